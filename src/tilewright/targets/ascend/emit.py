@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tilewright.codegen.c.source import Writer, comment
 from tilewright.targets.ascend.isa import element_of
 from tilewright.targets.ascend.program import (
+    LENGTH,
     Barrier,
     Command,
     Flag,
@@ -42,6 +43,8 @@ PROLOGUE = """\
 def signature(program: Program) -> str:
     """The kernel's declaration."""
     parameters = [f"__gm__ {tensor.element} *{tensor.name}" for tensor in program.tensors]
+    if program.longest:
+        parameters.append(f"int64_t {LENGTH}")
     return f"__global__ __aicore__ void {program.name}({', '.join(parameters)})"
 
 
@@ -59,6 +62,8 @@ def kernel_text(program: Program) -> str:
             slots = f", {buffer.slots} slots" if buffer.slots > 1 else ""
             text = f"{buffer.name}: {buffer.bytes} bytes of {buffer.memory} at {buffer.address}"
             writer.line(f"/* {comment(text + slots)} */")
+        if program.longest:
+            writer.line(f"/* {LENGTH}: 1 to {program.longest} */")
         for tensor in program.tensors:
             if not _used(program.body, tensor):
                 writer.line(f"(void){tensor.name};")

@@ -29,6 +29,9 @@ side share one, and where events run out, those do with which the proof (proof.p
 without which it still holds are left out, one by one (both as tile programs do it, by
 tile/event_ids.py); then come the barriers that it asks for, of which again all are needed. No flag
 depends on how fast a pipe is, and none on whether flags count.
+
+Flags of a kernel that takes a length are put in for the longest, and proven for others: those that
+change a loop's trips or a last tile first (``proven_lengths``).
 """
 
 from __future__ import annotations
@@ -47,6 +50,7 @@ from tilewright.targets.ascend.program import (
     Statement,
     Tensor,
     Value,
+    select,
     statements,
 )
 from tilewright.targets.ascend.proof import Problem, missing_barriers, prove
@@ -83,25 +87,54 @@ class Handover:
 def synchronised(program: Program, *, events: int = 4) -> Program:
     """The program with flags and barriers. Refuses (``lower-events``) what needs more events, and
     (``lower-flags``) what no flags of this kind make right."""
+    lengths = [program.longest]
+    while True:
+        whole = _ordered(program, events, lengths)
+        wrong = next((n for n in proven_lengths(program.longest) if prove(whole, length=n)), None)
+        if wrong is None:
+            return whole
+        if wrong in lengths:
+            problem = prove(whole, length=wrong)[0]
+            text = f"flags do not order {program.name} at length {wrong}: {problem}"
+            raise refuse("lower-flags", text)
+        lengths.append(wrong)
+
+
+def _ordered(program: Program, events: int, lengths: Sequence[int]) -> Program:
+    """The program with the flags that it needs at some lengths."""
+
+    def problems(placed: Program, trips: int | None = None, *, own: bool = True) -> list[Problem]:
+        for length in lengths:
+            found = prove(placed, events=MANY, most=1, trips=trips, own=own, length=length)
+            if found:
+                return found
+        return []
+
+    def needed_at(trips: int | None) -> list[Handover]:
+        """The hand-overs without which something is wrong."""
+        return needed(
+            handovers,
+            lambda each: each.back,
+            lambda fewer: not problems(_placed(program, fewer), trips, own=False),
+        )
+
     program = replace(program, body=list(program.body))
     handovers = _with_joins(program, list(_merged(_handovers(program))))
     # Cut short, loops show as well what is missing, as long as slots are used again.
     trips: int | None = 1 + max((buffer.slots for buffer in program.buffers), default=1)
-    kept = _needed(program, handovers, trips)
+    kept = needed_at(trips)
     barriers: int | None = trips
-    if prove(_barred(_placed(program, kept), barriers), events=MANY, most=1):
+    if problems(_barred(_placed(program, kept), barriers)):
         # The last iterations may need barriers that the first do not, or flags, too.
         barriers = None
-        if prove(_barred(_placed(program, kept), barriers), events=MANY, most=1):
-            kept = _needed(program, handovers, None)
-            problems = prove(_barred(_placed(program, kept), None), events=MANY, most=1)
-            if problems:
-                raise refuse("lower-flags", f"flags do not order {program.name}: {problems[0]}")
+        if problems(_barred(_placed(program, kept), barriers)):
+            kept = needed_at(None)
+            left = problems(_barred(_placed(program, kept), None))
+            if left:
+                raise refuse("lower-flags", f"flags do not order {program.name}: {left[0]}")
     requests = [Request(each.pipes, each.slots, 1) for each in kept]
     given = give_ids(
-        requests,
-        events,
-        lambda ids: not prove(_placed(program, kept, ids), events=MANY, most=1, own=False),
+        requests, events, lambda ids: not problems(_placed(program, kept, ids), own=False)
     )
     if given.tight is not None:
         asked = sum(each.slots for each in kept if each.pipes == given.tight)
@@ -112,6 +145,13 @@ def synchronised(program: Program, *, events: int = 4) -> Program:
             help="fewer buffers",
         )
     return _barred(_placed(program, kept, given.ids), barriers)
+
+
+def proven_lengths(longest: int) -> list[int]:
+    """Lengths at which a kernel's flags are proven beside the longest: one, two, three and many
+    blocks of 16, whole ones and such with one row more or less."""
+    ends = {1, 2, 15, 16, 17, 32, 33, 48, longest // 4, longest // 2 + 1, longest - 1}
+    return sorted(length for length in ends if 0 < length < longest)
 
 
 def _with_joins(program: Program, handovers: list[Handover]) -> list[Handover]:
@@ -140,16 +180,6 @@ def _join(program: Program, problem: Problem) -> Handover | None:
     if ends[0] >= ends[1]:
         return None
     return Handover(earlier.pipe, later.pipe, None, ends[0], ends[1], 1, "0", 0, False)
-
-
-def _needed(program: Program, handovers: Sequence[Handover], trips: int | None) -> list[Handover]:
-    """The hand-overs without which something is wrong."""
-
-    def holds(fewer: Sequence[Handover]) -> bool:
-        placed = _placed(program, fewer)
-        return not prove(placed, events=MANY, most=1, trips=trips, own=False)
-
-    return needed(handovers, lambda each: each.back, holds)
 
 
 def _body(program: Program, scope: Loop | None) -> list[Statement]:
@@ -265,20 +295,29 @@ def _placed(program: Program, handovers: Sequence[Handover], ids: Sequence[range
 
 def _barred(program: Program, trips: int | None) -> Program:
     """The program with the barriers that it needs within pipes, one for each first command."""
-    doubtful: list[Barrier] = []
-    for command, doubt in missing_barriers(program, trips).items():
-        barrier = Barrier(command.pipe)
-        _insert(program.body, command, barrier)
-        if doubt:
-            doubtful.append(barrier)
-    for barrier in doubtful:
-        place = _remove(program.body, barrier)
-        if place is not None and missing_barriers(program, trips):
-            place[0].insert(place[1], barrier)
+    for length in (None, *proven_lengths(program.longest)):
+        doubtful: list[Statement] = []
+        for command, doubt in missing_barriers(program, trips, length).items():
+            barrier = _barrier(program, command)
+            _insert(program.body, command, barrier)
+            if doubt:
+                doubtful.append(barrier)
+        for barrier in doubtful:
+            place = _remove(program.body, barrier)
+            if place is not None and missing_barriers(program, trips, length):
+                place[0].insert(place[1], barrier)
     return program
 
 
-def _insert(body: list[Statement], command: Command, barrier: Barrier) -> bool:
+def _barrier(program: Program, command: Command) -> Statement:
+    """The barrier before a command; of small products alone where sizes depend on the length."""
+    barrier = Barrier(command.pipe)
+    if not program.longest or command.spaced is None:
+        return barrier
+    return Loop("close", select(command.spaced, 0, 1), [barrier])
+
+
+def _insert(body: list[Statement], command: Command, barrier: Statement) -> bool:
     for number, statement in enumerate(body):
         if statement is command:
             body.insert(number, barrier)
@@ -288,7 +327,7 @@ def _insert(body: list[Statement], command: Command, barrier: Barrier) -> bool:
     return False
 
 
-def _remove(body: list[Statement], barrier: Barrier) -> tuple[list[Statement], int] | None:
+def _remove(body: list[Statement], barrier: Statement) -> tuple[list[Statement], int] | None:
     for number, statement in enumerate(body):
         if statement is barrier:
             del body[number]

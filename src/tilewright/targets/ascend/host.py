@@ -87,8 +87,10 @@ class Kernel:
         *,
         order: int = 0,
         binary: bool = True,
+        length: int | None = None,
     ) -> Outcome:
-        """Run once on arrays, by name and in the order of the kernel's parameters."""
+        """Run once on arrays, by name and in the order of the kernel's parameters, and with its
+        length if it takes one."""
         host, core = core_library(), self.core
         sizes = (core.l1, core.l0a, core.l0b, core.l0c, core.ub)
         blocks = int(core.barrier_blocks.value)
@@ -100,7 +102,7 @@ class Kernel:
             pointer = ctypes.c_void_p(array.ctypes.data)
             pointers.append(pointer)
             host.cce_region(name.encode(), pointer, ctypes.c_uint64(array.nbytes))
-        self.function(*pointers)
+        self.function(*pointers, *(() if length is None else (ctypes.c_int64(length),)))
         count = host.cce_end()
         problems = [host.cce_message(number).decode() for number in range(min(count, 20))]
         return Outcome(

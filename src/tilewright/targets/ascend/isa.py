@@ -192,6 +192,20 @@ def img2col(
     )
 
 
+MASK_WORD = 1 << 32
+"""A mask that depends on a length is computed modulo this: of the lower half of a word."""
+
+
+def mask_from(first: Value) -> Command:
+    """The mask of the floats from ``first`` on, 0 to 15, of each of two rows of 16; the others of a
+    repeat are left out."""
+    below: Value = 1
+    for bit in (1, 2, 4, 8):
+        # 2 ** bit where the bit is set, as wide as the length is in C.
+        below = (first // bit % 2 * ((1 << bit) - 1) + 1) * below
+    return mask("0x0ULL", (65536 - below) * 65537 % MASK_WORD)
+
+
 def mask(high: Value | str, low: Value | str) -> Command:
     """Which elements of each repeat later vector operations compute."""
     return Command("set_vector_mask", "S", (high, low))

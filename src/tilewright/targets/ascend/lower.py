@@ -18,8 +18,14 @@ from tilewright.targets.base import CompiledKernel
 from tilewright.tile.dialect import programs_of
 
 
-def lower_kernel(device: Device, compiled: CompiledKernel, known: Mapping[str, Array]) -> None:
-    """Add a kernel's launches; ``known`` has its operands that are constant.
+def lower_kernel(
+    device: Device,
+    compiled: CompiledKernel,
+    known: Mapping[str, Array],
+    free: frozenset[str] = frozenset(),
+) -> None:
+    """Add a kernel's launches; ``known`` has its operands that are constant, ``free`` the dims of
+    which a launch has a length of its own (see ``Launches.free``).
 
     Raises TilewrightError (``lower-operation`` and others) for what it cannot say, and adds
     nothing then.
@@ -28,7 +34,7 @@ def lower_kernel(device: Device, compiled: CompiledKernel, known: Mapping[str, A
     assert compiled.program is not None
     functions = dict(device.functions)
     mine = Device(device.core, constants=device.constants[:], functions=functions)
-    launches = Launches(mine, compiled.kernel, compiled.schedule, known)
+    launches = Launches(mine, compiled.kernel, compiled.schedule, known, free)
     if compiled.kernel.anchor.operation in FORMS:
         (program,) = programs_of(compiled.program)
         product(launches, program)

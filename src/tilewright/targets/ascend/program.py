@@ -2,7 +2,8 @@
 
 A program is small and static; ``trace`` runs its loops and gives every command with its numbers,
 which is what the proof (proof.py) and the pass that puts flags in (flags.py) look at. emit.py
-prints it as CCE C. Addresses and lengths are values: numbers, or expressions of loop variables.
+prints it as CCE C. Addresses and lengths are values: numbers, or expressions of loop variables and
+of the one size that a kernel may take when it is launched (``LENGTH``).
 """
 
 from __future__ import annotations
@@ -68,6 +69,10 @@ def variable(name: str) -> Expr:
     """A loop's variable. Its name in Python ends in an underscore, which neither Python's keywords
     nor the names in the text that ``trace`` runs do."""
     return Expr(name, f"{name}_")
+
+
+LENGTH = variable("length")
+"""The size that a kernel with a ``Program.longest`` takes as its last parameter."""
 
 
 def _joined(
@@ -255,6 +260,8 @@ class Program:
     body: list[Statement]
     buffers: tuple[Buffer, ...] = ()
     about: str = ""
+    longest: int = 0
+    """The most that ``LENGTH`` may be, which is 1 or more; 0 for a kernel that takes none."""
 
 
 def statements(body: Sequence[Statement]) -> Iterator[Statement]:
@@ -287,9 +294,15 @@ class Executed(NamedTuple):
     writes: tuple[Access, ...]
 
 
-def trace(program: Program, trips: int | None = None, most: int | None = None) -> list[Executed]:
+def trace(
+    program: Program,
+    trips: int | None = None,
+    most: int | None = None,
+    length: int | None = None,
+) -> list[Executed]:
     """Every execution, in the order in which the scalar unit issues them; with ``trips``, those of
-    so many iterations of each loop. Refuses (``cce-length``) more than ``most``."""
+    so many iterations of each loop. ``length`` is the kernel's parameter, if not the longest.
+    Refuses (``cce-length``) more than ``most``."""
     lines = ["def run(step, take):", "    pass"]
     known: list[Command | Flag | Barrier] = []
     fixed: list[Executed | None] = []
@@ -315,6 +328,7 @@ def trace(program: Program, trips: int | None = None, most: int | None = None) -
 
     write(program.body, 1)
     scope: dict[str, Any] = {"access": Access, "known": fixed}
+    scope[LENGTH.python] = program.longest if length is None else length
     exec("\n".join(lines), scope)
     executions: list[Executed] = []
 

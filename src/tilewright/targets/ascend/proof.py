@@ -75,13 +75,15 @@ def prove(
     most: int = MOST,
     trips: int | None = None,
     own: bool = True,
+    length: int | None = None,
 ) -> list[Problem]:
     """The problems of a program, at most so many; none if it is right.
 
     With ``trips`` loops are cut short: no proof, but it finds soon what is wrong. What nothing
-    wrote is no problem then. Without ``own``, order within pipes is taken for granted.
+    wrote is no problem then. Without ``own``, order within pipes is taken for granted. ``length``
+    is the kernel's parameter, if not the longest.
     """
-    steps = trace(program, trips)
+    steps = trace(program, trips, length=length)
     return prove_trace(
         steps, events=events, binary=binary, most=most, cut=trips is not None, own=own
     )
@@ -100,11 +102,13 @@ def prove_trace(
     return _Proof(steps, events, binary, most, cut=cut, own=own).problems
 
 
-def missing_barriers(program: Program, trips: int | None = None) -> dict[Command, bool]:
+def missing_barriers(
+    program: Program, trips: int | None = None, length: int | None = None
+) -> dict[Command, bool]:
     """The commands before which a barrier of their own pipe is missing, as they are come upon; and
     of each whether the others might make it needless, which only loops do: where a barrier stands
     in an iteration as well because a later one needs it."""
-    steps = trace(program, trips)
+    steps = trace(program, trips, length=length)
     mended: dict[Command, tuple[int, int]] = {}
     _Proof(steps, 1 << 20, True, MOST, cut=True, own=True, mended=mended)
     barred = [number for number, step in enumerate(steps, 1) if step.statement in mended]

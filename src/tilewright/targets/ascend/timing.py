@@ -56,15 +56,17 @@ def _space(access: Access) -> str:
     return "gm" if _is_main(access) else access.home
 
 
-def simulate(program: Program, core: DaVinci, *, issue: float = 1.0) -> Timing:
+def simulate(
+    program: Program, core: DaVinci, *, issue: float = 1.0, length: int | None = None
+) -> Timing:
     """The times of a program with its flags; the scalar unit issues one of its statements in
-    ``issue`` cycles."""
+    ``issue`` cycles. ``length`` is the kernel's parameter, if not the longest."""
     free = dict.fromkeys(PIPES, 0.0)
     done = dict.fromkeys(PIPES, 0.0)
     busy = dict.fromkeys(PIPES, 0.0)
     raised: dict[tuple[str, str, int], list[float]] = {}
     issued, moved = 0.0, 0
-    for one in trace(program):
+    for one in trace(program, length=length):
         statement = one.statement
         issued += issue
         if isinstance(statement, Flag):

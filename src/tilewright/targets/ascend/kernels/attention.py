@@ -9,7 +9,8 @@ For a head and some of its rows::
 
 Scores lie in UB as they leave L0C, block columns of 16 floats a row. What belongs to a row is a
 block of 8 floats alike; half a block column is every other block, so that a repeat has eight rows.
-Columns that pad the last block become minus infinity. All of a head's keys and values are in L1,
+Columns that pad the last block become minus infinity. Where the number of keys comes with a launch,
+blocks behind it are neither loaded nor computed. All of a head's keys and values are in L1,
 and whole rows of scores in UB, so a softmax is computed at once.
 """
 
@@ -29,6 +30,7 @@ from tilewright.targets.ascend.kernels.turning import SCRATCH, gather_lanes, spr
 from tilewright.targets.ascend.kernels.vectors import Grid, Vectors, number, pitch_of
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, DaVinci
 from tilewright.targets.ascend.program import (
+    LENGTH,
     Buffer,
     Loop,
     Place,
@@ -38,6 +40,7 @@ from tilewright.targets.ascend.program import (
     Value,
     equal,
     least,
+    select,
 )
 
 CHUNK = 128
@@ -58,6 +61,10 @@ class Heads:
     mask: tuple[int, ...] = ()
     """Of what is added to scores, row by row: elements from head to head and from row to row, each
     0 where it broadcasts; then heads of which each has one, for batches. () for none."""
+    short_rows: bool = False
+    """Whether a launch has ``LENGTH`` queries of a head, at most ``rows``, the first ones."""
+    short_keys: bool = False
+    """Whether it has ``LENGTH`` keys."""
 
 
 @dataclass
@@ -70,6 +77,10 @@ class _Attention:
         of = self.of
         self.keys, self.depth, self.width = padded(of.keys), padded(of.depth), padded(of.width)
         self.rows = self._rows()
+        self.there: Value = LENGTH if of.short_keys else of.keys
+        """Keys of a launch."""
+        self.blocks: Value = (self.there + (CUBE - 1)) // CUBE
+        """Block columns of scores."""
         self.chunk = cut(self.keys, CHUNK, CUBE)
         if self.keys % self.chunk.size:
             size = next(n for n in range(CHUNK, 0, -CUBE) if self.keys % n == 0)
@@ -129,18 +140,20 @@ class _Attention:
         for home, tensor, columns in ((keys, k, self.depth), (values, v, self.width)):
             blocks = self.keys * (columns // CUBE)
             at = Place(tensor, head * (blocks * BLOCK))
-            heads.body.insert(len(heads.body) - 1, isa.copy(home, at, 1, blocks))
+            gap = self.keys - self.blocks * CUBE
+            whole = (1, blocks) if gap == 0 else (columns // CUBE, self.blocks * CUBE, gap, gap)
+            heads.body.insert(len(heads.body) - 1, isa.copy(home, at, *whole))
         at = Place(q, (head * (self.depth // CUBE * height) + row) * BLOCK)
         tiles.body.append(isa.copy(queries, at, self.depth // CUBE, rows, height - rows))
         left = buffer("left", "ca", rows * self.depth * 2, inner)
         tiles.body.append(self._zz(left, queries, rows, self.depth, 0))
-        chunk = Loop("key", self.chunk.count)
+        chunk = Loop("key", self._chunks())
         right = buffer("right", "cb", self.depth * self.chunk.size * 2, chunk)
         chunk.body = self._scores(scores, left, right, keys, chunk.variable)
         tiles.body.append(chunk)
         x = Grid(Place(tiles.tile("x", rows * self.keys * 4, slots=1)))
         p = Grid(Place(tiles.tile("p", rows * self.keys * 2, "half", slots=1)))
-        blocks = self.keys // CUBE * (rows // CUBE)
+        blocks = self.blocks * (rows // CUBE)
         tiles.body.append(isa.cc_to_ub(x.place, scores, 1, blocks, "CRMODE_NONE"))
         tensors = [q, k, v]
         vectors = Vectors()
@@ -148,8 +161,8 @@ class _Attention:
             tensors.append(self._mask(tiles, vectors, x, (head, row)))
         sums = self._softmax(tiles, vectors, x, p)
         tiles.body.extend(vectors.body)
-        tiles.body.append(isa.copy(weights, p.place, 1, rows * (self.keys // CUBE)))
-        chunk = Loop("value", self.chunk.count)
+        tiles.body.append(isa.copy(weights, p.place, 1, self.blocks * rows))
+        chunk = Loop("value", self._chunks())
         left = buffer("part", "ca", rows * self.chunk.size * 2, chunk)
         right = buffer("column", "cb", self.chunk.size * self.width * 2, chunk)
         chunk.body = self._results(result, left, right, (weights, values), chunk.variable)
@@ -165,11 +178,26 @@ class _Attention:
         at = Place(out, (head * (self.width // CUBE * height) + row) * BLOCK)
         tiles.body.append(isa.copy(at, z.place, self.width // CUBE, rows, 0, height - rows))
         about = f"attention of {of}"
-        return tiles.program((*tensors, out), about)
+        short = (of.rows if of.short_rows else 0, of.keys if of.short_keys else 0)
+        if of.short_rows:
+            tiles.shorten(self.rows, LENGTH)
+        return tiles.program((*tensors, out), about, max(short))
+
+    def _chunks(self) -> Value:
+        """How many chunks of keys there are."""
+        if not self.of.short_keys or self.chunk.count == 1:
+            return self.chunk.count
+        return (self.there + (self.chunk.size - 1)) // self.chunk.size
+
+    def _chunk(self, number: Value) -> Value:
+        """Keys of a chunk, in whole blocks."""
+        if not self.of.short_keys:
+            return self.chunk.size
+        return least(self.chunk.size, self.blocks * CUBE - number * self.chunk.size)
 
     # Products.
 
-    def _zz(self, to: Place, source: Place, rows: int, columns: int, first: Value) -> Statement:
+    def _zz(self, to: Place, source: Place, rows: int, columns: Value, first: Value) -> Statement:
         """A matrix in Nz in L1, from a column of blocks on, as left operand."""
         loop = Loop("i", rows // CUBE)
         blocks = columns // CUBE
@@ -182,33 +210,35 @@ class _Attention:
         self, scores: Place, left: Place, right: Place, keys: Place, number: Value
     ) -> list[Statement]:
         """Some columns of Q K^T: keys in Nz are what the cube takes of their transpose."""
-        rows, size = self.rows.size, self.chunk.size
+        rows, most, size = self.rows.size, self.chunk.size, self._chunk(number)
         loop = Loop("r", self.depth // CUBE)
-        at = (loop.variable * (self.keys // CUBE) + number * (size // CUBE)) * FRACTAL
+        at = (loop.variable * (self.keys // CUBE) + number * (most // CUBE)) * FRACTAL
         target = right.at(loop.variable * (size // CUBE * FRACTAL))
         loop.body.append(isa.load(target, keys.at(at), size // CUBE, 1, transpose=False))
-        to = scores.at(number * (rows * size * 4))
+        to = scores.at(number * (rows * most * 4))
         return [loop, self._mad(to, left, right, self.of.depth, size, 1)]
 
     def _results(
         self, result: Place, left: Place, right: Place, sources: tuple[Place, Place], number: Value
     ) -> list[Statement]:
         """P V, some keys at a time."""
-        rows, size = self.rows.size, self.chunk.size
+        rows, most, size = self.rows.size, self.chunk.size, self._chunk(number)
         weights, values = sources
         loop = Loop("r", size // CUBE)
-        at = (number * (size // CUBE) + loop.variable) * FRACTAL
+        at = (number * (most // CUBE) + loop.variable) * FRACTAL
         target = right.at(loop.variable * (self.width // CUBE * FRACTAL))
         blocks, apart = self.width // CUBE, self.keys // CUBE
         loop.body.append(isa.load(target, values.at(at), blocks, apart, transpose=True))
-        part = self._zz(left, weights, rows, size, number * (size // CUBE))
+        part = self._zz(left, weights, rows, size, number * (most // CUBE))
         first = 1 if self.chunk.count == 1 else equal(number, 0)
         # What pads the values may be no numbers, which no weight of 0 makes 0.
-        there = size if self.of.keys == self.keys else least(size, self.of.keys - number * size)
+        there = size
+        if self.of.short_keys or self.of.keys != self.keys:
+            there = least(most, self.there - number * most)
         return [part, loop, self._mad(result, left, right, there, self.of.width, first)]
 
     def _mad(
-        self, to: Place, left: Place, right: Place, depth: Value, columns: int, first: Value
+        self, to: Place, left: Place, right: Place, depth: Value, columns: Value, first: Value
     ) -> Statement:
         blocks = int(self.core.barrier_blocks.value)
         return isa.mad(to, left, right, self.rows.size, depth, columns, first, blocks)
@@ -220,7 +250,7 @@ class _Attention:
         at = block * (self.rows.size * CUBE * 4) + half * BLOCK
         return replace(x.at(at), blocks=2)
 
-    def _by_rows(self, vectors: Vectors, name: str, x: Grid, column: Grid, columns: int) -> None:
+    def _by_rows(self, vectors: Vectors, name: str, x: Grid, column: Grid, columns: Value) -> None:
         """x = name(x, what belongs to its row)."""
         with vectors.loop(columns // CUBE) as block:
             for half in (0, 1):
@@ -235,7 +265,7 @@ class _Attention:
         turned, scratch = homes
         count = self.rows.size * CUBE
         vectors.fill(sums, 1, count, nothing)
-        with vectors.loop(self.keys // CUBE) as block:
+        with vectors.loop(self.blocks) as block:
             part = x.at(block * (count * 4))
             vectors.operation(name, sums, (sums, part), 1, count)
         halves = replace(sums, blocks=2)
@@ -253,10 +283,11 @@ class _Attention:
         turned, scratch, largest, total = (
             Place(tiles.kept(name, SCRATCH)) for name in ("turned", "scratch", "largest", "total")
         )
-        count = rows * self.keys
         if of.scale != 1 and not of.mask:
-            vectors.operation("vmuls", x, (x,), 1, count, number(of.scale))
-        if of.keys % CUBE:
+            self._all(vectors, "vmuls", x, x, number(of.scale))
+        if of.short_keys:
+            self._lowest(vectors, x)
+        elif of.keys % CUBE:
             # 64 floats are four rows of the last block.
             bits = sum(1 << 16 * line + n for line in range(4) for n in range(of.keys % CUBE, CUBE))
             vectors.body.append(isa.mask("0x0ULL", f"{bits:#x}ULL"))
@@ -267,13 +298,37 @@ class _Attention:
         homes = turned, scratch
         highest = self._fold(vectors, x, sums, homes, "max")
         spread_lanes(vectors, largest, highest.place, scratch)
-        self._by_rows(vectors, "vsub", x, Grid(largest), self.keys)
-        vectors.operation("vexp", x, (x,), 1, count)
+        self._by_rows(vectors, "vsub", x, Grid(largest), self.blocks * CUBE)
+        self._all(vectors, "vexp", x, x)
         found = self._fold(vectors, x, sums, homes, "add")
-        vectors.operation("cast", p, (x,), 1, count)
+        self._all(vectors, "cast", p, x)
         reciprocal(vectors, found, Grid(scratch), LINES)
         spread_lanes(vectors, total, found.place, scratch)
         return Grid(total)
+
+    def _all(self, vectors: Vectors, name: str, out: Grid, x: Grid, scalar: str = "") -> None:
+        """out = name(x) of all scores."""
+        block = self.rows.size * CUBE
+        if not self.of.short_keys:
+            vectors.operation(name, out, (x,), 1, block * (self.keys // CUBE), scalar)
+            return
+        with vectors.loop(self.blocks) as number:
+            to, source = (grid.at(number * (block * grid.width)) for grid in (out, x))
+            vectors.operation(name, to, (source,), 1, block, scalar)
+
+    def _lowest(self, vectors: Vectors, x: Grid) -> None:
+        """Minus infinity in the last block's columns behind the length, two rows a repeat."""
+        rest = self.there % CUBE
+        loop = Loop("rest", select(equal(rest, 0), 0, 1))
+        last = x.at((self.blocks - 1) * (self.rows.size * CUBE * 4))
+        lowest = f"(float){FOLDS['max'][1]}"
+        repeat = self.rows.size // 2
+        loop.body += [
+            isa.mask_from(rest),
+            isa.vector("vector_dup", last.place, (), repeat, (1,), (4,), lowest, 2 * CUBE),
+            isa.mask_of(128, 128),
+        ]
+        vectors.body.append(loop)
 
     def _mask(self, tiles: Tiles, vectors: Vectors, x: Grid, at: tuple[Value, Value]) -> Tensor:
         """Scores times the scale, plus the mask."""
@@ -281,7 +336,7 @@ class _Attention:
         head, row = at
         heads_apart, rows_apart, each = of.mask
         count = rows * CUBE
-        vectors.operation("vmuls", x, (x,), 1, rows * self.keys, number(of.scale))
+        self._all(vectors, "vmuls", x, x, number(of.scale))
         several = -(-of.heads // each) if heads_apart else 1
         lines = of.rows if rows_apart else 1
         size = several * max(heads_apart, lines * of.keys) * 2
@@ -292,7 +347,7 @@ class _Attention:
         start = head // each * heads_apart + row * rows_apart
         tiles.body.extend(self._lines(tiles, home, pitch, Place(tensor, start * 2), row))
         floats = Grid(Place(tiles.kept("mask32", high * CUBE * 4)), CUBE * 4)
-        with vectors.loop(self.keys // CUBE) as block:
+        with vectors.loop(self.blocks) as block:
             part = Grid(home.at(block * BLOCK), pitch)
             vectors.operation("cast", floats, (part,), high, CUBE)
             if rows_apart:

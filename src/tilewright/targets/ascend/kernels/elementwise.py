@@ -8,6 +8,9 @@ operand, which must not be read again then, the portion reads and writes up to 3
 instead: whoever allocates tensors pads them to ``SLACK``.
 
 Operations are those of recipes.py; operands that are one constant are blocks, too.
+
+Where a launch says how much of a tensor there is (``Short``), portions lie within one run of what
+the length counts, all of one size, and those behind the length are left out.
 """
 
 from __future__ import annotations
@@ -18,9 +21,11 @@ from dataclasses import dataclass
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.recipes import RECIPES, Step, recipe_of
+from tilewright.targets.ascend.kernels.tiles import cut
 from tilewright.targets.ascend.kernels.vectors import CASTS
 from tilewright.targets.ascend.machine import BLOCK, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.program import (
+    LENGTH,
     Buffer,
     Loop,
     Place,
@@ -32,6 +37,25 @@ from tilewright.targets.ascend.program import (
 
 SLACK = 32
 """Bytes behind a tensor that kernels may touch."""
+
+SHORT_PORTION = 2048
+"""Elements of a portion at most where a launch says how much there is."""
+
+
+@dataclass(frozen=True)
+class Short:
+    """A tensor as ``outer`` runs of ``rows`` times ``inner`` elements; a launch has ``LENGTH`` rows
+    of each, at most ``longest`` (``rows`` may be more: whole blocks)."""
+
+    outer: int
+    rows: int
+    inner: int
+    longest: int
+
+    @property
+    def run(self) -> int:
+        """Elements of a run."""
+        return self.rows * self.inner
 
 
 @dataclass
@@ -45,6 +69,7 @@ class _Elementwise:
     constants: Mapping[str, str]
     name: str
     ub: int
+    short: Short | None = None
 
     def __post_init__(self) -> None:
         recipe = recipe_of(self.operation, self.core)
@@ -133,13 +158,17 @@ class _Elementwise:
                 isa.vector("vector_dup", Place(home), (), 1, (1,), (8,), scalar, count),
                 isa.mask_of(self.lanes, self.lanes),
             ]
-        if whole:
+        longest = 0
+        if self.short is not None:
+            longest = self.short.longest
+            body.append(self._runs(self.short, buffers))
+        elif whole:
             loop = Loop("p", whole)
             homes = self._buffers(loop, min(2, whole))
             buffers += homes.values()
             loop.body += self._portion(homes, loop.variable * self.portion, self.portion)
             body.append(loop)
-        rest = self.size - whole * self.portion
+        rest = 0 if self.short is not None else self.size - whole * self.portion
         if rest:
             homes = self._buffers(None, 1)
             buffers += homes.values()
@@ -148,14 +177,31 @@ class _Elementwise:
                 count = rest
             body += self._portion(homes, self.size - count, count)
         about = f"{self.operation} of {self.size} {self.element}"
-        return Program(self.name, tuple(tensors.values()), body, tuple(buffers), about)
+        return Program(self.name, tuple(tensors.values()), body, tuple(buffers), about, longest)
 
-    def _buffers(self, scope: Loop | None, slots: int) -> dict[str, Buffer]:
+    def _runs(self, short: Short, buffers: list[Buffer]) -> Loop:
+        """The portions of every run, all of one size, as far as the length goes."""
+        tile = cut(short.run, min(self.portion, SHORT_PORTION), self.lanes)
+        runs, loop = Loop("run", short.outer), Loop("p", tile.count)
+        number = loop.variable + runs.variable * tile.count
+        if tile.count > 1:
+            loop.count = (LENGTH * short.inner + (tile.size - 1)) // tile.size
+        homes = self._buffers(loop, min(2, short.outer * tile.count), number)
+        buffers += homes.values()
+        start = runs.variable * short.run + tile.start(loop.variable)
+        loop.body += self._portion(homes, start, tile.size)
+        runs.body.append(loop)
+        return runs
+
+    def _buffers(
+        self, scope: Loop | None, slots: int, number: Value | None = None
+    ) -> dict[str, Buffer]:
         homes: dict[str, Buffer] = {}
         at = BLOCK * len(self.blocks)
         for name, kind in self._kinds().items():
             size = self.portion * isa.WIDTHS[kind]
-            slot: Value = scope.variable % slots if scope is not None and slots > 1 else 0
+            turn = scope.variable if number is None and scope is not None else number or 0
+            slot: Value = turn % slots if slots > 1 else 0
             homes[name] = Buffer(name, "ub", at, size, slots, slot, scope, kind)
             at += 2 * size
         return homes
@@ -215,17 +261,18 @@ def elementwise(
     constants: Mapping[str, str] | None = None,
     name: str = "",
     ub: int | None = None,
+    short: Short | None = None,
 ) -> Program:
     """The kernel of an operation on ``size`` elements, without flags.
 
     Parameters are the operands, then the result (in place: that of the first operand). ``scalars``
     are C's, and so are ``constants``: operands, by name, of which all elements are alike. ``ub``
-    limits the memory that portions take. Refuses (``lower-operation``) what the
-    core has no instruction for.
+    limits the memory that portions take; ``short`` says what a launch's length counts. Refuses
+    (``lower-operation``) what the core has no instruction for.
     """
     room = core.ub if ub is None else ub
     name = name or operation
     alike = constants or {}
     return _Elementwise(
-        operation, element, size, core, in_place, scalars, alike, name, room
+        operation, element, size, core, in_place, scalars, alike, name, room, short
     ).program()

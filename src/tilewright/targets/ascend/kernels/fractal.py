@@ -25,6 +25,7 @@ from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_REPEAT, DaVinci
 from tilewright.targets.ascend.program import (
+    LENGTH,
     Buffer,
     Loop,
     Place,
@@ -32,6 +33,7 @@ from tilewright.targets.ascend.program import (
     Statement,
     Tensor,
     Value,
+    least,
 )
 
 Method = Literal["naive", "improved", "vor", "dma"]
@@ -82,6 +84,10 @@ def piece_of(method: Method, columns: int, core: DaVinci) -> Piece:
     return Piece(most * CUBE, blocks)
 
 
+SHORT_ROWS = 64
+"""Rows of a piece at most where a launch says how many rows there are."""
+
+
 @dataclass
 class _Conversion:
     rows: int
@@ -91,6 +97,8 @@ class _Conversion:
     back: bool
     """From Nz to row-major order."""
     name: str
+    short: bool = False
+    """Whether a launch has ``LENGTH`` rows, at most these, the first ones."""
 
     def __post_init__(self) -> None:
         self.piece = piece_of(self.method, self.columns, self.core)
@@ -101,7 +109,7 @@ class _Conversion:
         self.nz = Tensor("nz", size, written=not self.back)
 
     def program(self) -> Program:
-        rows = min(self.piece.rows, self.height)
+        rows = min(self.piece.rows, self.height, SHORT_ROWS if self.short else self.height)
         whole = self.height // rows
         # A last piece with rows that the matrix does not have is apart.
         if self.rows < whole * rows:
@@ -109,6 +117,8 @@ class _Conversion:
         buffers: list[Buffer] = []
         body: list[Statement] = []
         loop = Loop("p", whole)
+        if self.short and whole > 1:
+            loop.count = least(whole, (LENGTH + (rows - 1)) // rows)
         if whole:
             homes = self._buffers(rows, loop)
             buffers += homes.values()
@@ -123,7 +133,9 @@ class _Conversion:
             body += self._piece(homes, piece, whole * rows, self.rows - whole * rows)
         tensors = (self.nz, self.plain) if self.back else (self.plain, self.nz)
         about = f"{'Nz to rows' if self.back else 'rows to Nz'}, {self.rows} x {self.columns}"
-        return Program(self.name, tensors, [isa.mask_of(128, 128), *body], tuple(buffers), about)
+        body = [isa.mask_of(128, 128), *body]
+        longest = self.rows if self.short else 0
+        return Program(self.name, tensors, body, tuple(buffers), about, longest)
 
     def _buffers(self, rows: int, scope: Loop | None) -> dict[str, Buffer]:
         """Of one piece: x, which rows come to and blocks leave from where they may lie in one
@@ -264,17 +276,30 @@ class _Conversion:
 
 
 def fractalise(
-    rows: int, columns: int, method: Method, core: DaVinci, name: str = "fractalise"
+    rows: int,
+    columns: int,
+    method: Method,
+    core: DaVinci,
+    name: str = "fractalise",
+    *,
+    short: bool = False,
 ) -> Program:
-    """The kernel from ``plain`` (rows x columns, row-major) to ``nz``, without flags."""
-    return _Conversion(rows, columns, method, core, False, name).program()
+    """The kernel from ``plain`` (rows x columns, row-major) to ``nz``, without flags. A ``short``
+    one takes as many rows as its length says."""
+    return _Conversion(rows, columns, method, core, False, name, short).program()
 
 
 def defractalise(
-    rows: int, columns: int, method: Method, core: DaVinci, name: str = "defractalise"
+    rows: int,
+    columns: int,
+    method: Method,
+    core: DaVinci,
+    name: str = "defractalise",
+    *,
+    short: bool = False,
 ) -> Program:
-    """The kernel from ``nz`` to ``plain``, without flags."""
-    return _Conversion(rows, columns, method, core, True, name).program()
+    """The kernel from ``nz`` to ``plain``, without flags; see ``fractalise``."""
+    return _Conversion(rows, columns, method, core, True, name, short).program()
 
 
 __all__ = ["METHODS", "Method", "Piece", "defractalise", "fractalise", "piece_of"]

@@ -30,7 +30,7 @@ from tilewright.targets.ascend.kernels.tiles import Cut, Tiles, cut
 from tilewright.targets.ascend.kernels.transfers import SLACK, Matrices, load_rows, store_rows
 from tilewright.targets.ascend.kernels.vectors import Grid, Vectors, number, pitch_of
 from tilewright.targets.ascend.machine import BLOCK, DaVinci
-from tilewright.targets.ascend.program import Place, Program, Tensor
+from tilewright.targets.ascend.program import LENGTH, Place, Program, Tensor
 
 
 def softmax_rows(
@@ -129,6 +129,9 @@ class Rows:
     element: str = "float"
     blocks: bool = False
     """Whether they are in Nz, which halves alone are."""
+    short: bool = False
+    """Whether a launch has ``LENGTH`` rows of each, at most these, the first ones; row by row there
+    is one matrix then."""
 
     def __str__(self) -> str:
         form = " in Nz" if self.blocks else ""
@@ -186,6 +189,8 @@ class _Rows:
         self.compute(vectors, folds, wide[1], wide[0], rows.size, lines)
         if self.element == "half":
             vectors.operation("cast", given[1], (wide[1],), rows.size, self.columns)
+        if self.of.short:
+            tiles.shorten(rows, LENGTH)
         number, part = tiles.variables
         at = number, rows.start(part), rows.size
         tiles.body.extend(
@@ -195,7 +200,8 @@ class _Rows:
                 *given_out.store(out, homes[1], pitch, *at),
             ]
         )
-        return tiles.program((x, *more, out), self.about)
+        longest = self.of.rows if self.of.short else 0
+        return tiles.program((x, *more, out), self.about, longest)
 
     def _line(self, tiles: Tiles, tensor: Tensor) -> Grid:
         """An operand of one row, loaded once."""

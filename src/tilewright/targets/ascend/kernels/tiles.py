@@ -105,7 +105,13 @@ class Tiles:
         self.buffers.append(home)
         return home
 
-    def program(self, tensors: Sequence[Tensor], about: str) -> Program:
+    def shorten(self, cut: Cut, extent: Value) -> None:
+        """Let the innermost loop, over the tiles of a cut, end with the tile that holds the last of
+        ``extent`` indices; slots stay those of whole extents."""
+        if cut.count > 1:
+            self.loops[-1].count = (extent + (cut.size - 1)) // cut.size
+
+    def program(self, tensors: Sequence[Tensor], about: str, longest: int = 0) -> Program:
         """The kernel, without flags."""
         body = [isa.mask_of(128, 128), *self.before, self.loops[0]]
-        return Program(self.name, tuple(tensors), body, tuple(self.buffers), about)
+        return Program(self.name, tuple(tensors), body, tuple(self.buffers), about, longest)

@@ -80,7 +80,7 @@ class Vectors:
     loops: int = 0
 
     @contextmanager
-    def loop(self, count: int) -> Generator[Value]:
+    def loop(self, count: Value) -> Generator[Value]:
         """Write what follows into a loop; gives its variable. Loops of one iteration are none."""
         loop = Loop(f"{self.prefix}{self.loops}", count)
         self.loops += 1

@@ -25,7 +25,9 @@ def attend(
     mask: tuple[int, ...] = ()
     if len(operands) > 3:
         mask = _mask(launches, operands[3], (q[0], q[2], q[1], k[1]))
-    of = Heads(q[0] * q[2], q[1], k[1], q[3], v[3], float(str(stage.attribute("scale", 1.0))), mask)
+    scale = float(str(stage.attribute("scale", 1.0)))
+    short = (bool(launches.free.intersection(one.access[1].dims)) for one in stage.inputs[:2])
+    of = Heads(q[0] * q[2], q[1], k[1], q[3], v[3], scale, mask, *short)
     program = attention(of, launches.core, launches.name("attention"))
     launches.launch(program, *operands, result)
     return result

@@ -20,25 +20,33 @@ from tilewright.targets.ascend.timing import simulate
 
 
 def convert(
-    launches: Launches, stage: Stage, operands: Sequence[Value], target: Value | None
+    launches: Launches,
+    stage: Stage,
+    operands: Sequence[Value],
+    target: Value | None,
+    *,
+    short: bool = False,
 ) -> Value:
-    """The launches of a change of layout; see ``STAGES``."""
+    """The launches of a change of layout; see ``STAGES``. Of ``short`` ones a launch says how many
+    rows the matrices have."""
     (source,) = operands
     result = target or launches.buffer(source.shape, source.element, stage.output.layout)
     if source.element != "half" or result.element != "half":
         raise launches.refusal(f"there is no change of format of {source.element}")
     if source.layout and result.layout:
         rows = launches.buffer(source.shape, source.element)
-        one(launches, source, rows, back=True)
-        one(launches, rows, result, back=False)
+        one(launches, source, rows, back=True, short=short)
+        one(launches, rows, result, back=False, short=short)
     elif source.layout or result.layout:
-        one(launches, source, result, back=bool(source.layout))
+        one(launches, source, result, back=bool(source.layout), short=short)
     else:
         raise launches.refusal("there is no copy of rows")
     return result
 
 
-def one(launches: Launches, source: Value, target: Value, *, back: bool) -> None:
+def one(
+    launches: Launches, source: Value, target: Value, *, back: bool, short: bool = False
+) -> None:
     """From a format to rows (``back``), or from rows to a format."""
     blocked = source if back else target
     shape = blocked.shape
@@ -54,7 +62,7 @@ def one(launches: Launches, source: Value, target: Value, *, back: bool) -> None
         raise launches.refusal(f"there is no change of format to or from {blocked.layout}")
     rows, columns = shape[-2:]
     count = prod(shape[:-2])
-    program = _fractal(launches, rows, columns, back=back)
+    program = _fractal(launches, rows, columns, back=back, short=short)
     for number in range(count):
         named = replace(program, name=launches.name("fractal"))
         launches.launch(named, _matrix(source, number, count), _matrix(target, number, count))
@@ -70,7 +78,7 @@ def _matrix(value: Value, number: int, count: int) -> Value:
     return replace(value, argument=argument)
 
 
-def _fractal(launches: Launches, rows: int, columns: int, *, back: bool) -> Program:
+def _fractal(launches: Launches, rows: int, columns: int, *, back: bool, short: bool) -> Program:
     """The change of format that takes the fewest cycles, its pipes side by side."""
     make = defractalise if back else fractalise
     core = launches.core
@@ -78,7 +86,7 @@ def _fractal(launches: Launches, rows: int, columns: int, *, back: bool) -> Prog
     for number, method in enumerate(METHODS):
         # Some do not hold as many columns; dma holds all.
         with suppress(TilewrightError):
-            program = make(rows, columns, method, core, "fractal")
+            program = make(rows, columns, method, core, "fractal", short=short)
             found.append((simulate(program, core).cycles, number, program))
     if not found:
         raise launches.refusal(f"no method changes the format of {rows} x {columns} elements")

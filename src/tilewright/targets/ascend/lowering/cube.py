@@ -10,7 +10,7 @@ from tilewright.targets.ascend.lowering.images import Convolutions
 from tilewright.targets.ascend.lowering.matrices import Products
 from tilewright.targets.ascend.lowering.walk import Forms, Homes, Walk
 from tilewright.targets.ascend.machine import DaVinci
-from tilewright.targets.ascend.program import Program, Tensor
+from tilewright.targets.ascend.program import LENGTH, Program, Tensor
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp
 from tilewright.tile.implied import visits
 
@@ -55,18 +55,24 @@ def slots_of(program: ProgramOp, most: Mapping[str, int], events: int) -> dict[s
 
 
 def cube_kernel(
-    program: ProgramOp, core: DaVinci, name: str, *, slots: Sequence[Mapping[str, int]] = SLOTS
+    program: ProgramOp,
+    core: DaVinci,
+    name: str,
+    *,
+    slots: Sequence[Mapping[str, int]] = SLOTS,
+    free: frozenset[str] = frozenset(),
 ) -> Program:
     """The kernel of a tile program whose anchor is a product or a convolution, without flags.
 
     Parameters are the program's tensors, in its order; see ``PARAMETERS``. Of ``slots`` the first
-    that fits is taken. Raises TilewrightError (``plan-capacity``, ``lower-operation``,
+    that fits is taken. Of the dims ``free`` a launch has a length of its own; convolutions compute
+    as many as the program has. Raises TilewrightError (``plan-capacity``, ``lower-operation``,
     ``lower-field``).
     """
     failed: TilewrightError | None = None
     for most in slots:
         try:
-            return _kernel(program, core, name, most)
+            return _kernel(program, core, name, most, free)
         except TilewrightError as error:
             if error.problems[0].code != "plan-capacity":
                 raise
@@ -75,7 +81,9 @@ def cube_kernel(
     raise failed
 
 
-def _kernel(program: ProgramOp, core: DaVinci, name: str, most: Mapping[str, int]) -> Program:
+def _kernel(
+    program: ProgramOp, core: DaVinci, name: str, most: Mapping[str, int], free: frozenset[str]
+) -> Program:
     homes: Homes = {}
     tensors: dict[str, Tensor] = {}
     forms = _forms(program, core, homes)
@@ -85,12 +93,15 @@ def _kernel(program: ProgramOp, core: DaVinci, name: str, most: Mapping[str, int
             raise refuse("lower-operation", f"no kernel has {symbol}, {role}")
         names = [tensor.name for tensor in tensors.values()]
         plain = PARAMETERS[role]
-        free = (plain, *(f"{plain}{number}" for number in range(2, len(names) + 3)))
-        free_name = next(one for one in free if one not in names)
+        others = (plain, *(f"{plain}{number}" for number in range(2, len(names) + 3)))
+        free_name = next(one for one in others if one not in names)
         written = role == "output"
         tensors[symbol] = Tensor(free_name, forms.main_bytes(op), written=written)
     slots = slots_of(program, most, core.events)
-    walk = Walk(program, core, forms, tensors, homes, slots)
+    lengths = free if isinstance(forms, Products) else frozenset[str]()
+    walk = Walk(program, core, forms, tensors, homes, slots, lengths)
+    if isinstance(forms, Products) and forms.summed in lengths:
+        forms.exact[forms.summed] = LENGTH
     nodes = ", ".join(str(node) for node in program.get("nodes", ()))
     return walk.kernel(name, tuple(tensors), nodes)
 

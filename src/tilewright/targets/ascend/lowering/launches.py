@@ -47,17 +47,30 @@ class Argument(BaseModel):
     """Of the parameter, from the value's start."""
 
 
-class Launch(BaseModel):
-    """One launch of a function."""
+class Cost(BaseModel):
+    """What a launch takes, simulated (timing.py)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    function: str
-    arguments: tuple[Argument, ...]
     cycles: float = Field(ge=0)
-    """Simulated (timing.py)."""
     busy: dict[str, float]
     """Cycles in which each pipe is busy."""
     main_bytes: int = Field(ge=0)
+
+
+class Launch(Cost):
+    """One launch of a function."""
+
+    function: str
+    arguments: tuple[Argument, ...]
+    shorter: dict[int, Cost] = {}
+    """What it takes at some lengths below the longest."""
+    longest: int = Field(default=0, ge=0)
+    """The most that the length is which follows the arguments; 0 where none does."""
+
+    def at(self, length: int) -> Cost:
+        """What a launch takes, at most: what it does at the next length that was simulated."""
+        known = [most for most in self.shorter if most >= length]
+        return self.shorter[min(known)] if known and self.longest else self
 
 
 @dataclass(frozen=True)
@@ -78,9 +91,8 @@ class Function:
     """A function of a package: its name, and what it takes (see ``Launch``)."""
 
     name: str
-    cycles: float
-    busy: dict[str, float]
-    main_bytes: int
+    cost: Cost
+    shorter: dict[int, Cost]
 
 
 @dataclass
@@ -105,6 +117,9 @@ class Launches:
     schedule: Schedule
     known: Mapping[str, Array]
     """Operands that are constant."""
+    free: frozenset[str] = frozenset()
+    """Dims of the kernel of which a launch has ``LENGTH`` indices, the first ones; what lies behind
+    them is of no value, and may be computed or not."""
     work: int = 0
 
     @property
@@ -167,9 +182,9 @@ class Launches:
             Launch(
                 function=function.name,
                 arguments=tuple(arguments),
-                cycles=function.cycles,
-                busy=function.busy,
-                main_bytes=function.main_bytes,
+                **dict(function.cost),
+                shorter=function.shorter,
+                longest=program.longest,
             )
         )
 
@@ -181,6 +196,15 @@ class Launches:
         if key not in known:
             whole = synchronised(program, events=self.core.events)
             self.device.texts[program.name] = kernel_text(whole)
-            time = simulate(whole, self.core)
-            known[key] = Function(program.name, time.cycles, dict(time.busy), time.main_bytes)
+            shorter = {
+                size: _cost(whole, self.core, size)
+                for part in (1, 2, 3)
+                if (size := program.longest * part // 4)
+            }
+            known[key] = Function(program.name, _cost(whole, self.core), shorter)
         return known[key]
+
+
+def _cost(program: Program, core: DaVinci, length: int | None = None) -> Cost:
+    time = simulate(program, core, length=length)
+    return Cost(cycles=time.cycles, busy=dict(time.busy), main_bytes=time.main_bytes)

@@ -83,7 +83,8 @@ class Products:
         self.homes = homes
         self.before: list[Statement] = []
         self.epilogue = Epilogue.of(computes[0])
-        self.exact = program.extents
+        self.exact: dict[str, Value] = {**program.extents}
+        """Extents; of a dim that is summed, a launch's own length where it has one."""
         self.turned: set[str] = set()
         """Tensors that lie with rows and columns exchanged."""
         for name, tensor in program.tensors.items():
@@ -107,7 +108,8 @@ class Products:
 
     def extents(self) -> dict[str, int]:
         """Extents, those of rows and columns padded."""
-        return {d: padded(n) if d in self.dims else n for d, n in self.exact.items()}
+        extents = self.program.extents
+        return {d: padded(n) if d in self.dims else n for d, n in extents.items()}
 
     def blocked(self, dim: str) -> bool:
         """Whether a dim is one of rows or columns."""
@@ -257,9 +259,9 @@ class Products:
         a, b, c = (self._axes(home.op) for home in (left, right, sums))
         rows, columns = span(spans, c.rows), span(spans, c.columns)
         depth = spans[self.summed]
-        n0 = depth.size
-        if self.exact[self.summed] % CUBE:
-            n0 = least(n0, self.exact[self.summed] - depth.start.value)
+        n0, exact = depth.size, self.exact[self.summed]
+        if not isinstance(exact, int) or exact % CUBE:
+            n0 = least(n0, exact - depth.start.value)
         first: Value = 1
         if loops:
             total: Value = 0

@@ -103,7 +103,9 @@ def relay(
         rows = launches.buffer(_exchanged(value.shape), value.element)
         convert(launches, stage, (_transposed(launches, value, rows),), _turned(result))
         return result
-    return convert(launches, stage, operands, result)
+    rank = len(value.shape)
+    short = rank > 1 and bool(launches.free.intersection(stage.inputs[0].access[-2].dims))
+    return convert(launches, stage, operands, result, short=short)
 
 
 def _is_turned(value: Value) -> bool:

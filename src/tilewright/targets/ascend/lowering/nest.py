@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tilewright.targets.ascend.program import Loop, Value, least
+from tilewright.targets.ascend.machine import CUBE
+from tilewright.targets.ascend.program import LENGTH, Loop, Value, least
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,11 @@ NOTHING = Span(Linear(), 1, 1)
 def whole(extents: Mapping[str, int]) -> dict[str, Span]:
     """The spans outside of all loops."""
     return {dim: Span(Linear(), extent, extent) for dim, extent in extents.items()}
+
+
+def padded_length() -> Value:
+    """``LENGTH`` in whole blocks."""
+    return (LENGTH + (CUBE - 1)) // CUBE * CUBE
 
 
 def cut(span: Span, step: int, upper: int, name: str) -> tuple[Loop, int, Span]:

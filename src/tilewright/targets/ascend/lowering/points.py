@@ -14,12 +14,15 @@ import numpy as np
 
 from tilewright.planning.domain import Operand, Stage
 from tilewright.planning.layout import Layout
+from tilewright.targets.ascend.formats import padded
+from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.kernels.broadcast import broadcast
-from tilewright.targets.ascend.kernels.elementwise import elementwise
+from tilewright.targets.ascend.kernels.elementwise import SHORT_PORTION, Short, elementwise
 from tilewright.targets.ascend.kernels.recipes import RECIPES, recipe_of
 from tilewright.targets.ascend.kernels.vectors import number
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.lowering.rows import in_blocks
+from tilewright.targets.ascend.machine import BLOCK, CUBE
 from tilewright.targets.ascend.program import Program
 
 NAMES = {"clip": "clamp", "identity": "copy"}
@@ -91,6 +94,7 @@ def points(
             scalars=scalars,
             constants=constants,
             name=name,
+            short=_short(launches, stage.output, result),
         )
     else:
         program = _broadcast(
@@ -98,6 +102,25 @@ def points(
         )
     launches.launch(program, *values.values(), result)
     return result
+
+
+def _short(launches: Launches, output: Operand, result: Value) -> Short | None:
+    """What a launch's length counts of a result; None where runs are too few elements to be cut, or
+    no whole blocks."""
+    shape, rank = result.shape, len(result.shape)
+    free = [n for n, one in enumerate(output.access) if launches.free.intersection(one.dims)]
+    if len(free) != 1:
+        return None
+    (axis,) = free
+    if not result.layout:
+        short = Short(prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]), shape[axis])
+    elif in_blocks(result) and axis == rank - 2:
+        outer = prod(shape[:-2]) * (padded(shape[-1]) // CUBE)
+        short = Short(outer, padded(shape[-2]), CUBE, shape[-2])
+    else:
+        return None
+    whole = short.run * WIDTHS[result.element] % BLOCK == 0 or short.outer == 1
+    return short if whole and short.run > SHORT_PORTION else None
 
 
 def _broadcast(

@@ -6,10 +6,11 @@ from math import prod
 
 import numpy as np
 
+from tilewright.errors import TilewrightError
 from tilewright.planning.domain import Operand
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.kernels.elementwise import elementwise
-from tilewright.targets.ascend.lowering.cube import cube_kernel
+from tilewright.targets.ascend.lowering.cube import SLOTS, cube_kernel
 from tilewright.targets.ascend.lowering.depthwise import diagonals
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.tile.dialect import ProgramOp
@@ -39,7 +40,18 @@ def product(launches: Launches, program: ProgramOp) -> None:
         else:
             values.append(launches.operand(operand))
     name = launches.name(kernel.anchor.operation)
-    launches.launch(cube_kernel(program, launches.core, name), *values)
+    for number in range(len(SLOTS)):
+        of = cube_kernel(program, launches.core, name, slots=SLOTS[number:], free=launches.free)
+        try:
+            launches.launch(of, *values)
+        except TilewrightError as error:
+            # Of sizes known at a launch fewer flags follow from others: fewer slots need fewer.
+            if not of.longest or number == len(SLOTS) - 1:
+                raise
+            if error.problems[0].code not in ("lower-events", "lower-flags"):
+                raise
+        else:
+            return
 
 
 def _bias(launches: Launches, bias: Operand) -> Value:

@@ -66,10 +66,12 @@ def normal(
     count, inner = shape[axis], prod(shape[axis + 1 :])
     if blocks and (inner > 1 or axis < len(shape) - 1):
         raise launches.refusal(f"{stage.operation} of matrices in Nz is along their rows alone")
+    free = [n for n, one in enumerate(stage.output.access) if launches.free.intersection(one.dims)]
+    short = free == [len(shape) - 2] and (blocks or prod(shape[:-2]) == 1)
     if not blocks and inner == 1:
-        rows = Rows(1, prod(shape[:axis]), count, element)
+        rows = Rows(1, prod(shape[:axis]), count, element, short=short)
     else:
-        rows = Rows(prod(shape[:-2]), prod(shape[-2:-1]), count, element, blocks)
+        rows = Rows(prod(shape[:-2]), prod(shape[-2:-1]), count, element, blocks, short)
     name = launches.name(stage.operation)
     core = launches.core
     if stage.operation == "softmax" and inner > 1:

@@ -14,16 +14,16 @@ commands from queues of their own, and the scalar unit that fills them waits for
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.ir import Block, SSAValue
 from tilewright.ir.types import element_name, layout_of
 from tilewright.planning.layout import Layout
-from tilewright.targets.ascend.lowering.nest import Spans, cut, slot_of, whole
+from tilewright.targets.ascend.lowering.nest import Spans, cut, padded_length, slot_of, whole
 from tilewright.targets.ascend.machine import BLOCK, FRACTAL, DaVinci
-from tilewright.targets.ascend.program import Buffer, Loop, Program, Statement, Tensor
+from tilewright.targets.ascend.program import LENGTH, Buffer, Loop, Program, Statement, Tensor
 from tilewright.tile.dialect import BufferOp, ComputeOp, LoopOp, MoveOp, ProgramOp, TensorOp
 
 GRANULES = {"cbuf": BLOCK, "ca": FRACTAL, "cb": FRACTAL, "cc": 2 * FRACTAL, "ub": BLOCK}
@@ -97,16 +97,23 @@ class Walk:
     """Of the program's buffers, as the walk comes upon them."""
     slots: Mapping[str, int]
     """Of each buffer, by its name in the program."""
+    free: frozenset[str] = frozenset()
+    """Dims of which a launch has ``LENGTH`` indices, at most as many as the program."""
     used: dict[str, int] = field(default_factory=dict[str, int])
     names: dict[str, int] = field(default_factory=dict[str, int])
 
     def kernel(self, name: str, order: tuple[str, ...], about: str) -> Program:
         """The kernel without flags; ``order`` is that of its parameters."""
         body: list[Statement] = []
-        self._block(self.program.body.block, body, whole(self.forms.extents()), ())
+        spans = whole(self.forms.extents())
+        for dim in self.free:
+            size = padded_length() if self.forms.blocked(dim) else LENGTH
+            spans[dim] = replace(spans[dim], size=size)
+        self._block(self.program.body.block, body, spans, ())
         tensors = tuple(self.tensors[one] for one in order)
         buffers = tuple(home.buffer for home in self.homes.values())
-        return Program(name, tensors, [*self.forms.before, *body], buffers, about)
+        longest = max((self.program.extents[dim] for dim in self.free), default=0)
+        return Program(name, tensors, [*self.forms.before, *body], buffers, about, longest)
 
     def refusal(self, code: str, reason: str, help: str = "") -> TilewrightError:
         """A refusal that names the model's nodes."""

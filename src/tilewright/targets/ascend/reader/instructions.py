@@ -212,6 +212,9 @@ def _mask(call: Call) -> Command:
     bits: list[int] = []
     for at in (0, 1):
         text = str(call.arguments[at])
+        if text.endswith(f"% {isa.MASK_WORD}"):
+            bits.append(isa.MASK_WORD - 1)
+            continue
         if not text.startswith("0x") or not text.endswith("ULL"):
             raise call.refusal(f"argument {at + 1} is {text}, and no word of bits: 0x1ULL")
         bits.append(int(text[2:-3], 16))

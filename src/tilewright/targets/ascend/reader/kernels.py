@@ -15,8 +15,10 @@ from lark import Token, Tree
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.emit import QUALIFIERS
+from tilewright.targets.ascend.flags import proven_lengths
 from tilewright.targets.ascend.machine import BLOCK, MAX_BURSTS, MAX_FIELD, DaVinci
 from tilewright.targets.ascend.program import (
+    LENGTH,
     Access,
     Barrier,
     Buffer,
@@ -53,6 +55,9 @@ MEMORIES = {word: memory for memory, word in QUALIFIERS.items()}
 BUFFER = re.compile(r"(\w+): (\d+) bytes of (\w+) at (\d+)(?:, (\d+) slots)?")
 """A buffer, as the head of a kernel lists it."""
 
+RANGE = re.compile(rf"{LENGTH}: 1 to (\d{{1,9}})")
+"""What the parameter of a size may be, as the head of a kernel says it."""
+
 MOST_STEPS = 1 << 20
 """Executions of a kernel that is verified."""
 
@@ -78,25 +83,40 @@ def _kernel(source: Source, tree: Tree[Token], core: DaVinci) -> Program:
         raise refuse("cce-syntax", "the function is declared otherwise", _line(defined))
     name, *parameters = defined.children
     tensors: list[Tensor] = []
-    for parameter in parameters:
-        if isinstance(parameter, Tree):
-            element, known = (str(child) for child in parameter.children)
-            tensors.append(Tensor(known, 0, element))
-    reader = _Reader(source, core, {tensor.name: tensor for tensor in tensors})
-    body = reader.body(block, Settings(), frozenset())
+    sizes: list[str] = []
+    for parameter in trees(parameters):
+        if parameter.data == "size":
+            sizes.append(str(parameter.children[0]))
+            continue
+        element, known = (str(child) for child in parameter.children)
+        tensors.append(Tensor(known, 0, element))
+    if sizes not in ([], [str(LENGTH)]):
+        raise refuse("cce-syntax", f"sizes {', '.join(sizes)}", _line(defined), f"one, {LENGTH}")
+    reader = _Reader(source, core, {tensor.name: tensor for tensor in tensors}, frozenset(sizes))
+    body = reader.body(block, Settings(), reader.sizes)
+    if bool(sizes) != bool(reader.longest):
+        reason = f"the parameter {LENGTH} and the remark of its range belong together"
+        raise refuse("cce-syntax", reason, _line(defined), f"/* {LENGTH}: 1 to 512 */")
     for tensor in tensors:
         tensor.written = tensor.name in reader.written
     words = "\n".join(_comment(remark) for remark in about)
-    return Program(str(name), tuple(tensors), body, tuple(reader.buffers), words)
+    buffers = tuple(reader.buffers)
+    return Program(str(name), tuple(tensors), body, buffers, words, reader.longest)
 
 
 def verified(program: Program, core: DaVinci) -> None:
     """Refuse what is wrong with a program: addresses beyond a memory or no whole blocks
     (``cce-address``), what its flags and barriers do not order (``cce-order``), and loops that run
-    too long to prove that (``cce-length``)."""
+    too long to prove that (``cce-length``). A kernel that takes a length is looked at for the
+    longest and for ``proven_lengths``."""
+    for length in (program.longest, *proven_lengths(program.longest)):
+        _verify(program, core, length)
+
+
+def _verify(program: Program, core: DaVinci, length: int) -> None:
     sizes = {"cbuf": core.l1, "ca": core.l0a, "cb": core.l0b, "cc": core.l0c, "ub": core.ub}
     try:
-        steps = trace(program, most=MOST_STEPS)
+        steps = trace(program, most=MOST_STEPS, length=length)
     except ZeroDivisionError:
         raise refuse("cce-value", "an expression divides by 0", program.name) from None
     for executed in steps:
@@ -157,8 +177,11 @@ def _at(tree: Tree[Token]) -> Generator[None]:
 
 
 class _Reader:
-    def __init__(self, source: Source, core: DaVinci, tensors: dict[str, Tensor]) -> None:
-        self.source, self.core, self.tensors = source, core, tensors
+    def __init__(
+        self, source: Source, core: DaVinci, tensors: dict[str, Tensor], sizes: frozenset[str]
+    ) -> None:
+        self.source, self.core, self.tensors, self.sizes = source, core, tensors, sizes
+        self.longest = 0
         self.buffers: list[Buffer] = []
         self.written: set[str] = set()
 
@@ -179,7 +202,11 @@ class _Reader:
     ) -> Statement | None:
         if tree.data == "comment":
             text = _comment(str(tree.children[0]))
-            buffer = BUFFER.fullmatch(text) if first and not variables else None
+            head = first and variables == self.sizes
+            if head and (known := RANGE.fullmatch(text)):
+                self.longest = int(known.group(1))
+                return None
+            buffer = BUFFER.fullmatch(text) if head else None
             if buffer is None:
                 return Remark(text)
             name, size, memory, address, slots = buffer.groups()

@@ -18,7 +18,7 @@ GRAMMAR = r"""
 file: kernel+
 kernel: COMMENT* signature ";" signature block
 signature: "__global__" "__aicore__" "void" NAME "(" [parameter ("," parameter)*] ")"
-parameter: "__gm__" TYPE "*" NAME
+parameter: "__gm__" TYPE "*" NAME | "int64_t" NAME -> size
 block: "{" statement* "}"
 ?statement: COMMENT -> comment
     | "for" "(" "int64_t" NAME "=" "0" ";" NAME "<" value ";" NAME "++" ")" block -> loop
@@ -57,7 +57,7 @@ PYTHON = {
 MOST_TEXT = 1 << 22
 """Characters of a file."""
 
-MOST_OPERATIONS = 100
+MOST_OPERATIONS = 400
 """Numbers, names and operations of an expression."""
 
 MOST_DEPTH = 64
