@@ -33,6 +33,13 @@ class Encoder:
     width: int = WIDTH
     heads_count: int = HEADS
     inner: int = INNER
+    free: str = ""
+    """Name of the dim of tokens where it stays free; ``tokens`` are the most then."""
+
+    @property
+    def copied(self) -> int:
+        """Tokens as a Reshape has them: 0 copies an extent that is free."""
+        return 0 if self.free else self.tokens
 
     def constant(self, name: str, array: np.ndarray) -> str:
         """Append a constant that stays as it is."""
@@ -64,7 +71,7 @@ class Encoder:
     def heads(self, x: str, name: str, order: list[int]) -> str:
         """[1, tokens, width] as heads, transposed."""
         shape = self.shape(
-            f"{name}.shape", 1, self.tokens, self.heads_count, self.width // self.heads_count
+            f"{name}.shape", 1, self.copied, self.heads_count, self.width // self.heads_count
         )
         x = self.build.node("Reshape", [x, shape], f"{name}.reshape")
         return self.build.node("Transpose", [x], f"{name}.transpose", perm=order)
@@ -83,7 +90,7 @@ class Encoder:
         weights = self.build.node("Softmax", [scores], f"{name}.softmax", axis=-1)
         x = self.build.node("MatMul", [weights, v], f"{name}.mixed")
         x = self.build.node("Transpose", [x], f"{name}.back", perm=[0, 2, 1, 3])
-        shape = self.shape(f"{name}.shape", 1, self.tokens, self.width)
+        shape = self.shape(f"{name}.shape", 1, self.copied, self.width)
         x = self.build.node("Reshape", [x, shape], f"{name}.flat")
         return self.linear(x, f"{name}.out", self.width, self.width)
 
@@ -101,7 +108,7 @@ class Encoder:
         return self.linear(x, f"{name}.down", self.inner, self.width)
 
 
-def _value(name: str, kind: int, shape: list[int]) -> object:
+def _value(name: str, kind: int, shape: list[int | str]) -> object:
     return helper.make_tensor_value_info(name, kind, shape)
 
 
@@ -116,10 +123,14 @@ def bert_base() -> ModelProto:
     return _bert(Encoder(build, TOKENS), LAYERS, VOCABULARY)
 
 
-def bert_small(layers: int = 2, width: int = 128, tokens: int = 32) -> ModelProto:
-    """The same of few layers, of heads as wide as BERT-base's."""
+def bert_small(
+    layers: int = 2, width: int = 128, tokens: int = 32, free: str = "", head: int = 64
+) -> ModelProto:
+    """The same of few layers, of heads as wide as BERT-base's; ``free`` names the dim of tokens
+    where it stays free, up to ``tokens``."""
     build = Builder("bert_small")
-    return _bert(Encoder(build, tokens, width, width // 64, 4 * width), layers, 1000)
+    at = Encoder(build, tokens, width, width // head, 4 * width, free)
+    return _bert(at, layers, 1000)
 
 
 def _bert(at: Encoder, layers: int, vocabulary: int) -> ModelProto:
@@ -127,6 +138,11 @@ def _bert(at: Encoder, layers: int, vocabulary: int) -> ModelProto:
     words = build.weight("embeddings.word", vocabulary, width)
     x = build.node("Gather", [words, "tokens"], "embeddings.gather", axis=0)
     places = build.weight("embeddings.position", 1, tokens, width)
+    if at.free:
+        sizes = build.node("Shape", ["tokens"], "embeddings.sizes")
+        count = build.node("Gather", [sizes, at.shape("embeddings.axis", 1)], "embeddings.count")
+        ends = [places, at.shape("embeddings.first", 0), count, at.shape("embeddings.along", 1)]
+        places = build.node("Slice", ends, "embeddings.places")
     x = build.node("Add", [x, places], "embeddings.add")
     x = at.normalise(x, "embeddings.norm", 1e-12)
     mask = build.node("Unsqueeze", ["mask", at.shape("mask.axes", 1, 2)], "mask.wide")
@@ -145,9 +161,10 @@ def _bert(at: Encoder, layers: int, vocabulary: int) -> ModelProto:
     weight, bias = build.weight("pooler.weight", width, width), build.weight("pooler.bias", width)
     first = build.node("Gemm", [first, weight, bias], "pooler.dense", transB=1)
     pooled = build.node("Tanh", [first], "pooler.tanh")
-    inputs = [_value(name, TensorProto.INT64, [1, tokens]) for name in ("tokens", "mask")]
+    extent = at.free or tokens
+    inputs = [_value(name, TensorProto.INT64, [1, extent]) for name in ("tokens", "mask")]
     outputs = [
-        _value(x, TensorProto.FLOAT, [1, tokens, width]),
+        _value(x, TensorProto.FLOAT, [1, extent, width]),
         _value(pooled, TensorProto.FLOAT, [1, width]),
     ]
     return _close(build, inputs, outputs)

@@ -1,9 +1,10 @@
-"""Two small models whose dims are free, and whose shape arithmetic depends on them.
+"""Three small models whose dims are free, and whose shape arithmetic depends on them.
 
     python examples/dynamic/make_models.py
 
-writes, beside this file, ``encoder.onnx`` (a causal attention block over tokens [batch, sequence])
-and ``pixels.onnx`` (a network that labels the pixels of images [batch, 3, height, width]).
+writes, beside this file, ``encoder.onnx`` (a causal attention block over tokens [batch, sequence],
+and a mean over the sequence), ``words.onnx`` (the block alone), and ``pixels.onnx`` (a network that
+labels the pixels of images [batch, 3, height, width]).
 """
 
 from pathlib import Path
@@ -33,7 +34,7 @@ def node(operator, inputs, output, **attributes):
     return helper.make_node(operator, inputs.split(), [output], name=output, **attributes)
 
 
-def encoder():
+def encoder(name="encoder", sentence=True):
     """Tokens to vectors: positions, mask and the split into heads are made from the shape."""
     random = np.random.default_rng(0)
 
@@ -80,12 +81,12 @@ def encoder():
         node("Concat", "batch_ length_ heads per_head", "split", axis=0),
         node("Concat", "batch_ length_ width", "joined", axis=0),
     ]  # fmt: skip
-    for name in ("query", "key", "value"):
-        order = [0, 2, 3, 1] if name == "key" else [0, 2, 1, 3]
+    for part in ("query", "key", "value"):
+        order = [0, 2, 3, 1] if part == "key" else [0, 2, 1, 3]
         nodes += [
-            node("MatMul", f"norm w_{name}", f"{name}_"),
-            node("Reshape", f"{name}_ split", f"{name}_heads"),
-            node("Transpose", f"{name}_heads", name, perm=order),
+            node("MatMul", f"norm w_{part}", f"{part}_"),
+            node("Reshape", f"{part}_ split", f"{part}_heads"),
+            node("Transpose", f"{part}_heads", part, perm=order),
         ]
     nodes += [
         node("MatMul", "query key", "scores_"),
@@ -101,17 +102,13 @@ def encoder():
         node("Relu", "up", "bent"),
         node("MatMul", "bent w_down", "down"),
         node("Add", "y down", "hidden"),
-        node("ReduceMean", "hidden", "sentence", axes=[1], keepdims=0),
     ]
+    outputs = [("hidden", TensorProto.FLOAT, ["batch", "sequence", WIDTH])]
+    if sentence:
+        nodes.append(node("ReduceMean", "hidden", "sentence", axes=[1], keepdims=0))
+        outputs.append(("sentence", TensorProto.FLOAT, ["batch", WIDTH]))
     return model(
-        "encoder",
-        nodes,
-        [("tokens", TensorProto.INT64, ["batch", "sequence"])],
-        [
-            ("hidden", TensorProto.FLOAT, ["batch", "sequence", WIDTH]),
-            ("sentence", TensorProto.FLOAT, ["batch", WIDTH]),
-        ],
-        constants,
+        name, nodes, [("tokens", TensorProto.INT64, ["batch", "sequence"])], outputs, constants
     )
 
 
@@ -167,6 +164,7 @@ def pixels():
 def main():
     folder = Path(__file__).parent
     onnx.save(encoder(), folder / "encoder.onnx")
+    onnx.save(encoder("words", sentence=False), folder / "words.onnx")
     onnx.save(pixels(), folder / "pixels.onnx")
 
 

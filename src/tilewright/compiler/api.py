@@ -129,10 +129,11 @@ def compile(
     )
     from tilewright.compiler.cached import obtained
     from tilewright.compiler.pipeline import resolve, run_pipeline
+    from tilewright.compiler.plans import write_with_plans
     from tilewright.graph.names import chosen_name
     from tilewright.numerics.formats import Numbers, numbers_of
     from tilewright.planning.planners.by_hand import ByHand
-    from tilewright.runtime.open_package import Recipe, write_open_package
+    from tilewright.runtime.open_package import Recipe
     from tilewright.shapes import settle
     from tilewright.targets.base import Form
 
@@ -169,7 +170,9 @@ def compile(
                 source, settled, found, described, calibration, numbers, progress
             )
             how = Recipe(found.name, described, exact_memory, ranges, notes, numbers, factors, name)
-            make = partial(write_open_package, source=source, settled=settled, recipe=how)
+            make = partial(
+                write_with_plans, source=source, settled=settled, recipe=how, progress=progress
+            )
             return write_apart(make, directory, cache, progress)
 
     def write(place: Path) -> None:

@@ -31,7 +31,7 @@ from tilewright.numbers.calibration import (
 from tilewright.numerics.formats import Numbers, numbers_of
 from tilewright.runtime.cache import Cache
 from tilewright.runtime.elf import becomes_elf
-from tilewright.runtime.executable import Executable, Progress, replacing
+from tilewright.runtime.executable import Executable, Progress, quiet, replacing
 from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest
 from tilewright.runtime.package import write_package
 from tilewright.shapes import Settled, sizes_of
@@ -74,6 +74,17 @@ def specialise(
 
     The bytes are those of ``compile`` with the same shapes. Raises TilewrightError.
     """
+    emit(bound(directory, manifest, sizes, progress), place)
+
+
+def bound(
+    directory: Path,
+    manifest: Manifest,
+    sizes: Mapping[str, int],
+    progress: Progress = quiet,
+    until: str = "tile",
+) -> CompilationState:
+    """A package's model with sizes for its free dims, taken through the pipeline."""
     found = manifest.open_model
     if found is None or found.file not in manifest.files:
         raise refuse("package-invalid", "it has no model", str(directory))
@@ -81,7 +92,7 @@ def specialise(
         tensor.name: [sizes[dim] if isinstance(dim, str) else dim for dim in tensor.shape]
         for tensor in manifest.inputs
     }
-    state = run_pipeline(
+    return run_pipeline(
         directory / found.file,
         find_target(manifest.target),
         machine_of(manifest.machine, str(directory / MANIFEST)),
@@ -93,9 +104,9 @@ def specialise(
         numbers=None if found.numbers is None else numbers_of(*found.numbers),
         progress=progress,
         exact_memory=found.exact_memory,
+        until=until,
         name=network_name(manifest.model),
     )
-    emit(state, place)
 
 
 def calibrated(
@@ -169,19 +180,27 @@ def form_of(target: Target, weights_as: str | None, bare: bool) -> Form:
     return Form("array" if bare else weights_as or "file", bare)
 
 
-def emit(state: CompilationState, directory: Path, form: Form = Form()) -> None:  # noqa: B008 -- a value
+def emit(
+    state: CompilationState,
+    directory: Path,
+    form: Form = Form(),  # noqa: B008 -- a value
+    free: Mapping[str, tuple[int, ...]] | None = None,
+) -> None:
     """Let the target emit its part, and write the package around it.
 
-    Kernels that it refuses go to the host, where it has one. Raises TilewrightError.
+    ``free`` are axes of inputs that may end early in a run (``Compilation.free``). Kernels that the
+    target refuses go to the host, where it has one. Raises TilewrightError.
     """
-    advance(state, (), lambda: _write(state, form, directory))
+    advance(state, (), lambda: _write(state, form, directory, free or {}))
 
 
-def _write(state: CompilationState, form: Form, directory: Path) -> None:
+def _write(
+    state: CompilationState, form: Form, directory: Path, free: Mapping[str, tuple[int, ...]]
+) -> None:
     state.progress("emit", 0, 0)
     arenas = arenas_of(network_of(state.network))
     kernels = tuple(state.kernels)
-    made = Compilation(state.machine, state.network, state.weights, kernels, arenas, form)
+    made = Compilation(state.machine, state.network, state.weights, kernels, arenas, form, free)
     try:
         write_package(directory, state.target, made, state.plans, state.name, state.notes)
     except KernelError:

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tilewright.runtime import DynamicExecutable, Executable
 from tilewright.runtime.dynamic import specialise_by
 from tilewright.runtime.executable import Progress, opened
 from tilewright.runtime.manifest import Manifest
+
+if TYPE_CHECKING:
+    from tilewright.graph.weights import Weights
+    from tilewright.ir import ModuleOp
 
 
 def _specialise(
@@ -22,6 +27,14 @@ def _specialise(
     specialise(directory, manifest, sizes, place, progress)
 
 
-specialise_by(_specialise)
+def _interpreted(
+    directory: Path, manifest: Manifest, sizes: Mapping[str, int]
+) -> tuple[ModuleOp, Weights]:
+    from tilewright.compiler.plans import reference_of
+
+    return reference_of(directory, manifest, sizes)
+
+
+specialise_by(_specialise, _interpreted)
 
 __all__ = ["DynamicExecutable", "Executable", "opened"]

@@ -1,6 +1,7 @@
 """Packages with free dims: compiled for each shape when it is first used, and kept in a cache.
 
-Such a package keeps the model as it came, once, with its weights. A shape's sizes are read off the
+Such a package keeps the model as it came, once, with its weights; some have plans besides, which
+serve every size (planned.py). A shape's sizes are read off the
 inputs of a run; the model then goes through the pipeline with the shapes bound, so that
 shape arithmetic in the model is folded as for any other model, and every target works as it is.
 """
@@ -19,13 +20,15 @@ import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.graph.interpreter import Observer
+from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp
 from tilewright.ir.types import Array
 from tilewright.runtime.cache import Cache
 from tilewright.runtime.check import Check
 from tilewright.runtime.digest import compiler_digest
 from tilewright.runtime.executable import Executable, Progress, quiet
-from tilewright.runtime.manifest import PROGRAM, Manifest
+from tilewright.runtime.manifest import PLANS, PROGRAM, Manifest, read_own
+from tilewright.runtime.planned import PlannedExecutable
 from tilewright.runtime.summary import free_dims
 from tilewright.shapes import sizes_of
 from tilewright.shapes.run import check_sizes
@@ -39,6 +42,9 @@ MOST_LOADED_BYTES = 4 << 30
 
 Specialiser = Callable[[Path, Manifest, Mapping[str, int], Path, Progress], None]
 """Compiles a package's model for sizes of its free dims into an empty directory."""
+
+Interpreted = Callable[[Path, Manifest, Mapping[str, int]], "tuple[ModuleOp, Weights]"]
+"""The graph of a package's model at sizes of its free dims, for checks, and its constants."""
 
 
 class DynamicExecutable(Executable):
@@ -64,6 +70,7 @@ class DynamicExecutable(Executable):
         self.cache = Cache() if cache is None else cache
         self.progress = progress
         self._loaded: OrderedDict[tuple[int, ...], Executable] = OrderedDict()
+        self._plans: dict[int, Executable] = {}
         self._last: Executable | None = None
         self._guard = RLock()
         _ = self.free  # Bounds that are none are refused now.
@@ -78,7 +85,8 @@ class DynamicExecutable(Executable):
         return self.specialise(self.sizes(inputs))
 
     def specialise(self, sizes: Mapping[str, int]) -> Executable:
-        """The package for these sizes of its free dims: loaded, in the cache, or built now.
+        """The package for these sizes of its free dims: a plan of this one at the sizes, or one
+        that is loaded, in the cache, or built now.
 
         Raises TilewrightError (``shape-bounds``, ``shape-open``, ``shape-unknown``), or with the
         reasons for which the model is refused at these sizes.
@@ -88,7 +96,7 @@ class DynamicExecutable(Executable):
         key = tuple(ordered.values())
         with self._guard:
             if key not in self._loaded:
-                self._loaded[key] = self.cache.obtain(
+                self._loaded[key] = self._planned(ordered) or self.cache.obtain(
                     self._key(ordered), lambda place: self._build(ordered, place), self._say
                 )
             self._loaded.move_to_end(key)
@@ -96,15 +104,37 @@ class DynamicExecutable(Executable):
             self._unload()
             return self._last
 
-    def _build(self, sizes: Mapping[str, int], place: Path) -> None:
-        listed = ", ".join(f"{name}={size}" for name, size in sizes.items())
-        self._say(f"specialising for {listed}")
+    def _planned(self, sizes: Mapping[str, int]) -> Executable | None:
+        """The smallest plan that holds the sizes, at these; None where there is none."""
+        assert self.manifest.open_model is not None
+        for longest in self.manifest.open_model.plans:
+            if len(sizes) == 1 and max(sizes.values()) <= longest:
+                if longest not in self._plans:
+                    place = self.content / PLANS / str(longest)
+                    self._plans[longest] = Executable(place, manifest=read_own(place))
+                plan = self._plans[longest]
+                return PlannedExecutable(
+                    plan, self.manifest, sizes, lambda: self._interpreted(sizes)
+                )
+        return None
+
+    def _interpreted(self, sizes: Mapping[str, int]) -> tuple[ModuleOp, Weights]:
+        _, interpreted = self._compiler()
+        return interpreted(self.content, self.manifest, sizes)
+
+    def _compiler(self) -> tuple[Specialiser, Interpreted]:
         if not _specialisers:
             raise refuse(
                 "package-invalid", "no compiler is there for a new shape", str(self.directory),
                 "open the package with tilewright.Executable.load",
             )  # fmt: skip
-        _specialisers[-1](self.content, self.manifest, sizes, place, self.progress)
+        return _specialisers[-1]
+
+    def _build(self, sizes: Mapping[str, int], place: Path) -> None:
+        listed = ", ".join(f"{name}={size}" for name, size in sizes.items())
+        self._say(f"specialising for {listed}")
+        specialiser, _ = self._compiler()
+        specialiser(self.content, self.manifest, sizes, place, self.progress)
         # What a target builds once, such as the library of its C sources, is kept and sealed too.
         find_target(self.manifest.target).load(place / PROGRAM).prepare()
 
@@ -211,9 +241,9 @@ class DynamicExecutable(Executable):
         return {"free": free, **({} if self._last is None else self._last.summary())}
 
 
-_specialisers: list[Specialiser] = []
+_specialisers: list[tuple[Specialiser, Interpreted]] = []
 
 
-def specialise_by(specialiser: Specialiser) -> None:
+def specialise_by(specialiser: Specialiser, interpreted: Interpreted) -> None:
     """Say what compiles packages for new shapes: the compiler does (compiler/packages.py)."""
-    _specialisers.append(specialiser)
+    _specialisers.append((specialiser, interpreted))

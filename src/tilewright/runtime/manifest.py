@@ -10,6 +10,7 @@ or, when dims of the model's inputs are free (``tilewright.runtime.dynamic``):
 
     manifest.json
     model/                the model as it came, compiled for each shape when it is first used
+    plans/SIZE/           packages that are right for every size of the one free dim up to theirs
 
 The same input gives the same bytes.
 """
@@ -34,6 +35,7 @@ MANIFEST = "manifest.json"
 PROGRAM = "program"
 REFERENCE = "reference"
 MODEL = "model"
+PLANS = "plans"
 
 _MOST_MANIFEST_BYTES = 64 << 20
 
@@ -80,6 +82,9 @@ class OpenModel(_Part):
     """The model's file in the package."""
     dims: tuple[FreeDim, ...]
     """The free dims, in the order in which the inputs name them."""
+    plans: tuple[int, ...] = ()
+    """Sizes of the one free dim for which the package has plans, ascending; none, or all sizes up
+    to the last are covered."""
     exact_memory: bool = False
     ranges: dict[str, tuple[FiniteFloat, FiniteFloat]] | None = None
     """Calibrated ranges of values, where they choose scales or binary points."""

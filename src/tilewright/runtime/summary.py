@@ -128,9 +128,9 @@ def _add_times(kernels: list[dict[str, Any]], clock: float, profile: Profile | N
 def free_dims(manifest: Manifest) -> str:
     """A plain-text report of a package with free dims, before any has a size."""
     assert manifest.open_model is not None
-    lines = [
-        f"{manifest.model} on {target_name(manifest)}, compiled for each shape on its first use"
-    ]
+    plans = manifest.open_model.plans
+    how = "compiled for every size" if plans else "compiled for each shape on its first use"
+    lines = [f"{manifest.model} on {target_name(manifest)}, {how}"]
     for dim in manifest.open_model.dims:
         places = [
             f"{tensor.name}[{axis}]"
@@ -139,6 +139,8 @@ def free_dims(manifest: Manifest) -> str:
             if name == dim.name
         ]
         lines.append(f"  free        {dim.name}: {dim.bounds}, in {', '.join(places)}")
+    if plans:
+        lines.append(f"  plans       up to {', '.join(map(str, plans))}")
     for kind, tensors in (("input", manifest.inputs), ("output", manifest.outputs)):
         for tensor in tensors:
             shape = ", ".join(map(str, tensor.shape))

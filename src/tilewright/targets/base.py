@@ -96,6 +96,9 @@ class Compilation:
     arenas: Mapping[str, int]
     """Bytes of each arena."""
     form: Form = Form()
+    free: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    """Axes of inputs that end early in a run, after one index at least: all at the same length.
+    Only targets that ``take_lengths`` are asked for that."""
 
     @cached_property
     def text(self) -> str:
@@ -251,6 +254,9 @@ class Target(ABC):
 
     name: str
     description: str
+    take_lengths: bool = False
+    """Whether one program may run at any length of an input's axis, up to the one that it was
+    compiled for (``Compilation.free``)."""
     implements: frozenset[Capability] = frozenset()
     """The keys of machines beyond those that hold for all targets; others are refused."""
     elements: tuple[ElementType, ...] = ("float32", "fixed16", "fixed8")

@@ -9,7 +9,9 @@
 
 A kernel's operands are copied to the device and its result back, as the host may compute between
 two kernels. The device object holds the functions of cce/: on a host a shared object, on an Ascend
-processor what the CCE compiler makes of the same files.
+processor what the CCE compiler makes of the same files. A network whose length comes with a run
+takes it as a word, and hands it to kernels as the last of their arguments; memory is that of the
+longest run.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from math import prod
 from pathlib import Path
 
 from tilewright.codegen.c.files import FILES
@@ -29,7 +32,7 @@ from tilewright.ir import SSAValue
 from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
 from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.host import QUEUES, SHIM
-from tilewright.targets.ascend.lowering.launches import Argument, Launch
+from tilewright.targets.ascend.lowering.launches import Argument, Launch, Length
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.base import Compilation, CompiledKernel
 from tilewright.targets.cpu.host import PORTABLE, host_kernels
@@ -84,9 +87,12 @@ def write_host(
     core: DaVinci,
     rows: Sequence[KernelRow],
     launches: Sequence[Launch],
+    *,
     constants: int,
+    length: Length | None = None,
 ) -> None:
-    """Write the files, or, where the host computes what has no C, README.md with the reason alone.
+    """Write the files, or, where the host computes what has no C, or a length counts several axes of
+    one file, README.md with the reason alone.
 
     ``rows`` are the kernels of the device and their launches, ``constants`` the bytes of
     constants.bin.
@@ -94,7 +100,7 @@ def write_host(
     folder = directory / FOLDER
     folder.mkdir()
     try:
-        main, layers = _texts(compilation, rows, launches, constants)
+        main, layers = _texts(compilation, rows, launches, constants, length)
     except TilewrightError as error:
         (folder / "README.md").write_text(f"The network has no host code.\n\n{error}\n")
         return
@@ -114,7 +120,11 @@ def write_host(
 
 
 def _texts(
-    compilation: Compilation, rows: Sequence[KernelRow], launches: Sequence[Launch], constants: int
+    compilation: Compilation,
+    rows: Sequence[KernelRow],
+    launches: Sequence[Launch],
+    constants: int,
+    length: Length | None,
 ) -> tuple[str, str]:
     """main.c and layers.c; raises TilewrightError where the host computes what has no C."""
     network = network_of(compilation.network)
@@ -134,6 +144,10 @@ def _texts(
     for port in (*ports[0], *ports[1]):
         if not port.dense:
             raise refuse("ascend-host", "does not lie as a file of it would", port.name)
+    for axes in ({}, {}) if length is None else (length.inputs, length.outputs):
+        for name, counted in axes.items():
+            if len(counted) > 1:
+                raise refuse("ascend-host", "has several axes of the run's length", name)
     functions = list(dict.fromkeys(launch.function for launch in launches))
     writer = Writer()
     _head(writer, network_name(network.symbol.data), calls, functions)
@@ -143,7 +157,7 @@ def _texts(
             _kernel(writer, op, row, launches[row.start : row.end])
     arenas = compilation.arenas
     sizes = (arenas.get(WEIGHTS, 0), arenas.get(ACTIVATIONS, 0), constants)
-    _main(writer, steps, calls, functions, ports, sizes)
+    _main(writer, steps, calls, functions, ports, sizes, length)
     return str(writer), layers
 
 
@@ -214,8 +228,10 @@ def _kernel(writer: Writer, op: KernelOp, row: KernelRow, launches: Sequence[Lau
                 line(f"copy_in({kind}{number}, {Box.of(op.inputs[number]).arguments()});")
         line("/* 4: the launches. */")
         for launch in launches:
-            pointers = ", ".join(_pointer(each) for each in launch.arguments)
-            count = len(launch.arguments)
+            words = [_pointer(each) for each in launch.arguments]
+            if launch.longest:
+                words.append("(void *)(uintptr_t)length")
+            pointers, count = ", ".join(words), len(words)
             line(f"launch(&{launch.function}_stub, (void *[]){{{pointers}}}, {count});")
         line("/* 5: the stream's end. */")
         line("CHECK(aclrtSynchronizeStream(stream));")
@@ -239,21 +255,28 @@ def _main(
     functions: Sequence[str],
     ports: Sequence[Sequence[Port]],
     sizes: tuple[int, int, int],
+    length: Length | None,
 ) -> None:
     line = writer.line
     inputs, outputs = ports
-    count = 4 + len(inputs) + len(outputs)
+    first = 4 if length is None else 5
+    count = first + len(inputs) + len(outputs)
     line()
     with writer.block("int main(int count, char **words)"):
         names = " ".join(comment(port.name) for port in (*inputs, *outputs))
         with writer.block(f"if (count != {count})"):
-            text = string(f"%s DEVICE-OBJECT WEIGHTS CONSTANTS {names}")
+            word = "" if length is None else "LENGTH "
+            text = string(f"%s DEVICE-OBJECT WEIGHTS CONSTANTS {word}{names}")
             line(f"fprintf(stderr, {text}, words[0]);")
             line("return 2;")
+        if length is not None:
+            line(f"length = take_length(words[4], {length.longest});")
         line(f"weights = loaded(words[2], {sizes[0]});")
         line(f"activations = memory({sizes[1]});")
-        for number, port in enumerate(inputs, 4):
-            line(f"read_file(words[{number}], activations + {port.offset}, {port.bytes});")
+        for number, port in enumerate(inputs, first):
+            axes = () if length is None else length.inputs.get(port.name, ())
+            place = f"words[{number}], activations + {port.offset}"
+            line(_transfer("read", place, port, axes))
         line()
         line("/* 1: initialise. */")
         line("CHECK(aclInit(NULL));")
@@ -280,10 +303,21 @@ def _main(
         line("CHECK(aclrtResetDevice(0));")
         line("CHECK(aclFinalize());")
         line()
-        for number, port in enumerate(outputs, 4 + len(inputs)):
+        for number, port in enumerate(outputs, first + len(inputs)):
             arena = "weights" if port.arena == WEIGHTS else "activations"
-            line(f"write_file(words[{number}], {arena} + {port.offset}, {port.bytes});")
+            axes = () if length is None else length.outputs.get(port.name, ())
+            place = f"words[{number}], {arena} + {port.offset}"
+            line(_transfer("write", place, port, axes))
         line("free(activations);")
         line("free(weights);")
         line("free(object);")
         line("return 0;")
+
+
+def _transfer(verb: str, place: str, port: Port, axes: Sequence[int]) -> str:
+    """A file to an input's place, or from an output's; where the length counts an axis, the file
+    has as many indices."""
+    if not axes:
+        return f"{verb}_file({place}, {port.bytes});"
+    before, extent = prod(port.shape[: axes[0]]), port.shape[axes[0]]
+    return f"{verb}_rows({place}, {before}, {port.bytes // (before * extent)}, {extent});"

@@ -3,7 +3,7 @@
 The files are those of targets/generic/program_file.py, and
 
 cce/NAME.c      a kernel function; cce/cce.h and others are its meaning on the host
-launches.json   which functions each kernel launches, and on what
+launches.json   which functions each kernel launches, and on what; the axes that end early in a run
 constants.bin   biases in half precision
 acl/            the network's host code, where all that the host computes has C (hostcode.py)
 
@@ -13,6 +13,7 @@ A word of ``program.bin`` is a launch: its number.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +21,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tilewright.errors import refusals_of, refuse
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
+from tilewright.graph.free_axes import free_axes
 from tilewright.graph.kernels import operand_values
 from tilewright.graph.values import value_names
-from tilewright.ir.types import Array
+from tilewright.ir.types import Array, shape_of
 from tilewright.machine import Machine
 from tilewright.targets.ascend.host import SHIM
 from tilewright.targets.ascend.hostcode import write_host
 from tilewright.targets.ascend.lower import lower_kernel
-from tilewright.targets.ascend.lowering.launches import Device, Launch
+from tilewright.targets.ascend.lowering.launches import Device, Launch, Length
 from tilewright.targets.ascend.machine import CORES, DaVinci
 from tilewright.targets.base import Compilation
 from tilewright.targets.generic.program_file import (
@@ -51,6 +53,8 @@ class LaunchFile(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     launches: tuple[Launch, ...]
+    length: Length | None = None
+    """None where all sizes are known."""
 
 
 def core_of(machine: Machine) -> DaVinci:
@@ -65,7 +69,9 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     """Write the files; raises KernelError for kernels that fall to the host."""
     addresses = Addresses.of(compilation, CONSTANTS)
     device = Device(core_of(compilation.machine))
-    steps, rows = _lower(compilation, device)
+    network = network_of(compilation.network)
+    ends = free_axes(network, compilation.free) if compilation.free else None
+    steps, rows = _lower(compilation, device, {} if ends is None else ends.dims)
     write_program(
         compilation,
         directory,
@@ -82,16 +88,29 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     for name, text in device.texts.items():
         (folder / f"{name}.c").write_text(text)
     (folder / "cce.h").write_text((SHIM / "cce.h").read_text())
-    write_host(compilation, directory, device.core, rows, device.launches, len(device.constants))
-    file = LaunchFile(launches=tuple(device.launches))
+    length = None if ends is None else _length(compilation, ends.outputs(network))
+    write_host(
+        *(compilation, directory, device.core, rows, device.launches),
+        constants=len(device.constants),
+        length=length,
+    )
+    file = LaunchFile(launches=tuple(device.launches), length=length)
     text = json.dumps(file.model_dump(mode="json"), indent=1)
     (directory / "launches.json").write_text(text + "\n")
 
 
+def _length(compilation: Compilation, outputs: dict[str, tuple[int, ...]]) -> Length:
+    values = dict(network_of(compilation.network).inputs)
+    inputs = {name: tuple(axes) for name, axes in compilation.free.items()}
+    longest = {shape_of(values[name])[axis] for name, axes in inputs.items() for axis in axes}
+    return Length(longest=max(longest), inputs=inputs, outputs=outputs)
+
+
 def _lower(
-    compilation: Compilation, device: Device
+    compilation: Compilation, device: Device, free: Mapping[str, frozenset[str]]
 ) -> tuple[list[tuple[str, int]], list[KernelRow]]:
-    """The steps of the network, and the launches of each kernel."""
+    """The steps of the network, and the launches of each kernel; ``free`` has the dims that end
+    early by the kernels' symbols."""
     network = network_of(compilation.network)
     known: dict[object, Array] = {
         op.result: compilation.weights.get(op.symbol.data)
@@ -112,7 +131,8 @@ def _lower(
             if value in known
         }
         with refusals_of(compiled.kernel.symbol):
-            lower_kernel(device, compiled, constants)
+            short = free.get(compiled.kernel.symbol, frozenset())
+            lower_kernel(device, compiled, constants, short)
         steps.append(("words", len(rows)))
         row = KernelRow(
             symbol=compiled.kernel.symbol,
@@ -124,16 +144,17 @@ def _lower(
     return steps, rows
 
 
-def read_package(directory: Path) -> tuple[ProgramParts, tuple[Launch, ...]]:
+def read_package(directory: Path) -> tuple[ProgramParts, LaunchFile]:
     """Read the files; refuses (``package-invalid``) what is damaged or does not fit together."""
     parts = read_program(directory, CONSTANTS)
     core_of(parts.machine)
     check_words(parts, WORD.itemsize)
     try:
         text = (directory / "launches.json").read_text()
-        launches = LaunchFile.model_validate_json(text).launches
+        file = LaunchFile.model_validate_json(text)
     except (OSError, ValidationError, UnicodeDecodeError) as error:
         raise refuse("package-invalid", str(error)[:300], str(directory)) from None
+    launches = file.launches
     if len(launches) != len(parts.data) // WORD.itemsize:
         raise refuse("package-invalid", "the launches are not those of the program", str(directory))
     for launch in launches:
@@ -142,4 +163,27 @@ def read_package(directory: Path) -> tuple[ProgramParts, tuple[Launch, ...]]:
         for one in launch.arguments:
             if one.kind == "constant" and one.number + one.bytes > parts.image.size:
                 raise refuse("package-invalid", "a constant is missing", str(directory))
-    return parts, launches
+    _check_length(parts, file)
+    return parts, file
+
+
+def _check_length(parts: ProgramParts, file: LaunchFile) -> None:
+    """Refuse axes that are not there, or of another size, and launches of longer kernels."""
+    length = file.length
+    if length is None:
+        wrong = any(launch.longest for launch in file.launches)
+    else:
+        wrong = any(launch.longest not in (0, length.longest) for launch in file.launches)
+        for axes, values in (
+            (length.inputs, dict(parts.network.inputs)),
+            (length.outputs, dict(parts.network.outputs)),
+        ):
+            for name, numbers in axes.items():
+                shape = shape_of(values[name]) if name in values else ()
+                wrong |= any(
+                    axis not in range(len(shape)) or shape[axis] != length.longest
+                    for axis in numbers
+                )
+        wrong |= not any(length.inputs.values())
+    if wrong:
+        raise refuse("package-invalid", "its length is no size of it", str(parts.directory))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from tilewright.errors import refuse
 
@@ -270,6 +270,23 @@ def statements(body: Sequence[Statement]) -> Iterator[Statement]:
         yield statement
         if isinstance(statement, Loop):
             yield from statements(statement.body)
+
+
+def uses_length(program: Program) -> bool:
+    """Whether a loop's count or an argument depends on ``LENGTH``."""
+
+    def depends(value: Any) -> bool:
+        if isinstance(value, Place):
+            value = value.address
+        if isinstance(value, tuple):
+            return any(depends(part) for part in cast("tuple[Any, ...]", value))
+        return isinstance(value, Expr) and LENGTH.python in value.python
+
+    return any(
+        depends(statement.count if isinstance(statement, Loop) else statement.arguments)
+        for statement in statements(program.body)
+        if isinstance(statement, Loop | Command)
+    )
 
 
 class Access(NamedTuple):

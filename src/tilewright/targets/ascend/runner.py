@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from tilewright.ir.types import Array
 from tilewright.targets.ascend.host import Kernel, build_all
 from tilewright.targets.ascend.lowering.launches import Argument, Launch
 from tilewright.targets.ascend.machine import DaVinci
-from tilewright.targets.ascend.package import FOLDER, core_of
-from tilewright.targets.base import Profile
+from tilewright.targets.ascend.package import FOLDER, LaunchFile, Length, core_of
+from tilewright.targets.base import Profile, RunResult, Watch
 from tilewright.targets.generic.program_file import ProgramParts
 from tilewright.targets.generic.stepped import Simulation, SteppedRunner, Times
 
@@ -30,9 +31,12 @@ class AscendRunner(SteppedRunner):
     roundoff = 2.0**-11
     """Operands, weights, biases and results of products are of half precision."""
 
-    def __init__(self, parts: ProgramParts, launches: tuple[Launch, ...]) -> None:
+    def __init__(self, parts: ProgramParts, file: LaunchFile) -> None:
         super().__init__(parts)
-        self.launches = launches
+        self.launches: tuple[Launch, ...] = file.launches
+        self.length: Length | None = file.length
+        self.size = 0 if file.length is None else file.length.longest
+        """The length of the last run."""
         self.core: DaVinci = core_of(parts.machine)
         self.order = 0
         """The order in which commands run; see codegen/c/shim/queues.h."""
@@ -42,6 +46,52 @@ class AscendRunner(SteppedRunner):
         self.operations = {
             op.symbol.data: op for op in parts.network.block.ops if isinstance(op, KernelOp)
         }
+
+    def run(
+        self,
+        inputs: Mapping[str, Array],
+        *,
+        trace: Path | None = None,
+        check_races: bool = False,
+        watch: Watch | None = None,
+        profile: bool = False,
+    ) -> RunResult:
+        """Run once. Where a run has a length of its own, inputs are as long, and so are outputs."""
+        if self.length is not None:
+            self.size = self._size(inputs)
+            inputs = {
+                name: _extended(np.asarray(array), self.length.inputs.get(name, ()), self.length)
+                for name, array in inputs.items()
+            }
+        result = super().run(
+            inputs, trace=trace, check_races=check_races, watch=watch, profile=profile
+        )
+        if self.length is None:
+            return result
+        outputs = {
+            name: _ended(array, self.length.outputs.get(name, ()), self.size)
+            for name, array in result.outputs.items()
+        }
+        return replace(result, outputs=outputs)
+
+    def _size(self, inputs: Mapping[str, Array]) -> int:
+        """The length of a run; refuses inputs that disagree (``shape-conflict``), and lengths that
+        the program does not have (``shape-bounds``)."""
+        assert self.length is not None
+        found = [
+            (np.shape(inputs[name])[axis], name)
+            for name, axes in self.length.inputs.items()
+            for axis in axes
+            if name in inputs and axis < np.ndim(inputs[name])
+        ]
+        for size, name in found:
+            if size != found[0][0]:
+                reason = f"is {size} long, and {found[0][0]} in input {found[0][1]!r}"
+                raise refuse("shape-conflict", reason, name)
+            if not 1 <= size <= self.length.longest:
+                bounds = f"1 to {self.length.longest}"
+                raise refuse("shape-bounds", f"size {size} is outside {bounds}", name)
+        return found[0][0] if found else self.length.longest
 
     @property
     def instructions(self) -> int:
@@ -60,15 +110,15 @@ class AscendRunner(SteppedRunner):
         super().prepare()
         _ = self.functions
 
-    @cached_property
-    def _times(self) -> Times:
-        """The times of any run: kernels one after the other, launches, too."""
+    def times(self) -> Times:
+        """The times of a run of the last length: kernels one after the other, launches, too."""
         rows = self.parts.file.kernels
         cycles = np.zeros(len(rows))
         moved = np.zeros(len(rows), np.int64)
         busy: dict[str, float] = {engine.name: 0.0 for engine in self.parts.machine.engines}
         for number, row in enumerate(rows):
-            for launch in self.launches[row.start : row.end]:
+            for whole in self.launches[row.start : row.end]:
+                launch = whole.at(self.size)
                 cycles[number] += launch.cycles
                 moved[number] += launch.main_bytes
                 for pipe, count in launch.busy.items():
@@ -76,10 +126,6 @@ class AscendRunner(SteppedRunner):
         ends = np.cumsum(cycles)
         total = int(ends[-1]) if ends.size else 0
         return Times(total, cycles, ends - cycles, ends, moved, int(moved.sum()), busy)
-
-    def times(self) -> Times:
-        """The times of any run."""
-        return self._times
 
     def timed(self) -> Profile:
         """The profile of any run, without the host's time: nothing is run."""
@@ -90,6 +136,18 @@ class AscendRunner(SteppedRunner):
         if traced:
             raise refuse("profile-missing", "the host core keeps no timeline of DaVinci kernels")
         return _Run(self)
+
+
+def _extended(array: Array, axes: tuple[int, ...], length: Length) -> Array:
+    """An input as long as the program's, zeros behind its end."""
+    missing = [length.longest - array.shape[n] if n in axes else 0 for n in range(array.ndim)]
+    return np.pad(array, [(0, count) for count in missing])
+
+
+def _ended(array: Array, axes: tuple[int, ...], size: int) -> Array:
+    """The first indices of some axes."""
+    kept = tuple(slice(size if n in axes else None) for n in range(array.ndim))
+    return np.ascontiguousarray(array[kept])
 
 
 class _Run:
@@ -110,7 +168,9 @@ class _Run:
         buffers: dict[tuple[str, int], NDArray[np.uint8]] = {}
         for launch in runner.launches[start:end]:
             arguments = {one.name: self._memory(one, values, buffers) for one in launch.arguments}
-            outcome = runner.functions[launch.function].run(arguments, order=runner.order)
+            outcome = runner.functions[launch.function].run(
+                arguments, order=runner.order, length=runner.size if launch.longest else None
+            )
             if outcome.problems:
                 raise refuse("simulate-race", outcome.problems[0], launch.function)
         result, _ = strided(op.result, runner.arenas)

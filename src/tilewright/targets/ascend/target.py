@@ -20,6 +20,7 @@ class AscendTarget(Target):
     """A DaVinci core: CCE C, run on a host core."""
 
     falls_back = True
+    take_lengths = True
     elements = ("float16",)
     implements = frozenset({Capability.TRANSACTION, Capability.IN_FLIGHT})
     # The thesis's three dialects (section 6.3) are the three representations on such a core.

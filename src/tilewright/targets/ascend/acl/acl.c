@@ -18,7 +18,7 @@ void cce_region(const char *name, void *at, uint64_t size);
 int cce_end(void);
 const char *cce_message(int number);
 
-enum { MOST_BLOCKS = 4096, MOST_FUNCTIONS = 4096 };
+enum { MOST_BLOCKS = 4096, MOST_FUNCTIONS = 4096, MOST_SIZE = 4096 };
 
 struct block {
     char *at;
@@ -241,6 +241,8 @@ aclError rt_launch(const char *file, int line, const void *stub, uint32_t block_
     cce_begin(0);
     for (size_t i = 0; i < count; i++) {
         char *at = ((char **)arguments)[i], name[24];
+        if (i && (uintptr_t)at - 1 < MOST_SIZE)
+            continue; /* A size: no memory begins so low. */
         struct block *block = block_of(at);
         if (!block)
             fail(file, line, "rtKernelLaunch: argument %lu is no memory of the device", (unsigned long)i + 1);

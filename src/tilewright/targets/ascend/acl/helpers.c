@@ -1,6 +1,7 @@
 static char *weights, *activations, *object;
 static char *constants; /* On the device. */
 static aclrtStream stream;
+static long length; /* Of a run, where the network takes one. */
 static void *handle;
 
 #define CHECK(call) check(call, #call, __LINE__)
@@ -28,6 +29,40 @@ static char *loaded(const char *name, size_t bytes)
     char *data = memory(bytes);
     read_file(name, data, bytes);
     return data;
+}
+
+static inline long take_length(const char *word, long longest)
+{
+    char *end;
+    const long size = strtol(word, &end, 10);
+    if (*end || end == word || size < 1 || size > longest) {
+        fprintf(stderr, "the length is %s, and has to be 1 to %ld\n", word, longest);
+        exit(1);
+    }
+    return size;
+}
+
+/* A file of `length` rows in each of some parts that have room for `longest`; behind them, zeros. */
+static inline void read_rows(const char *name, char *to, size_t parts, size_t row, size_t longest)
+{
+    const size_t bytes = (size_t)length * row;
+    char *from = loaded(name, parts * bytes);
+    memset(to, 0, parts * row * longest);
+    for (size_t part = 0; part < parts; part++)
+        memcpy(to + part * row * longest, from + part * bytes, bytes);
+    free(from);
+}
+
+/* And back. */
+static inline void write_rows(const char *name, const char *from, size_t parts, size_t row,
+                              size_t longest)
+{
+    const size_t bytes = (size_t)length * row;
+    char *to = memory(parts * bytes);
+    for (size_t part = 0; part < parts; part++)
+        memcpy(to + part * bytes, from + part * row * longest, bytes);
+    write_file(name, to, parts * bytes);
+    free(to);
 }
 
 static char *on_device(size_t bytes)

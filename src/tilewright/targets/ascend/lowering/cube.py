@@ -98,7 +98,9 @@ def _kernel(
         written = role == "output"
         tensors[symbol] = Tensor(free_name, forms.main_bytes(op), written=written)
     slots = slots_of(program, most, core.events)
-    lengths = free if isinstance(forms, Products) else frozenset[str]()
+    # Matrices of a batch are computed whole: each is of itself.
+    products = isinstance(forms, Products)
+    lengths = frozenset(dim for dim in free if products and forms.blocked(dim))
     walk = Walk(program, core, forms, tensors, homes, slots, lengths)
     if isinstance(forms, Products) and forms.summed in lengths:
         forms.exact[forms.summed] = LENGTH

@@ -23,7 +23,7 @@ from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.machine import DaVinci
-from tilewright.targets.ascend.program import Program
+from tilewright.targets.ascend.program import Program, uses_length
 from tilewright.targets.ascend.timing import simulate
 
 SLACK = 32
@@ -71,6 +71,17 @@ class Launch(Cost):
         """What a launch takes, at most: what it does at the next length that was simulated."""
         known = [most for most in self.shorter if most >= length]
         return self.shorter[min(known)] if known and self.longest else self
+
+
+class Length(BaseModel):
+    """A size that every run has anew: the extent of some axes of the inputs and outputs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    longest: int = Field(ge=1)
+    """The size that the network was compiled for, and the most that a run may have."""
+    inputs: dict[str, tuple[int, ...]]
+    """The axes of each input."""
+    outputs: dict[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -173,6 +184,8 @@ class Launches:
 
     def launch(self, program: Program, *values: Value) -> None:
         """Add a launch of a program without flags, whose tensors are these values, in order."""
+        if not uses_length(program):
+            program = replace(program, longest=0)
         arguments = [
             value.argument.model_copy(update={"name": tensor.name})
             for tensor, value in zip(program.tensors, values, strict=True)

@@ -1,0 +1,239 @@
+"""Which axes of a network's values end earlier in a run: where a free dim of the inputs goes.
+
+A network is compiled for the largest size of a free dim. A run has fewer indices, the first ones of
+each axis that the dim becomes; what lies behind them is of no value. That is right where no element
+before the end reads one behind it, which this pass proves operation by operation from the access
+maps: an axis that ends early must be one dim of an operation, index for index, and so must be every
+axis that this dim indexes. A dim that is summed needs a kernel that knows where it ends.
+
+What the operations are must not depend on the size: ``same_but_for`` compares two networks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from tilewright.errors import TilewrightError, refuse
+from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, WeightOp
+from tilewright.graph.kernels import kernel_of, operand_values
+from tilewright.graph.operations.views import ReshapeOp, SliceOp
+from tilewright.graph.values import value_names
+from tilewright.ir import Operation, SSAValue
+from tilewright.ir.passes import WeightStore
+from tilewright.ir.types import shape_of
+from tilewright.planning.domain import Affine, Kernel
+
+Axes = frozenset[int]
+"""Axes of a value that end early."""
+
+NONE: Axes = frozenset()
+
+SUMMING = ("matmul", "attention")
+"""Operations with kernels that know where a dim ends that they sum."""
+
+
+@dataclass(frozen=True)
+class FreeAxes:
+    """Where a free dim goes."""
+
+    values: Mapping[SSAValue, Axes]
+    dims: Mapping[str, frozenset[str]]
+    """The dims of each kernel, by its symbol, that end early."""
+
+    def outputs(self, network: NetworkOp) -> dict[str, tuple[int, ...]]:
+        """The axes of outputs that end early."""
+        return {name: tuple(sorted(self.values.get(v, NONE))) for name, v in network.outputs}
+
+
+def free_axes(network: NetworkOp, inputs: Mapping[str, Collection[int]]) -> FreeAxes:
+    """Follow the axes of inputs that end early, after one index at least.
+
+    Refuses (``length-kernel``), with the node, what would read elements behind the end.
+    """
+    names = value_names(network)
+    values: dict[SSAValue, Axes] = {
+        value: frozenset(inputs.get(name, ())) for name, value in network.inputs
+    }
+    dims: dict[str, frozenset[str]] = {}
+    for op in network.block.ops:
+        if isinstance(op, KernelOp):
+            kernel = kernel_of(op, names)
+            known = operand_values(op, names)
+            axes = {
+                name: None if isinstance(value.owner, WeightOp) else values.get(value, NONE)
+                for name, value in known.items()
+            }
+            hosted = op.engine is not None and op.engine.data == "host"
+            dims[kernel.symbol], values[op.result] = _of_kernel(kernel, axes, hosted=hosted)
+        elif isinstance(op, ReshapeOp):
+            values[op.results[0]] = _reshaped(op, values.get(op.operands[0], NONE))
+        elif isinstance(op, SliceOp):
+            values[op.results[0]] = _sliced(op, values.get(op.operands[0], NONE))
+        elif not isinstance(op, OutputOp) and any(values.get(v, NONE) for v in op.operands):
+            raise _refusal(str(op.get_attr_or_prop("node") or op.name), f"{op.name} has no rule")
+    return FreeAxes(values, dims)
+
+
+def _refusal(node: str, reason: str) -> TilewrightError:
+    return refuse(
+        "length-kernel", reason, node, "give the dim a size: each is compiled for itself then"
+    )
+
+
+def _of_kernel(
+    kernel: Kernel, axes: Mapping[str, Axes | None], *, hosted: bool
+) -> tuple[frozenset[str], Axes]:
+    """The dims of a kernel that end early, and the axes of its result; ``axes`` are those of its
+    operands, None for constants."""
+    node = ", ".join(kernel.nodes) or kernel.symbol
+    free: set[str] = set()
+    every = [one for part in (*kernel.producers, kernel) for one in part.stages]
+    given = {one.name: axes[one.name] for one in kernel.inputs}
+    for stage in every:
+        for operand in stage.inputs:
+            for axis in given.get(operand.name) or ():
+                access = operand.access[axis]
+                if _one_dim(access) is not None:
+                    free.add(access.dims[0])
+                elif access.dims or access.offset:
+                    reason = f"{stage.operation} reads [{access}] of an axis that ends early"
+                    raise _refusal(node, reason)
+    for stage in every:
+        for operand in (*stage.inputs, stage.output):
+            ends = given.get(operand.name)
+            for axis, access in enumerate(operand.access):
+                if not free.intersection(access.dims):
+                    continue
+                if _one_dim(access) is None:
+                    raise _refusal(node, f"{stage.operation} takes [{access}] where it ends early")
+                if operand.name in given and ends is not None and axis not in ends:
+                    reason = f"axis {axis} of {operand.name} does not end early, and others do"
+                    raise _refusal(node, reason)
+        summed = free.intersection(stage.reduction)
+        if summed and (hosted or stage.operation not in SUMMING):
+            where = "on the host" if hosted else "here"
+            reason = f"no kernel {where} ends {stage.operation} along {', '.join(sorted(summed))}"
+            raise _refusal(node, f"{reason} at a length known when it runs")
+    output = kernel.output
+    ends = [n for n, access in enumerate(output.access) if free.intersection(access.dims)]
+    return frozenset(free), frozenset(ends)
+
+
+def _one_dim(access: Affine) -> str | None:
+    """The dim that an axis is, index for index; None for anything else."""
+    if access.offset or len(access.terms) != 1 or access.terms[0][1] != 1:
+        return None
+    return access.terms[0][0]
+
+
+def _reshaped(op: Operation, axes: Axes) -> Axes:
+    """The same axes of the new shape: with as many elements before them, and of the same size."""
+    source, target = (shape_of(value) for value in (op.operands[0], op.results[0]))
+    found: set[int] = set()
+    for axis in axes:
+        before = prod(source[:axis])
+        same = [
+            n
+            for n, extent in enumerate(target)
+            if extent == source[axis] > 1 and prod(target[:n]) == before
+        ]
+        if not same:
+            reason = f"{list(source)} as {list(target)} joins or splits an axis that ends early"
+            raise _refusal(str(op.get_attr_or_prop("node") or op.name), reason)
+        found.add(same[0])
+    return frozenset(found)
+
+
+def _sliced(op: SliceOp, axes: Axes) -> Axes:
+    """The axes that are taken whole; of others the first index alone, which every run has."""
+    shape = shape_of(op.operands[0])
+    found: set[int] = set()
+    for axis, taken in enumerate(op.ranges(shape)):
+        if axis not in axes or taken == range(1):
+            continue
+        if taken != range(shape[axis]):
+            reason = f"takes {taken} of an axis that ends early"
+            raise _refusal(str(op.get_attr_or_prop("node") or op.name), reason)
+        found.add(axis)
+    return frozenset(found)
+
+
+def same_but_for(
+    large: tuple[NetworkOp, WeightStore],
+    small: tuple[NetworkOp, WeightStore],
+    sizes: tuple[int, int],
+) -> None:
+    """Refuse (``length-structure``) two networks that differ in more than a size.
+
+    Operations are the same, one by one; where extents and attributes differ, they are the one size
+    here and the other there; constants begin with the smaller ones.
+    """
+    numbers: dict[SSAValue, int] = {}
+    others: dict[SSAValue, int] = {}
+    pairs = [list(network.walk()) for network, _ in (large, small)]
+    count = min(map(len, pairs))
+    for number in range(max(map(len, pairs))):
+        if number >= count:
+            raise _differs(pairs[len(pairs[1]) > count][number], sizes, "is there for one alone")
+        one, other = (ops[number] for ops in pairs)
+        if one.name != other.name:
+            raise _differs(one, sizes, f"is {one.name} for one and {other.name} for the other")
+        if [numbers.get(v) for v in one.operands] != [others.get(v) for v in other.operands]:
+            raise _differs(one, sizes, "has other operands")
+        for place, (a, b) in enumerate(zip(one.results, other.results, strict=True)):
+            numbers[a] = others[b] = number * 16 + place
+            _compare_extents(one, shape_of(a), shape_of(b), sizes)
+        for a, b in zip(one.regions, other.regions, strict=True):
+            for first, second in zip(a.blocks, b.blocks, strict=True):
+                for place, (x, y) in enumerate(zip(first.args, second.args, strict=True)):
+                    numbers[x] = others[y] = -(number * 64 + place + 1)
+        if isinstance(one, WeightOp) and isinstance(other, WeightOp):
+            a, b = large[1].get(one.symbol.data), small[1].get(other.symbol.data)
+            begin = a[tuple(slice(extent) for extent in b.shape)]
+            if not np.array_equal(begin, b, equal_nan=a.dtype.kind == "f"):
+                raise _differs(one, sizes, "is a constant of other numbers")
+        elif not isinstance(one, NetworkOp):
+            _compare_attributes(one, other, sizes)
+
+
+def _differs(op: Operation, sizes: tuple[int, int], reason: str) -> TilewrightError:
+    where = op.get_attr_or_prop("node") or op.get_attr_or_prop("symbol") or op.name
+    return refuse(
+        "length-structure",
+        f"{reason} (sizes {sizes[0]} and {sizes[1]})",
+        str(where).strip('"'),
+        "give the dim a size: each is compiled for itself then",
+    )
+
+
+def _compare_extents(
+    op: Operation, one: tuple[int, ...], other: tuple[int, ...], sizes: tuple[int, int]
+) -> None:
+    if len(one) != len(other) or any(
+        a != b and (a, b) != sizes for a, b in zip(one, other, strict=True)
+    ):
+        raise _differs(op, sizes, f"has shape {list(one)} for one and {list(other)} for the other")
+
+
+def _compare_attributes(one: Operation, other: Operation, sizes: tuple[int, int]) -> None:
+    left, right = (op.properties | op.attributes for op in (one, other))
+    for name in {*left, *right}:
+        texts = [str(part.get(name)) for part in (left, right)]
+        if texts[0] == texts[1]:
+            continue
+        words = [_WORDS.findall(text) for text in texts]
+        if len(words[0]) != len(words[1]) or any(
+            a != b and (a, b) != (str(sizes[0]), str(sizes[1])) for a, b in zip(*words, strict=True)
+        ):
+            raise _differs(
+                one, sizes, f"has {name} {texts[0]} for one and {texts[1]} for the other"
+            )
+
+
+_WORDS = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|[^\d\s-]+|-")
+"""Numbers of an attribute's text, and what stands between them."""

@@ -1,0 +1,78 @@
+"""A package with free dims at one size, run by a plan that is right for every size up to its own.
+
+Nothing is compiled for the size but the graph that results are checked with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tilewright.runtime.executable import Executable
+from tilewright.runtime.manifest import Manifest, Tensor
+from tilewright.shapes import sizes_of
+
+if TYPE_CHECKING:
+    from tilewright.graph.interpreter import Observer
+    from tilewright.graph.weights import Weights
+    from tilewright.ir import ModuleOp
+    from tilewright.ir.types import Array
+    from tilewright.targets.base import Runner
+
+Reference = Callable[[], "tuple[ModuleOp, Weights]"]
+"""Gives the graph at the size, and its constants."""
+
+
+class PlannedExecutable(Executable):
+    """A plan of a package, at a size: see ``Executable``."""
+
+    def __init__(
+        self, plan: Executable, package: Manifest, sizes: Mapping[str, int], reference: Reference
+    ) -> None:
+        """``sizes`` are those of the free dims of the package, which has the plan."""
+        inputs, outputs = (
+            tuple(_sized(tensor, sizes) for tensor in side)
+            for side in (package.inputs, package.outputs)
+        )
+        ports = {"inputs": inputs, "outputs": outputs}
+        super().__init__(plan.directory, manifest=plan.manifest.model_copy(update=ports))
+        self._plan, self._interpreted = plan, reference
+
+    @property
+    def runner(self) -> Runner:
+        """The plan's runner, which other sizes share."""
+        return self._plan.runner
+
+    def run(
+        self,
+        inputs: Mapping[str, Array],
+        *,
+        trace: str | Path | None = None,
+        check_races: bool = False,
+        observe: Observer | None = None,
+        profile: bool = False,
+    ) -> dict[str, Array]:
+        """Run once on arrays of the size; ``observe`` sees values of the plan's size."""
+        dims = {info.name: info.shape for info in self.inputs}
+        sizes_of(dims, {}, {name: np.shape(array) for name, array in inputs.items()})
+        return super().run(
+            inputs, trace=trace, check_races=check_races, observe=observe, profile=profile
+        )
+
+    @property
+    def graph(self) -> ModuleOp:
+        """The final graph of the plan, at the plan's size."""
+        return self._plan.graph
+
+    def _read_reference(self) -> tuple[ModuleOp, Weights]:
+        if self._reference is None:
+            self._reference = self._interpreted()
+        return self._reference
+
+
+def _sized(tensor: Tensor, sizes: Mapping[str, int]) -> Tensor:
+    shape = tuple(sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in tensor.shape)
+    return tensor.model_copy(update={"shape": shape})
