@@ -91,7 +91,7 @@ def write_host(
     constants: int,
     length: Length | None = None,
 ) -> None:
-    """Write the files, or, where the host computes what has no C, or a length counts several axes of
+    """Write the files, or, where the host computes what has no C or a length counts several axes of
     one file, README.md with the reason alone.
 
     ``rows`` are the kernels of the device and their launches, ``constants`` the bytes of

@@ -5,7 +5,7 @@ What lies behind the length, in operands and results, is no number here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from tests.targets.ascend.kernels.rows_of_floats import packed, unpacked, with_r
 
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.ascend.emit import kernel_text
-from tilewright.targets.ascend.flags import synchronised
+from tilewright.targets.ascend.flags import proven_lengths, synchronised
 from tilewright.targets.ascend.host import build
 from tilewright.targets.ascend.kernels.attention import Heads, attention
 from tilewright.targets.ascend.kernels.elementwise import Short, elementwise
@@ -26,7 +26,14 @@ from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm, sof
 from tilewright.targets.ascend.lowering.cube import SLOTS, cube_kernel
 from tilewright.targets.ascend.machine import ASCEND_910, CUBE
 from tilewright.targets.ascend.network import network_machine
-from tilewright.targets.ascend.program import Program
+from tilewright.targets.ascend.program import (
+    Barrier,
+    Flag,
+    Loop,
+    Program,
+    Remark,
+    Statement,
+)
 from tilewright.targets.ascend.proof import prove
 from tilewright.targets.ascend.reader.kernels import read_kernels, verified
 from tilewright.tile.lower import tile
@@ -254,3 +261,33 @@ def test_rows(name: str) -> None:
             if order == ORDERS[-1]:
                 copied.append(outcome.counts["gm_reads"])
     assert copied[0] * 2 <= copied[-1]
+
+
+def parts(body: list[Statement]) -> Iterator[tuple[list[Statement], int]]:
+    """Where flags and barriers stand, those under a condition included."""
+    for number, statement in enumerate(body):
+        if isinstance(statement, Flag | Barrier):
+            yield body, number
+        elif isinstance(statement, Loop):
+            yield from parts(statement.body)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["attention", "rows in Nz", "a product"])
+def test_each_flag_and_barrier_is_needed_at_some_length(name: str) -> None:
+    if name == "attention":
+        program = attention(HEADS["one chunk"][0], ASCEND_910)
+    elif name == "rows in Nz":
+        program = ROWS["normalisation in Nz"][0]
+    else:
+        of, free, schedule = PRODUCTS["rows"]
+        assert schedule is not None
+        lowered = tile(of.kernel(), schedule, network_machine(ASCEND_910))
+        program = cube_kernel(lowered, ASCEND_910, "kernel", free=free)
+    whole = synchronised(program)
+    lengths = (whole.longest, *proven_lengths(whole.longest))
+    for body, number in list(parts(whole.body)):
+        statement = body[number]
+        body[number] = Remark("left out")
+        assert any(prove(whole, length=length, most=1) for length in lengths), statement
+        body[number] = statement
