@@ -58,7 +58,7 @@ def cut(array: Halves, axes: tuple[int, ...], length: int) -> Halves:
     return array
 
 
-def proven(program: Program, step: int = 3) -> Program:
+def proven(program: Program, step: int = 13) -> Program:
     """The program with flags, proven at lengths so far apart, and read back from its text."""
     whole = synchronised(program)
     for length in (*range(1, whole.longest, step), whole.longest):
