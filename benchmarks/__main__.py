@@ -4,7 +4,7 @@ python -m benchmarks                                all tables
 python -m benchmarks cambricon-x planner            some
 python -m benchmarks compile --networks lenet5 --no-save
 python -m benchmarks allocator FOLDER --as minimalloc   problems in files
-python -m benchmarks swatop --sample 5 --seconds 600
+python -m benchmarks swatop --sample 5 --seconds 600 --as sample
 python -m benchmarks cpu --resume                   go on where an interrupted run ended
 python -m benchmarks cpu --threads 1                leave two threads to a later --resume
 """
@@ -113,6 +113,9 @@ def main() -> None:
     unknown = sorted(set(arguments.tables) - set(PAGES))
     if unknown:
         parser.error(f"no table {', '.join(unknown)}; there are {', '.join(PAGES)}")
+    part = arguments.networks or arguments.targets or arguments.sample
+    if part and not (arguments.suffix or arguments.no_save):
+        parser.error("a part is no whole page: --as NAME keeps it beside, --no-save prints it only")
     for name in arguments.tables or PAGES:
         page = PAGES[name]
         about = surroundings()

@@ -171,19 +171,33 @@ def test_cpu_agrees_with_its_peer(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_command_prints_and_keeps(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["benchmarks", "planner", "--networks", "lenet5"])
+    options = ["--networks", "lenet5", "--as", "one"]
+    monkeypatch.setattr("sys.argv", ["benchmarks", "planner", *options])
     command.main()
     printed = capsys.readouterr().out
-    assert printed.strip() == (report.RESULTS / "planner.md").read_text().strip()
-    kept = json.loads((report.RESULTS / "planner.json").read_text())
+    assert printed.strip() == (report.RESULTS / "planner-one.md").read_text().strip()
+    kept = json.loads((report.RESULTS / "planner-one.json").read_text())
     assert kept["tables"][0]["rows"][0]["network"] == "lenet5"
     assert kept["about"]["numpy"]
 
 
-def test_command_refuses_an_unknown_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["benchmarks", "nothing"])
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["nothing"], "no table nothing"),
+        (["planner", "--networks", "lenet5"], "a part is no whole page"),
+    ],
+)
+def test_command_refuses(
+    words: list[str],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", *words])
     with pytest.raises(SystemExit):
         command.main()
+    assert reason in capsys.readouterr().err
 
 
 def test_table_leaves_out_what_a_row_lacks() -> None:
