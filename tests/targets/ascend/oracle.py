@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -33,3 +35,24 @@ def bishengir_opt(text: str, options: Sequence[str] = ()) -> str:
     )
     assert done.returncode == 0, done.stderr[:2000]
     return done.stdout
+
+
+CAST = re.compile(
+    r"hivm\.hir\.pointer_cast\((?P<addresses>[^)]*)\).* : "
+    r"memref<(?P<sizes>[0-9x]+)x(?P<element>f16|f32), #hivm\.address_space<(?P<space>\w+)>>"
+)
+WIDTHS = {"f16": 2, "f32": 4}
+
+
+def planned_bytes(planned: str) -> dict[str, int]:
+    """The end of the last buffer in each memory, where the tool has placed all of them."""
+    constants = dict(re.findall(r"(%\w+) = arith\.constant (\d+) : i64", planned))
+    ends: dict[str, int] = {}
+    casts = list(CAST.finditer(planned))
+    assert len(casts) == planned.count("hivm.hir.pointer_cast")
+    for cast in casts:
+        size = prod(map(int, cast["sizes"].split("x"))) * WIDTHS[cast["element"]]
+        for address in cast["addresses"].split(","):
+            end = int(constants[address.strip()]) + size
+            ends[cast["space"]] = max(ends.get(cast["space"], 0), end)
+    return ends

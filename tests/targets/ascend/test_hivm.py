@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from benchmarks.transformers import bert_small
 from tests.targets.ascend.hivm_interpreter import execute
-from tests.targets.ascend.oracle import OPTIONS, bishengir_opt, needs_oracle
+from tests.targets.ascend.oracle import OPTIONS, bishengir_opt, needs_oracle, planned_bytes
 from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
 import tilewright
+from benchmarks import models
 from tilewright.compiler.pipeline import resolve
 from tilewright.compiler.representation import representation
 from tilewright.errors import TilewrightError
@@ -19,6 +22,7 @@ from tilewright.ir import SSAValue, f16
 from tilewright.planning import plan
 from tilewright.targets.ascend.hivm.emit import function_text
 from tilewright.targets.ascend.hivm.machine import UB, machine_910b
+from tilewright.tile.dialect import BufferOp, ProgramOp
 from tilewright.tile.lower import tile
 
 LENET = Path(__file__).parents[3] / "examples" / "lenet5" / "lenet5.onnx"
@@ -99,9 +103,15 @@ CASES = {
 }
 
 
+def program_of(case: Case) -> ProgramOp:
+    return tile(case.kernel, plan(case.kernel, MACHINE).schedule, MACHINE)
+
+
 def text_of(case: Case) -> str:
-    schedule = plan(case.kernel, MACHINE).schedule
-    program = tile(case.kernel, schedule, MACHINE)
+    return module(program_of(case))
+
+
+def module(program: ProgramOp) -> str:
     return f"module {{\n{function_text(program, 'k')}\n}}\n"
 
 
@@ -131,9 +141,38 @@ def test_the_vendors_tool_accepts_plans_and_synchronises(name: str) -> None:
 
 @needs_oracle
 @pytest.mark.oracle
-def test_the_vendors_tool_accepts_a_network() -> None:
-    text = representation(LENET, *resolve("ascend910b"), "hivm")
-    assert text.count("func.func") >= 6
+@pytest.mark.parametrize("name", CASES)
+def test_the_vendors_tool_needs_the_bytes_that_were_planned(name: str) -> None:
+    """No fewer, but for what each slot is rounded up to; in UB more, where a kernel has values
+    between its operations."""
+    program = program_of(CASES[name]())
+    ends: dict[str, int] = {}
+    rounded: dict[str, int] = {}
+    for op in program.walk():
+        if isinstance(op, BufferOp):
+            assert op.address is not None
+            assert op.bytes is not None
+            memory, end = op.memory, op.address.value.data + op.bytes.value.data * op.places
+            ends[memory] = max(ends.get(memory, 0), end)
+            granules = op.places * MACHINE.memory(memory).granule
+            rounded[memory] = rounded.get(memory, 0) + granules
+    found = planned_bytes(bishengir_opt(module(program), OPTIONS))
+    assert found.keys() == ends.keys()
+    for memory, end in ends.items():
+        assert found[memory] > end - rounded[memory]
+        assert found[memory] <= (UB if memory == "ub" else end)
+
+
+@needs_oracle
+@pytest.mark.oracle
+@pytest.mark.parametrize("network", ["lenet5", "bert"])
+def test_the_vendors_tool_accepts_a_network(network: str, tmp_path: Path) -> None:
+    path, functions = LENET, 6
+    if network == "bert":
+        path, functions = tmp_path / "bert.onnx", 26
+        onnx.save(models.randomise(bert_small(layers=1, tokens=32)), path)
+    text = representation(path, *resolve("ascend910b"), "hivm")
+    assert text.count("func.func") >= functions
     bishengir_opt(text, OPTIONS)
 
 
