@@ -143,7 +143,7 @@ def has_meaning(asked: Candidate, machine: Machine) -> bool:
 ON_INTEGERS = frozenset(
     (
         *("conv", "matmul", "max_pool", "requantise_linear", "add_linear", "mul_linear"),
-        *("look_up", "add", "sub", "mul", "max", "min", "relu"),
+        *("look_up", "add", "sub", "mul", "max", "min", "relu", "transpose"),
     )
 )
 """Operations that plain integers have."""
