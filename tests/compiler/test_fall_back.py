@@ -234,4 +234,4 @@ def test_random_graphs_are_not_refused(target: str) -> None:
 
 
 def test_a_few_random_graphs_are_not_refused() -> None:
-    assert sweep((SMALL_NPU,), 3, begin=3) >= 2
+    assert sweep((SMALL_NPU,), 2, begin=3) >= 1
