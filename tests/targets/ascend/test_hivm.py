@@ -15,6 +15,7 @@ from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
 import tilewright
 from benchmarks import models
+from tilewright.cli.optimise import optimise_text
 from tilewright.compiler.pipeline import resolve
 from tilewright.compiler.representation import representation
 from tilewright.errors import TilewrightError
@@ -194,6 +195,12 @@ def test_a_network_says_what_the_host_runs() -> None:
     text = representation(LENET, *resolve("ascend910b"), "hivm")
     assert "k0_conv1 runs on the host: no primitive of ascend910b computes conv" in text
     assert text.count("{") == text.count("}")
+
+
+def test_opt_leaves_the_text_to_its_own_tools() -> None:
+    text = text_of(CASES["exp"]())
+    with pytest.raises(TilewrightError, match=r"target-text.*bishengir-opt"):
+        optimise_text(text, "", "ascend910b")
 
 
 def test_nothing_here_runs_a_package(tmp_path: Path) -> None:

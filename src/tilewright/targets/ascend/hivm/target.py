@@ -31,6 +31,7 @@ class Ascend910bTarget(Target):
     runs = False
     elements = ("float16",)
     implements = frozenset({Capability.TRANSACTION, Capability.IN_FLIGHT})
+    program_mark = "hivm.hir."
     levels: ClassVar = {**Target.levels, "ascend": "graph", "cce": "tile", "hivm": "program"}
 
     def machine(self) -> Machine:
@@ -62,6 +63,15 @@ class Ascend910bTarget(Target):
     def listing(self, directory: Path) -> str:
         """The module."""
         return (directory / FILE).read_text()
+
+    def verified_program(self, text: str, machine: Machine) -> str:
+        """Refuse: AscendNPU-IR's own tools verify HIVM."""
+        raise refuse(
+            "target-text",
+            "AscendNPU-IR's tools read and verify HIVM",
+            self.name,
+            "bishengir-opt FILE; make test-oracles installs it",
+        )
 
     def load(self, directory: Path) -> Runner:
         """Refuse: nothing here executes HIVM."""
