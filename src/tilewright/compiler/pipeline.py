@@ -78,7 +78,8 @@ def import_model(state: CompilationState) -> None:
         imported = model.load(state.shapes)
     else:
         imported = frontends.load(model, shapes=state.shapes, weights=state.weights_file)
-    state.network = imported.module.clone()
+    # What the caller holds may be compiled again; what was just loaded is nobody else's.
+    state.network = imported.module.clone() if imported is model else imported.module
     if state.name:
         network_of(state.network).properties["symbol"] = StringAttr(state.name)
     if imported is not model:

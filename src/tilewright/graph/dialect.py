@@ -98,7 +98,9 @@ class GraphOperation(IRDLOperation):
         if node:
             properties["node"] = StringAttr(node)
         placeholder = result_type or tensor(())
-        op = cls.build(operands=[list(inputs)], result_types=[placeholder], properties=properties)
+        # One list of operands and one result: nothing is to be sorted, for which ``build`` takes as
+        # long as for all the rest here.
+        op = cls.create(operands=list(inputs), result_types=[placeholder], properties=properties)
         if result_type is None:
             inferred = op.infer([tensor_type(value) for value in inputs])
             Rewriter.replace_value_with_new_type(op.result, inferred)

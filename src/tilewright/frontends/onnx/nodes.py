@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import onnx
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
@@ -58,12 +59,12 @@ class Node:
         """Of the operator set of the node's domain; 0 if the model does not say."""
         return self.versions.get(self.domain, 0)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The operator with its domain before it, if that is not ONNX's own."""
         return f"{self.domain}.{self.operator}" if self.domain else self.operator
 
-    @property
+    @cached_property
     def reads(self) -> tuple[str, ...]:
         """All names that it reads, those that its subgraphs take from outside among them."""
         return (*self.inputs, *captured(self.proto))
@@ -91,6 +92,8 @@ def nodes_of(
 
 def captured(proto: NodeProto) -> tuple[str, ...]:
     """Names that a node's subgraphs read and do not make, in order."""
+    if not proto.attribute:
+        return ()
     names: dict[str, None] = {}
     for attribute in proto.attribute:
         if attribute.type != AttributeProto.GRAPH:
@@ -183,8 +186,14 @@ def live_nodes(ordered: Sequence[Node], outputs: Iterable[str]) -> list[Node]:
 
 def schema_of(node: Node) -> onnx.defs.OpSchema | None:
     """ONNX's definition of the node's operator in its operator set; None if there is none."""
+    return _schema(node.operator, node.version, node.domain)
+
+
+@lru_cache(maxsize=1024)
+def _schema(operator: str, version: int, domain: str) -> onnx.defs.OpSchema | None:
+    # Models have thousands of nodes of a few operators, and ONNX makes a new object each time.
     try:
-        return onnx.defs.get_schema(node.operator, node.version, node.domain)
+        return onnx.defs.get_schema(operator, version, domain)
     except onnx.defs.SchemaError:
         return None
 

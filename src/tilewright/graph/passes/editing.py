@@ -136,7 +136,7 @@ def replace(op: Operation, value: SSAValue) -> None:
     erase(op)
 
 
-MOST_MERGED = 128
+MOST_MERGED = 32
 """Names of nodes that an operation keeps beside its own: the last, of more."""
 
 
