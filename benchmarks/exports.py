@@ -85,11 +85,11 @@ class Network:
         """x * sigmoid(x)."""
         return self.node("Mul", [x, self.node("Sigmoid", [x])])
 
-    def finish(self, result: str) -> ModelProto:
+    def finish(self, *results: str) -> ModelProto:
         """The model."""
         info = helper.make_tensor_value_info
         inputs = [info("x", TensorProto.FLOAT, self.shape)]
-        outputs = [info(result, TensorProto.FLOAT, None)]
+        outputs = [info(result, TensorProto.FLOAT, None) for result in results]
         graph = helper.make_graph(self.nodes, self.name, inputs, outputs, self.constants)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 

@@ -14,7 +14,7 @@ holds that). ResNet-18, ResNet-34, MobileNet-v2 and the transformers are built f
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -58,13 +58,17 @@ def save(name: str, folder: Path) -> Path:
 
 
 def images(model: ModelProto, count: int = 1, seed: int = 0) -> NDArray[np.float32]:
-    """Random images for the model's input: smooth blobs of colour, some texture, unit variance.
+    """Random images for the model's input (``smooth``)."""
+    _, *shape = (d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim)
+    return smooth((count, *shape), seed)
+
+
+def smooth(shape: Sequence[int], seed: int = 0) -> NDArray[np.float32]:
+    """Random images [n, c, h, w]: smooth blobs of colour, some texture, unit variance.
 
     White noise would average out in the network and give nearly one output for all inputs.
     """
-    _, channels, height, width = (
-        d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim
-    )
+    count, channels, height, width = shape
     rng = np.random.default_rng((SEED, seed))
     total = np.zeros((count, channels, height, width))
     for cells, strength in ((1, 0.5), (3, 0.8), (7, 0.6), (28, 0.4)):

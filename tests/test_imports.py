@@ -18,7 +18,7 @@ FLOORS: list[set[str]] = [
     {"network"},
     {"numbers"},
     {"compiler"},
-    {"report", "integrations"},
+    {"report", "integrations", "papers"},
     {"api"},
     {"cli"},
 ]

@@ -15,7 +15,7 @@ from tests.tile.tile_kernels import (
     random_schedule,
 )
 from tilewright.errors import TilewrightError
-from tilewright.ir import Block, ModuleOp, Operation, Parser, StringAttr, UnitAttr, to_text
+from tilewright.ir import Block, ModuleOp, Operation, Parser, StringAttr, to_text
 from tilewright.machine import Machine
 from tilewright.machine.synchronisation import Synchronisation
 from tilewright.planning.schedule import Schedule
@@ -233,6 +233,6 @@ def test_commands_out_of_the_order_of_the_text_are_refused() -> None:
     toy, found = of_style("flags"), KERNELS["product"](0)
     counted = machine()
     program = tile(found.kernel, random_schedule(found, counted, 0), counted)
-    program.containers = UnitAttr()
+    program.groups = StringAttr("dlir")
     with pytest.raises(TilewrightError, match=r"tile-event.*otherwise than in the text"):
         AssignEvents().run(program, toy)

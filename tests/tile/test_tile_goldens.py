@@ -11,12 +11,14 @@ import pytest
 from tilewright.compiler.pipeline import resolve
 from tilewright.ir import Parser, PassPipeline, to_text
 from tilewright.ir.passes import CompilerContext
+from tilewright.papers.dlir import PASSES as DLIR_PASSES
 from tilewright.tile.dialect import load_into
-from tilewright.tile.passes import PASSES
+from tilewright.tile.passes import PASSES as TILE_PASSES
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent / "goldens"
 DASHES = "// -----\n"
+PASSES = {**TILE_PASSES, **DLIR_PASSES}
 COMMAND = re.compile(r"// tilewright opt FILE -p '(\S.*)' --target (\S+)((?: --set \S+)*)\n")
 
 

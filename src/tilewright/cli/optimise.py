@@ -20,6 +20,7 @@ from tilewright.ir import (
     to_text,
 )
 from tilewright.ir.passes import CompilerContext, PassEntry, PassRunner
+from tilewright.papers.dlir import PASSES as DLIR_PASSES
 from tilewright.tile.dialect import context as tile_context
 from tilewright.tile.passes import PASSES as TILE_PASSES
 
@@ -28,8 +29,8 @@ MOST_CHARACTERS = 64 << 20
 
 
 def all_passes() -> dict[str, type[ModulePass]]:
-    """Every pass by its name, graph and tile."""
-    return {**GRAPH_PASSES, **TILE_PASSES}
+    """Every pass by its name: graph, tile, and the papers'."""
+    return {**GRAPH_PASSES, **TILE_PASSES, **DLIR_PASSES}
 
 
 def optimise_text(

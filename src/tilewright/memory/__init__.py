@@ -6,13 +6,11 @@ their offsets and the peak.
 - heuristics.py: six greedy orders with first fit and best fit, then a local search;
 - exact.py: branch and bound for the least peak, with a bounded number of nodes; its compiled search
   is in search.py, the rules of what comes next in rules.py and choices.py;
-- free_list.py: an online manager, best fit with coalescing (DLIR);
 - alignment.py: rounding of sizes and addresses.
 """
 
 from tilewright.memory.alignment import ALIGNMENT, align_up, ceil_div, shared
 from tilewright.memory.exact import NODES, allocate_exactly, improve
-from tilewright.memory.free_list import FreeList, place_as_they_come
 from tilewright.memory.heuristics import allocate, heuristic_peaks, place
 from tilewright.memory.problem import Allocation, Buffer, Problem, lowest_gap
 from tilewright.memory.rules import RULES
@@ -23,7 +21,6 @@ __all__ = [
     "RULES",
     "Allocation",
     "Buffer",
-    "FreeList",
     "Problem",
     "align_up",
     "allocate",
@@ -33,6 +30,5 @@ __all__ = [
     "improve",
     "lowest_gap",
     "place",
-    "place_as_they_come",
     "shared",
 ]

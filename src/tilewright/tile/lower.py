@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.ir import ModuleOp
+from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
@@ -21,16 +22,16 @@ def tile(
     placements: Mapping[str, Placement] | None = None,
     *,
     check: bool = True,
-    paired: bool = False,
+    order: PassEntry | None = None,
 ) -> ProgramOp:
     """The program after all passes; without ``check`` for candidates that are only timed.
 
-    With ``paired`` engines overlap as DLIR generates instructions (pair-iterations).
+    ``order`` decides in what order commands run, in place of our passes (see ``pipeline``).
 
     Raises TilewrightError if the schedule does not fit the kernel or the machine.
     """
     program = build_program(kernel, schedule, machine, placements)
-    for entry in pipeline(machine, paired=paired):
+    for entry in pipeline(machine, order=order):
         step = entry.step
         if isinstance(step, TilePass) and (check or not isinstance(step, Check)):
             step.run(program, machine)

@@ -14,7 +14,7 @@ given to; so the counts of a program that has any are counts of entries.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -22,7 +22,6 @@ import numpy as np
 from tilewright.ir import Operation
 from tilewright.ir.types import Array
 from tilewright.simulate.events import EVENT, EventArray, Matched, counts, match
-from tilewright.tile.containers import containers_of
 from tilewright.tile.iteration import Order
 from tilewright.tile.operations import (
     BarrierOp,
@@ -40,6 +39,11 @@ Command = MoveOp | ComputeOp
 
 Entry = Command | Ordering
 """What stands in a queue; a barrier stands in all of them."""
+
+GROUPINGS: dict[str, Callable[[Queues], Mapping[str, Array]]] = {}
+"""Rules by which programs put commands into groups that run one after the other (``groups`` of
+ProgramOp): engine -> for each command in its queue the number of its group, ascending. Who has such
+a rule enters it here."""
 
 
 def commands_of(root: Operation) -> list[Command]:
@@ -191,12 +195,12 @@ class Queues:
         if isinstance(op, SignalOp):
             return {}
         counts = self.dependences(op)
-        if self.order.program.containers is None:
+        if self.order.program.groups is None:
             return counts
-        mine = self.containers[op.engine.data][self.position(op)]
-        for engine, numbers in self.containers.items():
+        mine = self.groups[op.engine.data][self.position(op)]
+        for engine, numbers in self.groups.items():
             if engine != op.engine.data:
-                # All that stands in earlier containers.
+                # All that stands in earlier groups.
                 ended = np.searchsorted(numbers, mine)
                 counts[engine] = np.maximum(counts[engine], ended) if engine in counts else ended
         return counts
@@ -208,12 +212,13 @@ class Queues:
         return Events(self)
 
     @cached_property
-    def containers(self) -> Mapping[str, Array]:
-        """Engine -> the container of each of its commands, in programs that have containers."""
-        return containers_of(self)
+    def groups(self) -> Mapping[str, Array]:
+        """Engine -> the group of each of its commands, in programs that have groups (GROUPINGS)."""
+        grouping = self.order.program.groups
+        return {} if grouping is None else GROUPINGS[grouping.data](self)
 
     def dependences(self, op: Command) -> dict[str, Array]:
-        """The waits that the program states: those of buffers, without those of containers."""
+        """The waits that the program states: those of buffers, without those of groups."""
         counts: dict[str, Array] = {}
         for wait in op.wait_list:
             verb, _, name = wait.partition(" ")

@@ -20,6 +20,7 @@ from tilewright.tile.operations import (
     StageOp,
     TensorOp,
 )
+from tilewright.tile.queues import GROUPINGS
 
 LARGEST = 1 << 40
 """Bound on extents, loop bounds and coefficients; their products stay exact in int64 columns."""
@@ -39,6 +40,11 @@ def check_program(program: ProgramOp) -> None:
     for shared in [] if program.shared is None else program.shared.data.split():
         if shared not in names or shared in reduction:
             raise VerifyException(f"tile.program: cores cannot share {shared!r}: no parallel dim")
+    if program.groups is not None and program.groups.data not in GROUPINGS:
+        raise VerifyException(
+            f"tile.program: no rule {program.groups.data!r} groups commands; there are "
+            f"{', '.join(sorted(GROUPINGS)) or 'none'}"
+        )
     symbols: dict[type[Operation], list[str]] = {TensorOp: [], BufferOp: []}
     for op in program.walk():
         if isinstance(op, (TensorOp, BufferOp)):

@@ -26,7 +26,7 @@ tile.move %by to %y on "store"
 }
 // -----
 builtin.module {
-  tile.program "k" on "cambricon-x" [n 1, co 40, oh 28, ow 28 | ci 32, kh 3, kw 3] slots [["x", 2], ["w", 3], ["y", 2]] attributes {containers} {
+  tile.program "k" on "cambricon-x" [n 1, co 40, oh 28, ow 28 | ci 32, kh 3, kw 3] slots [["x", 2], ["w", 3], ["y", 2]] attributes {groups = "dlir"} {
     %x = tile.tensor "x" {role = "input"} : tensor<1x32x28x28x!tilewright.fixed<16, 8>>
     %w = tile.tensor "w" {role = "weight"} : tensor<40x32x3x3x!tilewright.fixed<16, 12>>
     %b = tile.tensor "b" {role = "bias"} : tensor<40x!tilewright.fixed<32, 20>>

@@ -17,7 +17,6 @@ from tilewright.ir import (
     Region,
     StringAttr,
     TensorType,
-    UnitAttr,
     VerifyException,
     integer,
     irdl_op_definition,
@@ -57,8 +56,9 @@ class ProgramOp(TileOperation):
     exchanged = opt_prop_def(ArrayAttr)
     """``[operand, axis]``: what the cores of a ``row`` or ``column`` of the mesh need alike; each
     loads a share of it, and gets the others' from them. The meaning of its moves is unchanged."""
-    containers = opt_prop_def(UnitAttr)
-    """Whether commands run in containers, as DLIR generates them; see pair-iterations."""
+    groups = opt_prop_def(StringAttr)
+    """Name of the rule that puts commands into groups, each of which begins when the one before it
+    has ended (``queues.GROUPINGS``); absent: commands wait for what they depend on, no more."""
     body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), NoTerminator())
 

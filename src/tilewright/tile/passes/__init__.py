@@ -13,7 +13,6 @@ from tilewright.tile.passes.boundary import Boundary
 from tilewright.tile.passes.check import Check
 from tilewright.tile.passes.double_buffer import DoubleBuffer
 from tilewright.tile.passes.late_loads import LateLoads
-from tilewright.tile.passes.pair_iterations import PairIterations
 from tilewright.tile.passes.part_stores import PartStores
 from tilewright.tile.passes.place_moves import PlaceMoves
 from tilewright.tile.passes.prefetch import Prefetch
@@ -22,7 +21,7 @@ from tilewright.tile.passes.synchronise import Synchronise
 PASSES: dict[str, type[ModulePass]] = {
     step.name: step
     for step in (
-        *(PlaceMoves, DoubleBuffer, LateLoads, PartStores, PairIterations),
+        *(PlaceMoves, DoubleBuffer, LateLoads, PartStores),
         *(Prefetch, Boundary, Allocate, Synchronise, AssignEvents, Check),
     )
 }
@@ -30,19 +29,19 @@ PASSES: dict[str, type[ModulePass]] = {
 
 
 def pipeline(
-    machine: Machine, avoid: tuple[str, ...] = (), *, paired: bool = False
+    machine: Machine, avoid: tuple[str, ...] = (), *, order: PassEntry | None = None
 ) -> list[PassEntry]:
     """The passes between a built program and a target, each with its reason.
 
-    ``avoid`` gives the bytes that the kernel before uses to its end; see ``Allocate``. With
-    ``paired`` engines overlap as DLIR generates instructions, not as far as dependences let them.
+    ``avoid`` gives the bytes that the kernel before uses to its end; see ``Allocate``. ``order`` is
+    a pass that decides in what order commands run, in place of ours (papers/dlir/).
     """
     entries = [
         PassEntry(PlaceMoves(), "first: where a buffer stands decides how often it is filled"),
         PassEntry(DoubleBuffer(), "slots are counted per visit, which place-moves settled"),
     ]
-    if paired:
-        entries.append(PassEntry(PairIterations(), "after double-buffer, whose slots it takes"))
+    if order is not None:
+        entries.append(order)
     else:
         if machine.late_loads:
             reason = "after double-buffer: loads wait for a single slot"
@@ -78,7 +77,6 @@ __all__ = [
     "Check",
     "DoubleBuffer",
     "LateLoads",
-    "PairIterations",
     "PartStores",
     "PlaceMoves",
     "Prefetch",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
@@ -14,7 +14,7 @@ from tilewright.ir import Operation, integer
 from tilewright.ir.arenas import ACTIVATIONS, WEIGHTS
 from tilewright.ir.types import element_name
 from tilewright.machine import Machine, Memory, Primitive
-from tilewright.memory import Buffer, Problem, align_up, place, place_as_they_come, shared
+from tilewright.memory import Buffer, Problem, align_up, place, shared
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.planning.domain import Affine
 from tilewright.tile.circular import circle_of
@@ -58,15 +58,11 @@ class Allocate(TilePass):
     memory's buffers lie at its end instead of its start if their first slots then meet fewer of
     those bytes, so that the first tiles load while the kernel before still computes.
 
-    With ``best_fit``, buffers are allocated and released in the order of the text by DLIR's manager
-    (memory/free_list.py) instead.
-
     Refuses (``tile-capacity``) what does not fit, with every buffer's size and the limit.
     """
 
     name = "allocate"
     avoid: tuple[str, ...] = ()
-    best_fit: bool = False
 
     def run(self, program: ProgramOp, machine: Machine) -> None:
         """Place one program's buffers."""
@@ -79,8 +75,12 @@ class Allocate(TilePass):
                     memories.setdefault(op.memory, []).append(op)
         for name, buffers in memories.items():
             memory = _left(buffers, machine.memory(name), machine)
-            _pack(buffers, memory, program, best_fit=self.best_fit)
+            _pack(buffers, memory, program, self.offsets)
             _keep_away(buffers, memory, self.avoid)
+
+    def offsets(self, problem: Problem) -> list[int]:
+        """Where buffers go while there is room: side by side, so that none waits for another."""
+        return _side_by_side(problem)
 
 
 def held(buffer: BufferOp) -> bool:
@@ -181,11 +181,14 @@ def _size(buffer: BufferOp) -> int:
 
 
 def _pack(
-    buffers: Sequence[BufferOp], memory: Memory, program: ProgramOp, *, best_fit: bool
+    buffers: Sequence[BufferOp],
+    memory: Memory,
+    program: ProgramOp,
+    offsets: Callable[[Problem], list[int]],
 ) -> None:
     limit = memory.room
     problem = _problem(buffers, program)
-    addresses = place_as_they_come(problem) if best_fit else _side_by_side(problem)
+    addresses = offsets(problem)
     if limit is not None and problem.peak(addresses) > limit:
         addresses = _overlaid(problem)
         top = problem.peak(addresses)

@@ -75,7 +75,7 @@ class AssignEvents(TilePass):
 
 
 def _refuse_reordered(program: ProgramOp, limits: Synchronisation) -> None:
-    reordered = program.containers is not None or any(
+    reordered = program.groups is not None or any(
         op.properties.get(key) is not None
         for op in commands_of(program)
         for key in ("late", "ahead")
@@ -86,7 +86,7 @@ def _refuse_reordered(program: ProgramOp, limits: Synchronisation) -> None:
             f"commands stand in their queues otherwise than in the text, which {limits.style} "
             "cannot follow",
             program.symbol.data,
-            'without late-loads, prefetch and pair-iterations; or synchronisation = "counters"',
+            'without late-loads, prefetch and groups of commands; or synchronisation = "counters"',
         )
 
 

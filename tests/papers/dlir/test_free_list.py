@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,14 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.memory.test_heuristics import buffers, check
 from tests.targets.generic.kernel_cases import random_case
-from tilewright.memory import FreeList
+from tilewright.memory import Buffer, Problem, allocate
+from tilewright.papers.dlir import BestFit, FreeList, place_as_they_come
 from tilewright.planning import plan
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.tile.dialect import BufferOp
 from tilewright.tile.interpreter import run
 from tilewright.tile.lower import tile
-from tilewright.tile.passes import Allocate, Check
+from tilewright.tile.passes import Check
 
 
 def test_the_piece_nearest_in_size_is_taken() -> None:
@@ -52,6 +55,19 @@ def test_neighbours_are_joined_on_both_sides() -> None:
         memory.release(0)
 
 
+@settings(max_examples=100, deadline=None)
+@given(buffers(), st.sampled_from([1, 16, 64]))
+def test_any_buffers_are_placed_apart(given_buffers: list[Buffer], alignment: int) -> None:
+    problem = Problem(tuple(given_buffers), alignment)
+    offsets, least = place_as_they_come(problem), allocate(problem)
+    assert problem.peak(offsets) >= least.bound
+    check(
+        given_buffers,
+        replace(least, offsets=tuple(offsets), peak=problem.peak(offsets)),
+        alignment,
+    )
+
+
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 400), st.integers(0, 50)), max_size=60))
 def test_what_is_taken_never_overlaps(steps: list[tuple[bool, int, int]]) -> None:
@@ -77,7 +93,7 @@ def test_what_is_taken_never_overlaps(steps: list[tuple[bool, int, int]]) -> Non
 def test_programs_allocated_by_it_mean_the_same(seed: int) -> None:
     case = random_case(seed)
     program = tile(case.kernel, plan(case.kernel, MACHINE).schedule, MACHINE)
-    Allocate(best_fit=True).run(program, MACHINE)
+    BestFit().run(program, MACHINE)
     Check().run(program, MACHINE)
     tops: dict[str, int] = {}
     for op in program.walk():

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from tests.targets.generic.kernel_cases import random_case, sparse_case
+from tilewright.ir.passes import PassEntry
+from tilewright.papers.dlir import PAIRED, PairIterations, Unit, generate
 from tilewright.planning import plan
 from tilewright.planning.planners.greedy import Greedy
 from tilewright.simulate.timing import simulate
@@ -13,11 +15,9 @@ from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.lower import Lowering
 from tilewright.targets.generic.timer import place_dense, timed_kernel
-from tilewright.tile.containers import Unit, generate
 from tilewright.tile.interpreter import run
 from tilewright.tile.iteration import Order
 from tilewright.tile.lower import tile
-from tilewright.tile.passes import PairIterations
 from tilewright.tile.queues import Queues
 
 LOAD, COMPUTE, STORE = range(3)
@@ -69,9 +69,9 @@ def test_the_window_holds_two_iterations() -> None:
 def test_containers_keep_dependences_and_values(seed: int) -> None:
     case = sparse_case(seed, 0.3) if seed % 5 == 4 else random_case(seed)
     schedule = plan(case.kernel, NARROW, search=Greedy("granule", 2)).schedule
-    program = tile(case.kernel, schedule, NARROW, paired=True)
+    program = tile(case.kernel, schedule, NARROW, order=PAIRED)
     queues = Queues(Order(program))
-    numbers = queues.containers
+    numbers = queues.groups
     everywhere = np.concatenate(list(numbers.values()))
     assert set(everywhere.tolist()) == set(range(int(everywhere.max()) + 1))
     for ascending in numbers.values():
@@ -96,12 +96,12 @@ def test_containers_never_run_faster_than_dependences_allow(seed: int) -> None:
     instructions = derive(NARROW)
     places, size = place_dense(case.kernel)
 
-    def cycles(*, paired: bool) -> float:
-        program = tile(case.kernel, schedule, NARROW, places, paired=paired)
+    def cycles(order: PassEntry | None) -> float:
+        program = tile(case.kernel, schedule, NARROW, places, order=order)
         commands = timed_kernel(program, Lowering(instructions, {"alone": 0, "tables": size}))
         return float(simulate(commands, NARROW).cycles)
 
-    assert cycles(paired=True) >= cycles(paired=False) > 0
+    assert cycles(PAIRED) >= cycles(None) > 0
 
 
 def test_halves_give_two_slots_to_what_is_filled_again() -> None:
@@ -111,4 +111,4 @@ def test_halves_give_two_slots_to_what_is_filled_again() -> None:
     PairIterations(halves=True).run(program, MACHINE)
     slots = {op.get("slots") for op in program.walk() if op.name == "tile.buffer"}  # type: ignore[attr-defined]
     assert slots <= {1, 2}
-    assert program.containers is not None
+    assert program.groups is not None and program.groups.data == "dlir"

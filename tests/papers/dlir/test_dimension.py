@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.targets.generic.kernel_cases import random_case
+from tilewright.papers.dlir import Dimension, dimensions_of
 from tilewright.planning import plan
 from tilewright.planning.planners.greedy import Greedy
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.tile.boxes import box_columns
 from tilewright.tile.dialect import BufferOp
-from tilewright.tile.dimension import Dimension, dimensions_of
 from tilewright.tile.iteration import Order
 from tilewright.tile.lower import tile
 

@@ -13,22 +13,22 @@ turn, builds a graph of dependences for each, and generates units from the graph
   taken; if there is none, the first unit, alone.
 
 A container starts when the one before it has ended. That is what these programs wait for beyond
-their dependences: ``containers`` gives each command the number of its container.
+their dependences: containers are the groups of commands of the grouping ``dlir``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tilewright.ir.types import Array
 from tilewright.tile.operations import ComputeOp, MoveOp
+from tilewright.tile.queues import GROUPINGS, Queues
 
-if TYPE_CHECKING:
-    from tilewright.tile.queues import Queues
+GROUPING = "dlir"
+"""What tile programs call this grouping of commands."""
 
 WINDOW = 2
 """Iterations in focus."""
@@ -131,3 +131,6 @@ def containers_of(queues: Queues) -> Mapping[str, Array]:
         for unit in container:
             found[engines[unit.engine]][unit.first : unit.first + unit.count] = number
     return found
+
+
+GROUPINGS[GROUPING] = containers_of

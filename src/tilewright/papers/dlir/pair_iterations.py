@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.ir import UnitAttr, integer
+from tilewright.ir import StringAttr, integer
+from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine
+from tilewright.papers.dlir.containers import GROUPING
 from tilewright.tile.dialect import BufferOp, ProgramOp
 from tilewright.tile.implied import visits
 from tilewright.tile.passes.base import TilePass
@@ -29,7 +31,7 @@ class PairIterations(TilePass):
 
     After::
 
-        tile.program "k" on "m" [...] {containers} {
+        tile.program "k" on "m" [...] attributes {groups = "dlir"} {
     """
 
     name = "pair-iterations"
@@ -37,8 +39,12 @@ class PairIterations(TilePass):
 
     def run(self, program: ProgramOp, machine: Machine) -> None:
         """Mark one program."""
-        program.properties["containers"] = UnitAttr()
+        program.properties["groups"] = StringAttr(GROUPING)
         if self.halves:
             for op in program.walk():
                 if isinstance(op, BufferOp):
                     op.slots = integer(min(2, visits(op)))
+
+
+PAIRED = PassEntry(PairIterations(), "after double-buffer, whose slots it takes")
+"""DLIR's order in place of ours: ``tile(..., order=PAIRED)``."""

@@ -1,0 +1,1 @@
+"""What papers do otherwise than this compiler, kept runnable so that both can be compared."""
