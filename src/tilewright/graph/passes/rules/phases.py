@@ -218,7 +218,7 @@ def _phase(
     before: Operation,
     ctx: CompilerContext,
 ) -> Operation:
-    """A phase of ``sizes`` rows and pixels: weights [channels, ci / group, taps...], then a bias."""
+    """A phase of ``sizes`` rows and pixels: [channels, ci / group, taps...] weights, and a bias."""
     strides, dilations, pads = (conv.integers(name) for name in ("strides", "dilations", "pads"))
     weight, x, name = arrays[0], conv.inputs[0], conv.node_name or "conv"
     axes: list[Axis] = []
