@@ -66,6 +66,7 @@ DIMS: Mapping[str, tuple[str, ...]] = {
             *("bit_shift", "add_linear", "mul_linear", "quantise", "dequantise", "requantise"),
             *("convert_layout", "copy", "quantise_linear", "dequantise_linear"),
             *("requantise_linear", "look_up", "transpose", "slice", "pad", "concat", "reshape"),
+            "interleave",
         ),
         _POINTS,
     ),

@@ -94,7 +94,7 @@ HIDDEN = frozenset(
         *("requantise", "quantise", "dequantise", "convert_layout", "winograd_conv"),
         *("explicit_conv", "separable_conv", "piece_conv", "piece_matmul"),
         "sparse_product",
-        *("channel_shuffle", "layer_norm", "attention"),
+        *("channel_shuffle", "layer_norm", "attention", "interleave"),
         *("maximum_gradient", "lrn_gradient"),
         *("requantise_linear", "add_linear", "mul_linear", "look_up"),
     )

@@ -56,6 +56,8 @@ def test_convolution(tmp_path, case, bias):
         ("kernel_h: 1 kernel_w: 3 stride: 2 pad_h: 1 pad_w: 0 dilation: 2", (2, 2), (1, 0), (2, 2),
          (1, 3), 1),
         ("kernel_size: 3 stride_h: 1 stride_w: 2 group: 4", (1, 2), (0, 0), (1, 1), (3, 3), 4),
+        ("kernel_size: 8 stride: 4 pad: 2 group: 4", (4, 4), (2, 2), (1, 1), (8, 8), 4),
+        ("kernel_size: 5 stride: 9 pad: 1", (9, 9), (1, 1), (1, 1), (5, 5), 1),
     ],
 )  # fmt: skip
 def test_deconvolution(tmp_path, text, stride, pad, dilation, kernel, group):

@@ -34,6 +34,48 @@ def test_networks_run_as_the_interpreter_says(name, shape, target):
     assert np.abs(other - results["prob"]).max() > 1e-3
 
 
+def fcn(folder):
+    """As FCN: scores of two sizes, enlarged by deconvolutions, one of them channel by channel."""
+
+    def window(kind, outputs, kernel, bottom, top, more=""):
+        settings = f"num_output: {outputs} kernel_size: {kernel} {more}"
+        return layer(kind, f"convolution_param {{ {settings} }}", [bottom], [top], top)
+
+    pool = "pooling_param { pool: MAX kernel_size: 2 stride: 2 }"
+    crop = "crop_param { axis: 2 offset: 1 }"
+    text = (
+        input_of("data", (1, 3, 24, 20))
+        + window("Convolution", 16, 3, "data", "c1", "pad: 1")
+        + layer("ReLU", "", ["c1"], ["c1"], "r1")
+        + layer("Pooling", pool, ["c1"], ["p1"], "p1")
+        + window("Convolution", 24, 3, "p1", "c2", "pad: 1")
+        + layer("ReLU", "", ["c2"], ["c2"], "r2")
+        + layer("Pooling", pool, ["c2"], ["p2"], "p2")
+        + window("Convolution", 7, 1, "p2", "score")
+        + window("Deconvolution", 7, 4, "score", "up", "stride: 2 bias_term: false")
+        + window("Convolution", 7, 1, "p1", "side")
+        + layer("Crop", crop, ["up", "side"], ["cropped"], "crop")
+        + layer("Eltwise", "", ["cropped", "side"], ["sum"], "sum")
+        + window("Deconvolution", 7, 4, "sum", "y", "stride: 2 pad: 1 group: 7 bias_term: false")
+    )
+    (folder / "fcn.prototxt").write_text(text)
+    return folder / "fcn.prototxt"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["zu2", "dpu-b512", "cpu"])
+def test_deconvolutions_run_on_the_core(target, tmp_path):
+    samples = [{"data": noise(1, 3, 24, 20, seed=seed)} for seed in range(2)]
+    executable = tilewright.compile(fcn(tmp_path), target, calibration=samples[:1])
+    for inputs in samples:
+        results = executable.run(inputs, check_races=True)
+        found = executable.check(inputs, results)
+        assert found.passed and found.exact == (target != "cpu")
+        assert results["y"].shape == (1, 7, 24, 20) and np.unique(results["y"]).size > 20
+    hosts = [kernel.symbol for kernel in executable.profile.kernels if kernel.on_host]
+    assert all("quantise" in symbol for symbol in hosts)
+
+
 def refused(arguments):
     result = CliRunner().invoke(app, [*arguments, "--json", "-q"])
     assert result.exit_code == 2, result.output

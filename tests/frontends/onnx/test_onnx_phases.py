@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.frontends.onnx.onnx_models import check, noise, single
-from tilewright.frontends.onnx.operators.phases import axis_of
+from tilewright.frontends.phases import axis_of
 from tilewright.graph.dialect import network_of
 
 

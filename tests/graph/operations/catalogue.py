@@ -9,7 +9,13 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper
 
-from tests.graph.operations.spelled import attention, channel_shuffle, gelu, root_mean_square
+from tests.graph.operations.spelled import (
+    attention,
+    channel_shuffle,
+    gelu,
+    interleave,
+    root_mean_square,
+)
 from tilewright.graph.operations import BY_NAME, Operation
 from tilewright.ir import Block
 from tilewright.ir.types import Array, element_dtype, element_of, tensor
@@ -444,6 +450,12 @@ INDEXING = [
 VIEWS = [
     Example("concat", ((2, 3, 4), (2, 1, 4), (2, 2, 4)), {"axis": 1}, node("Concat", axis=1)),
     Example("concat", ((2, 3), (2, 5)), {"axis": -1}, node("Concat", axis=-1)),
+    Example(
+        "interleave",
+        tuple((2, rows, pixels) for rows in (3, 2) for pixels in (2, 2, 1)),
+        {"steps": (2, 3)},
+        interleave,
+    ),
     with_constants("reshape", (2, 3, 4), {"shape": (4, 6)}, "Reshape", np.array([4, 6], INT64)),
     Example(
         "transpose",

@@ -54,6 +54,40 @@ def attention(example: Described) -> list[onnx.NodeProto]:
     ]
 
 
+def interleave(example: Described) -> list[onnx.NodeProto]:
+    """Padded to one size, stacked, with the axes of the stack moved behind rows and pixels."""
+    (down, along), count = example.attributes["steps"], len(example.shapes)
+    before, (rows, pixels) = example.shapes[0][:-2], example.shapes[0][-2:]
+    rank = len(before)
+    height = sum(shape[-2] for shape in example.shapes[::along])
+    width = sum(shape[-1] for shape in example.shapes[:along])
+    stack = [down, along, *before, rows, pixels]
+    order = [*range(2, 2 + rank), 2 + rank, 0, 3 + rank, 1]
+    nodes: list[onnx.NodeProto] = []
+    for i, shape in enumerate(example.shapes):
+        pads = [0] * (rank + 2) + [0] * rank + [rows - shape[-2], pixels - shape[-1]]
+        nodes += [
+            helper.make_node("Constant", [], [f"p{i}"], value_ints=pads),
+            helper.make_node("Pad", [f"x{i}", f"p{i}"], [f"q{i}"]),
+        ]
+    for name, values in {
+        "s": stack,
+        "j": [*before, rows * down, pixels * along],
+        "zero": [0, 0],
+        "end": [height, width],
+        "axes": [rank, rank + 1],
+    }.items():
+        nodes.append(helper.make_node("Constant", [], [name], value_ints=values))
+    return [
+        *nodes,
+        helper.make_node("Concat", [f"q{i}" for i in range(count)], ["a"], axis=0),
+        helper.make_node("Reshape", ["a", "s"], ["b"]),
+        helper.make_node("Transpose", ["b"], ["c"], perm=order),
+        helper.make_node("Reshape", ["c", "j"], ["d"]),
+        helper.make_node("Slice", ["d", "zero", "end", "axes"], ["y"]),
+    ]
+
+
 def channel_shuffle(example: Described) -> list[onnx.NodeProto]:
     """Split, swap, join."""
     (n, c, h, w), groups = example.shapes[0], example.attributes["groups"]

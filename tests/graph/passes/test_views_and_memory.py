@@ -61,6 +61,25 @@ def test_parts_are_written_in_place() -> None:
     assert (first.offset - whole.offset, second.offset - whole.offset) == (0, 4 * 8 * 4)
 
 
+def test_interleaved_images_are_written_pixel_by_pixel() -> None:
+    """Into the result, and into what that is a part of; row-major rows have no such runs."""
+    plain = accelerator(element="float32", accumulator="float32", layouts={})
+    for machine, copied in ((NHWC, 0), (plain, 2)):
+        net = Builder(x=(1, 8, 3, 5))
+        x = net.inputs["x"]
+        b = net.conv(x, 4, pads=(1, 1, 1, 0), node="b")
+        joined = net.op("interleave", net.conv(x, 4, pads=(1,) * 4, node="a"), b, steps=(1, 2))
+        wide = net.op("concat", joined, net.conv(x, 4, 1, node="c"), axis=3, node="whole")
+        module = build(net, net.conv(wide, 8, 1), machine=machine)
+        kernels = [op for op in network_of(module).block.ops if isinstance(op, KernelOp)]
+        assert sum(op.scattered is not None for op in kernels) == copied
+        if not copied:
+            a, b, whole = (placement_of(named(module, name)) for name in ("a", "b", "whole"))
+            assert whole.strides == (3 * 14 * 4, 14 * 4, 4, 1)
+            assert a.strides == b.strides == (3 * 14 * 4, 14 * 4, 8, 1)
+            assert (a.offset - whole.offset, b.offset - whole.offset) == (0, 4 * 4)
+
+
 def test_nested_concatenations_lie_in_one_another() -> None:
     net = Builder(x=(1, 4, 8))
     a, b = flat(net)

@@ -1,6 +1,7 @@
 """Networks on the core, bit for bit the graph's meaning, and packages that are damaged."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +126,20 @@ def test_what_the_core_cannot_do_runs_on_the_host(tmp_path: Path) -> None:
     reasons = executable.explain() if hasattr(executable, "explain") else ""
     hosts = {node for k in executable.profile.kernels if k.on_host for node in k.nodes}
     assert {"conv0", "averagepool2"} <= hosts and "conv3" not in hosts, reasons
+
+
+def test_phases_of_a_transposed_convolution_are_saved_where_they_belong(tmp_path: Path) -> None:
+    """Every second pixel of every second row; the slice of an odd result costs nothing."""
+    net = Net(1, 8, 5, 6)
+    weight = net.tensor(net.random.normal(0, 0.2, (8, 16, 3, 3)))
+    x = net.op("ConvTranspose", "x", weight, strides=[2, 2], pads=[1] * 4)
+    executable = run_checked(net.model(net.conv(net.op("Relu", x), 16, 4, 1)), "zu2", tmp_path)
+    hosts = [k.symbol for k in executable.profile.kernels if k.on_host]
+    assert len(hosts) == 2 and all("quantise" in symbol for symbol in hosts)
+    executable.save(tmp_path / "package")
+    folder = next((tmp_path / "package").rglob("program.bin")).parent
+    saves = re.findall(r"^ *save .*channel=16, .*", find_target("zu2").listing(folder), re.M)
+    assert len(saves) == 2 * 9 and all("jump_write=32" in save for save in saves)
 
 
 def run_checked_loosely(model: onnx.ModelProto, folder: Path):

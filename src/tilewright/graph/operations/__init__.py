@@ -127,7 +127,15 @@ from tilewright.graph.operations.reductions import (
 from tilewright.graph.operations.separable import SeparableConvOp
 from tilewright.graph.operations.shuffle import ChannelShuffleOp
 from tilewright.graph.operations.sparse import SparseProductOp
-from tilewright.graph.operations.views import ConcatOp, PadOp, ReshapeOp, SliceOp, TransposeOp
+from tilewright.graph.operations.views import (
+    ConcatOp,
+    InterleaveOp,
+    JoinOperation,
+    PadOp,
+    ReshapeOp,
+    SliceOp,
+    TransposeOp,
+)
 from tilewright.graph.operations.winograd import WinogradConvOp
 from tilewright.ir import Builtin, Context, Dialect, ModuleOp, Parser
 from tilewright.ir.types import TYPES
@@ -215,6 +223,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
     RunningSumOp,
     ScatterOp,
     ConcatOp,
+    InterleaveOp,
     ReshapeOp,
     TransposeOp,
     SliceOp,
@@ -311,6 +320,8 @@ __all__ = [
     "GraphOperation",
     "HardSigmoidOp",
     "HardSwishOp",
+    "InterleaveOp",
+    "JoinOperation",
     "LayerNormOp",
     "LeakyReluOp",
     "LessEqualOp",

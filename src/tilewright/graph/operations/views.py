@@ -1,4 +1,4 @@
-"""Operations that rearrange elements: concat, reshape, transpose, slice, pad."""
+"""Operations that rearrange elements: concat, interleave, reshape, transpose, slice, pad."""
 
 from __future__ import annotations
 
@@ -21,8 +21,16 @@ from tilewright.ir.types import Array, shape_of
 from tilewright.planning.domain import Stage
 
 
+class JoinOperation(Operation):
+    """An operation whose operands are parts of its result, each element of which is in one."""
+
+    def parts(self) -> list[list[range]]:
+        """The indices of the result along every axis that each operand gives."""
+        raise NotImplementedError
+
+
 @irdl_op_definition
-class ConcatOp(Operation):
+class ConcatOp(JoinOperation):
     """The operands joined along ``axis``; all have one element type."""
 
     name = "graph.concat"
@@ -51,6 +59,72 @@ class ConcatOp(Operation):
     def evaluate(self, *arrays: Array) -> Array:
         """Exact."""
         return np.concatenate(arrays, axis=self.integer("axis", -MAXIMUM_RANK, MAXIMUM_RANK))
+
+    def parts(self) -> list[list[range]]:
+        """Neighbouring ranges along the axis."""
+        shape = shape_of(self.result)
+        axis = self.integer("axis", -len(shape), len(shape) - 1) % len(shape)
+        parts, start = list[list[range]](), 0
+        for value in self.inputs:
+            extent = shape_of(value)[axis]
+            parts.append([range(whole) for whole in shape])
+            parts[-1][axis] = range(start, start + extent)
+            start += extent
+        return parts
+
+
+@irdl_op_definition
+class InterleaveOp(JoinOperation):
+    """Images joined pixel by pixel, ``steps`` of them along the rows and along the pixels of a row.
+
+    With steps [s, t], operand a * t + b is rows a, a + s, ... of the result [..., rows, pixels],
+    and of these pixels b, b + t, ...: the first ones may have a row, or a pixel, more than others.
+    """
+
+    name = "graph.interleave"
+    steps = prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"steps": None}
+    ARITY: ClassVar[tuple[int, int]] = (1, 2**16)
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """As many rows and pixels as the operands have together."""
+        self.check_operands(types)
+        shapes = [kind.get_shape() for kind in types]
+        down, along_row = self.integers("steps", 2, 1)
+        self.need(
+            down * along_row == len(types), f"steps {[down, along_row]} ask for other operands"
+        )
+        self.need(len(shapes[0]) >= 2, "takes rank 2 at least")
+        rows = sum(shape[-2] for shape in shapes[::along_row] if len(shape) >= 2)
+        pixels = sum(shape[-1] for shape in shapes[:along_row] if len(shape) >= 2)
+        result = (*shapes[0][:-2], rows, pixels)
+        for index, (shape, part) in enumerate(zip(shapes, self._parts(result), strict=True)):
+            self.need(
+                shape == tuple(len(taken) for taken in part),
+                f"operand {index} of shape {list(shape)} does not fit {list(result)}",
+            )
+        return self.result_of(result, self.common_element(types))
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Exact."""
+        result = np.empty(shape_of(self.result), arrays[0].dtype)
+        down, along_row = self.integers("steps")
+        for index, array in enumerate(arrays):
+            result[..., index // along_row :: down, index % along_row :: along_row] = array
+        return result
+
+    def parts(self) -> list[list[range]]:
+        """Every so many rows, and every so many pixels."""
+        return self._parts(shape_of(self.result))
+
+    def _parts(self, shape: Sequence[int]) -> list[list[range]]:
+        down, along_row = self.integers("steps")
+        before = [range(extent) for extent in shape[:-2]]
+        return [
+            [*before, range(row, shape[-2], down), range(pixel, shape[-1], along_row)]
+            for row in range(down)
+            for pixel in range(along_row)
+        ]
 
 
 @irdl_op_definition

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from tilewright.graph.dialect import KernelOp, NetworkOp
 from tilewright.graph.operations import Operation
-from tilewright.graph.operations.views import SliceOp
-from tilewright.graph.passes.layout_choices import parts_of
+from tilewright.graph.operations.views import JoinOperation, SliceOp
 from tilewright.graph.passes.strides import (
     Box,
     dense_box,
@@ -32,43 +31,41 @@ class Address:
 class Addresses:
     """Addresses of all values of a network.
 
-    A concatenation's operands are parts of its result where they can be; reshapes, transposes and
+    The operands of a join are parts of its result where they can be; reshapes, transposes and
     slices are other readings of their operand. Everything else has memory of its own.
     """
 
     network: NetworkOp
-    parts: dict[SSAValue, tuple[Operation, int]] = field(
-        default_factory=dict[SSAValue, tuple[Operation, int]]
+    parts: dict[SSAValue, tuple[JoinOperation, int]] = field(
+        default_factory=dict[SSAValue, tuple[JoinOperation, int]]
     )
-    """Operand -> the concatenation whose part it is, and which."""
+    """Operand -> the join whose part it is, and which."""
     _known: dict[SSAValue, Address | None] = field(default_factory=dict[SSAValue, Address | None])
-    _ranges: dict[Operation, list[list[range]]] = field(
-        default_factory=dict[Operation, list[list[range]]]
+    _ranges: dict[JoinOperation, list[list[range]]] = field(
+        default_factory=dict[JoinOperation, list[list[range]]]
     )
-    """What each operand of a concatenation gives, worked out once for all of them."""
+    """What each operand of a join gives, worked out once for all of them."""
 
     def __post_init__(self) -> None:
         for op in self.network.block.ops:
-            if not isinstance(op, Operation) or op.operation != "concat":
+            if not isinstance(op, JoinOperation):
                 continue
             whole = dense_box(layout_of(op.result), shape_of(op.result))
             for index, (value, part) in enumerate(zip(op.inputs, self._parts_of(op), strict=True)):
                 if value not in self.parts and self._can_be_part(op, value, part, whole):
                     self.parts[value] = (op, index)
 
-    def _parts_of(self, concat: Operation) -> list[list[range]]:
-        if concat not in self._ranges:
-            self._ranges[concat] = parts_of(concat)
-        return self._ranges[concat]
+    def _parts_of(self, join: JoinOperation) -> list[list[range]]:
+        if join not in self._ranges:
+            self._ranges[join] = join.parts()
+        return self._ranges[join]
 
     @staticmethod
-    def _can_be_part(concat: Operation, value: SSAValue, part: list[range], whole: Box) -> bool:
-        """Whether whoever computes an operand could write it into the concatenation's result."""
+    def _can_be_part(join: JoinOperation, value: SSAValue, part: list[range], whole: Box) -> bool:
+        """Whether whoever computes an operand could write it into the result."""
         owner = value.owner
-        computed = isinstance(owner, KernelOp) or (
-            isinstance(owner, Operation) and owner.operation == "concat"
-        )
-        if not computed or layout_of(value) != layout_of(concat.result):
+        computed = isinstance(owner, KernelOp | JoinOperation)
+        if not computed or layout_of(value) != layout_of(join.result):
             return False
         scattered = isinstance(owner, KernelOp) and owner.scattered is not None
         return slice_box(whole, part, scattered=scattered) is not None
@@ -79,19 +76,19 @@ class Addresses:
             self._known[value] = self._find(value)
         return self._known[value]
 
-    def is_part(self, concat: Operation, index: int, value: SSAValue) -> bool:
-        """Whether a concatenation's operand ``value`` lies where the result wants it."""
-        return self.parts.get(value) == (concat, index)
+    def is_part(self, join: JoinOperation, index: int, value: SSAValue) -> bool:
+        """Whether a join's operand ``value`` lies where the result wants it."""
+        return self.parts.get(value) == (join, index)
 
     def _find(self, value: SSAValue) -> Address | None:
         owner = value.owner
         if value in self.parts:
-            concat, index = self.parts[value]
-            parent = self.of(concat.result)
+            join, index = self.parts[value]
+            parent = self.of(join.result)
             if parent is None:
                 return None
             scattered = isinstance(owner, KernelOp) and owner.scattered is not None
-            part = slice_box(parent.box, self._parts_of(concat)[index], scattered=scattered)
+            part = slice_box(parent.box, self._parts_of(join)[index], scattered=scattered)
             return None if part is None else Address(parent.root, part)
         if isinstance(owner, Operation) and owner.operation in ("reshape", "transpose", "slice"):
             source = self.of(owner.inputs[0])

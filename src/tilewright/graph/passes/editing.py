@@ -31,7 +31,7 @@ from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, element_dtype, element_of, shape_of, tensor, tensor_type
 
-VIEWS = ("reshape", "transpose", "concat", "slice")
+VIEWS = ("reshape", "transpose", "slice", "concat", "interleave")
 """Operations that only move values, and may turn out to be addresses."""
 
 

@@ -1,4 +1,4 @@
-"""eliminate-views: reshapes, transposes, slices and concatenations become addresses or copies."""
+"""eliminate-views: reshapes, transposes, slices and joins become addresses or copies."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 from tilewright.errors import refuse
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
-from tilewright.graph.operations import Operation
+from tilewright.graph.operations import JoinOperation, Operation
 from tilewright.graph.passes.addresses import Addresses
 from tilewright.graph.passes.assign_layouts import copy_kernel
 from tilewright.graph.passes.constraints import objection
 from tilewright.graph.passes.editing import compiler, sweep
 from tilewright.graph.passes.enclosing import enclose, kernel_symbol, symbols_of
-from tilewright.graph.passes.layout_choices import parts_of
 from tilewright.graph.passes.strides import dense_box, parse, reshape_box, slice_box
 from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue, StringAttr, UnitAttr
 from tilewright.ir import Operation as AnyOperation
@@ -36,10 +35,10 @@ class EliminateViews(ModulePass):
         %4 = graph.kernel "k6_transpose" (%3) { graph.transpose } : ...
 
     Views that are left stand outside kernels and are addresses (addresses.py): plan-memory gives
-    them a place in the memory of another value, and no code is made for them. An operand of a
-    concatenation is copied if no kernel can write it in place: an input of the network, a weight,
-    a view, or a value that already lies in another concatenation. A network's outputs are dense
-    and row-major; an output that is not, or that is a weight, is copied too.
+    them a place in the memory of another value, and no code is made for them. An operand of a join
+    (a concatenation, an interleaving) is copied if no kernel can write it in place: an input of the
+    network, a weight, a view, or a value that already lies in another join. A network's outputs are
+    dense and row-major; an output that is not, or that is a weight, is copied too.
     """
 
     name = "eliminate-views"
@@ -59,10 +58,10 @@ class EliminateViews(ModulePass):
 def _copy_parts(network: NetworkOp, machine: Machine, symbols: set[str]) -> None:
     addresses = Addresses(network)
     for op in list(network.block.ops):
-        if not isinstance(op, Operation) or op.operation != "concat":
+        if not isinstance(op, JoinOperation):
             continue
         whole = dense_box(layout_of(op.result), shape_of(op.result))
-        inputs, parts = list(op.inputs), parts_of(op)
+        inputs, parts = list(op.inputs), op.parts()
         for index, (value, part) in enumerate(zip(inputs, parts, strict=True)):
             if not addresses.is_part(op, index, value):
                 copy = copy_kernel(value, layout_of(op.result), op, machine, symbols)

@@ -27,7 +27,7 @@ ACTIVATIONS = ("relu", "clip")
 SHARING = ("max_pool", "reshape", "transpose", "slice")
 """Operations whose result has its operand's scale, since they only choose among elements."""
 
-JOINING = ("add", "average_pool", "reduce_mean", "concat", *ACTIVATIONS)
+JOINING = ("add", "average_pool", "reduce_mean", "concat", "interleave", *ACTIVATIONS)
 """Further operations that compute on integers where a product reads their result."""
 
 DEEPEST = 1 << 16

@@ -11,7 +11,7 @@ from tilewright.graph.dialect import KernelOp, OutputOp, WeightOp
 from tilewright.graph.operations import Operation, PointwiseOperation
 from tilewright.graph.operations.pooling import PoolOperation
 from tilewright.graph.operations.quantisation import BYTES
-from tilewright.graph.operations.views import PadOp, SliceOp
+from tilewright.graph.operations.views import JoinOperation, PadOp, SliceOp
 from tilewright.graph.passes.computed_weights import by_price
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.strides import (
@@ -35,7 +35,8 @@ LANE_SAFE = frozenset(
         *("relu", "clip", "leaky_relu", "prelu", "neg", "abs", "max", "min"),
         *("sigmoid", "tanh", "hard_sigmoid", "hard_swish", "silu", "exp", "sqrt", "erf", "gelu"),
         *("elu", "softplus", "add", "sub", "mul"),
-        *("requantise", "quantise", "dequantise", "convert_layout", "concat", "slice"),
+        *("requantise", "quantise", "dequantise", "convert_layout", "slice", "concat"),
+        "interleave",
         *("requantise_linear", "quantise_linear", "dequantise_linear"),
         *("add_linear", "mul_linear", "look_up", "cast"),
     )
@@ -112,7 +113,7 @@ def choices_of(op: AnyOperation, machine: Machine, known: PlanCache) -> list[Cho
 def _view_choices(op: Operation, machine: Machine) -> list[Choice]:
     shape, result = shape_of(op.inputs[0]), shape_of(op.result)
     choices: list[Choice] = []
-    if op.operation in ("concat", "slice"):
+    if isinstance(op, JoinOperation | SliceOp):
         for text in candidates(machine, op.result):
             if _cuts_blocks(op, text):
                 continue
@@ -135,28 +136,15 @@ def _view_choices(op: Operation, machine: Machine) -> list[Choice]:
 
 
 def _cuts_blocks(op: Operation, text: str) -> bool:
-    """Whether a part of a concatenation, or a slice, would not start and end at whole blocks."""
+    """Whether a part of a join, or a slice, is no address: it cuts blocks, or pixels apart."""
     if text == "":
         return False
     if isinstance(op, SliceOp):
         shape = shape_of(op.inputs[0])
         return slice_box(dense_box(text, shape), op.ranges(shape)) is None
+    assert isinstance(op, JoinOperation)
     box = dense_box(text, shape_of(op.result))
-    return any(slice_box(box, part) is None for part in parts_of(op))
-
-
-def parts_of(op: Operation) -> list[list[range]]:
-    """Which indices of a concatenation's result each operand gives."""
-    shape = shape_of(op.result)
-    axis = int(op.get("axis")) % len(shape)
-    parts, start = list[list[range]](), 0
-    whole = [range(extent) for extent in shape]
-    for value in op.inputs:
-        extent = shape_of(value)[axis]
-        parts.append(whole.copy())
-        parts[-1][axis] = range(start, start + extent)
-        start += extent
-    return parts
+    return any(slice_box(box, part) is None for part in op.parts())
 
 
 def _kernel_choices(kernel: KernelOp, machine: Machine, known: PlanCache) -> list[Choice]:

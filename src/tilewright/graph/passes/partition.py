@@ -47,7 +47,7 @@ class Partition(ModulePass):
         %2 = graph.softmax %1 {engine = "host", reason = "softmax with axis = 5000 kept whole
              needs 20000 bytes of nbin, which holds 8192 (...)"} : ...
 
-    Views (reshape, transpose, concat, slice) get no engine: eliminate-views decides on them.
+    Views (reshape, transpose, slice, and joins) get no engine: eliminate-views decides on them.
     ``host`` names operations (``graph.`` left out) or nodes of the model that are to run on the
     host whatever the machine can do.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.graph.dialect import network_of
-from tilewright.graph.operations import Operation
+from tilewright.graph.operations import JoinOperation, Operation
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import compiler, make, operations_of, replace, sweep
 from tilewright.graph.passes.strides import dense_box, slice_box
@@ -99,7 +99,7 @@ def _computed(value: SSAValue) -> bool:
     owner = value.owner
     if not isinstance(owner, Operation):
         return False
-    parts = owner.inputs if owner.operation == "concat" else (value,)
+    parts = owner.inputs if isinstance(owner, JoinOperation) else (value,)
     return all(_on_accelerator(part.owner) for part in parts)
 
 

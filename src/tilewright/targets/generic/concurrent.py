@@ -37,7 +37,7 @@ class Span:
             return False
         if self.period != other.period:
             return True
-        # The parts of a concatenation: each has its own place in every period.
+        # The parts of a join: each has its own place in every period.
         apart = (other.first - self.first) % self.period
         return apart < self.run or self.period - apart < other.run
 

@@ -55,7 +55,8 @@ def _addresses(value: SSAValue) -> Array:
 
 
 MOVES = frozenset(
-    f"graph.{name}" for name in ("reshape", "transpose", "slice", "concat", "convert_layout")
+    f"graph.{name}"
+    for name in ("reshape", "transpose", "slice", "concat", "interleave", "convert_layout")
 )
 """Operations that may turn out free; others compute."""
 
@@ -107,7 +108,7 @@ MOVED = frozenset(
     for name in (
         *("quantise", "dequantise", "requantise", "cast", "convert_layout", "copy"),
         *("quantise_linear", "dequantise_linear", "look_up"),
-        *("reshape", "transpose", "slice", "concat", "pad"),
+        *("reshape", "transpose", "slice", "concat", "interleave", "pad"),
     )
 )
 """Operations that only move or convert elements: the runner does them in NumPy, exactly."""

@@ -11,8 +11,9 @@ from tilewright.frontends.caffe.limits import MAX_EXTENT
 from tilewright.frontends.caffe.lowering import Lowering
 from tilewright.frontends.caffe.operators.windows import Pair, pair
 from tilewright.frontends.moves import spread
+from tilewright.frontends.phases import MAX_PHASES, axis_of, by_phases
 from tilewright.ir import SSAValue
-from tilewright.ir.types import shape_of
+from tilewright.ir.types import Array, shape_of
 
 
 class _Window:
@@ -78,7 +79,8 @@ def convolution(at: Lowering) -> Sequence[SSAValue]:
 def deconvolution(at: Lowering) -> Sequence[SSAValue]:
     """The transpose of a convolution, with weights [ci, co/group, ...].
 
-    It is a convolution with mirrored weights of the image with zeros between its pixels.
+    It is one convolution for all phases of its strides, where that saves products, or one with
+    mirrored weights of the image with zeros between its pixels.
     """
     window = _Window(at)
     for index, span in enumerate(window.spans):
@@ -89,20 +91,59 @@ def deconvolution(at: Lowering) -> Sequence[SSAValue]:
     fan_in = max(inputs // group * math.prod(window.kernel) // math.prod(window.strides), 1)
     shape = (inputs, outputs // group, *window.kernel)
     stored = at.parameter_array(shape, "weight", fan_in)
-    turned = (outputs, inputs // group, *window.kernel)
-    if stored is None:
-        weight = at.placeholder(turned)
-    else:
-        apart = stored.reshape(group, inputs // group, outputs // group, *window.kernel)
-        mirrored = apart.swapaxes(1, 2)[..., ::-1, ::-1]
-        weight = at.constant(np.ascontiguousarray(mirrored).reshape(turned), "weight")
-    operands = [weight, at.parameter((outputs,), "bias")] if window.bias else [weight]
-    return [_transposed(at, window, value, operands) for value in at.values]
+    bias = at.parameter_array((outputs,), "bias") if window.bias else None
+    if stored is None or (window.bias and bias is None):
+        return [_refused(at, window, value) for value in at.values]
+    results: list[SSAValue] = []
+    for value in at.values:
+        result = _by_phases(at, window, value, stored, bias)
+        results.append(_spread(at, window, value, stored, bias) if result is None else result)
+    return results
 
 
-def _transposed(
-    at: Lowering, window: _Window, image: SSAValue, operands: Sequence[SSAValue]
+def _refused(at: Lowering, window: _Window, image: SSAValue) -> SSAValue:
+    """What stands in for a deconvolution whose parameters are refused."""
+    sizes = [
+        (size - 1) * stride + span - 2 * pad
+        for size, stride, span, pad in zip(
+            shape_of(image)[2:], window.strides, window.spans, window.pads, strict=True
+        )
+    ]
+    shape = (shape_of(image)[0], window.outputs, *sizes)
+    at.check_size(shape)
+    return at.placeholder(shape)
+
+
+def _by_phases(
+    at: Lowering, window: _Window, image: SSAValue, weights: Array, bias: Array | None
+) -> SSAValue | None:
+    if not 1 < math.prod(window.strides) <= MAX_PHASES:
+        return None
+    axes = [
+        axis_of(size, kernel, stride, dilation, pad, cropped=2 * pad)
+        for size, kernel, stride, dilation, pad in zip(
+            shape_of(image)[2:], window.kernel, window.strides, window.dilations, window.pads,
+            strict=True,
+        )
+    ]  # fmt: skip
+
+    def convolve(x: SSAValue, merged: Array, repeated: SSAValue | None) -> SSAValue:
+        operands = [at.constant(merged, "weight"), *([] if repeated is None else [repeated])]
+        return at.emit("conv", x, *operands, group=window.group)
+
+    return by_phases(at, image, axes, weights, bias, window.group, convolve)
+
+
+def _spread(
+    at: Lowering, window: _Window, image: SSAValue, stored: Array, bias: Array | None
 ) -> SSAValue:
+    inputs, outputs, group = window.channels, window.outputs, window.group
+    parts = stored.reshape(group, inputs // group, outputs // group, *window.kernel)
+    mirrored = np.ascontiguousarray(parts.swapaxes(1, 2)[..., ::-1, ::-1])
+    turned = mirrored.reshape(outputs, inputs // group, *window.kernel)
+    operands = [at.constant(turned, "weight")]
+    if bias is not None:
+        operands.append(at.constant(bias, "bias"))
     edges = [span - 1 - pad for span, pad in zip(window.spans, window.pads, strict=True)]
     apart = spread(at, spread(at, image, 2, window.strides[0]), 3, window.strides[1])
     cut = [max(-edge, 0) for edge in edges]

@@ -10,13 +10,11 @@ import numpy as np
 from tilewright.frontends.moves import padded, reversed_along, spread
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.operators.convolution import convolve
-from tilewright.frontends.onnx.operators.phases import axis_of, by_phases
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.frontends.onnx.windows import MAX_EXTENT, Window, spatial_rank
-from tilewright.ir.types import shape_of
-
-MAX_PHASES = 64
-"""Phases up to which strides multiply the channels of a convolution."""
+from tilewright.frontends.phases import MAX_PHASES, axis_of, by_phases
+from tilewright.ir import SSAValue
+from tilewright.ir.types import Array, shape_of
 
 
 def conv_transpose(at: Lowering) -> Value:
@@ -43,8 +41,15 @@ def conv_transpose(at: Lowering) -> Value:
                 sizes[2:], shape[2:], strides, dilations, pads, extra, strict=True
             )
         ]
-        bias = at.operand(2) if at.has(2) else None
-        result = by_phases(at, axes, weights, bias, group)
+        given = at.operand(2) if at.has(2) else None
+        bias = given.array if isinstance(given, Constant) else given
+        name, ones, zeros = weights.name, (1,) * rank, (0,) * rank
+
+        def apart(x: SSAValue, array: Array, repeated: SSAValue | None) -> SSAValue:
+            window = Window(array.shape[2:], ones, ones, zeros, zeros, zeros)
+            return convolve(at, x, Constant(array, name), repeated, window, group)
+
+        result = by_phases(at, at.tensor(0), axes, weights.array, bias, group, apart)
         if result is not None:
             return result
     x = at.tensor(0)

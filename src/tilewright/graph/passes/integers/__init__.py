@@ -30,6 +30,7 @@ RULES: Mapping[str, Rule] = {
     "slice": moves.keeping,
     "gather": moves.keeping,
     "pad": moves.pad,
-    "concat": moves.concat,
+    "concat": moves.join,
+    "interleave": moves.join,
 }
 """By the operation that computes what is quantised; functions of one number come before these."""

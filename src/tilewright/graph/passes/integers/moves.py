@@ -39,7 +39,7 @@ def pad(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
     return ending.rescaled(Real(padded.result, real.scale, real.zero))
 
 
-def concat(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
+def join(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
     """Each part takes on the result's scale first."""
     parts: list[SSAValue] = []
     for value in op.inputs:
@@ -47,4 +47,4 @@ def concat(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | No
         if real is None:
             return None
         parts.append(ending.rescaled(real))
-    return make("concat", parts, op.values, before=ending.quantise, like=op).result
+    return make(op.operation, parts, op.values, before=ending.quantise, like=op).result

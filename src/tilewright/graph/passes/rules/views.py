@@ -46,7 +46,7 @@ def _is_identity(op: Operation, ctx: CompilerContext) -> bool:
             shape = shape_of(op.inputs[0])
             assert isinstance(op, SliceOp)
             return op.ranges(shape) == [range(extent) for extent in shape]
-        case "concat":
+        case "concat" | "interleave":
             return len(op.inputs) == 1
         case "pad":
             return not any(op.integers("pads"))

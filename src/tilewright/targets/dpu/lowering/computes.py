@@ -99,6 +99,13 @@ class Execution:
         bases = {name: (image.beginning(turn + k) + left) % DEPTH for k, name in enumerate(names)}
         below = y + (rows - 1) * down + kernel_h - image.height
         beyond = x + (out.pixels - 1) * along + kernel_w - image.width
+        if max(0, below) >= kernel_h or max(0, beyond) >= kernel_w:
+            raise self.refuse(
+                "lower-padding",
+                f"its last window lies {max(0, below)} rows and {max(0, beyond)} pixels behind the "
+                f"image, and is {kernel_h} x {kernel_w}: it would read nothing but padding",
+                "less padding behind than the kernel's size",
+            )
         return {
             **bases,
             "bank_id_in": image.group.first + bank,

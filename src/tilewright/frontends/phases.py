@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.frontends.emitter import Emitter
 from tilewright.frontends.moves import cut, padded
-from tilewright.frontends.onnx.lowering import Lowering, Value
-from tilewright.frontends.onnx.operators.convolution import convolve
-from tilewright.frontends.onnx.tensors import Constant
-from tilewright.frontends.onnx.windows import Window
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
 
 MAX_RANK = 8
 """Axes of a value."""
+
+MAX_PHASES = 64
+"""Phases up to which strides multiply the channels of a convolution; one alone has no zeros."""
+
+Convolve = Callable[[SSAValue, Array, SSAValue | None], SSAValue]
+"""A convolution of stride 1, without pads, by weights [co, ci / group, taps...] and a bias."""
 
 
 @dataclass(frozen=True)
@@ -76,37 +79,39 @@ def axis_of(extent: int, kernel: int, stride: int, dilation: int, begin: int, cr
 
 
 def by_phases(
-    at: Lowering, axes: Sequence[Axis], weights: Constant, bias: Value | None, group: int
+    at: Emitter,
+    x: SSAValue,
+    axes: Sequence[Axis],
+    weights: Array,
+    bias: Array | SSAValue | None,
+    group: int,
+    convolve: Convolve,
 ) -> SSAValue | None:
-    """The transposed convolution; None where it would take as many products with zeros between.
+    """The transposed convolution of ``x``, [n, ci, places...], as one convolution of all phases.
 
-    Weights are [ci, co / group, ...], the bias [co].
+    None where that would take as many products as with zeros between.
+    Weights are [ci, co / group, taps...], the bias [co].
     """
-    ci, co = weights.array.shape[0], weights.array.shape[1] * group
+    ci, co = weights.shape[0], weights.shape[1] * group
     phases, rank = math.prod(axis.stride for axis in axes), len(axes)
     if any(axis.result < 1 for axis in axes):
         return None
-    if math.prod(axis.kernel for axis in axes) >= math.prod(weights.array.shape[2:]):
+    if math.prod(axis.kernel for axis in axes) >= math.prod(weights.shape[2:]):
         return None
     if any(max(0, -b) >= axis.extent - max(0, -e) for axis in axes for b, e in (axis.pads,)):
         return None
     if len(_parts(1, co, axes, group)) > MAX_RANK:
         return None
-    merged = _merged(axes, weights.array.reshape(group, ci // group, -1, *weights.array.shape[2:]))
-    kernel, ones, zeros = tuple(axis.kernel for axis in axes), (1,) * rank, (0,) * rank
-    inner = bias.array if isinstance(bias, Constant) else None
+    merged = _merged(axes, weights.reshape(group, ci // group, -1, *weights.shape[2:]))
     repeated = None
-    if inner is not None:
-        each = np.broadcast_to(inner.reshape(group, 1, -1), (group, phases, co // group))
-        repeated = at.weight(np.ascontiguousarray(each.reshape(-1)), f"{at.node.name}.bias")
-    x = padded(at, at.tensor(0), {2 + i: axis.pads for i, axis in enumerate(axes)})
-    window = Window(kernel, ones, ones, zeros, zeros, zeros)
-    y = convolve(at, x, Constant(merged, weights.name), repeated, window, group)
-    y = _interleaved(at, y, axes, group)
+    if bias is not None and not isinstance(bias, SSAValue):
+        each = np.broadcast_to(bias.reshape(group, 1, -1), (group, phases, co // group))
+        repeated = at.weight(np.ascontiguousarray(each.reshape(-1)), f"{at.title}.bias")
+    x = padded(at, x, {2 + i: axis.pads for i, axis in enumerate(axes)})
+    y = _interleaved(at, convolve(x, merged, repeated), axes, group)
     y = cut(at, y, {2 + i: (0, axis.result, 1) for i, axis in enumerate(axes)})
-    if bias is None or repeated is not None:
+    if not isinstance(bias, SSAValue):
         return y
-    assert isinstance(bias, SSAValue)
     return at.emit("add", y, at.reshape(bias, (co, *(1,) * rank)))
 
 
@@ -118,7 +123,7 @@ def _parts(batch: int, co: int, axes: Sequence[Axis], group: int) -> dict[str, i
     return {"batch": batch, **split, "channel": co // group, **counts}
 
 
-def _interleaved(at: Lowering, y: SSAValue, axes: Sequence[Axis], group: int) -> SSAValue:
+def _interleaved(at: Emitter, y: SSAValue, axes: Sequence[Axis], group: int) -> SSAValue:
     """[n, group phases co, places...] as [n, co, places phases...]."""
     phases = math.prod(axis.stride for axis in axes)
     batch, co = shape_of(y)[0], shape_of(y)[1] // phases
