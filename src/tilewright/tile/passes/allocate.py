@@ -96,6 +96,13 @@ def _at_end(buffers: Sequence[BufferOp], memory: Memory) -> tuple[list[BufferOp]
         if buffer.stays is not None:
             left = (left - _size(buffer)) // memory.granule * memory.granule
             buffer.address = integer(left)
+    if left < 0:
+        raise refuse(
+            "tile-capacity",
+            f"{memory.name} lacks {-left} bytes for what stays there for other kernels",
+            buffers[0].symbol.data,
+            f"--set memory.{memory.name}.bytes={memory.bytes - left}",
+        )
     return others, memory.model_copy(update={"bytes": left, "reserved": 0})
 
 

@@ -53,8 +53,8 @@ class Lowering:
     starts: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """First instruction of each kernel, and the first behind it, over all programs."""
     image: bytearray = field(default_factory=bytearray)
-    resident: Resident = field(default_factory=lambda: Resident())
-    """What kernels have left in the banks."""
+    resident: Resident = field(default_factory=Resident)
+    """What the program's kernels have left in the banks."""
     _open: bool = False
     _count: int = 0
     _biases: dict[tuple[int, int], Bias] = field(default_factory=dict[tuple[int, int], Bias])
@@ -74,7 +74,7 @@ class Lowering:
         build = Builder(self.core)
         lowering = KernelLowering(self, program, build)
         lowering.lower()
-        self.resident.keep(program)
+        self.resident.forget(program)
         if lowering.computes > 1:
             build.statements = dispatch_order(self.core, build.statements)
         if not self._open:

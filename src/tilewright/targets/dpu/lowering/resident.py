@@ -1,45 +1,49 @@
-"""What kernels have left in the banks for others.
+"""What kernels of a program have left in the banks for those behind them.
 
-A buffer that ``stays`` lies at the end of its group in every kernel that reads the tensor. The first
-of them loads it; a later one has no LOADs for it where no kernel since has had a buffer there.
+A buffer that ``stays`` lies at the end of its group in every kernel that reads its tensor. The first
+of them loads it. A later one has no LOADs for it if the banks hold the same rows still: no kernel
+since has had a buffer there. A network writes a tensor once, before all of its readers, so what
+has the tensor's name is its content.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tilewright.targets.dpu.lowering.tiles import Tile
 from tilewright.tile.dialect import BufferOp, ProgramOp
 
+Range = tuple[str, int, int]
+"""A memory, a byte of it, and the byte behind the last."""
+
 
 @dataclass
 class Resident:
-    """The tiles that lie in the banks behind a kernel, with the bytes of their memory."""
+    """The tiles that lie in the banks."""
 
-    tiles: dict[tuple[str, int, int], Tile] = field(
-        default_factory=dict[tuple[str, int, int], Tile]
-    )
-    """By memory, first byte and the byte behind the last."""
+    tiles: dict[Range, Tile] = field(default_factory=dict[Range, Tile])
 
-    def finds(self, tile: Tile, buffer: BufferOp) -> bool:
-        """Whether a tile is there already; if not, it will be."""
-        place = _place(buffer)
-        known = self.tiles.get(place)
-        # Kernels have names of their own for a tensor.
-        nameless = replace(tile, tensor=replace(tile.tensor, name=""))
-        self.tiles[place] = nameless
-        return known == nameless
+    def finds(self, buffer: BufferOp, tile: Tile) -> bool:
+        """Whether a buffer's tile is there. If not, it is from now on: the kernel loads it."""
+        place = _range(buffer)
+        found = self.tiles.get(place) == tile
+        self.tiles[place] = tile
+        return found
 
-    def keep(self, program: ProgramOp) -> None:
-        """Forget what a kernel's other buffers have overwritten."""
-        for buffer in program.walk():
-            if isinstance(buffer, BufferOp) and buffer.stays is None:
-                memory, start, end = _place(buffer)
-                for place in list(self.tiles):
-                    if place[0] == memory and start < place[2] and place[1] < end:
-                        del self.tiles[place]
+    def forget(self, program: ProgramOp) -> None:
+        """Forget what a kernel's buffers take the place of."""
+        for op in program.walk():
+            if isinstance(op, BufferOp):
+                taken = _range(op)
+                own = taken if op.stays is not None else None
+                for place in [one for one in self.tiles if one != own and _meet(one, taken)]:
+                    del self.tiles[place]
 
 
-def _place(buffer: BufferOp) -> tuple[str, int, int]:
+def _range(buffer: BufferOp) -> Range:
     start = buffer.get("address")
     return buffer.memory, start, start + buffer.get("bytes") * buffer.places
+
+
+def _meet(one: Range, other: Range) -> bool:
+    return one[0] == other[0] and one[1] < other[2] and other[1] < one[2]
