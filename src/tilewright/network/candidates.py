@@ -68,7 +68,6 @@ class Trials:
             self.programs[key] = ModuleOp([program])
         return CompiledKernel(kernel, schedule, self.programs[key], cycles, machine, keeps)
 
-
     def ready(self, symbol: str, *trials: Mapping[str, HeldKernel]) -> CompiledKernel:
         """A kernel as the first trial that has it says, or as it is now."""
         one = next((trial[symbol] for trial in trials if symbol in trial), None)

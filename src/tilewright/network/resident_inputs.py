@@ -1,9 +1,9 @@
 """Tensors that stay on the chip from the first kernel that reads them to the last.
 
 The branches of a network read one tensor (siblings: DNNVM, section 4.3), each with tiles of its
-own. Where a machine's memory ``shares`` tensors, such a one may lie there whole for the time of all
-its readers: the first loads it, the others find it, and every tile is a box of it (``Schedule.stays``).
-All kernels of that time are planned for the memory that is left.
+own. Where a machine's memory ``shares`` tensors, such a one may lie there whole for the time of
+all its readers: the first loads it, the others find it, and every tile is a box of it
+(``Schedule.stays``). All kernels of that time are planned for the memory that is left.
 
 Before::
 
@@ -13,9 +13,9 @@ After::
 
     k1: load x, compute                   k2: compute                           k3: compute
 
-Kernels are groups of the fusion search as well as single ones. Tensors are gone through in the order
-of the network; each stays where all kernels of its time, in a row with their neighbours, are faster
-so by the target's simulator.
+Kernels are groups of the fusion search as well as single ones. Tensors are gone through in the
+order of the network; each stays where all kernels of its time, in a row with their neighbours, are
+faster so by the target's simulator.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def hold_inputs(
 ) -> dict[str, HeldKernel]:
     """The kernels that run while a tensor stays, by their symbols.
 
-    ``kernels`` are those of the accelerator and ``plans`` their plans where nothing stays; ``caches``
-    has plans for what is left of the machine that were made before. Nothing stays where
+    ``kernels`` are those of the accelerator and ``plans`` their plans where nothing stays;
+    ``caches`` has plans for what is left of the machine that were made before. Nothing stays where
     ``run_timer`` cannot tell whether that pays.
     """
     if run_timer is None or not any(memory.shares for memory in machine.memories):

@@ -1,9 +1,9 @@
 """What kernels of a program have left in the banks for those behind them.
 
-A buffer that ``stays`` lies at the end of its group in every kernel that reads its tensor. The first
-of them loads it. A later one has no LOADs for it if the banks hold the same rows still: no kernel
-since has had a buffer there. A network writes a tensor once, before all of its readers, so what
-has the tensor's name is its content.
+A buffer that ``stays`` lies at the end of its group in every kernel that reads its tensor. The
+first of them loads it. A later one has no LOADs for it if the banks hold the same rows still: no
+kernel since has had a buffer there. A network writes a tensor once, before all of its readers, so
+what has the tensor's name is its content.
 """
 
 from __future__ import annotations
