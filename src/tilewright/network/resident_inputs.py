@@ -60,8 +60,8 @@ def hold_inputs(
     """
     if run_timer is None or not any(memory.shares for memory in machine.memories):
         return {}
-    search = _Search(machine, Trials(network, machine, kernels, plans, {}), run_timer, caches or {})
-    return search.run()
+    trials = Trials(network, machine, kernels, plans, {})
+    return _Search(machine, trials, run_timer, {} if caches is None else caches).run()
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,7 @@ class CoreTarget(Target):
                 keys = [
                     key for key in ("granule", "banks") if getattr(given, key) != getattr(core, key)
                 ]
+                keys += ["shares"] * (given.shares and not core.shares)
                 keys += ["bytes"] * ((given.bytes or 0) > (core.bytes or 0))
                 problems += [_fixed(f"memory.{given.name}.{key}", self.name) for key in keys]
         if problems:

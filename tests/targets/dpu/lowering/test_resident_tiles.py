@@ -12,6 +12,7 @@ from tests.targets.generic.kernel_cases import Case
 
 from tilewright.errors import TilewrightError
 from tilewright.graph.placement import ACTIVATIONS
+from tilewright.ir import Parser, VerifyException, integer, to_text
 from tilewright.machine import Machine
 from tilewright.planning import plan
 from tilewright.planning.held import holding
@@ -23,7 +24,7 @@ from tilewright.targets.dpu.machine import FEW_CHANNELS, SHARED, machine_of
 from tilewright.targets.dpu.registers import REGISTERS
 from tilewright.targets.dpu.segments import Segments
 from tilewright.targets.dpu.timer import place_dense
-from tilewright.tile.dialect import BufferOp, ProgramOp
+from tilewright.tile.dialect import BufferOp, ProgramOp, context
 from tilewright.tile.lower import tile
 
 CORES = (ZU2, ALL["zu9"])
@@ -96,6 +97,8 @@ def test_only_what_is_there_still_is_not_loaded() -> None:
     x, places = kernel.inputs[0], place_dense(kernel)
     keeps = tile(kernel, schedule, machine, places)
     (buffer,) = (op for op in keeps.walk() if isinstance(op, BufferOp) and op.stays is not None)
+    text = to_text(keeps)
+    assert to_text(Parser(context(), text).parse_op()) == text and " stays" in text
     end = buffer.get("address") + buffer.get("bytes")
     assert end == machine.memory(SHARED).bytes
     left = machine.with_values({f"memory.{SHARED}.bytes": buffer.get("address")})
@@ -114,6 +117,9 @@ def test_only_what_is_there_still_is_not_loaded() -> None:
     assert image_loads([keeps, across, keeps]) == [size, alone, size]
     assert image_loads([keeps, None, keeps]) == [size, size]
     assert image_loads([keeps, moved, keeps]) == [size, size, size]
+    buffer.slots = integer(2)
+    with pytest.raises(VerifyException, match="one slot"):
+        keeps.verify()
 
 
 def test_what_stays_must_leave_room() -> None:
