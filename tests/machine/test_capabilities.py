@@ -35,6 +35,7 @@ UNUSUAL = {
     Capability.C: {"prefix": "npu", "wait": "npu_wait", "finish": "npu_finish"},
     Capability.CACHE_COSTS: {"usable": 0.5},
     Capability.HOLDS: True,
+    Capability.SHARES: True,
     Capability.MANAGED: "hardware",
     Capability.LINEAR: True,
     Capability.IN_FLIGHT: 2,

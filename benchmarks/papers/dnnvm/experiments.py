@@ -51,7 +51,8 @@ def products(network: Any) -> int:
 def run(name: str, device: str, *, fused: bool = True) -> dict[str, Any]:
     """Compile a network for a device, and time its words; no values are computed.
 
-    Without ``fused`` every kernel is one of its own, planned as well as those of chains are.
+    Without ``fused`` every kernel is one of its own, planned as well as those of chains are, and
+    nothing stays in the banks for others.
     """
     from tilewright.compiler.api import compile
     from tilewright.targets.base import find_target
@@ -61,7 +62,8 @@ def run(name: str, device: str, *, fused: bool = True) -> dict[str, Any]:
     assert isinstance(target, CoreTarget)
     machine, cores = target.machine(), DEVICES[device]
     if not fused:
-        machine = machine.model_copy(update={"fusions": ()})
+        memories = tuple(one.model_copy(update={"shares": False}) for one in machine.memories)
+        machine = machine.model_copy(update={"fusions": (), "memories": memories})
     share = target.core.memory_bytes_per_second / target.core.clock_hz / cores
     values: dict[str, Any] = {"memory.dram.bytes_per_cycle": share}
     for move in machine.moves:

@@ -36,6 +36,7 @@ from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
 from tilewright.network.fusion.chains import form_chains
 from tilewright.network.refine import beside_neighbours
+from tilewright.network.resident_inputs import hold_inputs
 from tilewright.network.resident_values import hold_values, placements_of
 from tilewright.network.resident_weights import hold_weights
 from tilewright.numbers.calibration import (
@@ -176,6 +177,13 @@ def plan_kernels(state: CompilationState) -> None:
             state.held,
             state.target.run_timer(state.machine, arenas_of(network)),
         )
+    if state.hold and Capability.SHARES in state.target.implements and state.planner is None:
+        by_symbol = {kernel.symbol: kernel for kernel in planned}
+        run_timer = state.target.run_timer(state.machine, arenas_of(network))
+        state.held |= hold_inputs(
+            network, state.machine, by_symbol, state.plans, run_timer, state.left_plans
+        )
+        state.plans |= {symbol: one.plan for symbol, one in state.held.items()}
     for kernel, on_host in described:
         if on_host:
             state.kernels.append(CompiledKernel(kernel))

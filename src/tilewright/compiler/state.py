@@ -86,6 +86,8 @@ class CompilationState:
     plan_cache: PlanCache = field(default_factory=dict[PlanKey, Plan])
     """Plans of this machine: those that passes have asked for to choose methods, and the final
     ones."""
+    left_plans: dict[str, PlanCache] = field(default_factory=dict[str, PlanCache])
+    """Plans for what tensors that stay on the chip leave of it (network/resident_inputs.py)."""
     formed: Formed | None = None
     """What compiler/fall_back.py goes back to."""
     stated: StatedPoints | None = None

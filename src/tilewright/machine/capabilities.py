@@ -36,6 +36,7 @@ class Capability(StrEnum):
     C = "c"
     """And with it the functions of all moves and primitives (c_interface.py)."""
     HOLDS = "memory.holds"
+    SHARES = "memory.shares"
     MANAGED = "memory.managed"
     LINEAR = "move.linear"
     IN_FLIGHT = "move.in_flight"

@@ -74,6 +74,9 @@ class Memory(_Part):
     holds: bool = False
     """Whether values may stay in it from the kernel that writes them to those that read them, and
     weights from the first kernel that reads them to the last."""
+    shares: bool = False
+    """Whether a tensor that several kernels read may stay in it, whole, from the first to the last;
+    their tiles are any boxes of it."""
 
     @property
     def room(self) -> int | None:

@@ -48,4 +48,5 @@ def renamed(schedule: Schedule, names: Mapping[str, str]) -> Schedule:
         homes=homes,
         producers=producers,
         kept=kept,
+        stays=tuple(names[name] for name in schedule.stays),
     )

@@ -223,7 +223,8 @@ class Places:
         for operand in dict.fromkeys(unit.kernel.inputs):
             storage = unit.primitive.operands[operand.role]
             source = self.homes.get(operand.name)
-            outer = self.machine.main if source is None else self.all[source].memory.name
+            outer = operand.held or self.machine.main
+            outer = outer if source is None else self.all[source].memory.name
             host = hosts.get(storage.joined, "") if storage.joined else ""
             path = self._hops(storage, outer)
             others = storage.alternatives if source is None and len(path) == 1 else ()

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.footprint import Bools, Ints
 from tilewright.planning.layout import Layout
@@ -34,7 +35,8 @@ def holding(kernel: Kernel, names: Collection[str], memory: str) -> Kernel:
         )
         for stage in kernel.stages
     )
-    return replace(kernel, stages=stages)
+    producers = tuple(holding(producer, names, memory) for producer in kernel.producers)
+    return replace(kernel, stages=stages, producers=producers)
 
 
 def whole_sums(kernel: Kernel) -> tuple[str, ...]:
@@ -42,14 +44,14 @@ def whole_sums(kernel: Kernel) -> tuple[str, ...]:
     return kernel.anchor.reduction if kernel.output.held else ()
 
 
-def usable(kernel: Kernel, sizes: Mapping[str, Ints]) -> Bools:
+def usable(kernel: Kernel, sizes: Mapping[str, Ints], machine: Machine) -> Bools:
     """Per row of tile sizes, whether held operands can be used where they lie."""
     extents = kernel.anchor.extents
     found = np.ones(np.broadcast_shapes(*(column.shape for column in sizes.values())), np.bool_)
     for dim in whole_sums(kernel):
         found &= sizes.get(dim, extents[dim]) == extents[dim]
     for operand in kernel.operands:
-        if operand.held:
+        if operand.held and not machine.memory(operand.held).shares:
             found &= _one_run(operand, extents, sizes)
     return found
 

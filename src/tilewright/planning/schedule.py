@@ -54,6 +54,9 @@ class Schedule:
     kept: tuple[str, ...] = ()
     """Producers' results of which a tile leaves to the next the rows that both read, in a circular
     buffer; the halo of others is computed again."""
+    stays: tuple[str, ...] = ()
+    """Operands, of the producers too, that lie whole at the end of their memory, where other
+    kernels that read them find them."""
 
     def slots(self, operand: str) -> int:
         """Buffer slots of an operand; 1 unless the schedule says otherwise."""
@@ -82,6 +85,7 @@ class Schedule:
             + (f"; cores share {self.shared}" if self.shared else "")
             + "".join(f"; {name} by {axis}" for name, axis in self.exchanged)
             + (f"; keeps rows of {', '.join(self.kept)}" if self.kept else "")
+            + "".join(f"; {name} stays" for name in self.stays)
             + "".join(f"; from {producer}" for producer in self.producers)
         )
 
@@ -112,4 +116,5 @@ class Schedule:
             tuple((str(name), str(memory)) for name, memory in value.get("homes", ())),
             tuple(cls.from_json(producer) for producer in value.get("producers", ())),
             tuple(str(name) for name in value.get("kept", ())),
+            tuple(str(name) for name in value.get("stays", ())),
         )

@@ -119,7 +119,9 @@ class Space:
 
     def allowed(self) -> Bools:
         """Column: whether tiles are as moves and held operands need them."""
-        return self._solid() & usable(self.kernel, {dim: self.size(dim) for dim in self.index})
+        return self._solid() & usable(
+            self.kernel, {dim: self.size(dim) for dim in self.index}, self.machine
+        )
 
     def _solid(self) -> Bools:
         """Column: whether no tile of the result has holes.

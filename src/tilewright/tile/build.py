@@ -86,7 +86,7 @@ def build_program(
     placements: Mapping[str, Placement] | None = None,
 ) -> ProgramOp:
     """The program alone; see ``build``."""
-    shared = _Shared(machine, placements or {})
+    shared = _Shared(machine, placements or {}, stays=schedule.stays)
     return _Nest(kernel, schedule, shared).program()
 
 
@@ -110,6 +110,10 @@ class _Shared:
         default_factory=list[tuple[BufferOp, "DomainOp | None"]]
     )
     """The buffers whose rows the schedule keeps, and the domains that fill them."""
+    stays: tuple[str, ...] = ()
+    """The operands that stay on the chip for other kernels."""
+    top: list[Operation] = field(default_factory=list[Operation])
+    """Their buffers and loads, around all loops."""
 
 
 class _Nest:
@@ -158,7 +162,7 @@ class _Nest:
         body = self.nest()
         levels = max((one.levels for one in (self.schedule, *self.schedule.inner)), key=len)
         # In its block first: an outermost reduction loop's surroundings are the program's own.
-        block = Block([*top, *body])
+        block = Block([*top, *self.shared.top, *body])
         for nest in self.shared.nests:
             nest.place_output()
         for home, domain in self.shared.kept:
@@ -390,7 +394,15 @@ class _Nest:
         if not buffers:
             return self.values[operand.name]
         self.buffers[key] = buffers[-1]
-        for buffer, path in zip(buffers, self._path(operand, operand.role), strict=True):
+        moves = self._path(operand, operand.role)
+        if operand.name in self.shared.stays:
+            if len(buffers) != 1:
+                raise self._refuse(f"{operand.name} passes memories on its way and cannot stay")
+            buffers[0].stays = UnitAttr()
+            load = MoveOp.of(buffers[0].outer, buffers[0].result, moves[0].engine)
+            self.shared.top.extend((buffers[0], load))
+            return buffers[0].result
+        for buffer, path in zip(buffers, moves, strict=True):
             move = MoveOp.of(buffer.outer, buffer.result, path.engine)
             partner = self._partner(operand.role, buffer, ops)
             if partner is None:

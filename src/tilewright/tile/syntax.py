@@ -241,9 +241,12 @@ def print_buffer(printer: Printer, op: BufferOp) -> None:
         printer.print_string(" accumulates")
     if op.circular_axis is not None:
         printer.print_string(f" circular {op.circular_axis}")
+    if op.stays is not None:
+        printer.print_string(" stays")
     extra = ("role", "shape", "address", "bytes")
     print_optional(printer, op, *extra)
-    print_rest(printer, op, ("symbol", "window", "slots", "accumulates", "circular", *extra))
+    flags = ("accumulates", "circular", "stays")
+    print_rest(printer, op, ("symbol", "window", "slots", *flags, *extra))
 
 
 def print_stage(printer: Printer, op: StageOp) -> None:

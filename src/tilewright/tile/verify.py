@@ -129,6 +129,8 @@ def check_buffer(buffer: BufferOp) -> None:
     _check_window(buffer.window, buffer.tensor_shape, _program(buffer), where)
     if buffer.circular_axis is not None:
         _check_circular(buffer, buffer.circular_axis, where)
+    if buffer.stays is not None and (buffer.slot_count > 1 or enclosing_scopes(buffer)):
+        raise VerifyException(f"{where}: what stays has one slot, and no loops around it")
     if not 1 <= buffer.slot_count <= 64:
         raise VerifyException(f"{where}: {buffer.slot_count} slots; 1 to 64 are possible")
 

@@ -48,6 +48,9 @@ ROUNDING = Rounding(
 """numerics/power_of_two.py as rules for the graph. The shifts of sums of products are those that
 Vitis AI's quantiser allows; others are what the fields hold."""
 
+SHARED = "vb0"
+"""The group from which kernels read: what several of them read may stay there."""
+
 FEW = "conv-few"
 """The primitive of convolutions of few input channels: channel augmentation."""
 
@@ -124,7 +127,13 @@ def _move(core: Core, engine: str, group: BankGroup) -> Move:
 
 def _memory(core: Core, group: BankGroup) -> Memory:
     row = group.count * core.channels * (BIAS_BYTES if group.kind == "bias" else 1)
-    return Memory(name=group.name, bytes=row * DEPTH, banks=group.count, granule=row)
+    return Memory(
+        name=group.name,
+        bytes=row * DEPTH,
+        banks=group.count,
+        granule=row,
+        shares=group is core.group(SHARED),
+    )
 
 
 def _primitives(core: Core) -> tuple[Primitive, ...]:

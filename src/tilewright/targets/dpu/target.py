@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -10,14 +10,14 @@ from types import MappingProxyType
 from tilewright.errors import Problem, TilewrightError
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
-from tilewright.targets.base import Compilation, Runner, Target, Timer
+from tilewright.targets.base import Compilation, Runner, RunTimer, Target, Timer
 from tilewright.targets.dpu.core import Core, core_named
 from tilewright.targets.dpu.machine import machine_of
 from tilewright.targets.dpu.package import WORD_BYTES, read_package, write_package
 from tilewright.targets.dpu.registers import BIASES
 from tilewright.targets.dpu.runner import CoreRunner
 from tilewright.targets.dpu.text import assemble, disassemble, manual, package_listing
-from tilewright.targets.dpu.timer import timer
+from tilewright.targets.dpu.timer import run_timer, timer
 
 
 class CoreTarget(Target):
@@ -41,6 +41,7 @@ class CoreTarget(Target):
             Capability.ROUNDING,
             Capability.ROW_WAITS,
             Capability.CIRCULAR,
+            Capability.SHARES,
         }
     )
 
@@ -82,6 +83,7 @@ class CoreTarget(Target):
                 keys = [
                     key for key in ("granule", "banks") if getattr(given, key) != getattr(core, key)
                 ]
+                keys += ["shares"] * (given.shares and not core.shares)
                 keys += ["bytes"] * ((given.bytes or 0) > (core.bytes or 0))
                 problems += [_fixed(f"memory.{given.name}.{key}", self.name) for key in keys]
         if problems:
@@ -98,6 +100,10 @@ class CoreTarget(Target):
     def simulator(self, machine: Machine) -> Timer:
         """Cycles of the words of a kernel; planning has its closed form, which takes less time."""
         return timer(self.core, machine)
+
+    def run_timer(self, machine: Machine, arenas: Mapping[str, int]) -> RunTimer:
+        """Cycles of the words of kernels in a row, with what one leaves in the banks for others."""
+        return run_timer(self.core, machine)
 
     def elf_symbols(self, directory: Path) -> Sequence[tuple[str, str, int, int]]:
         """The kernels' instructions in the words."""

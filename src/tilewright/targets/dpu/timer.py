@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 from tilewright.simulate import simulate
-from tilewright.targets.base import Timer
+from tilewright.targets.base import CompiledKernel, RunTimer, Timer
 from tilewright.targets.dpu.core import Core
 from tilewright.targets.dpu.lowering.network import Lowering
 from tilewright.targets.dpu.segments import Segments
 from tilewright.targets.dpu.timing import commands_of
+from tilewright.tile.dialect import ProgramOp, programs_of
 from tilewright.tile.lower import tile
 from tilewright.tile.tensors import Placement
 
@@ -25,12 +28,27 @@ def timer(core: Core, machine: Machine) -> Timer:
 
     def cycles(kernel: Kernel, schedule: Schedule) -> float:
         program = tile(kernel, schedule, machine, place_dense(kernel), check=False)
-        lowering = Lowering(core)
-        lowering.kernel(program)
-        (operations,) = Segments.read(core, lowering.words()).programs
-        return float(simulate(commands_of(core, operations), machine).cycles)
+        return _cycles(core, machine, [program])
 
     return cycles
+
+
+def run_timer(core: Core, machine: Machine) -> RunTimer:
+    """Cycles of kernels that run one after the other in one program, their biases zeros."""
+
+    def cycles(kernels: Sequence[CompiledKernel]) -> float:
+        modules = [one.program for one in kernels if one.program is not None]
+        return _cycles(core, machine, [program for one in modules for program in programs_of(one)])
+
+    return cycles
+
+
+def _cycles(core: Core, machine: Machine, programs: Sequence[ProgramOp]) -> float:
+    lowering = Lowering(core)
+    for program in programs:
+        lowering.kernel(program)
+    (operations,) = Segments.read(core, lowering.words()).programs
+    return float(simulate(commands_of(core, operations), machine).cycles)
 
 
 def place_dense(kernel: Kernel) -> dict[str, Placement]:

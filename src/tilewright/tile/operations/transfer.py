@@ -37,6 +37,7 @@ class BufferOp(TileOperation):
     ``bytes`` (of one slot; the next slot follows) are set by allocate. ``accumulates`` marks an
     output whose reduction is split over several computes: it holds accumulators until the last.
     ``circular`` is an axis along which rows of one visit stay for the next; see the dialect's text.
+    What ``stays`` lies at the memory's end, where other programs that read it find it.
     """
 
     name = "tile.buffer"
@@ -50,6 +51,7 @@ class BufferOp(TileOperation):
     bytes = opt_prop_def(IntegerAttr)
     accumulates = opt_prop_def(UnitAttr)
     circular = opt_prop_def(IntegerAttr)
+    stays = opt_prop_def(UnitAttr)
     result = result_def(BufferType)
 
     @classmethod
@@ -126,6 +128,8 @@ class BufferOp(TileOperation):
             properties["accumulates"] = UnitAttr()
         if parser.parse_optional_keyword("circular"):
             properties["circular"] = integer(syntax.parse_integer(parser))
+        if parser.parse_optional_keyword("stays"):
+            properties["stays"] = UnitAttr()
         for key in ("role", "shape", "address", "bytes"):
             properties[key] = syntax.optional_plain(parser, key)
         of = outer.type.of if isinstance(outer.type, BufferType) else outer.type

@@ -141,9 +141,9 @@ class Execution:
         turns = out.circle > self.core.rows and out.step == 1
         return {
             "jump_read": image.jump,
-            "jump_read_endl": image.groups,
+            "jump_read_endl": image.row_jump,
             "jump_write": out.jump,
-            "jump_write_endl": out.turn if turns else out.groups,
+            "jump_write_endl": out.turn if turns else out.row_jump,
             **self.rows_out(row),
             "kernel_h": window.kernel[0],
             "kernel_w": window.kernel[1],
@@ -316,7 +316,7 @@ def points(at: Execution) -> None:
         for number, (image, shift) in enumerate(zip(at.inputs, shifts, strict=True)):
             first, begin = image.address(row)
             build.add(
-                "elewinit", bank_id_in=first, bank_addr_in=begin, jump_read=image.groups,
+                "elewinit", bank_id_in=first, bank_addr_in=begin, jump_read=image.jump,
                 jump_read_endl=image.turn, shift_read=shift, id=number,
             )  # fmt: skip
         build.add(

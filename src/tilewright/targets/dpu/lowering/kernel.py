@@ -18,11 +18,11 @@ from tilewright.targets.dpu.build import Builder
 from tilewright.targets.dpu.core import DEPTH
 from tilewright.targets.dpu.lowering.computes import COMPUTES, Execution
 from tilewright.targets.dpu.lowering.epilogue import Epilogue
-from tilewright.targets.dpu.lowering.tiles import Runs, Tensor, Tile
+from tilewright.targets.dpu.lowering.tiles import Box, Runs, Tensor, Tile
 from tilewright.targets.dpu.machine import FEW, MOST_GROUPS
 from tilewright.targets.dpu.registers import BIASES, GUARD, REGISTERS
 from tilewright.targets.generic.lowering.locations import BufferPlace, TensorPlace
-from tilewright.tile.boxes import Boxes
+from tilewright.tile.boxes import Boxes, box_columns
 from tilewright.tile.circular import Circle
 from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, StageOp, TensorOp
 from tilewright.tile.iteration import Order
@@ -46,6 +46,8 @@ class KernelLowering:
         self.order = Order(program)
         self._buffers: dict[BufferOp, BufferPlace] = {}
         self._boxes: dict[BufferOp, Boxes] = {}
+        self._parts: dict[tuple[ComputeOp, BufferOp], Boxes] = {}
+        """What computes read of buffers that stay."""
         self._circles: dict[BufferOp, Circle] = {}
         self._tensors: dict[TensorOp, Tensor] = {}
         self._readers: dict[BufferOp, ComputeOp] = {}
@@ -125,12 +127,7 @@ class KernelLowering:
         group = self.core.group(buffer.memory)
         address = place.address + visit % buffer.places * place.bytes
         tensor = self.tensor(buffer.tensor_op)
-        box = tuple(
-            (int(start), int(size))
-            for start, size in zip(
-                boxes.clamped_start[:, visit], boxes.clamped_size[:, visit], strict=True
-            )
-        )
+        box = _box(boxes, visit)
         row_bytes = group.count * self.core.channels * (4 if group.kind == "bias" else 1)
         runs = self._runs(buffer, visit)
         step = self._step(buffer, tensor)
@@ -204,6 +201,8 @@ class KernelLowering:
     def _move(self, op: MoveOp, row: int) -> None:
         buffer = op.buffer
         tile = self.tile(buffer, op, row)
+        if buffer.stays is not None and self.whole.resident.finds(buffer, tile):
+            return
         if tile.group.kind == "map":
             tile.transfer(self.build, "load" if op.loads else "save")
         elif tile.group.kind == "weights":
@@ -288,6 +287,18 @@ class KernelLowering:
         """The buffer of a compute's bias, if it has one."""
         return next((b for b in _inputs(op.stages[0]) if b.get("role") == "bias"), None)
 
+    def _input(self, buffer: BufferOp, op: ComputeOp, row: int) -> Tile:
+        """What a compute reads of a buffer: all that it holds, or a part of what stays."""
+        tile = self.tile(buffer, op, row)
+        if buffer.stays is None:
+            return tile
+        if (op, buffer) not in self._parts:
+            stage = op.stages[0]
+            window = stage.windows.data[list(stage.inputs).index(buffer.result)]
+            boxes = box_columns(window.data, buffer.tensor_shape, self.order.rows(op))
+            self._parts[op, buffer] = boxes
+        return tile.part(_box(self._parts[op, buffer], row))
+
     def _compute(self, op: ComputeOp, row: int, epilogue: Epilogue) -> None:
         stage = op.stages[0]
         output = op.output.owner
@@ -297,7 +308,7 @@ class KernelLowering:
         if bias is not None:
             tile = self.tile(bias, op, row)
             shift, bias_row = self.bias(tile.tensor).shift + 1, tile.base
-        inputs = [self.tile(buffer, op, row) for buffer in _inputs(stage) if buffer is not bias]
+        inputs = [self._input(buffer, op, row) for buffer in _inputs(stage) if buffer is not bias]
         lower = COMPUTES.get(stage.operation.data)
         if lower is None:
             raise refuse("lower-operation", f"{stage.operation.data} has no instruction")
@@ -312,6 +323,12 @@ class KernelLowering:
                 shift,
             )
         )
+
+
+def _box(boxes: Boxes, row: int) -> Box:
+    """One of some boxes, inside the tensor."""
+    ends = zip(boxes.clamped_start[:, row], boxes.clamped_size[:, row], strict=True)
+    return tuple((int(start), int(size)) for start, size in ends)
 
 
 def _inputs(stage: StageOp) -> list[BufferOp]:

@@ -11,14 +11,14 @@ the first one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from tilewright.errors import refuse
 from tilewright.targets.dpu.build import Builder
 from tilewright.targets.dpu.core import DEPTH, BankGroup, Core
 
-Box = Sequence[tuple[int, int]]
+Box = tuple[tuple[int, int], ...]
 """Start and size along each axis of a tensor."""
 
 
@@ -82,13 +82,37 @@ class Tile:
     base: int
     """Row of the banks at which it begins."""
     tensor: Tensor
-    box: tuple[tuple[int, int], ...]
+    box: Box
     step: int = 1
     runs: Runs | None = None
     place: int = 0
     """The place of its first row, in a circular buffer."""
     circle: int = 0
     """Rows of the circular buffer, a number of whole turns round the banks; 0 if it is none."""
+    whole: Tile | None = None
+    """The tile of which this one is a part, and has the ways from row to row and pixel to pixel."""
+
+    def part(self, box: Box) -> Tile:
+        """The part of this tile that is a smaller box of the tensor."""
+        axes = self.tensor.axes
+        starts = [start - own for (start, _), (own, _) in zip(box, self.box, strict=True)]
+        first, rest = divmod(starts[axes.channel], self.core.channels)
+        inner = [axis for axis in axes.rows[1:] if box[axis] != self.box[axis]]
+        if rest or inner or self.runs is not None:
+            raise refuse(
+                "lower-layout",
+                "a part of what stays in the banks begins within a group of channels, or is no run "
+                "of rows",
+                self.tensor.name,
+            )
+        pixel = 0 if axes.pixel is None else starts[axes.pixel]
+        return replace(
+            self,
+            base=self.base + pixel * self.jump + first,
+            box=box,
+            place=self.place + starts[axes.rows[0]],
+            whole=self,
+        )
 
     def _along(self, axis: int | None) -> tuple[int, int]:
         return (0, 1) if axis is None else self.box[axis]
@@ -164,14 +188,19 @@ class Tile:
         return -(-self.channels // self.core.channels)
 
     @property
+    def row_jump(self) -> int:
+        """Bank rows from a pixel to that of the next row of the same bank and turn."""
+        return self.groups if self.whole is None else self.whole.row_jump
+
+    @property
     def jump(self) -> int:
         """Bank rows from pixel to pixel."""
-        return self.step * self.groups
+        return self.step * self.row_jump
 
     @property
     def turn(self) -> int:
         """Bank rows of a turn round the banks."""
-        return self.pixels * self.jump
+        return self.pixels * self.jump if self.whole is None else self.whole.turn
 
     def line(self, row: int) -> tuple[int, int, int]:
         """Turn, bank in the group, and place in the bank of a row, counted from the first.
@@ -186,7 +215,7 @@ class Tile:
     def address(self, row: int) -> tuple[int, int]:
         """Bank, and row of the bank, of the first pixel of a row."""
         turn, bank, line = self.line(row)
-        return self.group.first + bank, (self.beginning(turn) + line * self.groups) % DEPTH
+        return self.group.first + bank, (self.beginning(turn) + line * self.row_jump) % DEPTH
 
     def beginning(self, turn: int) -> int:
         """The row of the banks at which a turn begins, not yet modulo the depth."""
@@ -207,7 +236,7 @@ class Tile:
     def bank(self, row: int) -> tuple[int, int]:
         """As ``address``, of the first row that lies in the row's bank in the same turn."""
         bank, address = self.address(row)
-        return bank, (address - self.line(row)[2] * self.groups) % DEPTH
+        return bank, (address - self.line(row)[2] * self.row_jump) % DEPTH
 
     def transfer(self, build: Builder, mnemonic: str) -> None:
         """LOADs or SAVEs of all rows."""

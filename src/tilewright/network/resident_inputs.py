@@ -1,0 +1,219 @@
+"""Tensors that stay on the chip from the first kernel that reads them to the last.
+
+The branches of a network read one tensor (siblings: DNNVM, section 4.3), each with tiles of its
+own. Where a machine's memory ``shares`` tensors, such a one may lie there whole for the time of
+all its readers: the first loads it, the others find it, and every tile is a box of it
+(``Schedule.stays``). All kernels of that time are planned for the memory that is left.
+
+Before::
+
+    k1: load x, tile by tile, compute     k2: load x, tile by tile, compute     k3: load x, ...
+
+After::
+
+    k1: load x, compute                   k2: compute                           k3: compute
+
+Kernels are groups of the fusion search as well as single ones. Tensors are gone through in the
+order of the network; each stays where all kernels of its time, in a row with their neighbours, are
+faster so by the target's simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from tilewright.errors import TilewrightError
+from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp
+from tilewright.graph.kernels import operand_values
+from tilewright.ir import SSAValue
+from tilewright.machine import Machine, Memory
+from tilewright.memory import align_up
+from tilewright.network.candidates import Trials
+from tilewright.network.resident_values import HeldKernel
+from tilewright.planning import Plan, PlanCache, plan
+from tilewright.planning.bounds import main_bandwidth
+from tilewright.planning.domain import Kernel, Operand
+from tilewright.planning.held import holding
+from tilewright.planning.schedule import Schedule
+from tilewright.targets.base import RunTimer
+
+WORTH = 1e-3
+"""Part of the cycles of kernels in a row that the loads of a tensor must take, but for one, for it
+to be tried: planning for the memory that is left takes time."""
+
+
+def hold_inputs(
+    network: NetworkOp,
+    machine: Machine,
+    kernels: Mapping[str, Kernel],
+    plans: Mapping[str, Plan],
+    run_timer: RunTimer | None,
+    caches: dict[str, PlanCache] | None = None,
+) -> dict[str, HeldKernel]:
+    """The kernels that run while a tensor stays, by their symbols.
+
+    ``kernels`` are those of the accelerator and ``plans`` their plans where nothing stays;
+    ``caches`` has plans for what is left of the machine that were made before. Nothing stays where
+    ``run_timer`` cannot tell whether that pays.
+    """
+    if run_timer is None or not any(memory.shares for memory in machine.memories):
+        return {}
+    trials = Trials(network, machine, kernels, plans, {})
+    return _Search(machine, trials, run_timer, {} if caches is None else caches).run()
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """A tensor that several kernels of a row read."""
+
+    name: str
+    readers: frozenset[str]
+    memory: Memory
+    bytes: int
+    """That it takes of the memory, with the granules of its readers."""
+    saved: float
+    """Cycles of all its loads but one, at the bandwidth of main memory."""
+
+
+@dataclass
+class _Search:
+    machine: Machine
+    trials: Trials
+    run_timer: RunTimer
+    caches: dict[str, PlanCache]
+    """Plans by the memory that is cut, and what is left of it."""
+    found: dict[str, HeldKernel] = field(default_factory=dict[str, HeldKernel])
+
+    def run(self) -> dict[str, HeldKernel]:
+        """All rows of kernels, one after the other."""
+        for row in self._rows():
+            cycles, free = sum(self.trials.plans[symbol].cycles for symbol in row), 0
+            for shared in self._shared(row):
+                places = [n for n, symbol in enumerate(row) if symbol in shared.readers]
+                first, last = places[0], places[-1] + 1
+                if first < free or shared.saved < WORTH * cycles:
+                    continue
+                trial = self._trial(shared, row[first:last])
+                if trial and self._pays(trial, row, first, last):
+                    self.found |= trial
+                    free = last
+        return self.found
+
+    def _rows(self) -> list[list[str]]:
+        """Kernels that run one behind the other, the host none between them."""
+        rows: list[list[str]] = [[]]
+        for op in self.trials.network.block.ops:
+            if isinstance(op, KernelOp) and op.symbol.data in self.trials.plans:
+                rows[-1].append(op.symbol.data)
+            elif isinstance(op, KernelOp):
+                rows.append([])
+        return rows
+
+    def _shared(self, row: Sequence[str]) -> Iterator[_Shared]:
+        """The tensors that several kernels of a row read, each in one place."""
+        readers: dict[SSAValue, dict[str, Operand]] = {}
+        for symbol in row:
+            values = operand_values(self.trials.ops[symbol], self.trials.names)
+            for operand in self.trials.kernels[symbol].inputs:
+                value = values[operand.name]
+                if not isinstance(value.owner, WeightOp) and self._read(symbol, operand.name):
+                    readers.setdefault(value, {})[symbol] = operand
+        for users in readers.values():
+            (name, *_), names = {operand.name for operand in users.values()}, [*users]
+            storages = [self._read(symbol, name) for symbol in names]
+            memories = {memory.name: memory for memory, _ in filter(None, storages)}
+            if len(names) < 2 or len(memories) > 1:
+                continue
+            (memory,) = memories.values()
+            size = max(size for _, size in filter(None, storages))
+            if size < (memory.room or 0):
+                operand = users[names[0]]
+                moved = operand.element_bytes * (len(names) - 1)
+                for extent in operand.shape:
+                    moved *= extent
+                saved = moved / main_bandwidth(self.machine)
+                yield _Shared(name, frozenset(names), memory, size, saved)
+
+    def _read(self, symbol: str, name: str) -> tuple[Memory, int] | None:
+        """The memory that shares, from which a kernel reads a tensor, in one place, and the bytes
+        that all of the tensor takes there."""
+        found = [
+            (operand, schedule)
+            for kernel, schedule in _computes(
+                self.trials.kernels[symbol], self.trials.plans[symbol].schedule
+            )
+            for stage in kernel.stages
+            for operand in stage.inputs
+            if operand.name == name
+        ]
+        if len(found) != 1 or found[0][0].role != "input":
+            return None
+        ((operand, schedule),) = found
+        storage = self.machine.primitive(schedule.primitive).operands["input"]
+        memory = self.machine.memory(storage.memory)
+        size = operand.element_bytes
+        for axis, extent in zip(operand.access, operand.shape, strict=True):
+            size *= align_up(extent, axis.granule(storage.multiples))
+        return (memory, align_up(size, memory.granule)) if memory.shares else None
+
+    def _trial(self, shared: _Shared, inside: Sequence[str]) -> dict[str, HeldKernel]:
+        """All kernels of a tensor's time while it stays; empty if fewer than two can find it, or
+        one has no room beside it."""
+        left = (shared.memory.bytes or 0) - shared.bytes
+        key = f"memory.{shared.memory.name}.bytes"
+        machine = self.machine.with_values({key: left})
+        cache = self.caches.setdefault(f"{key}={left}", {})
+        trial: dict[str, HeldKernel] = {}
+        for symbol in inside:
+            kernel = self.trials.kernels[symbol]
+            if symbol in shared.readers:
+                held = holding(kernel, {shared.name}, shared.memory.name)
+                try:
+                    made = plan(held, machine, cache=cache)
+                except TilewrightError:
+                    pass
+                else:
+                    stays = replace(made, schedule=replace(made.schedule, stays=(shared.name,)))
+                    trial[symbol] = HeldKernel(kernel, self.machine, stays, shared.memory.name, {})
+                    continue
+            try:
+                made = plan(kernel, machine, cache=cache)
+            except TilewrightError:
+                return {}
+            trial[symbol] = HeldKernel(kernel, machine, made, shared.memory.name, {})
+        readers = [symbol for symbol, one in trial.items() if one.plan.schedule.stays]
+        if len(readers) < 2:
+            return {}
+        # Planning has no loads of it at all: the first reader's count.
+        first = trial[readers[0]]
+        loads = int(shared.saved * main_bandwidth(self.machine) / (len(shared.readers) - 1))
+        taken = self._cycles([readers[0]], trial)
+        made = replace(first.plan, timed_cycles=taken, moved_bytes=first.plan.moved_bytes + loads)
+        return {**trial, readers[0]: replace(first, plan=made)}
+
+    def _pays(
+        self, trial: Mapping[str, HeldKernel], row: Sequence[str], first: int, last: int
+    ) -> bool:
+        """Whether kernels of a row are faster so, with those before and behind, or, where these
+        cannot be timed, alone."""
+        for around in (row[max(first - 1, 0) : last + 1], row[first:last]):
+            before = self._cycles(around, {})
+            if before < inf:
+                return self._cycles(around, trial) < before
+        return False
+
+    def _cycles(self, symbols: Sequence[str], trial: Mapping[str, HeldKernel]) -> float:
+        """What kernels in a row take, some of them as a trial has them."""
+        try:
+            return self.run_timer([self.trials.ready(one, trial, self.found) for one in symbols])
+        except TilewrightError:
+            return inf
+
+
+def _computes(kernel: Kernel, schedule: Schedule) -> Iterator[tuple[Kernel, Schedule]]:
+    """A kernel and its producers, and theirs, each with its schedule."""
+    yield kernel, schedule
+    for producer, inner in zip(kernel.producers, schedule.producers, strict=True):
+        yield from _computes(producer, inner)

@@ -1,0 +1,113 @@
+"""Tensors that stay in the banks for all kernels that read them: the same bits, fewer bytes."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import tilewright
+from tests.end_to_end.end_to_end_models import image
+from tests.targets.dpu.test_dpu_networks import Net
+from tilewright.compiler.pipeline import resolve, run_pipeline
+from tilewright.machine import Machine
+from tilewright.targets.base import Profile, find_target
+
+
+def siblings() -> onnx.ModelProto:
+    """Three convolutions of one tensor; numbers of channels are multiples of nothing."""
+    net = Net(1, 37, 9, 11)
+    x = net.conv("x", 37, 29, 1)
+    branches = [net.conv(x, 29, outputs, 1) for outputs in (31, 13, 5)]
+    return net.model(net.op("Concat", *branches, axis=1))
+
+
+def inception(seed: int, modules: int = 1, size: int = 14) -> onnx.ModelProto:
+    """GoogLeNet's modules, of odd numbers of channels, and a residual block of stride 2."""
+    net = Net(1, 3, 2 * size, 2 * size)
+    pick = np.random.default_rng(seed)
+    channels = int(pick.integers(20, 90))
+    x = net.conv("x", 3, channels, 3, strides=[2, 2])
+    for _ in range(modules):
+        a, b, c, d, e, f = (int(n) for n in pick.integers(3, 50, 6))
+        pooled = net.op("MaxPool", x, kernel_shape=[3, 3], strides=[1, 1], pads=[1] * 4)
+        branches = (
+            net.conv(x, channels, a, 1),
+            net.conv(net.conv(x, channels, b, 1), b, c, 3),
+            net.conv(net.conv(x, channels, d, 1), d, e, 5),
+            net.conv(pooled, channels, f, 1),
+        )
+        x, channels = net.op("Concat", *branches, axis=1), a + c + e + f
+    short = net.conv(x, channels, 40, 1, then="", strides=[2, 2])
+    y = net.conv(net.conv(x, channels, 12, 1, strides=[2, 2]), 12, 40, 3, then="")
+    return net.model(net.op("Relu", net.op("Add", short, y)))
+
+
+def without(machine: Machine) -> Machine:
+    """The machine in whose memories nothing stays."""
+    memories = tuple(one.model_copy(update={"shares": False}) for one in machine.memories)
+    return machine.model_copy(update={"memories": memories})
+
+
+def compared(
+    model: onnx.ModelProto, name: str, folder: Path, *, fused: bool = True
+) -> tuple[Profile, Profile]:
+    """The profiles with tensors that stay, and without, of equal results."""
+    path = folder / "model.onnx"
+    onnx.save(model, path)
+    sample, target = image(onnx.load(path)), find_target(name)
+    machine = target.machine()
+    if not fused:
+        machine = machine.model_copy(update={"fusions": ()})
+    runs = []
+    for one in (machine, without(machine)):
+        made = tilewright.compile(path, target, machine=one, calibration=[sample])
+        outputs = made.run(sample, check_races=True)
+        assert made.check(sample, outputs).passed
+        runs.append((made.profile, outputs))
+    (stays, found), (loads, wanted) = runs
+    assert all(np.array_equal(found[key], wanted[key]) for key in wanted)
+    assert any(np.unique(wanted[key]).size > 5 for key in wanted)
+    return stays, loads
+
+
+def test_siblings_load_their_tensor_once(tmp_path: Path) -> None:
+    """All bytes but those of two loads, exactly: no kernel here loads a row twice."""
+    stays, loads = compared(siblings(), "zu2", tmp_path, fused=False)
+    assert (loads.dram_bytes or 0) - (stays.dram_bytes or 0) == 2 * 29 * 9 * 11
+    assert (stays.cycles or 0) < (loads.cycles or 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "fused"), [("zu2", False), ("zu9", True)])
+def test_modules_of_odd_channels(name: str, fused: bool, tmp_path: Path) -> None:
+    """Chains, and single kernels, some of them between two readers."""
+    stays, loads = compared(inception(2 + fused), name, tmp_path, fused=fused)
+    assert (stays.dram_bytes or 0) < (loads.dram_bytes or 0)
+    assert (stays.cycles or 0) < (loads.cycles or 0)
+
+
+@pytest.mark.slow
+def test_plans_say_what_stays_and_what_is_left(tmp_path: Path) -> None:
+    """Readers have the tensor in their schedules; kernels between them have less memory."""
+    path = tmp_path / "model.onnx"
+    onnx.save(inception(3), path)
+    target, machine = resolve("zu2")
+    machine = machine.model_copy(update={"fusions": ()})
+    sample = image(onnx.load(path))
+    state = run_pipeline(path, target, machine, calibration=[sample])
+    whole = machine.memory("vb0").bytes or 0
+    staying = [one for one in state.held.values() if one.plan.schedule.stays]
+    between = [one for one in state.held.values() if not one.plan.schedule.stays]
+    assert len(staying) > 1 and between
+    for one in between:
+        assert (one.machine.memory("vb0").bytes or 0) < whole
+    for one in staying:
+        (name,) = one.plan.schedule.stays
+        (operand,) = (o for o in one.kernel.inputs if o.name == name)
+        assert one.plan.moved_bytes >= prod(one.kernel.output.shape)
+        assert operand.role == "input"
+    assert not run_pipeline(path, target, machine, calibration=[sample], hold=False).held
