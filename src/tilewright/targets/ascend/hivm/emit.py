@@ -22,9 +22,12 @@ from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.names import identifier
 from tilewright.ir import Block, SSAValue
 from tilewright.ir.types import element_name, shape_of, tensor_type
+from tilewright.targets.ascend.hivm.convolutions import Convolution
+from tilewright.targets.ascend.hivm.tiles import Home, Spans, axis_order
 from tilewright.targets.ascend.hivm.vectors import Vectors
-from tilewright.targets.ascend.hivm.views import ELEMENTS, Size, Text, View, dense, strided
-from tilewright.targets.ascend.machine import CUBE
+from tilewright.targets.ascend.hivm.views import ELEMENTS, Text, View, dense, strided
+from tilewright.targets.ascend.hivm.views import Size
+from tilewright.targets.ascend.machine import ASCEND_910B1, CUBE
 from tilewright.tile.attributes import WindowAttr
 from tilewright.tile.dialect import (
     BufferOp,
@@ -37,24 +40,9 @@ from tilewright.tile.dialect import (
     windows_of,
 )
 
-Spans = dict[str, tuple[Size, Size, int]]
-"""Dim -> start of its tile, size, and largest size."""
-
-
 def function_text(program: ProgramOp, name: str) -> str:
     """The function of a kernel; raises TilewrightError for what the dialect cannot say here."""
     return _Function(program, name).text()
-
-
-@dataclass
-class _Home:
-    """A buffer: its memory, and the tile that it holds."""
-
-    whole: View
-    spans: Spans
-    frame: tuple[str, ...] = ()
-    """In UB: the dims of its axes, which are the result's, perhaps with the last and another one
-    exchanged, as rows of main memory stay rows."""
 
 
 @dataclass
@@ -63,9 +51,10 @@ class _Function:
     name: str
     body: Text = field(default_factory=Text)
     tensors: dict[SSAValue, View] = field(default_factory=dict[SSAValue, View])
-    homes: dict[SSAValue, _Home] = field(default_factory=dict[SSAValue, _Home])
+    homes: dict[SSAValue, Home] = field(default_factory=dict[SSAValue, Home])
     cube: bool = False
     """Whether it runs on a cube core."""
+    convolution: Convolution | None = None
 
     def text(self) -> str:
         """All of it."""
@@ -74,7 +63,10 @@ class _Function:
             raise self.refusal(
                 "lower-chain", "a kernel of several computes needs both kinds of core"
             )
-        self.cube = computes[0].stages[0].operation.data == "matmul"
+        anchor = computes[0].stages[0]
+        self.cube = anchor.operation.data in ("matmul", "conv")
+        if anchor.operation.data == "conv":
+            self.convolution = Convolution(self.body, anchor)
         tensors = [op for op in self.program.body.block.ops if isinstance(op, TensorOp)]
         for op in tensors:
             self.tensors[op.result] = self._tensor(op)
@@ -104,9 +96,13 @@ class _Function:
     def _tensor(self, op: TensorOp) -> View:
         name = element_name(tensor_type(op.result).element_type)
         shape = shape_of(op.result)
+        order = axis_order(op.result)
         if name not in ELEMENTS or not shape:
             reason = f"{op.symbol.data} has elements of {name} and {len(shape)} axes"
             raise self.refusal("lower-operation", reason)
+        if order is None:
+            raise self.refusal("lower-layout", f"{op.symbol.data} lies in blocks")
+        shape = tuple(shape[axis] for axis in order)
         steps = tuple(op.get("strides", ())) or dense(shape)
         layout = "" if steps == dense(shape) else strided(steps)
         return View(self.body.name(op.role.data), shape, steps, ELEMENTS[name], "gm", layout)
@@ -142,10 +138,12 @@ class _Function:
         self._block(op.body.block, {**spans, dim: (variable, inner, step)}, summed)
         body.leave()
 
-    def _axes(self, window: WindowAttr, what: str) -> list[str]:
-        """The dim that each axis of a window runs along; "" where it has one index."""
+    def _axes(self, window: WindowAttr, value: SSAValue, what: str) -> list[str]:
+        """The dim that each axis of a value runs along, as they lie in main memory; "" where it has
+        one index."""
         dims: list[str] = []
-        for axis in window.data:
+        for place in axis_order(value) or ():
+            axis = window.data[place]
             terms = [(dim, c) for dim, c in axis.terms if c]
             if axis.offset or len(terms) > 1 or any(c != 1 for _, c in terms):
                 raise self.refusal("lower-layout", f"{what} is read by windows or strides")
@@ -155,6 +153,14 @@ class _Function:
     def _buffer(self, op: BufferOp, spans: Spans) -> None:
         frame: tuple[str, ...] = ()
         element = "f32" if op.memory == "cc" else self.tensors[op.tensor_op.result].element
+        hint = f"{op.tensor_op.role.data}_{op.memory}"
+        if self.convolution is not None and not self._is_bias(op):
+            role, slots = op.tensor_op.role.data, op.slot_count
+            if role == "input":
+                slots = self._slots(op, self.convolution.image_bytes(spans))
+            whole = self.convolution.allocated(hint, role, spans, slots, element)
+            self.homes[op.result] = Home(op.tensor_op.result, whole, dict(spans))
+            return
         if op.memory == "ub":
             frame = self._frame_of(op)
             most = [spans[dim][2] if dim in self._axes_of(op) else 1 for dim in frame]
@@ -165,18 +171,37 @@ class _Function:
             rows, columns = self._matrix(op)
             blocks = [-(-spans[dim][2] // CUBE) if dim else 1 for dim in (columns, rows)]
             most = [*blocks, CUBE, CUBE]
-        hint = f"{op.tensor_op.role.data}_{op.memory}"
         slots = op.slot_count
-        self.homes[op.result] = _Home(
-            self.body.allocated(hint, most, element, op.memory, slots), dict(spans), frame
-        )
+        whole = self.body.allocated(hint, most, element, op.memory, slots)
+        self.homes[op.result] = Home(op.tensor_op.result, whole, dict(spans), frame)
+
+    def _slots(self, op: BufferOp, size: int) -> int:
+        """Slots of an image's tile, whose padding the tile program does not count: as many as L1
+        has room for beside the other buffers."""
+        others = [
+            other.bytes.value.data * other.places
+            for other in self.program.walk()
+            if isinstance(other, BufferOp)
+            and other is not op
+            and other.memory == op.memory
+            and other.bytes is not None
+        ]
+        most = (ASCEND_910B1.l1 - sum(others)) // size
+        if not most:
+            raise self.refusal(
+                "lower-place",
+                f"{op.symbol.data}'s tile has {size} bytes with its padding, more than L1",
+                "fewer pads",
+            )
+        return min(op.slot_count, most)
 
     def _axes_of(self, op: BufferOp) -> list[str]:
-        return self._axes(op.window, op.symbol.data)
+        return self._axes(op.window, op.tensor_op.result, op.symbol.data)
 
     def _frame(self) -> tuple[str, ...]:
         """The dims of a vector kernel's result, by its axes: every operand in UB has as many."""
-        return tuple(self._axes(windows_of(self._stages()[-1])[-1], "the result"))
+        last = self._stages()[-1]
+        return tuple(self._axes(windows_of(last)[-1], last.result, "the result"))
 
     def _frame_of(self, op: BufferOp) -> tuple[str, ...]:
         """The dims of the axes of a buffer in UB: rows of the tensor are rows there."""
@@ -212,6 +237,15 @@ class _Function:
         if op.outer not in self.tensors:
             raise self.refusal("lower-operation", "a move between two memories of the chip")
         home = self.homes[buffer.result]
+        if self.convolution is not None and not self._is_bias(buffer):
+            tensor = self.tensors[op.outer]
+            if not op.loads:
+                self.convolution.store(tensor, home, self._fixpipe())
+            elif buffer.tensor_op.role.data == "weight":
+                self.convolution.load_weights(tensor, home)
+            else:
+                self.convolution.load_image(tensor, home)
+            return
         axes = self._axes_of(buffer)
         if buffer.memory == "ub":
             frame = home.frame
@@ -259,6 +293,12 @@ class _Function:
         return f"fixpipe {{{', '.join(modes)}}}"
 
     def _compute(self, op: ComputeOp, spans: Spans, summed: tuple[str, ...]) -> None:
+        if self.convolution is not None:
+            image, weights, *bias = (self.homes[value] for value in op.stages[0].inputs)
+            joined = bias[0].whole if bias else None
+            result = self.homes[op.output]
+            self.convolution.compute(image, weights, joined, result, list(summed))
+            return
         if self.cube:
             self._product(op, spans, summed)
             return
@@ -270,7 +310,8 @@ class _Function:
         for stage in op.stages:
             for value, window in zip(stage.inputs, windows_of(stage), strict=False):
                 if value in self.homes:
-                    axes, home = self._axes(window, "an operand"), self.homes[value]
+                    home = self.homes[value]
+                    axes = self._axes(window, home.tensor, "an operand")
                     mine = [spans[dim][1] if dim in axes else 1 for dim in home.frame]
                     tile = body.part(home.whole, [0] * len(frame), mine)
                     if home.frame != frame:
@@ -286,15 +327,11 @@ class _Function:
         flags = [f"{side}_transpose" for side in "ab" if values.get(f"transpose_{side}", False)]
         left, right, *bias = (self.homes[value].whole for value in stage.inputs)
         window = windows_of(stage)[-1]
-        rows, columns = self._axes(window, "the result")[-2:]
+        rows, columns = self._axes(window, stage.result, "the result")[-2:]
         sizes = [
             body.index(spans[dim][1]) if dim else body.index(1) for dim in (rows, "ci", columns)
         ]
-        first = body.constant("all", "true") if not summed else ""
-        for variable in summed:
-            zero = body.index(0)
-            begun = body.once("first", f"arith.cmpi eq, {variable}, {zero} : index")
-            first = body.once("first", f"arith.andi {first}, {begun} : i1") if first else begun
+        first = body.first(summed)
         target = self.homes[op.output].whole
         names = [left.name, right.name, first, *sizes, *(each.name for each in bias)]
         types = [left.type, right.type, "i1", *["index"] * 3, *(each.type for each in bias)]

@@ -31,6 +31,9 @@ ROUNDED = ("add", "sub", "mul", "div")
 EXACT = ("max", "min", "relu", "neg", "abs", "clip", "identity")
 FUNCTIONS = ("exp", "log", "sqrt", "erf", "tanh", "sigmoid", "silu", "gelu")
 
+IMAGES = "NHWC"
+"""Layout of images: a row of pixels is a matrix whose columns are channels."""
+
 _POINTS = "d0*d1*d2*d3*d4*d5*d6*d7"
 
 
@@ -69,7 +72,7 @@ def machine_910b() -> Machine:
             move("ub", "gm", "mte3", rate),
         ),
         engines=tuple(Engine(name=name) for name in ("mte2", "m", "fix", "mte2-v", "v", "mte3")),
-        primitives=(_mmad(), *_vectors()),
+        primitives=(_mmad(), _convolution(), *_vectors()),
         main="gm",
         element="float16",
         accumulator="float32",
@@ -95,6 +98,34 @@ def _mmad() -> Primitive:
         limits={**dict.fromkeys(("n", "m", "co"), MOST), **dict.fromkeys(("b0", "b1", "b2"), 1)},
         sums=True,
     )
+
+
+def _convolution() -> Primitive:
+    """A product for each tap and each row of results (convolutions.py)."""
+    return Primitive(
+        name="conv",
+        operations=("conv",),
+        engine="m",
+        operands={
+            "input": Storage(memory="cbuf", multiples=_cubes("ci", "ow"), layout=IMAGES),
+            "weight": Storage(memory="cbuf", multiples=_cubes("co", "ci"), layout="HWIO"),
+            "bias": Storage(memory="cbuf", multiples=_cubes("co")),
+            "output": Storage(memory="cc", multiples=_cubes("co", "ow"), layout=IMAGES),
+        },
+        epilogue=(("relu",), ("cast",)),
+        cycles=f"n*oh*kh*kw*({HEAD} + ceil(ow/16)*ceil(co/16)*ceil(ci/16))",
+        peak="n*oh*ow*co*ci*kh*kw/4096",
+        multiples=_cubes("ow", "co", "ci"),
+        blocks=("ow", "co", "ci"),
+        limits={"n": 1, "co": MOST, "ow": MOST},
+        extents={"g": (1, 1)},
+        reserved={"cbuf": ASCEND_910B1.l1 // 2},
+        sums=True,
+    )
+
+
+def _cubes(*dims: str) -> dict[str, int]:
+    return dict.fromkeys(dims, CUBE)
 
 
 def _vectors() -> tuple[Primitive, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -72,6 +73,30 @@ class Text:
         self.blocks.pop()
         self.line("}")
 
+    @contextmanager
+    def loop(self, hint: str, first: Size, end: Size) -> Iterator[Size]:
+        """A block for each index from ``first`` to ``end``; none around where there is one."""
+        if isinstance(first, int) and isinstance(end, int) and end - first == 1:
+            yield first
+            return
+        bounds = [self.index(number) for number in (first, end, 1)]
+        variable = self.name(hint)
+        self.enter(f"scf.for {variable} = {bounds[0]} to {bounds[1]} step {bounds[2]}")
+        yield variable
+        self.leave()
+
+    @contextmanager
+    def if_positive(self, number: Size) -> Iterator[None]:
+        """A block for where a number is above 0; none around where that is known."""
+        if isinstance(number, int):
+            assert number > 0
+            yield
+            return
+        holds = self.once("some", f"arith.cmpi sgt, {number}, {self.index(0)} : index")
+        self.enter(f"scf.if {holds}")
+        yield
+        self.leave()
+
     def name(self, hint: str) -> str:
         """A name of a value that no other has."""
         base = identifier(hint, "v")
@@ -104,6 +129,16 @@ class Text:
             self.constants[definition] = self.name(hint)
         return self.constants[definition]
 
+    def first(self, places: Sequence[Size]) -> str:
+        """Whether all of some indices are 0."""
+        holds = ""
+        for place in places:
+            if place == 0:
+                continue
+            begun = self.once("first", f"arith.cmpi eq, {place}, {self.index(0)} : index")
+            holds = self.once("first", f"arith.andi {holds}, {begun} : i1") if holds else begun
+        return holds or self.constant("all", "true")
+
     def index(self, number: Size) -> str:
         """A number as a value of type index."""
         return (
@@ -130,13 +165,16 @@ class Text:
         starts: Sequence[Size],
         sizes: Sequence[Size],
         kept: Sequence[int] | None = None,
+        steps: Sequence[int] = (),
     ) -> View:
-        """A box of a view; axes that are not ``kept``, which have one index, are left out."""
+        """A box of a view, or each so many-th index of it; axes that are not ``kept``, which have
+        one index, are left out."""
+        steps = steps or [1] * len(sizes)
         whole = kept is None or len(kept) == len(sizes)
-        if whole and tuple(sizes) == of.sizes and not any(starts):
+        if whole and tuple(sizes) == of.sizes and not any(starts) and set(steps) == {1}:
             return of
         axes = range(len(sizes)) if kept is None else kept
-        strides = tuple(of.strides[axis] for axis in axes)
+        strides = tuple(of.strides[axis] * steps[axis] for axis in axes)
         moved = "offset" in of.layout or any(isinstance(start, str) or start for start in starts)
         view = View(
             "",
@@ -146,10 +184,21 @@ class Text:
             of.space,
             strided(strides, "?" if moved else 0),
         )
-        boxes = (starts, sizes, [1] * len(sizes))
+        boxes = (starts, sizes, steps)
         listed = " ".join(f"[{', '.join(map(str, box))}]" for box in boxes)
         definition = f"memref.subview {of.name}{listed} : {of.type} to {view.type}"
         return replace(view, name=self.once(f"{of.name[1:]}_tile", definition))
+
+    def laid(self, of: View, offset: Size, sizes: Sequence[int]) -> View:
+        """Elements of a dense view from an offset on, as a dense box."""
+        strides = dense(sizes)
+        layout = strided(strides, "?" if isinstance(offset, str) else offset)
+        view = View("", tuple(sizes), strides, of.element, of.space, layout)
+        definition = (
+            f"memref.reinterpret_cast {of.name} to offset: [{offset}], sizes: {list(sizes)}, "
+            f"strides: {list(strides)} : {of.type} to {view.type}"
+        )
+        return replace(view, name=self.once(f"{of.name[1:]}_at", definition))
 
     def turned(self, of: View, order: Sequence[int]) -> View:
         """A view with its axes in another order."""
