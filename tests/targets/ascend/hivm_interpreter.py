@@ -103,9 +103,12 @@ def _line(line: str, values: dict[str, Any]) -> None:
     match operation:
         case "arith.constant":
             number, _, kind = rest.partition(" : ")
-            values[name] = (
-                True if number == "true" else int(number) if kind == "index" else float(number)
-            )
+            if number.startswith("0x"):
+                values[name] = np.uint16(int(number, 16)).view(np.float16)
+            elif kind == "index":
+                values[name] = int(number)
+            else:
+                values[name] = number == "true" or float(number)
         case _ if operation in INDICES:
             values[name] = INDICES[operation](*used)
         case "arith.cmpi":

@@ -73,6 +73,34 @@ def convolution(seed: int) -> Case:
     return build.stored(build.op("relu", y) if seed % 2 else y)
 
 
+def pool(seed: int) -> Case:
+    """Maxima and means, with padding that counts, counts in part, or does not."""
+    build = Halves(seed, "NHWC")
+    pick = build.random
+    kernel = tuple(int(n) for n in pick.integers(1, 5, 2))
+    more: dict[str, Any] = {"strides": tuple(int(n) for n in pick.integers(1, 4, 2))}
+    spans = kernel
+    if seed % 2 == 0:
+        more["dilations"] = tuple(int(n) for n in pick.integers(1, 3, 2))
+        spans = tuple((n - 1) * d + 1 for n, d in zip(kernel, more["dilations"], strict=True))
+    pads = tuple(int(pick.integers(0, span)) for span in (*kernel, *kernel))
+    more["pads"] = (0, 0, 0, 0) if seed % 8 == 1 else pads
+    if seed % 2 and seed % 8 != 1:
+        more["counted"] = {3: pads, 5: (0, 0, 0, 0), 7: (*pads[:2], 0, 0)}[seed % 8]
+    image = [int(pick.integers(max(span, 5), 50)) for span in spans]
+    shape = (int(pick.integers(1, 3)), int(pick.integers(1, 70)), *image)
+    name = "average_pool" if seed % 2 else "max_pool"
+    x = build.operand(shape, layout="NHWC")
+    return build.stored(build.op(name, x, kernel=kernel, **more))
+
+
+def converted(seed: int) -> Case:
+    build = Halves(seed, "NHWC" if seed % 2 else "")
+    shape = tuple(build.random.integers(1, 50, 4).tolist())
+    x = build.operand(shape, layout="" if seed % 2 else "NHWC")
+    return build.finish(build.op("convert_layout", x))
+
+
 def batch(seed: int) -> Case:
     build = Halves(seed)
     m, k, n = (int(v) for v in build.random.integers(1, 100, 3))
@@ -115,6 +143,8 @@ def turned(seed: int) -> Case:
 CASES = {
     **{f"product {seed}": (lambda s=seed: product(s)) for seed in range(8)},
     **{f"convolution {seed}": (lambda s=seed: convolution(s)) for seed in range(8)},
+    **{f"pool {seed}": (lambda s=seed: pool(s)) for seed in range(10)},
+    **{f"converted {seed}": (lambda s=seed: converted(s)) for seed in range(4)},
     **{f"batch {seed}": (lambda s=seed: batch(s)) for seed in range(2)},
     **{f"points {seed}": (lambda s=seed: points(s)) for seed in range(10)},
     **{

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.targets.ascend.hivm.arithmetic import Arithmetic
 from tilewright.targets.ascend.hivm.tiles import Home, Spans
-from tilewright.targets.ascend.hivm.views import Size, Text, View
+from tilewright.targets.ascend.hivm.views import Size, View
+from tilewright.targets.ascend.hivm.windows import Windows
 from tilewright.targets.ascend.machine import CUBE
-from tilewright.tile.dialect import StageOp
 
 HALF = 2
 """Bytes of an element."""
@@ -49,16 +48,10 @@ class _Rows:
         return self.rows * self.phases * self.matrix + CUBE * CUBE
 
 
-class Convolution:
-    """What moves and computes of a convolution say."""
+class Convolution(Windows):
+    """A convolution's moves and computes."""
 
-    def __init__(self, body: Text, stage: StageOp) -> None:
-        self.body = body
-        self.numbers = Arithmetic(body)
-        values = stage.parameters
-        self.strides = [int(n) for n in values.get("strides", (1, 1))]
-        self.pads = [int(n) for n in values.get("pads", (0, 0, 0, 0))]
-        self.dilations = [int(n) for n in values.get("dilations", (1, 1))]
+    space = "cbuf"
 
     def allocated(self, hint: str, role: str, spans: Spans, slots: int, element: str) -> View:
         """Memory for a tile of an image, of weights or of results."""
@@ -78,11 +71,11 @@ class Convolution:
 
     def _rows(self, spans: Spans) -> _Rows:
         """From the largest sizes."""
-        (sh, sw), (dh, dw) = self.strides, self.dilations
-        oh, ow, kh, kw, ci = (spans[dim][2] for dim in ("oh", "ow", "kh", "kw", "ci"))
+        (_, sw), (_, dw) = self.strides, self.dilations
+        ow, kw, ci = (spans[dim][2] for dim in ("ow", "kw", "ci"))
         apart = any(tap * dw % sw for tap in range(kw))
         return _Rows(
-            rows=(oh - 1) * sh + (kh - 1) * dh + 1,
+            rows=self.largest(spans, 0),
             phases=sw if apart else 1,
             pixels=blocks(ow + (kw - 1) * dw // sw) * CUBE,
             channels=blocks(ci),
@@ -98,59 +91,55 @@ class Convolution:
         )
         return self.body.laid(image, place, [rows.channels, rows.pixels // CUBE, CUBE, CUBE])
 
-    def load_image(self, tensor: View, home: Home) -> None:
+    def load(self, role: str, tensor: View, home: Home) -> None:
+        """A tile of an image, or of weights."""
+        if role == "weight":
+            self._load_weights(tensor, home)
+        else:
+            self._load_image(tensor, home)
+
+    def _load_image(self, tensor: View, home: Home) -> None:
         """Rows of an image's tile from main memory, and zeros around the image."""
         numbers, body, spans = self.numbers, self.body, home.spans
-        (sh, sw), (dh, dw), (top, left, _, _) = self.strides, self.dilations, self.pads
+        (_, sw), (_, dw), (_, left, _, _) = self.strides, self.dilations, self.pads
         starts = {dim: start for dim, (start, _, _) in spans.items()}
         sizes = {dim: size for dim, (_, size, _) in spans.items()}
         _, height, width, _ = tensor.sizes
-        rows = self._rows(spans)
-        first = numbers.plus(
-            numbers.times(starts["oh"], sh), numbers.times(starts["kh"], dh), -top
-        )
-        needed = numbers.plus(
-            numbers.times(numbers.plus(sizes["oh"], -1), sh),
-            numbers.times(numbers.plus(sizes["kh"], -1), dh),
-            1,
-        )
-        low = numbers.most(0, numbers.times(first, -1))
-        high = numbers.least(needed, numbers.minus(height, first))
-        missing = numbers.minus(needed, numbers.minus(high, low))
-        runs: list[tuple[Size, Size, Size]] = []
+        assert isinstance(height, int) and isinstance(width, int)
+        rows, reach = self._rows(spans), self.reach(spans, 0, height)
+        missing = numbers.minus(reach.needed, numbers.minus(reach.high, reach.low))
+        runs: list[tuple[Size, Size, Size, bool]] = []
         for phase in range(rows.phases):
             column = numbers.plus(
                 numbers.times(starts["ow"], sw), numbers.times(starts["kw"], dw), phase - left
             )
-            reach = numbers.plus(numbers.times(numbers.plus(sizes["kw"], -1), dw), -phase)
-            pixels = numbers.plus(sizes["ow"], numbers.down(reach, sw))
-            lead = numbers.most(0, numbers.up(numbers.times(column, -1), sw))
-            behind = numbers.up(numbers.minus(width, column), sw)
-            count = numbers.most(0, numbers.minus(numbers.least(pixels, behind), lead))
+            behind = numbers.plus(numbers.times(numbers.plus(sizes["kw"], -1), dw), -phase)
+            pixels = numbers.plus(sizes["ow"], numbers.down(behind, sw))
+            lead: Size = 0
+            if not self.begins_inside(1):
+                lead = numbers.most(0, numbers.up(numbers.times(column, -1), sw))
+            end = pixels
+            if not self.ends_inside(1, width):
+                end = numbers.least(pixels, numbers.up(numbers.minus(width, column), sw))
+            count = numbers.minus(end, lead)
+            if lead != 0 or end != pixels:
+                count = numbers.most(0, count)
             missing = numbers.plus(missing, numbers.minus(pixels, count))
-            runs.append((lead, count, numbers.plus(column, numbers.times(lead, sw))))
-        if missing != 0:
-            with body.if_positive(missing):
-                zero = body.number(0.0, home.whole.element)
-                body.line(
-                    f"hivm.hir.vbrc ins({zero} : {home.whole.element}) "
-                    f"outs({home.whole.name} : {home.whole.type})"
-                )
-        with body.loop("h", low, high) as row:
-            for phase, (lead, count, column) in enumerate(runs):
+            column = numbers.plus(column, numbers.times(lead, sw))
+            runs.append((lead, count, column, lead == 0 and end == pixels))
+        self.filled(home.whole, body.number(0.0, home.whole.element), missing)
+        with body.loop("h", reach.low, reach.high) as row:
+            for phase, (lead, count, column, all_inside) in enumerate(runs):
                 if count == 0:
                     continue
-                with body.if_positive(count):
-                    source = body.part(
-                        tensor,
-                        [starts["n"], numbers.plus(first, row), column, starts["ci"]],
-                        [1, 1, count, sizes["ci"]],
-                        (2, 3),
-                        (1, 1, sw, 1),
-                    )
-                    self._nd2nz(source, self._matrix(home.whole, rows, row, phase, lead))
+                with body.if_positive(1 if all_inside else count):
+                    places = [starts["n"], numbers.plus(reach.first, row), column, starts["ci"]]
+                    boxes = [1, 1, count, sizes["ci"]]
+                    source = body.part(tensor, places, boxes, (2, 3), (1, 1, sw, 1))
+                    target = self._matrix(home.whole, rows, row, phase, lead)
+                    self.moved("nd2nz {dst_continuous}", source, target)
 
-    def load_weights(self, tensor: View, home: Home) -> None:
+    def _load_weights(self, tensor: View, home: Home) -> None:
         """Each tap's matrix."""
         numbers, whole = self.numbers, home.whole
         starts = [home.spans[dim][0] for dim in ("kh", "kw", "ci", "co")]
@@ -158,7 +147,8 @@ class Convolution:
         with self.body.loop("y", 0, kh) as row, self.body.loop("x", 0, kw) as column:
             places = [numbers.plus(starts[0], row), numbers.plus(starts[1], column), *starts[2:]]
             source = self.body.part(tensor, places, [1, 1, ci, co], (2, 3))
-            self._nd2nz(source, self._at(whole, row, column))
+            target = self._at(whole, row, column)
+            self.moved("nd2nz {dst_continuous}", source, target)
 
     def _at(self, whole: View, *places: Size) -> View:
         """A matrix of several."""
@@ -166,12 +156,6 @@ class Convolution:
         kept = range(len(places), len(whole.sizes))
         sizes = [*[1] * len(places), *whole.sizes[len(places) :]]
         return self.body.part(whole, [*places, *[0] * left], sizes, kept)
-
-    def _nd2nz(self, source: View, target: View) -> None:
-        self.body.line(
-            f"hivm.hir.nd2nz {{dst_continuous}} ins({source.name} : {source.type}) "
-            f"outs({target.name} : {target.type})"
-        )
 
     def store(self, tensor: View, home: Home, move: str) -> None:
         """Rows of results to main memory."""
@@ -181,16 +165,11 @@ class Convolution:
             source = self._at(home.whole, row)
             places = [starts[0], self.numbers.plus(starts[1], row), *starts[2:]]
             target = self.body.part(tensor, places, [1, 1, ow, co], (2, 3))
-            self.body.line(
-                f"hivm.hir.{move} ins({source.name} : {source.type}) "
-                f"outs({target.name} : {target.type})"
-            )
+            self.moved(move, source, target)
 
-    def compute(
-        self, image: Home, weights: Home, bias: View | None, target: Home, begun: list[Size]
-    ) -> None:
-        """A product for each row of results and each tap; ``begun`` is 0 in the first step of the
-        sums, which the bias joins."""
+    def compute(self, inputs: list[Home], target: Home, begun: list[Size]) -> None:
+        """A product for each row of results and each tap; the bias joins the first one."""
+        image, weights, *bias = inputs
         body, numbers = self.body, self.numbers
         (sh, sw), (dh, dw) = self.strides, self.dilations
         rows = self._rows(image.spans)
@@ -212,7 +191,7 @@ class Convolution:
             sizes = [body.index(n) for n in (ow, ci, co)]
             result = self._at(target.whole, row)
             views = [left, right]
-            more = [bias] if bias is not None else []
+            more = [one.whole for one in bias]
             names = [*(v.name for v in views), first, *sizes, *(v.name for v in more)]
             types = [*(v.type for v in views), "i1", *["index"] * 3, *(v.type for v in more)]
             body.line(

@@ -23,10 +23,12 @@ from tilewright.graph.names import identifier
 from tilewright.ir import Block, SSAValue
 from tilewright.ir.types import element_name, shape_of, tensor_type
 from tilewright.targets.ascend.hivm.convolutions import Convolution
+from tilewright.targets.ascend.hivm.machine import UB
+from tilewright.targets.ascend.hivm.pools import Pool
 from tilewright.targets.ascend.hivm.tiles import Home, Spans, axis_order
 from tilewright.targets.ascend.hivm.vectors import Vectors
 from tilewright.targets.ascend.hivm.views import ELEMENTS, Text, View, dense, strided
-from tilewright.targets.ascend.hivm.views import Size
+from tilewright.targets.ascend.hivm.windows import Windows
 from tilewright.targets.ascend.machine import ASCEND_910B1, CUBE
 from tilewright.tile.attributes import WindowAttr
 from tilewright.tile.dialect import (
@@ -39,6 +41,17 @@ from tilewright.tile.dialect import (
     TensorOp,
     windows_of,
 )
+
+WINDOWS: dict[str, type[Windows]] = {
+    "conv": Convolution,
+    "max_pool": Pool,
+    "average_pool": Pool,
+}
+"""Operation -> what it says of windows."""
+
+ROOM = {"cbuf": ASCEND_910B1.l1, "ub": UB}
+"""Bytes."""
+
 
 def function_text(program: ProgramOp, name: str) -> str:
     """The function of a kernel; raises TilewrightError for what the dialect cannot say here."""
@@ -54,7 +67,8 @@ class _Function:
     homes: dict[SSAValue, Home] = field(default_factory=dict[SSAValue, Home])
     cube: bool = False
     """Whether it runs on a cube core."""
-    convolution: Convolution | None = None
+    windows: Windows | None = None
+    """What operations on windows of images say."""
 
     def text(self) -> str:
         """All of it."""
@@ -65,8 +79,10 @@ class _Function:
             )
         anchor = computes[0].stages[0]
         self.cube = anchor.operation.data in ("matmul", "conv")
-        if anchor.operation.data == "conv":
-            self.convolution = Convolution(self.body, anchor)
+        if anchor.operation.data in WINDOWS:
+            self.windows = WINDOWS[anchor.operation.data](
+                self.body, anchor, self.program.extents
+            )
         tensors = [op for op in self.program.body.block.ops if isinstance(op, TensorOp)]
         for op in tensors:
             self.tensors[op.result] = self._tensor(op)
@@ -154,11 +170,11 @@ class _Function:
         frame: tuple[str, ...] = ()
         element = "f32" if op.memory == "cc" else self.tensors[op.tensor_op.result].element
         hint = f"{op.tensor_op.role.data}_{op.memory}"
-        if self.convolution is not None and not self._is_bias(op):
+        if self.windows is not None and not self._is_bias(op):
             role, slots = op.tensor_op.role.data, op.slot_count
             if role == "input":
-                slots = self._slots(op, self.convolution.image_bytes(spans))
-            whole = self.convolution.allocated(hint, role, spans, slots, element)
+                slots = self._slots(op, self.windows, spans)
+            whole = self.windows.allocated(hint, role, spans, slots, element)
             self.homes[op.result] = Home(op.tensor_op.result, whole, dict(spans))
             return
         if op.memory == "ub":
@@ -175,9 +191,9 @@ class _Function:
         whole = self.body.allocated(hint, most, element, op.memory, slots)
         self.homes[op.result] = Home(op.tensor_op.result, whole, dict(spans), frame)
 
-    def _slots(self, op: BufferOp, size: int) -> int:
-        """Slots of an image's tile, whose padding the tile program does not count: as many as L1
-        has room for beside the other buffers."""
+    def _slots(self, op: BufferOp, windows: Windows, spans: Spans) -> int:
+        """Slots of an image's tile, whose padding the tile program does not count: as many as there
+        is room for beside the other buffers."""
         others = [
             other.bytes.value.data * other.places
             for other in self.program.walk()
@@ -186,12 +202,14 @@ class _Function:
             and other.memory == op.memory
             and other.bytes is not None
         ]
-        most = (ASCEND_910B1.l1 - sum(others)) // size
-        if not most:
+        size, room = windows.image_bytes(spans), ROOM[windows.space] - sum(others)
+        most = (room - windows.temporary_bytes(spans)) // size
+        if most < 1:
             raise self.refusal(
                 "lower-place",
-                f"{op.symbol.data}'s tile has {size} bytes with its padding, more than L1",
-                "fewer pads",
+                f"{op.symbol.data}'s tile has {size} bytes with its padding, and there is no room "
+                f"in {windows.space}",
+                "fewer pads, or a smaller window",
             )
         return min(op.slot_count, most)
 
@@ -237,14 +255,12 @@ class _Function:
         if op.outer not in self.tensors:
             raise self.refusal("lower-operation", "a move between two memories of the chip")
         home = self.homes[buffer.result]
-        if self.convolution is not None and not self._is_bias(buffer):
+        if self.windows is not None and not self._is_bias(buffer):
             tensor = self.tensors[op.outer]
-            if not op.loads:
-                self.convolution.store(tensor, home, self._fixpipe())
-            elif buffer.tensor_op.role.data == "weight":
-                self.convolution.load_weights(tensor, home)
+            if op.loads:
+                self.windows.load(buffer.tensor_op.role.data, tensor, home)
             else:
-                self.convolution.load_image(tensor, home)
+                self.windows.store(tensor, home, self._fixpipe() if self.cube else "store")
             return
         axes = self._axes_of(buffer)
         if buffer.memory == "ub":
@@ -293,11 +309,9 @@ class _Function:
         return f"fixpipe {{{', '.join(modes)}}}"
 
     def _compute(self, op: ComputeOp, spans: Spans, summed: tuple[str, ...]) -> None:
-        if self.convolution is not None:
-            image, weights, *bias = (self.homes[value] for value in op.stages[0].inputs)
-            joined = bias[0].whole if bias else None
-            result = self.homes[op.output]
-            self.convolution.compute(image, weights, joined, result, list(summed))
+        if self.windows is not None:
+            inputs = [self.homes[value] for value in op.stages[0].inputs]
+            self.windows.compute(inputs, self.homes[op.output], list(summed))
             return
         if self.cube:
             self._product(op, spans, summed)

@@ -7,6 +7,8 @@ on the way. Sizes are those of the tool's own table of Ascend910B2; rates are ``
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilewright.machine import Engine, Machine, Memory, Move, Primitive, Storage
 from tilewright.targets.ascend.machine import ASCEND_910B1, BLOCK, CUBE, FRACTAL
 
@@ -28,7 +30,7 @@ VECTOR_HEAD = 16
 ROUNDED = ("add", "sub", "mul", "div")
 """Elementwise operations that round, once each; vectors.py computes them in halves."""
 
-EXACT = ("max", "min", "relu", "neg", "abs", "clip", "identity")
+EXACT = ("max", "min", "relu", "neg", "abs", "clip", "identity", "convert_layout")
 FUNCTIONS = ("exp", "log", "sqrt", "erf", "tanh", "sigmoid", "silu", "gelu")
 
 IMAGES = "NHWC"
@@ -129,25 +131,51 @@ def _cubes(*dims: str) -> dict[str, int]:
 
 
 def _vectors() -> tuple[Primitive, ...]:
+    rows, any_order, images = (
+        Storage(memory="ub"),
+        Storage(memory="ub", layout="any"),
+        Storage(memory="ub", layout=IMAGES, multiples=_cubes("c")),
+    )
+
     def primitive(
-        name: str, operations: tuple[str, ...], roles: tuple[str, ...], count: str, passes: int
+        name: str,
+        operations: tuple[str, ...],
+        roles: tuple[str, ...],
+        count: str,
+        passes: int,
+        storage: Storage = rows,
+        epilogue: tuple[tuple[str, ...], ...] = (),
+        **others: Any,
     ) -> Primitive:
-        rows = "axis" in count
         return Primitive(
             name=name,
             operations=operations,
             engine="v",
-            operands={role: Storage(memory="ub") for role in (*roles, "output")},
-            epilogue=() if rows else ((*ROUNDED, *EXACT), EXACT, ("cast",)),
+            operands=dict.fromkeys((*roles, "output"), storage),
+            epilogue=epilogue,
             cycles=f"{VECTOR_HEAD} + ceil({count}*{passes}/64)",
             peak=f"{count}*{passes}/64",
-            whole=("axis",) if rows else (),
+            **others,
         )
 
-    points = (*ROUNDED, *EXACT, *FUNCTIONS, "transpose")
+    chains = ((*ROUNDED, *EXACT), EXACT, ("cast",))
+    points = (*ROUNDED, *EXACT, *FUNCTIONS)
     roles = ("input", "weight", "residual")
+    axis = {"whole": ("axis",)}
     return (
-        primitive("points", points, roles, _POINTS, 1),
-        primitive("softmax", ("softmax",), ("input",), f"{_POINTS}*axis", 6),
-        primitive("layer_norm", ("layer_norm",), (*roles[:2], "bias"), f"{_POINTS}*axis", 7),
+        primitive("points", points, roles, _POINTS, 1, any_order, chains),
+        primitive("turns", ("transpose",), roles, _POINTS, 1, rows, chains),
+        primitive("softmax", ("softmax",), ("input",), f"{_POINTS}*axis", 6, **axis),
+        primitive("layer_norm", ("layer_norm",), (*roles[:2], "bias"), f"{_POINTS}*axis", 7, **axis),
+        primitive(
+            "pool",
+            ("max_pool", "average_pool"),
+            ("input",),
+            "n*c*oh*ow*kh*kw",
+            1,
+            images,
+            (("cast",),),
+            whole=("kh", "kw"),
+            limits={"n": 1},
+        ),
     )

@@ -29,6 +29,8 @@ class View:
     """``gm``, ``cbuf``, ``cc`` or ``ub``."""
     layout: str = ""
     """What its type says of strides and offset: nothing of memory that is dense from its start."""
+    offset: Size = 0
+    """Elements from the memory's start; "?" where that is no number."""
 
     @property
     def type(self) -> str:
@@ -175,15 +177,13 @@ class Text:
             return of
         axes = range(len(sizes)) if kept is None else kept
         strides = tuple(of.strides[axis] * steps[axis] for axis in axes)
-        moved = "offset" in of.layout or any(isinstance(start, str) or start for start in starts)
-        view = View(
-            "",
-            tuple(sizes[axis] for axis in axes),
-            strides,
-            of.element,
-            of.space,
-            strided(strides, "?" if moved else 0),
-        )
+        offset = of.offset
+        for start, stride in zip(starts, of.strides, strict=True):
+            known = isinstance(offset, int) and isinstance(start, int)
+            offset = offset + start * stride if known else "?"
+        boxed = tuple(sizes[axis] for axis in axes)
+        layout = strided(strides, offset)
+        view = View("", boxed, strides, of.element, of.space, layout, offset)
         boxes = (starts, sizes, steps)
         listed = " ".join(f"[{', '.join(map(str, box))}]" for box in boxes)
         definition = f"memref.subview {of.name}{listed} : {of.type} to {view.type}"
@@ -192,8 +192,9 @@ class Text:
     def laid(self, of: View, offset: Size, sizes: Sequence[int]) -> View:
         """Elements of a dense view from an offset on, as a dense box."""
         strides = dense(sizes)
-        layout = strided(strides, "?" if isinstance(offset, str) else offset)
-        view = View("", tuple(sizes), strides, of.element, of.space, layout)
+        place = "?" if isinstance(offset, str) else offset
+        layout = strided(strides, place)
+        view = View("", tuple(sizes), strides, of.element, of.space, layout, place)
         definition = (
             f"memref.reinterpret_cast {of.name} to offset: [{offset}], sizes: {list(sizes)}, "
             f"strides: {list(strides)} : {of.type} to {view.type}"
@@ -205,15 +206,8 @@ class Text:
         if list(order) == sorted(order):
             return of
         strides = tuple(of.strides[axis] for axis in order)
-        moved = "?" if "offset" in of.layout else 0
-        view = View(
-            "",
-            tuple(of.sizes[axis] for axis in order),
-            strides,
-            of.element,
-            of.space,
-            strided(strides, moved),
-        )
+        sizes, layout = tuple(of.sizes[axis] for axis in order), strided(strides, of.offset)
+        view = View("", sizes, strides, of.element, of.space, layout, of.offset)
         names = [f"a{axis}" for axis in range(len(order))]
         turned = ", ".join(names[axis] for axis in order)
         definition = f"memref.transpose {of.name} ({', '.join(names)}) -> ({turned})"
