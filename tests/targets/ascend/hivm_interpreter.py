@@ -144,7 +144,7 @@ def _part(text: str, values: Mapping[str, Any]) -> Array:
     )
     places = list(zip(starts, sizes, steps, strict=True))
     for (start, size, step), held in zip(places, source.shape, strict=True):
-        assert size >= 0 and 0 <= start, "a box beyond its memory"
+        assert size >= 0 and start >= 0, "a box beyond its memory"
         assert start + (size - 1) * step < held, "a box beyond its memory"
     box = source[tuple(slice(a, a + n * step, step) for a, n, step in places)]
     wanted = [None if n == "?" else int(n) for n in _type(text.split(" to ", 1)[1])[0]]
@@ -173,7 +173,7 @@ def _laid(text: str, values: Mapping[str, Any]) -> Array:
     )
     assert source.flags.c_contiguous
     assert strides == [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
-    assert 0 <= offset and offset + prod(sizes) <= source.size, "a box beyond its memory"
+    assert offset >= 0 and offset + prod(sizes) <= source.size, "a box beyond its memory"
     return source.reshape(-1)[offset : offset + prod(sizes)].reshape(sizes)
 
 
@@ -237,7 +237,7 @@ def _product(text: str, inputs: list[Any], output: Array) -> None:
     left = (left.T if "a_transpose" in text else left)[:m, :k].astype(np.float32)
     right = (right.T if "b_transpose" in text else right)[:k, :n].astype(np.float32)
     sums = left @ right
-    whole = _matrix(output)
+    whole: Array = _matrix(output)
     if first:
         whole = np.full(whole.shape, np.nan, np.float32)
         whole[:m, :n] = sums + (bias[0][:n] if bias else 0)

@@ -6,18 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from benchmarks.transformers import bert_small
 from tests.targets.ascend.hivm_interpreter import execute
-from tests.targets.ascend.oracle import OPTIONS, bishengir_opt, needs_oracle, planned_bytes
+from tests.targets.ascend.oracle import (
+    OPTIONS,
+    bishengir_opt,
+    missing_functions,
+    needs_oracle,
+    planned_bytes,
+)
 from tests.targets.generic.kernel_cases import Array, Case, KernelBuilder
 
 import tilewright
-from benchmarks import models
 from tilewright.cli.optimise import optimise_text
-from tilewright.compiler.pipeline import resolve
-from tilewright.compiler.representation import representation
 from tilewright.errors import TilewrightError
 from tilewright.ir import SSAValue, f16
 from tilewright.planning import plan
@@ -142,9 +143,9 @@ def turned(seed: int) -> Case:
 
 CASES = {
     **{f"product {seed}": (lambda s=seed: product(s)) for seed in range(8)},
-    **{f"convolution {seed}": (lambda s=seed: convolution(s)) for seed in range(8)},
-    **{f"pool {seed}": (lambda s=seed: pool(s)) for seed in range(10)},
-    **{f"converted {seed}": (lambda s=seed: converted(s)) for seed in range(4)},
+    **{f"convolution {seed}": (lambda s=seed: convolution(s)) for seed in range(7)},
+    **{f"pool {seed}": (lambda s=seed: pool(s)) for seed in range(8)},
+    **{f"converted {seed}": (lambda s=seed: converted(s)) for seed in range(2)},
     **{f"batch {seed}": (lambda s=seed: batch(s)) for seed in range(2)},
     **{f"points {seed}": (lambda s=seed: points(s)) for seed in range(10)},
     **{
@@ -202,6 +203,7 @@ def test_the_vendors_tool_accepts_plans_and_synchronises(name: str) -> None:
     planned = bishengir_opt(text, OPTIONS)
     assert planned.count("hivm.hir.pointer_cast") == text.count("memref.alloc()")
     assert "hivm.hir.set_flag" in planned
+    assert not missing_functions(text)
 
 
 @needs_oracle
@@ -231,19 +233,6 @@ def test_the_vendors_tool_needs_the_bytes_that_were_planned(name: str) -> None:
 
 @needs_oracle
 @pytest.mark.oracle
-@pytest.mark.parametrize("network", ["lenet5", "bert"])
-def test_the_vendors_tool_accepts_a_network(network: str, tmp_path: Path) -> None:
-    path, functions = LENET, 6
-    if network == "bert":
-        path, functions = tmp_path / "bert.onnx", 26
-        onnx.save(models.randomise(bert_small(layers=1, tokens=32)), path)
-    text = representation(path, *resolve("ascend910b"), "hivm")
-    assert text.count("func.func") >= functions
-    bishengir_opt(text, OPTIONS)
-
-
-@needs_oracle
-@pytest.mark.oracle
 def test_the_vendors_tool_finds_what_does_not_fit() -> None:
     """A check of the check: a buffer as large as UB beside others is an error."""
     text = text_of(CASES["exp"]())
@@ -254,12 +243,6 @@ def test_the_vendors_tool_finds_what_does_not_fit() -> None:
     text = text.replace("      hivm.hir.store", f"{more}\nhivm.hir.store", 1)
     with pytest.raises(AssertionError, match="ub overflow"):
         bishengir_opt(text, OPTIONS)
-
-
-def test_a_network_says_what_the_host_runs() -> None:
-    text = representation(LENET, *resolve("ascend910b"), "hivm")
-    assert "k0_conv1 runs on the host: no primitive of ascend910b computes conv" in text
-    assert text.count("{") == text.count("}")
 
 
 def test_opt_leaves_the_text_to_its_own_tools() -> None:

@@ -27,7 +27,7 @@ from tilewright.targets.ascend.hivm.machine import UB
 from tilewright.targets.ascend.hivm.pools import Pool
 from tilewright.targets.ascend.hivm.tiles import Home, Spans, axis_order
 from tilewright.targets.ascend.hivm.vectors import Vectors
-from tilewright.targets.ascend.hivm.views import ELEMENTS, Text, View, dense, strided
+from tilewright.targets.ascend.hivm.views import ELEMENTS, Size, Text, View, dense, strided
 from tilewright.targets.ascend.hivm.windows import Windows
 from tilewright.targets.ascend.machine import ASCEND_910B1, CUBE
 from tilewright.tile.attributes import WindowAttr
@@ -80,9 +80,7 @@ class _Function:
         anchor = computes[0].stages[0]
         self.cube = anchor.operation.data in ("matmul", "conv")
         if anchor.operation.data in WINDOWS:
-            self.windows = WINDOWS[anchor.operation.data](
-                self.body, anchor, self.program.extents
-            )
+            self.windows = WINDOWS[anchor.operation.data](self.body, anchor, self.program.extents)
         tensors = [op for op in self.program.body.block.ops if isinstance(op, TensorOp)]
         for op in tensors:
             self.tensors[op.result] = self._tensor(op)

@@ -161,12 +161,18 @@ def _vectors() -> tuple[Primitive, ...]:
     chains = ((*ROUNDED, *EXACT), EXACT, ("cast",))
     points = (*ROUNDED, *EXACT, *FUNCTIONS)
     roles = ("input", "weight", "residual")
-    axis = {"whole": ("axis",)}
     return (
         primitive("points", points, roles, _POINTS, 1, any_order, chains),
         primitive("turns", ("transpose",), roles, _POINTS, 1, rows, chains),
-        primitive("softmax", ("softmax",), ("input",), f"{_POINTS}*axis", 6, **axis),
-        primitive("layer_norm", ("layer_norm",), (*roles[:2], "bias"), f"{_POINTS}*axis", 7, **axis),
+        primitive("softmax", ("softmax",), ("input",), f"{_POINTS}*axis", 6, whole=("axis",)),
+        primitive(
+            "layer_norm",
+            ("layer_norm",),
+            (*roles[:2], "bias"),
+            f"{_POINTS}*axis",
+            7,
+            whole=("axis",),
+        ),
         primitive(
             "pool",
             ("max_pool", "average_pool"),

@@ -129,9 +129,7 @@ class Pool(Windows):
             )
         self._line("vcast", [sums], result, " round_mode = #hivm.round_mode<rint>")
 
-    def _fold(
-        self, name: str, home: Home, image: View, target: View, wide: View | None
-    ) -> None:
+    def _fold(self, name: str, home: Home, image: View, target: View, wide: View | None) -> None:
         """Each tap of an image's tile into what is there; through floats where ``wide`` is."""
         numbers, body, spans = self.numbers, self.body, home.spans
         (dh, dw), (_, rows, _), (_, columns, _) = self.dilations, spans["kh"], spans["kw"]

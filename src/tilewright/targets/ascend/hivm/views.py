@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -76,7 +76,7 @@ class Text:
         self.line("}")
 
     @contextmanager
-    def loop(self, hint: str, first: Size, end: Size) -> Iterator[Size]:
+    def loop(self, hint: str, first: Size, end: Size) -> Generator[Size]:
         """A block for each index from ``first`` to ``end``; none around where there is one."""
         if isinstance(first, int) and isinstance(end, int) and end - first == 1:
             yield first
@@ -88,7 +88,7 @@ class Text:
         self.leave()
 
     @contextmanager
-    def if_positive(self, number: Size) -> Iterator[None]:
+    def if_positive(self, number: Size) -> Generator[None]:
         """A block for where a number is above 0; none around where that is known."""
         if isinstance(number, int):
             assert number > 0
@@ -179,8 +179,10 @@ class Text:
         strides = tuple(of.strides[axis] * steps[axis] for axis in axes)
         offset = of.offset
         for start, stride in zip(starts, of.strides, strict=True):
-            known = isinstance(offset, int) and isinstance(start, int)
-            offset = offset + start * stride if known else "?"
+            if isinstance(offset, int) and isinstance(start, int):
+                offset += start * stride
+            else:
+                offset = "?"
         boxed = tuple(sizes[axis] for axis in axes)
         layout = strided(strides, offset)
         view = View("", boxed, strides, of.element, of.space, layout, offset)
