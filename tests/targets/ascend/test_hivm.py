@@ -74,6 +74,17 @@ def convolution(seed: int) -> Case:
     return build.stored(build.op("relu", y) if seed % 2 else y)
 
 
+def convolution_of_parts() -> Case:
+    """Sums of more rows than an image's tile has, and rows that neither divides."""
+    build = Halves(1, "NHWC")
+    x = build.operand((1, 128, 27, 28), layout="NHWC")
+    operands = [x, build.operand((256, 128, 3, 3), layout="HWIO"), build.operand((256,), bits=32)]
+    y = build.op("conv", *operands, strides=(2, 2), pads=(1, 1, 1, 1))
+    case = build.stored(build.op("relu", y))
+    assert len(plan(case.kernel, MACHINE).schedule.levels) == 2
+    return case
+
+
 def pool(seed: int) -> Case:
     """Maxima and means, with padding that counts, counts in part, or does not."""
     build = Halves(seed, "NHWC")
@@ -144,6 +155,7 @@ def turned(seed: int) -> Case:
 CASES = {
     **{f"product {seed}": (lambda s=seed: product(s)) for seed in range(8)},
     **{f"convolution {seed}": (lambda s=seed: convolution(s)) for seed in range(7)},
+    "convolution of parts": convolution_of_parts,
     **{f"pool {seed}": (lambda s=seed: pool(s)) for seed in range(8)},
     **{f"converted {seed}": (lambda s=seed: converted(s)) for seed in range(2)},
     **{f"batch {seed}": (lambda s=seed: batch(s)) for seed in range(2)},

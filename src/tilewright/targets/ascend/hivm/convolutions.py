@@ -52,6 +52,7 @@ class Convolution(Windows):
     """A convolution's moves and computes."""
 
     space = "cbuf"
+    nested = ("oh",)
 
     def allocated(self, hint: str, role: str, spans: Spans, slots: int, element: str) -> View:
         """Memory for a tile of an image, of weights or of results."""
@@ -173,6 +174,7 @@ class Convolution(Windows):
         body, numbers = self.body, self.numbers
         (sh, sw), (dh, dw) = self.strides, self.dilations
         rows = self._rows(image.spans)
+        part = numbers.minus(image.spans["oh"][0], target.spans["oh"][0])
         oh, ow, kh, kw, ci, co = (
             image.spans[dim][1] if dim != "co" else weights.spans[dim][1]
             for dim in ("oh", "ow", "kh", "kw", "ci", "co")
@@ -189,7 +191,7 @@ class Convolution(Windows):
             right = self._at(weights.whole, tap_row, tap)
             first = body.first([*begun, tap_row, tap])
             sizes = [body.index(n) for n in (ow, ci, co)]
-            result = self._at(target.whole, row)
+            result = self._at(target.whole, numbers.plus(part, row))
             views = [left, right]
             more = [one.whole for one in bias]
             names = [*(v.name for v in views), first, *sizes, *(v.name for v in more)]

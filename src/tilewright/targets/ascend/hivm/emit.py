@@ -22,6 +22,7 @@ from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.names import identifier
 from tilewright.ir import Block, SSAValue
 from tilewright.ir.types import element_name, shape_of, tensor_type
+from tilewright.targets.ascend.hivm.arithmetic import Arithmetic
 from tilewright.targets.ascend.hivm.convolutions import Convolution
 from tilewright.targets.ascend.hivm.machine import UB
 from tilewright.targets.ascend.hivm.pools import Pool
@@ -135,21 +136,24 @@ class _Function:
                 raise self.refusal("lower-operation", f"there is no kernel with {op.name}")
 
     def _loop(self, op: LoopOp, spans: Spans, summed: tuple[str, ...]) -> None:
-        dim, step, extent = op.dim.data, op.step_size, op.upper_bound
-        start, size, _ = spans[dim]
-        if op.lower_bound or start != 0 or size != extent:
+        dim, step = op.dim.data, op.step_size
+        start, size, largest = spans[dim]
+        whole = start == 0 and size == largest
+        nested = self.windows is not None and dim in self.windows.nested
+        if op.lower_bound or op.upper_bound != largest or not (whole or nested):
             raise self.refusal("lower-operation", f"two loops over {dim}")
         body = self.body
-        bounds = [body.index(number) for number in (0, extent, step)]
+        bounds = [body.index(number) for number in (0, size, step)]
         variable = body.name(dim)
         body.enter(f"scf.for {variable} = {bounds[0]} to {bounds[1]} step {bounds[2]}")
         inner: Size = step
-        if extent % step:
+        if isinstance(size, str) or size % step:
             left = body.value(f"{dim}_left", f"arith.subi {bounds[1]}, {variable} : index")
             inner = body.value(f"{dim}_size", f"arith.minsi {bounds[2]}, {left} : index")
         if dim in self.program.reduction_dims:
             summed = (*summed, variable)
-        self._block(op.body.block, {**spans, dim: (variable, inner, step)}, summed)
+        place = Arithmetic(body).plus(start, variable)
+        self._block(op.body.block, {**spans, dim: (place, inner, step)}, summed)
         body.leave()
 
     def _axes(self, window: WindowAttr, value: SSAValue, what: str) -> list[str]:

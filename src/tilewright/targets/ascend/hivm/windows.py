@@ -31,6 +31,9 @@ class Windows:
     space = "ub"
     """The memory of operands."""
 
+    nested: tuple[str, ...] = ()
+    """Dims along which a tile of results may be computed in several parts."""
+
     def __init__(self, body: Text, stage: StageOp, extents: Mapping[str, int]) -> None:
         self.body = body
         self.extents = extents
