@@ -85,6 +85,30 @@ def convolution_of_parts() -> Case:
     return case
 
 
+def depthwise(seed: int) -> Case:
+    build = Halves(seed, "NHWC")
+    pick = build.random
+    channels = int(pick.integers(2, 80))
+    kernel, strides, dilations = (
+        tuple(int(n) for n in pick.integers(1, most, 2)) for most in (5, 3, 3)
+    )
+    spans = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
+    pads = tuple(int(pick.integers(0, span)) for span in (*spans, *spans))
+    image = [int(pick.integers(max(span, 5), 40)) for span in spans]
+    operands = [build.operand((2, channels, *image), layout="NHWC")]
+    operands += [build.operand((channels, 1, *kernel), layout="HWIO")]
+    operands += [build.operand((channels,), bits=32)] if seed % 2 else []
+    more: dict[str, Any] = {"strides": strides, "pads": pads, "dilations": dilations}
+    y = build.op("conv", *operands, **more, group=channels)
+    after: list[tuple[str, dict[str, Any]]] = [
+        ("clip", {"minimum": 0.0, "maximum": 1.5}),
+        ("relu", {}),
+        ("", {}),
+    ]
+    name, values = after[seed % 3]
+    return build.stored(build.op(name, y, **values) if name else y)
+
+
 def pool(seed: int) -> Case:
     """Maxima and means, with padding that counts, counts in part, or does not."""
     build = Halves(seed, "NHWC")
@@ -156,6 +180,7 @@ CASES = {
     **{f"product {seed}": (lambda s=seed: product(s)) for seed in range(8)},
     **{f"convolution {seed}": (lambda s=seed: convolution(s)) for seed in range(7)},
     "convolution of parts": convolution_of_parts,
+    **{f"depthwise {seed}": (lambda s=seed: depthwise(s)) for seed in range(4)},
     **{f"pool {seed}": (lambda s=seed: pool(s)) for seed in range(8)},
     **{f"converted {seed}": (lambda s=seed: converted(s)) for seed in range(2)},
     **{f"batch {seed}": (lambda s=seed: batch(s)) for seed in range(2)},

@@ -9,12 +9,14 @@ lies outside of the image is zero: memory is filled where a tile reaches over an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.targets.ascend.hivm.tiles import Home, Spans
 from tilewright.targets.ascend.hivm.views import Size, View
 from tilewright.targets.ascend.hivm.windows import Windows
 from tilewright.targets.ascend.machine import CUBE
+from tilewright.tile.dialect import StageOp
 
 HALF = 2
 """Bytes of an element."""
@@ -168,8 +170,11 @@ class Convolution(Windows):
             target = self.body.part(tensor, places, [1, 1, ow, co], (2, 3))
             self.moved(move, source, target)
 
-    def compute(self, inputs: list[Home], target: Home, begun: list[Size]) -> None:
-        """A product for each row of results and each tap; the bias joins the first one."""
+    def compute(
+        self, inputs: list[Home], target: Home, begun: list[Size], after: Sequence[StageOp]
+    ) -> None:
+        """A product for each row of results and each tap; the bias joins the first one. What
+        follows comes with the results' move."""
         image, weights, *bias = inputs
         body, numbers = self.body, self.numbers
         (sh, sw), (dh, dw) = self.strides, self.dilations

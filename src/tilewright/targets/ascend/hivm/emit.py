@@ -24,6 +24,7 @@ from tilewright.ir import Block, SSAValue
 from tilewright.ir.types import element_name, shape_of, tensor_type
 from tilewright.targets.ascend.hivm.arithmetic import Arithmetic
 from tilewright.targets.ascend.hivm.convolutions import Convolution
+from tilewright.targets.ascend.hivm.depthwise import Depthwise
 from tilewright.targets.ascend.hivm.machine import UB
 from tilewright.targets.ascend.hivm.pools import Pool
 from tilewright.targets.ascend.hivm.tiles import Home, Spans, axis_order
@@ -45,6 +46,7 @@ from tilewright.tile.dialect import (
 
 WINDOWS: dict[str, type[Windows]] = {
     "conv": Convolution,
+    "depthwise_conv": Depthwise,
     "max_pool": Pool,
     "average_pool": Pool,
 }
@@ -313,7 +315,7 @@ class _Function:
     def _compute(self, op: ComputeOp, spans: Spans, summed: tuple[str, ...]) -> None:
         if self.windows is not None:
             inputs = [self.homes[value] for value in op.stages[0].inputs]
-            self.windows.compute(inputs, self.homes[op.output], list(summed))
+            self.windows.compute(inputs, self.homes[op.output], list(summed), op.stages[1:])
             return
         if self.cube:
             self._product(op, spans, summed)

@@ -184,4 +184,28 @@ def _vectors() -> tuple[Primitive, ...]:
             whole=("kh", "kw"),
             limits={"n": 1},
         ),
+        _depthwise(images),
+    )
+
+
+def _depthwise(images: Storage) -> Primitive:
+    """Depthwise convolutions, on floats: a conversion, a product and a sum for each tap."""
+    work = "n*c*oh*ow*kh*kw*3"
+    return Primitive(
+        name="depthwise",
+        operations=("depthwise_conv",),
+        engine="v",
+        operands={
+            "input": images,
+            "weight": Storage(memory="ub", layout="HWIO", multiples=_cubes("c")),
+            "bias": Storage(memory="ub", multiples=_cubes("c")),
+            "output": images,
+        },
+        epilogue=(("relu", "clip"), ("cast",)),
+        cycles=f"{VECTOR_HEAD}*kh*kw*3 + ceil({work}/64)",
+        peak=f"{work}/64",
+        whole=("kh", "kw"),
+        limits={"n": 1},
+        # Ten bytes of temporaries for each element of a tile of results, which has two.
+        reserved={"ub": UB * 7 // 8},
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.targets.ascend.hivm.arithmetic import Arithmetic
@@ -64,8 +64,11 @@ class Windows:
         """A tile of results to main memory."""
         raise NotImplementedError
 
-    def compute(self, inputs: list[Home], target: Home, begun: list[Size]) -> None:
-        """Results of a tile; ``begun`` is 0 in the first step of their sums."""
+    def compute(
+        self, inputs: list[Home], target: Home, begun: list[Size], after: Sequence[StageOp]
+    ) -> None:
+        """Results of a tile; ``begun`` is 0 in the first step of their sums, and ``after`` are the
+        stages behind."""
         raise NotImplementedError
 
     def reach(
