@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from benchmarks.networks import resnet
+from benchmarks.networks import mobilenet_v2, resnet
 from benchmarks.transformers import bert_small
 from tests.slow import but_fast
 from tests.targets.ascend.hivm_network import HivmNetwork
@@ -21,21 +21,24 @@ from tilewright.ir.types import shape_of
 LENET = Path(__file__).parents[3] / "examples" / "lenet5" / "lenet5.onnx"
 
 
-def small_resnet() -> onnx.ModelProto:
-    """Two blocks behind a stem, on images whose sides no stride divides."""
-    model = resnet("small", (1, 1))
+def on_small_images(model: onnx.ModelProto) -> onnx.ModelProto:
+    """On images whose sides no stride divides."""
     for axis, extent in ((2, 37), (3, 44)):
         model.graph.input[0].type.tensor_type.shape.dim[axis].dim_value = extent
-    return models.randomise(model)
+    return model
 
 
-@cache
+MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
+    "lenet5": lambda: onnx.load(LENET),
+    "resnet": lambda: models.randomise(on_small_images(resnet("small", (1, 1)))),
+    "mobilenet": lambda: models.randomise(on_small_images(mobilenet_v2())),
+    "bert": lambda: models.randomise(bert_small(layers=1, tokens=32)),
+}
+
+
 def compiled(name: str, folder: Path) -> HivmNetwork:
-    path = LENET
-    if name != "lenet5":
-        path = folder / f"{name}.onnx"
-        model = small_resnet() if name == "resnet" else bert_small(layers=1, tokens=32)
-        onnx.save(model if name == "resnet" else models.randomise(model), path)
+    path = folder / f"{name}.onnx"
+    onnx.save(MODELS[name](), path)
     return HivmNetwork(path, folder / name)
 
 
@@ -54,9 +57,12 @@ def test_the_text_of_a_network_computes_what_its_graph_means(name: str, tmp_path
     assert np.abs(result - wanted).max() <= 2.0**-9 * np.abs(wanted).max()
 
 
+NETWORKS = [("lenet5", 9), ("resnet", 12), ("mobilenet", 83), ("bert", 26)]
+
+
 @needs_oracle
 @pytest.mark.oracle
-@pytest.mark.parametrize(("name", "functions"), [("lenet5", 9), ("resnet", 12), ("bert", 26)])
+@pytest.mark.parametrize(("name", "functions"), NETWORKS)
 def test_the_vendors_tool_accepts_a_network(name: str, functions: int, tmp_path: Path) -> None:
     network = compiled(name, tmp_path)
     assert len(network.functions) >= functions
