@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.papers import ascend, dlir, dlplib, dnnvm, hlal, swatop, swatop_sunway, swtvm
+from benchmarks.papers.ascend import synchronisation
 from benchmarks.papers.dlir import generation, sparse, sweeps
 from benchmarks.papers.dnnvm import values
 from benchmarks.report import Table, keep, surroundings, text_of
@@ -73,6 +74,7 @@ PAGES: Mapping[str, Entry] = {
         ("dlir-sweeps", sweeps),
         ("dlir-generation", generation),
         ("sparse", sparse),
+        ("ascend-synchronisation", synchronisation),
     )
 }
 

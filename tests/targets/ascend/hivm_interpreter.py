@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from math import erf
+from math import erf, prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,17 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 DTYPES = {"f16": np.float16, "f32": np.float32}
 CUBE = 16
+
+INDICES: Mapping[str, Callable[[int, int], int]] = {
+    "arith.addi": lambda a, b: a + b,
+    "arith.subi": lambda a, b: a - b,
+    "arith.muli": lambda a, b: a * b,
+    "arith.minsi": min,
+    "arith.maxsi": max,
+    "arith.floordivsi": lambda a, b: a // b,
+    "arith.ceildivsi": lambda a, b: -(-a // b),
+    "arith.remsi": lambda a, b: a % b,
+}
 
 BINARY: Mapping[str, Callable[[Array, Array], Array]] = {
     "vadd": np.add,
@@ -54,11 +65,14 @@ def _run(lines: list[str], values: dict[str, Any]) -> None:
     while at < len(lines):
         line = lines[at]
         loop = re.fullmatch(r"scf\.for (%\w+) = (%\w+) to (%\w+) step (%\w+) \{", line)
-        if loop:
-            end, depth = at, 1
-            while depth:
-                end += 1
-                depth += lines[end].endswith("{") - (lines[end] == "}")
+        condition = re.fullmatch(r"scf\.if (%\w+) \{", line)
+        if condition:
+            end = _skipped(lines, at)
+            if values[condition[1]]:
+                _run(lines[at + 1 : end], dict(values))
+            at = end
+        elif loop:
+            end = _skipped(lines, at)
             first, last, step = (values[loop[n]] for n in (2, 3, 4))
             for index in range(first, last, step):
                 _run(lines[at + 1 : end], {**values, loop[1]: index})
@@ -66,6 +80,15 @@ def _run(lines: list[str], values: dict[str, Any]) -> None:
         elif line:
             _line(line, values)
         at += 1
+
+
+def _skipped(lines: list[str], at: int) -> int:
+    """The end of the block that a line begins."""
+    depth = 1
+    while depth:
+        at += 1
+        depth += lines[at].endswith("{") - (lines[at] == "}")
+    return at
 
 
 def _line(line: str, values: dict[str, Any]) -> None:
@@ -80,15 +103,16 @@ def _line(line: str, values: dict[str, Any]) -> None:
     match operation:
         case "arith.constant":
             number, _, kind = rest.partition(" : ")
-            values[name] = (
-                True if number == "true" else int(number) if kind == "index" else float(number)
-            )
-        case "arith.subi":
-            values[name] = used[0] - used[1]
-        case "arith.minsi":
-            values[name] = min(used)
+            if number.startswith("0x"):
+                values[name] = np.uint16(int(number, 16)).view(np.float16)
+            elif kind == "index":
+                values[name] = int(number)
+            else:
+                values[name] = number == "true" or float(number)
+        case _ if operation in INDICES:
+            values[name] = INDICES[operation](*used)
         case "arith.cmpi":
-            values[name] = used[0] == used[1]
+            values[name] = used[0] == used[1] if rest.startswith("eq") else used[0] > used[1]
         case "arith.andi":
             values[name] = used[0] and used[1]
         case "memref.alloc()":
@@ -96,6 +120,8 @@ def _line(line: str, values: dict[str, Any]) -> None:
             values[name] = np.full([int(n) for n in shape], np.nan, dtype)
         case "memref.subview":
             values[name] = _part(rest, values)
+        case "memref.reinterpret_cast":
+            values[name] = _laid(rest, values)
         case "memref.transpose":
             order = re.search(r"-> \(([a0-9, ]+)\)", rest)
             assert order is not None
@@ -116,10 +142,11 @@ def _part(text: str, values: Mapping[str, Any]) -> Array:
     starts, sizes, steps = (
         [values[n] if n.startswith("%") else int(n) for n in box.split(", ")] for box in boxes
     )
-    assert set(steps) == {1}
-    for start, size, held in zip(starts, sizes, source.shape, strict=True):
-        assert start >= 0 and start + size <= held, "a box beyond its memory"
-    box = source[tuple(slice(a, a + n) for a, n in zip(starts, sizes, strict=True))]
+    places = list(zip(starts, sizes, steps, strict=True))
+    for (start, size, step), held in zip(places, source.shape, strict=True):
+        assert size >= 0 and start >= 0, "a box beyond its memory"
+        assert start + (size - 1) * step < held, "a box beyond its memory"
+    box = source[tuple(slice(a, a + n * step, step) for a, n, step in places)]
     wanted = [None if n == "?" else int(n) for n in _type(text.split(" to ", 1)[1])[0]]
     # Of axes of one index as many are left out as the result has fewer.
     dropped: list[int] = []
@@ -135,6 +162,19 @@ def _part(text: str, values: Mapping[str, Any]) -> Array:
         dropped.append(axis)
     assert place == len(wanted)
     return box.squeeze(tuple(dropped))
+
+
+def _laid(text: str, values: Mapping[str, Any]) -> Array:
+    """Elements of dense memory as a dense box."""
+    source: Array = values[text.split(" ", 1)[0]]
+    boxes = re.findall(r"(?:offset|sizes|strides): \[([^\]<>]*)\]", text.split(" : ", 1)[0])
+    (offset,), sizes, strides = (
+        [values[n] if n.startswith("%") else int(n) for n in box.split(", ")] for box in boxes
+    )
+    assert source.flags.c_contiguous
+    assert strides == [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    assert offset >= 0 and offset + prod(sizes) <= source.size, "a box beyond its memory"
+    return source.reshape(-1)[offset : offset + prod(sizes)].reshape(sizes)
 
 
 def _matrix(blocks: Array) -> Array:
@@ -153,11 +193,15 @@ def _instruction(text: str, values: Mapping[str, Any]) -> None:
             assert inputs[0].shape == output.shape
             output[...] = inputs[0]
         elif name == "nd2nz":
+            # Rows behind the last stay as they are; what fills the last block of columns is open.
             rows, columns = inputs[0].shape
-            padded = np.full(_matrix(output).shape, np.nan, output.dtype)
-            padded[:rows, :columns] = inputs[0]
-            r, c = padded.shape[0] // CUBE, padded.shape[1] // CUBE
-            output[...] = padded.reshape(r, CUBE, c, CUBE).transpose(2, 0, 1, 3)
+            matrix = _matrix(output).copy()
+            matrix[:rows] = np.nan
+            matrix[:rows, :columns] = inputs[0]
+            r, c = matrix.shape[0] // CUBE, matrix.shape[1] // CUBE
+            output[...] = matrix.reshape(r, CUBE, c, CUBE).transpose(2, 0, 1, 3)
+        elif name == "vbrc":
+            output[...] = inputs[0]
         elif name == "mmadL1":
             _product(text, inputs, output)
         elif name == "fixpipe":
@@ -193,7 +237,7 @@ def _product(text: str, inputs: list[Any], output: Array) -> None:
     left = (left.T if "a_transpose" in text else left)[:m, :k].astype(np.float32)
     right = (right.T if "b_transpose" in text else right)[:k, :n].astype(np.float32)
     sums = left @ right
-    whole = _matrix(output)
+    whole: Array = _matrix(output)
     if first:
         whole = np.full(whole.shape, np.nan, np.float32)
         whole[:m, :n] = sums + (bias[0][:n] if bias else 0)

@@ -56,3 +56,14 @@ def planned_bytes(planned: str) -> dict[str, int]:
             end = int(constants[address.strip()]) + size
             ends[cast["space"]] = max(ends.get(cast["space"], 0), end)
     return ends
+
+
+def missing_functions(text: str) -> set[str]:
+    """The functions of the vendor's device library that operations of a module become calls of, and
+    that it does not have for these cores."""
+    lowered = bishengir_opt(text, (*OPTIONS, "--convert-hivm-to-std"))
+    called = set(re.findall(r"call @(\w+)", lowered))
+    assert called
+    folder = Path(TOOL).parents[1] / "lib"
+    library = b"".join((folder / f"meta_op.{core}.bc").read_bytes() for core in ("aic", "aiv"))
+    return {name for name in called if f"_mlir_ciface_{name}".encode() not in library}

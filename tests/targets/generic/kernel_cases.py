@@ -51,6 +51,9 @@ class Case:
 class KernelBuilder:
     """Builds one kernel of fixed16 operations, or of floats."""
 
+    images = "NHWC"
+    """The layout of results of rank 4."""
+
     def __init__(self, seed: int, *, fixed: bool = True, element: Attribute = f32) -> None:
         self.element = element
         self.random = np.random.default_rng(seed)
@@ -85,7 +88,7 @@ class KernelBuilder:
         element: Any = kind.element_type
         if result is not None and self.fixed:
             element = FixedType.of(*result)
-        layout = "NHWC" if len(shape) == 4 else ""
+        layout = self.images if len(shape) == 4 else ""
         made.erase(safe_erase=False)
         made = BY_NAME[name].build_from(
             values, attributes, node=f"{name}_node", result_type=tensor(shape, element, layout)

@@ -17,11 +17,19 @@ it, nor do other cores; queues have no end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.targets.ascend.machine import DaVinci
-from tilewright.targets.ascend.program import Access, Barrier, Command, Flag, Program, trace
+from tilewright.targets.ascend.program import (
+    Access,
+    Barrier,
+    Command,
+    Executed,
+    Flag,
+    Program,
+    trace,
+)
 from tilewright.targets.ascend.proof import PIPES
 
 
@@ -61,12 +69,17 @@ def simulate(
 ) -> Timing:
     """The times of a program with its flags; the scalar unit issues one of its statements in
     ``issue`` cycles. ``length`` is the kernel's parameter, if not the longest."""
+    return simulate_trace(trace(program, length=length), core, issue=issue)
+
+
+def simulate_trace(steps: Sequence[Executed], core: DaVinci, *, issue: float = 1.0) -> Timing:
+    """``simulate`` of executions."""
     free = dict.fromkeys(PIPES, 0.0)
     done = dict.fromkeys(PIPES, 0.0)
     busy = dict.fromkeys(PIPES, 0.0)
     raised: dict[tuple[str, str, int], list[float]] = {}
     issued, moved = 0.0, 0
-    for one in trace(program, length=length):
+    for one in steps:
         statement = one.statement
         issued += issue
         if isinstance(statement, Flag):

@@ -22,9 +22,16 @@ from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.names import identifier
 from tilewright.ir import Block, SSAValue
 from tilewright.ir.types import element_name, shape_of, tensor_type
+from tilewright.targets.ascend.hivm.arithmetic import Arithmetic
+from tilewright.targets.ascend.hivm.convolutions import Convolution
+from tilewright.targets.ascend.hivm.depthwise import Depthwise
+from tilewright.targets.ascend.hivm.machine import UB
+from tilewright.targets.ascend.hivm.pools import Pool
+from tilewright.targets.ascend.hivm.tiles import Home, Spans, axis_order
 from tilewright.targets.ascend.hivm.vectors import Vectors
 from tilewright.targets.ascend.hivm.views import ELEMENTS, Size, Text, View, dense, strided
-from tilewright.targets.ascend.machine import CUBE
+from tilewright.targets.ascend.hivm.windows import Windows
+from tilewright.targets.ascend.machine import ASCEND_910B1, CUBE
 from tilewright.tile.attributes import WindowAttr
 from tilewright.tile.dialect import (
     BufferOp,
@@ -37,8 +44,16 @@ from tilewright.tile.dialect import (
     windows_of,
 )
 
-Spans = dict[str, tuple[Size, Size, int]]
-"""Dim -> start of its tile, size, and largest size."""
+WINDOWS: dict[str, type[Windows]] = {
+    "conv": Convolution,
+    "depthwise_conv": Depthwise,
+    "max_pool": Pool,
+    "average_pool": Pool,
+}
+"""Operation -> what it says of windows."""
+
+ROOM = {"cbuf": ASCEND_910B1.l1, "ub": UB}
+"""Bytes."""
 
 
 def function_text(program: ProgramOp, name: str) -> str:
@@ -47,25 +62,16 @@ def function_text(program: ProgramOp, name: str) -> str:
 
 
 @dataclass
-class _Home:
-    """A buffer: its memory, and the tile that it holds."""
-
-    whole: View
-    spans: Spans
-    frame: tuple[str, ...] = ()
-    """In UB: the dims of its axes, which are the result's, perhaps with the last and another one
-    exchanged, as rows of main memory stay rows."""
-
-
-@dataclass
 class _Function:
     program: ProgramOp
     name: str
     body: Text = field(default_factory=Text)
     tensors: dict[SSAValue, View] = field(default_factory=dict[SSAValue, View])
-    homes: dict[SSAValue, _Home] = field(default_factory=dict[SSAValue, _Home])
+    homes: dict[SSAValue, Home] = field(default_factory=dict[SSAValue, Home])
     cube: bool = False
     """Whether it runs on a cube core."""
+    windows: Windows | None = None
+    """What operations on windows of images say."""
 
     def text(self) -> str:
         """All of it."""
@@ -74,7 +80,10 @@ class _Function:
             raise self.refusal(
                 "lower-chain", "a kernel of several computes needs both kinds of core"
             )
-        self.cube = computes[0].stages[0].operation.data == "matmul"
+        anchor = computes[0].stages[0]
+        self.cube = anchor.operation.data in ("matmul", "conv")
+        if anchor.operation.data in WINDOWS:
+            self.windows = WINDOWS[anchor.operation.data](self.body, anchor, self.program.extents)
         tensors = [op for op in self.program.body.block.ops if isinstance(op, TensorOp)]
         for op in tensors:
             self.tensors[op.result] = self._tensor(op)
@@ -104,9 +113,13 @@ class _Function:
     def _tensor(self, op: TensorOp) -> View:
         name = element_name(tensor_type(op.result).element_type)
         shape = shape_of(op.result)
+        order = axis_order(op.result)
         if name not in ELEMENTS or not shape:
             reason = f"{op.symbol.data} has elements of {name} and {len(shape)} axes"
             raise self.refusal("lower-operation", reason)
+        if order is None:
+            raise self.refusal("lower-layout", f"{op.symbol.data} lies in blocks")
+        shape = tuple(shape[axis] for axis in order)
         steps = tuple(op.get("strides", ())) or dense(shape)
         layout = "" if steps == dense(shape) else strided(steps)
         return View(self.body.name(op.role.data), shape, steps, ELEMENTS[name], "gm", layout)
@@ -125,27 +138,32 @@ class _Function:
                 raise self.refusal("lower-operation", f"there is no kernel with {op.name}")
 
     def _loop(self, op: LoopOp, spans: Spans, summed: tuple[str, ...]) -> None:
-        dim, step, extent = op.dim.data, op.step_size, op.upper_bound
-        start, size, _ = spans[dim]
-        if op.lower_bound or start != 0 or size != extent:
+        dim, step = op.dim.data, op.step_size
+        start, size, largest = spans[dim]
+        whole = start == 0 and size == largest
+        nested = self.windows is not None and dim in self.windows.nested
+        if op.lower_bound or op.upper_bound != largest or not (whole or nested):
             raise self.refusal("lower-operation", f"two loops over {dim}")
         body = self.body
-        bounds = [body.index(number) for number in (0, extent, step)]
+        bounds = [body.index(number) for number in (0, size, step)]
         variable = body.name(dim)
         body.enter(f"scf.for {variable} = {bounds[0]} to {bounds[1]} step {bounds[2]}")
         inner: Size = step
-        if extent % step:
+        if isinstance(size, str) or size % step:
             left = body.value(f"{dim}_left", f"arith.subi {bounds[1]}, {variable} : index")
             inner = body.value(f"{dim}_size", f"arith.minsi {bounds[2]}, {left} : index")
         if dim in self.program.reduction_dims:
             summed = (*summed, variable)
-        self._block(op.body.block, {**spans, dim: (variable, inner, step)}, summed)
+        place = Arithmetic(body).plus(start, variable)
+        self._block(op.body.block, {**spans, dim: (place, inner, step)}, summed)
         body.leave()
 
-    def _axes(self, window: WindowAttr, what: str) -> list[str]:
-        """The dim that each axis of a window runs along; "" where it has one index."""
+    def _axes(self, window: WindowAttr, value: SSAValue, what: str) -> list[str]:
+        """The dim that each axis of a value runs along, as they lie in main memory; "" where it has
+        one index."""
         dims: list[str] = []
-        for axis in window.data:
+        for place in axis_order(value) or ():
+            axis = window.data[place]
             terms = [(dim, c) for dim, c in axis.terms if c]
             if axis.offset or len(terms) > 1 or any(c != 1 for _, c in terms):
                 raise self.refusal("lower-layout", f"{what} is read by windows or strides")
@@ -155,6 +173,14 @@ class _Function:
     def _buffer(self, op: BufferOp, spans: Spans) -> None:
         frame: tuple[str, ...] = ()
         element = "f32" if op.memory == "cc" else self.tensors[op.tensor_op.result].element
+        hint = f"{op.tensor_op.role.data}_{op.memory}"
+        if self.windows is not None and not self._is_bias(op):
+            role, slots = op.tensor_op.role.data, op.slot_count
+            if role == "input":
+                slots = self._slots(op, self.windows, spans)
+            whole = self.windows.allocated(hint, role, spans, slots, element)
+            self.homes[op.result] = Home(op.tensor_op.result, whole, dict(spans))
+            return
         if op.memory == "ub":
             frame = self._frame_of(op)
             most = [spans[dim][2] if dim in self._axes_of(op) else 1 for dim in frame]
@@ -165,18 +191,39 @@ class _Function:
             rows, columns = self._matrix(op)
             blocks = [-(-spans[dim][2] // CUBE) if dim else 1 for dim in (columns, rows)]
             most = [*blocks, CUBE, CUBE]
-        hint = f"{op.tensor_op.role.data}_{op.memory}"
         slots = op.slot_count
-        self.homes[op.result] = _Home(
-            self.body.allocated(hint, most, element, op.memory, slots), dict(spans), frame
-        )
+        whole = self.body.allocated(hint, most, element, op.memory, slots)
+        self.homes[op.result] = Home(op.tensor_op.result, whole, dict(spans), frame)
+
+    def _slots(self, op: BufferOp, windows: Windows, spans: Spans) -> int:
+        """Slots of an image's tile, whose padding the tile program does not count: as many as there
+        is room for beside the other buffers."""
+        others = [
+            other.bytes.value.data * other.places
+            for other in self.program.walk()
+            if isinstance(other, BufferOp)
+            and other is not op
+            and other.memory == op.memory
+            and other.bytes is not None
+        ]
+        size, room = windows.image_bytes(spans), ROOM[windows.space] - sum(others)
+        most = (room - windows.temporary_bytes(spans)) // size
+        if most < 1:
+            raise self.refusal(
+                "lower-place",
+                f"{op.symbol.data}'s tile has {size} bytes with its padding, and there is no room "
+                f"in {windows.space}",
+                "fewer pads, or a smaller window",
+            )
+        return min(op.slot_count, most)
 
     def _axes_of(self, op: BufferOp) -> list[str]:
-        return self._axes(op.window, op.symbol.data)
+        return self._axes(op.window, op.tensor_op.result, op.symbol.data)
 
     def _frame(self) -> tuple[str, ...]:
         """The dims of a vector kernel's result, by its axes: every operand in UB has as many."""
-        return tuple(self._axes(windows_of(self._stages()[-1])[-1], "the result"))
+        last = self._stages()[-1]
+        return tuple(self._axes(windows_of(last)[-1], last.result, "the result"))
 
     def _frame_of(self, op: BufferOp) -> tuple[str, ...]:
         """The dims of the axes of a buffer in UB: rows of the tensor are rows there."""
@@ -212,6 +259,13 @@ class _Function:
         if op.outer not in self.tensors:
             raise self.refusal("lower-operation", "a move between two memories of the chip")
         home = self.homes[buffer.result]
+        if self.windows is not None and not self._is_bias(buffer):
+            tensor = self.tensors[op.outer]
+            if op.loads:
+                self.windows.load(buffer.tensor_op.role.data, tensor, home)
+            else:
+                self.windows.store(tensor, home, self._fixpipe() if self.cube else "store")
+            return
         axes = self._axes_of(buffer)
         if buffer.memory == "ub":
             frame = home.frame
@@ -259,6 +313,10 @@ class _Function:
         return f"fixpipe {{{', '.join(modes)}}}"
 
     def _compute(self, op: ComputeOp, spans: Spans, summed: tuple[str, ...]) -> None:
+        if self.windows is not None:
+            inputs = [self.homes[value] for value in op.stages[0].inputs]
+            self.windows.compute(inputs, self.homes[op.output], list(summed), op.stages[1:])
+            return
         if self.cube:
             self._product(op, spans, summed)
             return
@@ -270,7 +328,8 @@ class _Function:
         for stage in op.stages:
             for value, window in zip(stage.inputs, windows_of(stage), strict=False):
                 if value in self.homes:
-                    axes, home = self._axes(window, "an operand"), self.homes[value]
+                    home = self.homes[value]
+                    axes = self._axes(window, home.tensor, "an operand")
                     mine = [spans[dim][1] if dim in axes else 1 for dim in home.frame]
                     tile = body.part(home.whole, [0] * len(frame), mine)
                     if home.frame != frame:
@@ -286,15 +345,11 @@ class _Function:
         flags = [f"{side}_transpose" for side in "ab" if values.get(f"transpose_{side}", False)]
         left, right, *bias = (self.homes[value].whole for value in stage.inputs)
         window = windows_of(stage)[-1]
-        rows, columns = self._axes(window, "the result")[-2:]
+        rows, columns = self._axes(window, stage.result, "the result")[-2:]
         sizes = [
             body.index(spans[dim][1]) if dim else body.index(1) for dim in (rows, "ci", columns)
         ]
-        first = body.constant("all", "true") if not summed else ""
-        for variable in summed:
-            zero = body.index(0)
-            begun = body.once("first", f"arith.cmpi eq, {variable}, {zero} : index")
-            first = body.once("first", f"arith.andi {first}, {begun} : i1") if first else begun
+        first = body.first(summed)
         target = self.homes[op.output].whole
         names = [left.name, right.name, first, *sizes, *(each.name for each in bias)]
         types = [left.type, right.type, "i1", *["index"] * 3, *(each.type for each in bias)]

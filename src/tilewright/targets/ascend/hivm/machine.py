@@ -7,6 +7,8 @@ on the way. Sizes are those of the tool's own table of Ascend910B2; rates are ``
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilewright.machine import Engine, Machine, Memory, Move, Primitive, Storage
 from tilewright.targets.ascend.machine import ASCEND_910B1, BLOCK, CUBE, FRACTAL
 
@@ -28,8 +30,11 @@ VECTOR_HEAD = 16
 ROUNDED = ("add", "sub", "mul", "div")
 """Elementwise operations that round, once each; vectors.py computes them in halves."""
 
-EXACT = ("max", "min", "relu", "neg", "abs", "clip", "identity")
+EXACT = ("max", "min", "relu", "neg", "abs", "clip", "identity", "convert_layout")
 FUNCTIONS = ("exp", "log", "sqrt", "erf", "tanh", "sigmoid", "silu", "gelu")
+
+IMAGES = "NHWC"
+"""Layout of images: a row of pixels is a matrix whose columns are channels."""
 
 _POINTS = "d0*d1*d2*d3*d4*d5*d6*d7"
 
@@ -69,7 +74,7 @@ def machine_910b() -> Machine:
             move("ub", "gm", "mte3", rate),
         ),
         engines=tuple(Engine(name=name) for name in ("mte2", "m", "fix", "mte2-v", "v", "mte3")),
-        primitives=(_mmad(), *_vectors()),
+        primitives=(_mmad(), _convolution(), *_vectors()),
         main="gm",
         element="float16",
         accumulator="float32",
@@ -97,26 +102,110 @@ def _mmad() -> Primitive:
     )
 
 
+def _convolution() -> Primitive:
+    """A product for each tap and each row of results (convolutions.py)."""
+    return Primitive(
+        name="conv",
+        operations=("conv",),
+        engine="m",
+        operands={
+            "input": Storage(memory="cbuf", multiples=_cubes("ci", "ow"), layout=IMAGES),
+            "weight": Storage(memory="cbuf", multiples=_cubes("co", "ci"), layout="HWIO"),
+            "bias": Storage(memory="cbuf", multiples=_cubes("co")),
+            "output": Storage(memory="cc", multiples=_cubes("co", "ow"), layout=IMAGES),
+        },
+        epilogue=(("relu",), ("cast",)),
+        cycles=f"n*oh*kh*kw*({HEAD} + ceil(ow/16)*ceil(co/16)*ceil(ci/16))",
+        peak="n*oh*ow*co*ci*kh*kw/4096",
+        multiples=_cubes("ow", "co", "ci"),
+        blocks=("ow", "co", "ci"),
+        limits={"n": 1, "co": MOST, "ow": MOST},
+        extents={"g": (1, 1)},
+        reserved={"cbuf": ASCEND_910B1.l1 // 2},
+        sums=True,
+    )
+
+
+def _cubes(*dims: str) -> dict[str, int]:
+    return dict.fromkeys(dims, CUBE)
+
+
 def _vectors() -> tuple[Primitive, ...]:
+    rows, any_order, images = (
+        Storage(memory="ub"),
+        Storage(memory="ub", layout="any"),
+        Storage(memory="ub", layout=IMAGES, multiples=_cubes("c")),
+    )
+
     def primitive(
-        name: str, operations: tuple[str, ...], roles: tuple[str, ...], count: str, passes: int
+        name: str,
+        operations: tuple[str, ...],
+        roles: tuple[str, ...],
+        count: str,
+        passes: int,
+        storage: Storage = rows,
+        epilogue: tuple[tuple[str, ...], ...] = (),
+        **others: Any,
     ) -> Primitive:
-        rows = "axis" in count
         return Primitive(
             name=name,
             operations=operations,
             engine="v",
-            operands={role: Storage(memory="ub") for role in (*roles, "output")},
-            epilogue=() if rows else ((*ROUNDED, *EXACT), EXACT, ("cast",)),
+            operands=dict.fromkeys((*roles, "output"), storage),
+            epilogue=epilogue,
             cycles=f"{VECTOR_HEAD} + ceil({count}*{passes}/64)",
             peak=f"{count}*{passes}/64",
-            whole=("axis",) if rows else (),
+            **others,
         )
 
-    points = (*ROUNDED, *EXACT, *FUNCTIONS, "transpose")
+    chains = ((*ROUNDED, *EXACT), EXACT, ("cast",))
+    points = (*ROUNDED, *EXACT, *FUNCTIONS)
     roles = ("input", "weight", "residual")
     return (
-        primitive("points", points, roles, _POINTS, 1),
-        primitive("softmax", ("softmax",), ("input",), f"{_POINTS}*axis", 6),
-        primitive("layer_norm", ("layer_norm",), (*roles[:2], "bias"), f"{_POINTS}*axis", 7),
+        primitive("points", points, roles, _POINTS, 1, any_order, chains),
+        primitive("turns", ("transpose",), roles, _POINTS, 1, rows, chains),
+        primitive("softmax", ("softmax",), ("input",), f"{_POINTS}*axis", 6, whole=("axis",)),
+        primitive(
+            "layer_norm",
+            ("layer_norm",),
+            (*roles[:2], "bias"),
+            f"{_POINTS}*axis",
+            7,
+            whole=("axis",),
+        ),
+        primitive(
+            "pool",
+            ("max_pool", "average_pool"),
+            ("input",),
+            "n*c*oh*ow*kh*kw",
+            1,
+            images,
+            (("cast",),),
+            whole=("kh", "kw"),
+            limits={"n": 1},
+        ),
+        _depthwise(images),
+    )
+
+
+def _depthwise(images: Storage) -> Primitive:
+    """Depthwise convolutions, on floats: a conversion, a product and a sum for each tap."""
+    work = "n*c*oh*ow*kh*kw*3"
+    return Primitive(
+        name="depthwise",
+        operations=("depthwise_conv",),
+        engine="v",
+        operands={
+            "input": images,
+            "weight": Storage(memory="ub", layout="HWIO", multiples=_cubes("c")),
+            "bias": Storage(memory="ub", multiples=_cubes("c")),
+            "output": images,
+        },
+        epilogue=(("relu", "clip"), ("cast",)),
+        cycles=f"{VECTOR_HEAD}*kh*kw*3 + ceil({work}/64)",
+        peak=f"{work}/64",
+        whole=("kh", "kw"),
+        limits={"n": 1},
+        # Ten bytes of temporaries for each element of a tile of results, which has two.
+        reserved={"ub": UB * 7 // 8},
     )

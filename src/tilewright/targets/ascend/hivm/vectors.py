@@ -122,7 +122,7 @@ class Vectors:
             self._layer_norm(inputs, target, float(values.get("epsilon", 1e-5)), centred)
         elif name == "neg":
             self._scaled("vmul", inputs[0], -1.0, target)
-        elif name in ("identity", "transpose"):
+        elif name in ("identity", "convert_layout", "transpose"):
             # Axes were exchanged on the way here.
             self._line("copy", inputs, target)
         elif name == "clip":

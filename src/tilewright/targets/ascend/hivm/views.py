@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -28,6 +29,8 @@ class View:
     """``gm``, ``cbuf``, ``cc`` or ``ub``."""
     layout: str = ""
     """What its type says of strides and offset: nothing of memory that is dense from its start."""
+    offset: Size = 0
+    """Elements from the memory's start; "?" where that is no number."""
 
     @property
     def type(self) -> str:
@@ -72,6 +75,30 @@ class Text:
         self.blocks.pop()
         self.line("}")
 
+    @contextmanager
+    def loop(self, hint: str, first: Size, end: Size) -> Generator[Size]:
+        """A block for each index from ``first`` to ``end``; none around where there is one."""
+        if isinstance(first, int) and isinstance(end, int) and end - first == 1:
+            yield first
+            return
+        bounds = [self.index(number) for number in (first, end, 1)]
+        variable = self.name(hint)
+        self.enter(f"scf.for {variable} = {bounds[0]} to {bounds[1]} step {bounds[2]}")
+        yield variable
+        self.leave()
+
+    @contextmanager
+    def if_positive(self, number: Size) -> Generator[None]:
+        """A block for where a number is above 0; none around where that is known."""
+        if isinstance(number, int):
+            assert number > 0
+            yield
+            return
+        holds = self.once("some", f"arith.cmpi sgt, {number}, {self.index(0)} : index")
+        self.enter(f"scf.if {holds}")
+        yield
+        self.leave()
+
     def name(self, hint: str) -> str:
         """A name of a value that no other has."""
         base = identifier(hint, "v")
@@ -104,6 +131,16 @@ class Text:
             self.constants[definition] = self.name(hint)
         return self.constants[definition]
 
+    def first(self, places: Sequence[Size]) -> str:
+        """Whether all of some indices are 0."""
+        holds = ""
+        for place in places:
+            if place == 0:
+                continue
+            begun = self.once("first", f"arith.cmpi eq, {place}, {self.index(0)} : index")
+            holds = self.once("first", f"arith.andi {holds}, {begun} : i1") if holds else begun
+        return holds or self.constant("all", "true")
+
     def index(self, number: Size) -> str:
         """A number as a value of type index."""
         return (
@@ -130,41 +167,49 @@ class Text:
         starts: Sequence[Size],
         sizes: Sequence[Size],
         kept: Sequence[int] | None = None,
+        steps: Sequence[int] = (),
     ) -> View:
-        """A box of a view; axes that are not ``kept``, which have one index, are left out."""
+        """A box of a view, or each so many-th index of it; axes that are not ``kept``, which have
+        one index, are left out."""
+        steps = steps or [1] * len(sizes)
         whole = kept is None or len(kept) == len(sizes)
-        if whole and tuple(sizes) == of.sizes and not any(starts):
+        if whole and tuple(sizes) == of.sizes and not any(starts) and set(steps) == {1}:
             return of
         axes = range(len(sizes)) if kept is None else kept
-        strides = tuple(of.strides[axis] for axis in axes)
-        moved = "offset" in of.layout or any(isinstance(start, str) or start for start in starts)
-        view = View(
-            "",
-            tuple(sizes[axis] for axis in axes),
-            strides,
-            of.element,
-            of.space,
-            strided(strides, "?" if moved else 0),
-        )
-        boxes = (starts, sizes, [1] * len(sizes))
+        strides = tuple(of.strides[axis] * steps[axis] for axis in axes)
+        offset = of.offset
+        for start, stride in zip(starts, of.strides, strict=True):
+            if isinstance(offset, int) and isinstance(start, int):
+                offset += start * stride
+            else:
+                offset = "?"
+        boxed = tuple(sizes[axis] for axis in axes)
+        layout = strided(strides, offset)
+        view = View("", boxed, strides, of.element, of.space, layout, offset)
+        boxes = (starts, sizes, steps)
         listed = " ".join(f"[{', '.join(map(str, box))}]" for box in boxes)
         definition = f"memref.subview {of.name}{listed} : {of.type} to {view.type}"
         return replace(view, name=self.once(f"{of.name[1:]}_tile", definition))
+
+    def laid(self, of: View, offset: Size, sizes: Sequence[int]) -> View:
+        """Elements of a dense view from an offset on, as a dense box."""
+        strides = dense(sizes)
+        place = "?" if isinstance(offset, str) else offset
+        layout = strided(strides, place)
+        view = View("", tuple(sizes), strides, of.element, of.space, layout, place)
+        definition = (
+            f"memref.reinterpret_cast {of.name} to offset: [{offset}], sizes: {list(sizes)}, "
+            f"strides: {list(strides)} : {of.type} to {view.type}"
+        )
+        return replace(view, name=self.once(f"{of.name[1:]}_at", definition))
 
     def turned(self, of: View, order: Sequence[int]) -> View:
         """A view with its axes in another order."""
         if list(order) == sorted(order):
             return of
         strides = tuple(of.strides[axis] for axis in order)
-        moved = "?" if "offset" in of.layout else 0
-        view = View(
-            "",
-            tuple(of.sizes[axis] for axis in order),
-            strides,
-            of.element,
-            of.space,
-            strided(strides, moved),
-        )
+        sizes, layout = tuple(of.sizes[axis] for axis in order), strided(strides, of.offset)
+        view = View("", sizes, strides, of.element, of.space, layout, of.offset)
         names = [f"a{axis}" for axis in range(len(order))]
         turned = ", ".join(names[axis] for axis in order)
         definition = f"memref.transpose {of.name} ({', '.join(names)}) -> ({turned})"

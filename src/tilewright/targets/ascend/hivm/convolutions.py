@@ -1,0 +1,207 @@
+"""Convolutions as products of each tap of the window and each row of results.
+
+In main memory images are [n][h][w][c] and weights [kh][kw][ci][co]. Each row of an image's tile
+lies in L1 as a matrix of pixels by channels; with strides along the row, the pixels from 0 by the
+stride are one matrix, those from 1 the next. So the pixels that one tap reads for one row of
+results are rows of a matrix, from a place that the tap gives: a left operand of ``mmadL1``. What
+lies outside of the image is zero: memory is filled where a tile reaches over an edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.targets.ascend.hivm.tiles import Home, Spans
+from tilewright.targets.ascend.hivm.views import Size, View
+from tilewright.targets.ascend.hivm.windows import Windows
+from tilewright.targets.ascend.machine import CUBE
+from tilewright.tile.dialect import StageOp
+
+HALF = 2
+"""Bytes of an element."""
+
+
+def blocks(extent: int) -> int:
+    """Blocks of 16 that hold an extent."""
+    return -(-extent // CUBE)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """How rows of an image's tile lie in L1."""
+
+    rows: int
+    phases: int
+    """Matrices of a row: 1 where taps read no pixels between those that a stride apart lie."""
+    pixels: int
+    """Of a matrix, in whole blocks."""
+    channels: int
+    """Blocks of them."""
+
+    @property
+    def matrix(self) -> int:
+        """Elements of a matrix."""
+        return self.pixels * self.channels * CUBE
+
+    @property
+    def elements(self) -> int:
+        """Elements of all; a block more, as a matrix that begins at a later pixel ends later."""
+        return self.rows * self.phases * self.matrix + CUBE * CUBE
+
+
+class Convolution(Windows):
+    """A convolution's moves and computes."""
+
+    space = "cbuf"
+    nested = ("oh",)
+
+    def allocated(self, hint: str, role: str, spans: Spans, slots: int, element: str) -> View:
+        """Memory for a tile of an image, of weights or of results."""
+        most = {dim: large for dim, (_, _, large) in spans.items()}
+        if role == "input":
+            sizes = [self._rows(spans).elements]
+        elif role == "weight":
+            sizes = [most["kh"], most["kw"], blocks(most["co"]), blocks(most["ci"]), CUBE, CUBE]
+        else:
+            sizes = [most["oh"], blocks(most["co"]), blocks(most["ow"]), CUBE, CUBE]
+        space = "cc" if role == "output" else "cbuf"
+        return self.body.allocated(hint, sizes, element, space, slots)
+
+    def image_bytes(self, spans: Spans) -> int:
+        """Bytes of a tile of an image, padding included."""
+        return self._rows(spans).elements * HALF
+
+    def _rows(self, spans: Spans) -> _Rows:
+        """From the largest sizes."""
+        (_, sw), (_, dw) = self.strides, self.dilations
+        ow, kw, ci = (spans[dim][2] for dim in ("ow", "kw", "ci"))
+        apart = any(tap * dw % sw for tap in range(kw))
+        return _Rows(
+            rows=self.largest(spans, 0),
+            phases=sw if apart else 1,
+            pixels=blocks(ow + (kw - 1) * dw // sw) * CUBE,
+            channels=blocks(ci),
+        )
+
+    def _matrix(self, image: View, rows: _Rows, row: Size, phase: Size, pixel: Size) -> View:
+        """A row of an image in L1, from a pixel on: [channels / 16, pixels / 16, 16, 16]."""
+        numbers = self.numbers
+        place = numbers.plus(
+            numbers.times(row, rows.phases * rows.matrix),
+            numbers.times(phase, rows.matrix),
+            numbers.times(pixel, CUBE),
+        )
+        return self.body.laid(image, place, [rows.channels, rows.pixels // CUBE, CUBE, CUBE])
+
+    def load(self, role: str, tensor: View, home: Home) -> None:
+        """A tile of an image, or of weights."""
+        if role == "weight":
+            self._load_weights(tensor, home)
+        else:
+            self._load_image(tensor, home)
+
+    def _load_image(self, tensor: View, home: Home) -> None:
+        """Rows of an image's tile from main memory, and zeros around the image."""
+        numbers, body, spans = self.numbers, self.body, home.spans
+        (_, sw), (_, dw), (_, left, _, _) = self.strides, self.dilations, self.pads
+        starts = {dim: start for dim, (start, _, _) in spans.items()}
+        sizes = {dim: size for dim, (_, size, _) in spans.items()}
+        _, height, width, _ = tensor.sizes
+        assert isinstance(height, int) and isinstance(width, int)
+        rows, reach = self._rows(spans), self.reach(spans, 0, height)
+        missing = numbers.minus(reach.needed, numbers.minus(reach.high, reach.low))
+        runs: list[tuple[Size, Size, Size, bool]] = []
+        for phase in range(rows.phases):
+            column = numbers.plus(
+                numbers.times(starts["ow"], sw), numbers.times(starts["kw"], dw), phase - left
+            )
+            behind = numbers.plus(numbers.times(numbers.plus(sizes["kw"], -1), dw), -phase)
+            pixels = numbers.plus(sizes["ow"], numbers.down(behind, sw))
+            lead: Size = 0
+            if not self.begins_inside(1):
+                lead = numbers.most(0, numbers.up(numbers.times(column, -1), sw))
+            end = pixels
+            if not self.ends_inside(1, width):
+                end = numbers.least(pixels, numbers.up(numbers.minus(width, column), sw))
+            count = numbers.minus(end, lead)
+            if lead != 0 or end != pixels:
+                count = numbers.most(0, count)
+            missing = numbers.plus(missing, numbers.minus(pixels, count))
+            column = numbers.plus(column, numbers.times(lead, sw))
+            runs.append((lead, count, column, lead == 0 and end == pixels))
+        self.filled(home.whole, body.number(0.0, home.whole.element), missing)
+        with body.loop("h", reach.low, reach.high) as row:
+            for phase, (lead, count, column, all_inside) in enumerate(runs):
+                if count == 0:
+                    continue
+                with body.if_positive(1 if all_inside else count):
+                    places = [starts["n"], numbers.plus(reach.first, row), column, starts["ci"]]
+                    boxes = [1, 1, count, sizes["ci"]]
+                    source = body.part(tensor, places, boxes, (2, 3), (1, 1, sw, 1))
+                    target = self._matrix(home.whole, rows, row, phase, lead)
+                    self.moved("nd2nz {dst_continuous}", source, target)
+
+    def _load_weights(self, tensor: View, home: Home) -> None:
+        """Each tap's matrix."""
+        numbers, whole = self.numbers, home.whole
+        starts = [home.spans[dim][0] for dim in ("kh", "kw", "ci", "co")]
+        kh, kw, ci, co = (home.spans[dim][1] for dim in ("kh", "kw", "ci", "co"))
+        with self.body.loop("y", 0, kh) as row, self.body.loop("x", 0, kw) as column:
+            places = [numbers.plus(starts[0], row), numbers.plus(starts[1], column), *starts[2:]]
+            source = self.body.part(tensor, places, [1, 1, ci, co], (2, 3))
+            target = self._at(whole, row, column)
+            self.moved("nd2nz {dst_continuous}", source, target)
+
+    def _at(self, whole: View, *places: Size) -> View:
+        """A matrix of several."""
+        left = len(whole.sizes) - len(places)
+        kept = range(len(places), len(whole.sizes))
+        sizes = [*[1] * len(places), *whole.sizes[len(places) :]]
+        return self.body.part(whole, [*places, *[0] * left], sizes, kept)
+
+    def store(self, tensor: View, home: Home, move: str) -> None:
+        """Rows of results to main memory."""
+        starts = [home.spans[dim][0] for dim in ("n", "oh", "ow", "co")]
+        _, oh, ow, co = (home.spans[dim][1] for dim in ("n", "oh", "ow", "co"))
+        with self.body.loop("r", 0, oh) as row:
+            source = self._at(home.whole, row)
+            places = [starts[0], self.numbers.plus(starts[1], row), *starts[2:]]
+            target = self.body.part(tensor, places, [1, 1, ow, co], (2, 3))
+            self.moved(move, source, target)
+
+    def compute(
+        self, inputs: list[Home], target: Home, begun: list[Size], after: Sequence[StageOp]
+    ) -> None:
+        """A product for each row of results and each tap; the bias joins the first one. What
+        follows comes with the results' move."""
+        image, weights, *bias = inputs
+        body, numbers = self.body, self.numbers
+        (sh, sw), (dh, dw) = self.strides, self.dilations
+        rows = self._rows(image.spans)
+        part = numbers.minus(image.spans["oh"][0], target.spans["oh"][0])
+        oh, ow, kh, kw, ci, co = (
+            image.spans[dim][1] if dim != "co" else weights.spans[dim][1]
+            for dim in ("oh", "ow", "kh", "kw", "ci", "co")
+        )
+        with (
+            body.loop("r", 0, oh) as row,
+            body.loop("y", 0, kh) as tap_row,
+            body.loop("x", 0, kw) as tap,
+        ):
+            line = numbers.plus(numbers.times(row, sh), numbers.times(tap_row, dh))
+            column = numbers.times(tap, dw)
+            phase = numbers.rest(column, sw) if rows.phases > 1 else 0
+            left = self._matrix(image.whole, rows, line, phase, numbers.down(column, sw))
+            right = self._at(weights.whole, tap_row, tap)
+            first = body.first([*begun, tap_row, tap])
+            sizes = [body.index(n) for n in (ow, ci, co)]
+            result = self._at(target.whole, numbers.plus(part, row))
+            views = [left, right]
+            more = [one.whole for one in bias]
+            names = [*(v.name for v in views), first, *sizes, *(v.name for v in more)]
+            types = [*(v.type for v in views), "i1", *["index"] * 3, *(v.type for v in more)]
+            body.line(
+                f"hivm.hir.mmadL1 ins({', '.join(names)} : {', '.join(types)}) "
+                f"outs({result.name} : {result.type})"
+            )

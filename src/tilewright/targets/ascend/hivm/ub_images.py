@@ -1,0 +1,84 @@
+"""Images in UB: tiles as [h][w][c], channels in whole blocks, with what is around the image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from tilewright.targets.ascend.hivm.tiles import Home, Spans
+from tilewright.targets.ascend.hivm.views import Size, View
+from tilewright.targets.ascend.hivm.windows import Windows
+from tilewright.targets.ascend.machine import CUBE
+
+ROUNDED = " round_mode = #hivm.round_mode<rint>"
+"""Ends a conversion."""
+
+
+def in_blocks(extent: int) -> int:
+    """An extent in whole blocks."""
+    return -(-extent // CUBE) * CUBE
+
+
+class UbImages(Windows):
+    """What vector operations on windows have in common."""
+
+    def allocated(self, hint: str, role: str, spans: Spans, slots: int, element: str) -> View:
+        """Memory for a tile of an image or of results."""
+        sizes = self.image(spans) if role == "input" else self.results(spans)
+        return self.body.allocated(hint, sizes, element, self.space, slots)
+
+    def image(self, spans: Spans) -> list[int]:
+        """Largest sizes of an image's tile, padding included."""
+        return [self.largest(spans, 0), self.largest(spans, 1), in_blocks(spans["c"][2])]
+
+    def results(self, spans: Spans) -> list[int]:
+        """Largest sizes of a tile of results."""
+        return [spans["oh"][2], spans["ow"][2], in_blocks(spans["c"][2])]
+
+    def image_bytes(self, spans: Spans) -> int:
+        """Bytes of a tile of an image, padding included."""
+        return 2 * prod(self.image(spans))
+
+    def load_image(self, tensor: View, home: Home, around: str) -> None:
+        """A tile of an image from main memory, and a constant around the image."""
+        numbers, body, spans = self.numbers, self.body, home.spans
+        _, height, width, _ = tensor.sizes
+        assert isinstance(height, int) and isinstance(width, int)
+        reaches = self.reach(spans, 0, height), self.reach(spans, 1, width)
+        inside = [numbers.minus(reach.high, reach.low) for reach in reaches]
+        missing: Size = 0
+        for reach, size in zip(reaches, inside, strict=True):
+            missing = numbers.plus(missing, numbers.minus(reach.needed, size))
+        self.filled(home.whole, around, missing)
+        start, channels, _ = spans["c"]
+        sizes = [*inside, channels]
+        places = [numbers.plus(reach.first, reach.low) for reach in reaches]
+        source = body.part(tensor, [spans["n"][0], *places, start], [1, *sizes], (1, 2, 3))
+        lows = [reach.low for reach in reaches]
+        self.moved("load", source, body.part(home.whole, [*lows, 0], sizes))
+
+    def store(self, tensor: View, home: Home, move: str) -> None:
+        """A tile of results to main memory."""
+        starts = [home.spans[dim][0] for dim in ("n", "oh", "ow", "c")]
+        sizes = [home.spans[dim][1] for dim in ("oh", "ow", "c")]
+        target = self.body.part(tensor, starts, [1, *sizes], (1, 2, 3))
+        self.moved(move, self.body.part(home.whole, [0, 0, 0], sizes), target)
+
+    def space_like(self, home: Home) -> View:
+        """Memory for floats, as large as a tile of results."""
+        sizes = [home.spans[dim][1] for dim in ("oh", "ow", "c")]
+        whole = self.body.allocated("t", self.results(home.spans), "f32", self.space)
+        return self.body.part(whole, [0, 0, 0], sizes)
+
+    def tap(self, image: View, row: Size, column: Size, sizes: Sequence[Size]) -> View:
+        """The elements that one tap of all windows reads."""
+        (dh, dw), numbers = self.dilations, self.numbers
+        places = [numbers.times(row, dh), numbers.times(column, dw), 0]
+        return self.body.part(image, places, sizes, None, (*self.strides, 1))
+
+    def line(self, name: str, inputs: Sequence[View], target: View, end: str = "") -> None:
+        """An instruction."""
+        names, types = ", ".join(v.name for v in inputs), ", ".join(v.type for v in inputs)
+        self.body.line(
+            f"hivm.hir.{name} ins({names} : {types}) outs({target.name} : {target.type}){end}"
+        )

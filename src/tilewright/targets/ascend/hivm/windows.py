@@ -1,0 +1,130 @@
+"""Windows of images: which part of a tile lies in the image, along one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewright.targets.ascend.hivm.arithmetic import Arithmetic
+from tilewright.targets.ascend.hivm.tiles import Home, Spans
+from tilewright.targets.ascend.hivm.views import Size, Text, View
+from tilewright.tile.dialect import StageOp
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The places of an image that a tile's windows read, along one axis."""
+
+    first: Size
+    """Where the tile begins in the image; below 0 in the padding."""
+    needed: Size
+    """Places that the windows read."""
+    low: Size
+    """The first of them in the image."""
+    high: Size
+    """The first behind the image, or behind them."""
+
+
+class Windows:
+    """What moves and computes of an operation on windows say."""
+
+    space = "ub"
+    """The memory of operands."""
+
+    nested: tuple[str, ...] = ()
+    """Dims along which a tile of results may be computed in several parts."""
+
+    def __init__(self, body: Text, stage: StageOp, extents: Mapping[str, int]) -> None:
+        self.body = body
+        self.extents = extents
+        """Of the whole operation."""
+        self.numbers = Arithmetic(body)
+        values = stage.parameters
+        self.strides = [int(n) for n in values.get("strides", (1, 1))]
+        self.pads = [int(n) for n in values.get("pads", (0, 0, 0, 0))]
+        self.dilations = [int(n) for n in values.get("dilations", (1, 1))]
+
+    def allocated(self, hint: str, role: str, spans: Spans, slots: int, element: str) -> View:
+        """Memory for a tile of an operand or of results."""
+        raise NotImplementedError
+
+    def image_bytes(self, spans: Spans) -> int:
+        """Bytes of a tile of an image, padding included."""
+        raise NotImplementedError
+
+    def temporary_bytes(self, spans: Spans) -> int:
+        """Bytes of values between operations, in the operands' memory."""
+        return 0
+
+    def load(self, role: str, tensor: View, home: Home) -> None:
+        """A tile from main memory."""
+        raise NotImplementedError
+
+    def store(self, tensor: View, home: Home, move: str) -> None:
+        """A tile of results to main memory."""
+        raise NotImplementedError
+
+    def compute(
+        self, inputs: list[Home], target: Home, begun: list[Size], after: Sequence[StageOp]
+    ) -> None:
+        """Results of a tile; ``begun`` is 0 in the first step of their sums, and ``after`` are the
+        stages behind."""
+        raise NotImplementedError
+
+    def reach(
+        self, spans: Spans, axis: int, extent: int, before: int = 0, behind: int = 0
+    ) -> Reach:
+        """Along rows (0) or columns (1); ``before`` and ``behind`` count with the image."""
+        numbers = self.numbers
+        stride, dilation = self.strides[axis], self.dilations[axis]
+        start, size, _ = spans[("oh", "ow")[axis]]
+        tap, taps, _ = spans[("kh", "kw")[axis]]
+        first = numbers.plus(
+            numbers.times(start, stride), numbers.times(tap, dilation), -self.pads[axis]
+        )
+        needed = numbers.plus(
+            numbers.times(numbers.plus(size, -1), stride),
+            numbers.times(numbers.plus(taps, -1), dilation),
+            1,
+        )
+        low = high = None
+        if self.begins_inside(axis, before):
+            low = 0
+        if self.ends_inside(axis, extent + behind):
+            high = needed
+        return Reach(
+            first,
+            needed,
+            numbers.most(0, numbers.minus(-before, first)) if low is None else low,
+            numbers.least(needed, numbers.minus(extent + behind, first)) if high is None else high,
+        )
+
+    def begins_inside(self, axis: int, before: int = 0) -> bool:
+        """Whether no window begins in front of the image, and of what counts with it."""
+        return self.pads[axis] <= before
+
+    def ends_inside(self, axis: int, extent: int) -> bool:
+        """Whether no window ends behind the image."""
+        results, taps = (self.extents[dim] for dim in (("oh", "kh"), ("ow", "kw"))[axis])
+        last = (results - 1) * self.strides[axis] + (taps - 1) * self.dilations[axis]
+        return last - self.pads[axis] < extent
+
+    def largest(self, spans: Spans, axis: int) -> int:
+        """The most places that a tile's windows read."""
+        results, taps = spans[("oh", "ow")[axis]][2], spans[("kh", "kw")[axis]][2]
+        return (results - 1) * self.strides[axis] + (taps - 1) * self.dilations[axis] + 1
+
+    def filled(self, view: View, value: str, where: Size = 1) -> None:
+        """A constant all over a view, where a number is above 0."""
+        if where != 0:
+            with self.body.if_positive(where):
+                self.body.line(
+                    f"hivm.hir.vbrc ins({value} : {view.element}) outs({view.name} : {view.type})"
+                )
+
+    def moved(self, name: str, source: View, target: View) -> None:
+        """A move."""
+        self.body.line(
+            f"hivm.hir.{name} ins({source.name} : {source.type}) "
+            f"outs({target.name} : {target.type})"
+        )
