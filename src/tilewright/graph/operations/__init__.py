@@ -129,6 +129,7 @@ from tilewright.graph.operations.shuffle import ChannelShuffleOp
 from tilewright.graph.operations.sparse import SparseProductOp
 from tilewright.graph.operations.views import ConcatOp, PadOp, ReshapeOp, SliceOp, TransposeOp
 from tilewright.graph.operations.winograd import WinogradConvOp
+from tilewright.graph.operations.winograd_stages import WinogradInputOp, WinogradOutputOp
 from tilewright.ir import Builtin, Context, Dialect, ModuleOp, Parser
 from tilewright.ir.types import TYPES
 
@@ -139,6 +140,8 @@ OPERATIONS: tuple[type[Operation], ...] = (
     PieceMatMulOp,
     SeparableConvOp,
     WinogradConvOp,
+    WinogradInputOp,
+    WinogradOutputOp,
     SparseProductOp,
     MaxPoolOp,
     AveragePoolOp,
