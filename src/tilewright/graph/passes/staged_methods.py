@@ -15,6 +15,7 @@ import numpy as np
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp
 from tilewright.graph.operations import Operation
+from tilewright.graph.operations.base import MAXIMUM_ELEMENTS
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import bytes_of, erase, insert, make
@@ -178,10 +179,22 @@ def _enclosed(chain: Sequence[GraphOperation], kernel: KernelOp, part: str) -> K
 
 
 def _staged_forms(kernel: KernelOp, anchor: ConvOp) -> Iterator[Form]:
-    """The forms that are defined for a kernel's anchor, weights transformed at compile time."""
+    """The forms that are defined for a kernel's anchor, weights transformed at compile time.
+
+    Products of depthwise convolutions would be depthwise, too: nothing is gained by them.
+    """
     asked = candidate(anchor)
-    if asked.operation == "conv" and asked.extents.get("ci", 1) > 1:
-        yield from (form for form in forms_of(kernel, anchor) if form.tile and not form.plain)
+    if asked.operation != "conv" or asked.extents.get("ci", 1) == 1:
+        return
+    n, co, *extents = shape_of(anchor.result)
+    channels, taps = (shape_of(value) for value in anchor.inputs[:2])
+    for form in forms_of(kernel, anchor):
+        if not form.tile or form.plain:
+            continue
+        tiles = prod(-(-extent // form.tile) for extent in extents)
+        points = (form.tile + taps[2] - 1) ** 2
+        if points * n * tiles * max(channels[1], co) <= MAXIMUM_ELEMENTS:
+            yield form
 
 
 def _weights(kernel: KernelOp) -> WeightOp:

@@ -59,6 +59,10 @@ VECTOR = 4
 DIVISIONS = 6
 """Cuts of the result for a mesh, those first of which a core moves least."""
 
+SHARED = 2
+"""Cuts beyond these in which two operands are exchanged: what a core loads once, it may load again
+and again where its part fits no tile."""
+
 SAMPLES = 400
 """Tilings that Eq. 2 is fitted to."""
 
@@ -179,7 +183,8 @@ def strategies(
             found = divisions(dims, kernel.anchor.extents, primitive.multiples, mesh.side)
             found = [cut for cut in found if cut.exchanged(kernel)]
             found.sort(key=lambda cut: moved(kernel, cut, mesh))
-            cuts += [(cut.grid, 1, cut) for cut in found[:DIVISIONS]]
+            both = [cut for cut in found[DIVISIONS:] if len(cut.exchanged(kernel)) > 1]
+            cuts += [(cut.grid, 1, cut) for cut in (*found[:DIVISIONS], *both[:SHARED])]
     core = one_core(machine) if cores > 1 else machine
     for grid, rounds, division in cuts:
         try:

@@ -42,7 +42,8 @@ def winograd_input(rows: Rows) -> list[str]:
     line(f"float d[{inner * inner}];")
     line(f"winograd_load(d, {inner}, {image}, {', '.join(x.step_of(p) for p in places)},")
     line(f"              {', '.join((*starts, *sizes))});")
-    line(f"winograd_input_{inner}(d, {_plus(y.pointer, y.offset(at))}, {y.step('p')});")
+    line(f"winograd_input_{inner}(d, {_plus(y.pointer, y.offset(at))},")
+    line(f"                 {y.step('p')});")
     rows.close(1)
     return rows.writer.lines
 
@@ -62,8 +63,8 @@ def winograd_output(rows: Rows) -> list[str]:
         rows.writer.depth += 1
     at = {**rows.indices(outer), "p": "0"}
     line(f"float o[{tile * tile}];")
-    products = _plus(m.pointer, m.offset(at))
-    line(f"winograd_output_{tile}_{inner}({products}, {m.step('p')}, o);")
+    line(f"winograd_output_{tile}_{inner}({_plus(m.pointer, m.offset(at))},")
+    line(f"                    {m.step('p')}, o);")
     for dim, whole, extent in zip(
         ("r", "s"), ("th", "tw"), rows.anchor.parameters["extents"], strict=True
     ):
@@ -79,7 +80,9 @@ def winograd_output(rows: Rows) -> list[str]:
         bias = rows.operand(rows.anchor, 1)
         value += f" + {bias.pointer}[{bias.offset(at)}]"
     line(f"const float t0 = {value};")
-    line(f"{y.pointer}[{y.offset(at)}] = {rows.chain(at)};")
+    last = rows.chain(at)
+    line(f"{y.pointer}[{y.offset(at)}]")
+    line(f"    = {last};")
     rows.close(1)
     return rows.writer.lines
 
