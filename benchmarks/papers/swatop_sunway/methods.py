@@ -58,7 +58,7 @@ def method_rows(name: str, batch: int, inputs: int, outputs: int, side: int) -> 
 
 def fits(batch: int, inputs: int, outputs: int, side: int) -> bool:
     """Whether tensors of the layer and of its tiles have no more elements than tensors may."""
-    points = 36 * -(-side // 4) ** 2
+    points = 36 * -((-side // 4) ** 2)
     return batch * max(inputs, outputs) * max(points, (side + 2) ** 2) < MOST
 
 

@@ -138,9 +138,7 @@ def transform_inputs(x: Array, pads: Sequence[int], tile: int, taps: int = 3) ->
     return result.reshape(m.inner**2, c, n, rows, columns)
 
 
-def transform_outputs(
-    products: Array, extents: Sequence[int], tile: int, taps: int = 3
-) -> Array:
+def transform_outputs(products: Array, extents: Sequence[int], tile: int, taps: int = 3) -> Array:
     """Images [n, c, *extents] of products [inner * inner, c, n, rows, columns]: A^T m A.
 
     In float64, one rounding.

@@ -149,7 +149,6 @@ class ChooseMethods(ModulePass):
                 options[kernel] = [direct, *faster]
         return options
 
-
     def _staged(
         self, memory: NetworkMemory, context: CompilerContext, room: int
     ) -> dict[KernelOp, list[Priced]]:

@@ -54,9 +54,7 @@ def method_names() -> tuple[str, ...]:
     return (DIRECT, *(method_name(*sizes) for sizes in TRANSFORMS))
 
 
-def priced_stages(
-    kernel: KernelOp, context: CompilerContext, below: float | None
-) -> list[Priced]:
+def priced_stages(kernel: KernelOp, context: CompilerContext, below: float | None) -> list[Priced]:
     """The methods of a convolution's kernel with their prices, the direct one first.
 
     A form that cannot take less than ``below`` times the direct method's cycles, or than a form

@@ -205,7 +205,7 @@ MACHINE = Machine(
     primitives=_primitives(),
     cores=CPES,
     spawn_cycles=15_000,
-    memory_growth=4,
+    memory_growth=8,
     issue_cycles=25,
     layouts={"activation": "NCHW", "weight": "OIHW"},
 )

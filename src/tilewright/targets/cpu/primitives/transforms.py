@@ -9,6 +9,7 @@ from tilewright.targets.cpu.primitives.blocks import Block
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode
 
+
 def _one_dimension(block: Block, code: KernelCode, which: str) -> str:
     """The name of a function that transforms one dimension of a tile.
 
