@@ -1,4 +1,4 @@
-"""Winograd's method beside the implicit one, layer by layer, each by the best plans of the space."""
+"""Winograd's method beside the implicit one, layer by layer, by the best plans of the space."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 from tests.graph.operations.catalogue import conv
 from tilewright.graph.operations.winograd_stages import WinogradInputOp, WinogradOutputOp
 from tilewright.graph.passes.staged_methods import point_weights
-from tilewright.ir import Block, VerifyException
+from tilewright.ir import Block, PythonValue, VerifyException
 from tilewright.ir.types import Array, shape_of, tensor
 from tilewright.numerics.winograd import TRANSFORMS
 from tilewright.planning import plan
@@ -81,11 +81,12 @@ def test_the_three_steps_mean_the_convolution(sizes: tuple[int, int]) -> None:
 
 def test_what_is_wrong_is_refused() -> None:
     image = tensor((1, 2, 8, 8))
-    for attributes, word in (
+    cases: list[tuple[dict[str, PythonValue], str]] = [
         ({"tile": 3}, "no tiles"),
         ({"tile": 4, "taps": 5}, "no tiles"),
         ({"pads": (0, 0, 0)}, "4 entries"),
-    ):
+    ]
+    for attributes, word in cases:
         with pytest.raises(VerifyException, match=word):
             WinogradInputOp.build_from(Block(arg_types=[image]).args, attributes, node="a node")
     products = tensor((36, 3, 1, 2, 2))

@@ -122,13 +122,14 @@ def test_bounds_spare_the_planner_what_cannot_win() -> None:
 
 
 def test_what_it_is_not_defined_for_stays() -> None:
-    for shape, more in (
+    cases: list[tuple[tuple[int, ...], dict[str, Any]]] = [
         ((8, 6, 1, 1), {"pads": (0, 0, 0, 0)}),
         ((8, 6, 3, 3), {"strides": (2, 2)}),
         ((8, 6, 3, 3), {"dilations": (2, 2)}),
         ((6, 1, 3, 3), {"group": 6}),
         ((8, 6, 7, 7), {}),
-    ):
+    ]
+    for shape, more in cases:
         net = Builder(4, x=(1, 6, 8, 8))
         assert methods(apply(net, layer(net, *shape, **more)))[0] in ("conv", "depthwise_conv")
 

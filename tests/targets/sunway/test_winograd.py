@@ -114,6 +114,6 @@ def test_what_the_shim_counts_is_what_chose_the_method(tmp_path: Path) -> None:
         cycles.append(package.profile.cycles)
         for kernel, planned in zip(package.profile.kernels, package.manifest.kernels, strict=True):
             assert kernel.cycles is not None and planned.predicted_cycles is not None
-            # Where parts do not come in 64, the plan takes the bandwidth of those that are idle for lost.
+            # Where parts do not come in 64s, the plan has the bandwidth of idle CPEs lost.
             assert 0.75 < kernel.cycles / planned.predicted_cycles < 1.1
     assert cycles[0] < 0.9 * cycles[1]

@@ -83,9 +83,9 @@ class ChooseMethods(ModulePass):
     these. ``method`` names primitives of which one is taken wherever it serves, whatever it takes:
     for comparisons.
 
-    Where software manages the memories, Winograd's method is three kernels (staged_methods.py), each
-    planned by the planner that plans the network; their tensors count as scratch does, and may not
-    go beyond the memory to spare.
+    Where software manages the memories, Winograd's method is three kernels (staged_methods.py),
+    each planned by the planner that plans the network; their tensors count as scratch does, and may
+    not go beyond the memory to spare.
     """
 
     name = "choose-methods"

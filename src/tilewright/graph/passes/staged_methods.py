@@ -165,7 +165,7 @@ def staged(kernel: KernelOp, tile: int, context: CompilerContext | None) -> list
 
 def point_weights(weights: Array, tile: int) -> Array:
     """Weights [co, ci, taps, taps] as those of the products: [points * co, ci, 1, 1]."""
-    co, each, *_ = weights.shape
+    each = weights.shape[1]
     points = transform_weights(weights, tile).transpose(2, 3, 0, 1)
     return np.ascontiguousarray(points).reshape(-1, each, 1, 1)
 
@@ -233,10 +233,11 @@ def _least(kernel: Kernel, machine: Machine) -> float:
 
 def _forget(steps: Sequence[KernelOp]) -> None:
     """Erase a trial, with what stands between its kernels."""
-    waiting = [steps[-1], *(value.owner for value in steps[-1].inputs)]
-    waiting += [steps[1], *(value.owner for value in steps[1].inputs), steps[0]]
-    for op in waiting:
-        trial = isinstance(op, WeightOp) and op.symbol.data == TRIAL
-        view = isinstance(op, Operation) and op.operation == "reshape"
-        if op in steps or trial or (view and op.result.first_use is None):
-            erase(op)  # type: ignore[arg-type]
+    for step in reversed(steps):
+        owners = [value.owner for value in step.inputs]
+        erase(step)
+        for owner in owners:
+            view = isinstance(owner, Operation) and owner.operation == "reshape"
+            trial = isinstance(owner, WeightOp) and owner.symbol.data == TRIAL
+            if trial or (view and owner.result.first_use is None):
+                erase(owner)

@@ -121,8 +121,8 @@ HEAD = """\
 
 #include "cpe.h"
 
-/* Copies a tile of inner x inner elements that begins at (row, column) of a box of rows and columns;
-   what lies outside of the box is 0. */
+/* Copies a tile of inner x inner elements that begins at (row, column) of a box; what lies outside
+   of its rows and columns is 0. */
 static inline void winograd_load(float *d, long inner, const float *x, long row_step,
                                  long column_step, long row, long column, long rows, long columns)
 {
