@@ -237,7 +237,8 @@ def _forget(steps: Sequence[KernelOp]) -> None:
         owners = [value.owner for value in step.inputs]
         erase(step)
         for owner in owners:
-            view = isinstance(owner, Operation) and owner.operation == "reshape"
-            trial = isinstance(owner, WeightOp) and owner.symbol.data == TRIAL
-            if trial or (view and owner.result.first_use is None):
+            if isinstance(owner, WeightOp) and owner.symbol.data == TRIAL:
                 erase(owner)
+            elif isinstance(owner, Operation) and owner.operation == "reshape":
+                if owner.result.first_use is None:
+                    erase(owner)
