@@ -82,6 +82,19 @@ def test_errors_stay_within_what_analysis_allows(
 
 
 @pytest.mark.slow
+def test_four_core_groups_compute_what_one_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    model, _ = one_layer(tmp_path, (4, 16, 9, 10), 24, (1, 1, 1, 1), 3, 1)
+    forced("winograd_4", monkeypatch)
+    x = {"x": np.random.default_rng(5).normal(size=(4, 16, 9, 10)).astype(np.float32)}
+    alone, divided = (tilewright.compile(model, name) for name in ("sunway", "sunway-chip"))
+    assert len(divided.manifest.kernels) == 3
+    wanted = alone.run(x)
+    assert all(np.array_equal(array, wanted[name]) for name, array in divided.run(x).items())
+
+
+@pytest.mark.slow
 def test_transfers_are_those_of_the_tile_programs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -239,6 +239,9 @@ def _forget(steps: Sequence[KernelOp]) -> None:
         for owner in owners:
             if isinstance(owner, WeightOp) and owner.symbol.data == TRIAL:
                 erase(owner)
-            elif isinstance(owner, Operation) and owner.operation == "reshape":
-                if owner.result.first_use is None:
-                    erase(owner)
+            elif isinstance(owner, Operation) and _is_unused_view(owner):
+                erase(owner)
+
+
+def _is_unused_view(op: Operation) -> bool:
+    return op.operation == "reshape" and op.result.first_use is None
