@@ -19,6 +19,13 @@ from benchmarks.papers.swatop.shapes import ALIGNED, UNALIGNED, convolutions
 from benchmarks.papers.swatop_sunway.chip import chip_table
 from benchmarks.papers.swatop_sunway.kernels import convolution
 from benchmarks.papers.swatop_sunway.kernels import product as matrix_product
+from benchmarks.papers.swatop_sunway.methods import (
+    LAYERS,
+    explicit_table,
+    fits,
+    method_rows,
+    methods_table,
+)
 from benchmarks.report import Column, Table, percent, whole
 from tilewright.machine import Machine
 from tilewright.numerics.element_types import ElementType
@@ -33,7 +40,7 @@ from tilewright.targets.sunway.pipeline import steady
 
 TITLE = "swATOP's strategies on one core group of SW26010 (predicted)"
 
-NETWORKS = ("primitives", "convolutions", "products", "chip")
+NETWORKS = ("primitives", "convolutions", "products", "chip", "methods")
 """Parts of the page; or a file of hand-written results."""
 
 OPTIONS = ("sample",)
@@ -83,6 +90,18 @@ def tables(networks: Sequence[str], sample: int | None = None) -> list[Table]:
             found += [_listed("Listing 2", rows), _summary(rows)]
         elif name == "chip":
             found.append(chip_table())
+        elif name == "methods":
+            shapes = [shape.sizes for shape in convolutions()]
+            found += methods_table(
+                [
+                    method_rows(f"{batch} {'x'.join(map(str, sizes))}", batch, *sizes)
+                    for batch in BATCHES
+                    for own in (_sampled(shapes, sample), LAYERS)
+                    for sizes in own
+                    if fits(batch, *sizes)
+                ]
+            )
+            found.append(explicit_table())
         elif Path(name).exists():
             found.append(_hand_written(Path(name)))
     return found

@@ -70,7 +70,8 @@ class CompilationState:
     files: tuple[frontends.MappedFile, ...] = ()
     """The model's files, which weights are views of."""
     planner: Planner | None = None
-    """Asked for each kernel's schedule before the cost model is."""
+    """Asked for each kernel's schedule before the cost model is; passes that choose methods ask its
+    ``methods``, if it has that."""
     weights_file: str | Path | None = None
     """The file of the weights, for model formats that keep them apart."""
     ranges: Mapping[str, tuple[float, float]] | None = None
@@ -107,6 +108,7 @@ def context_of(
     made = CompilerContext(machine or state.machine, state.weights, ranges, state.factors)
     if machine is None or machine is state.machine:
         made.plans = cast("dict[Any, Any]", state.plan_cache)
+        made.planner = getattr(state.planner, "methods", state.planner)
     for dialect in graph_context().loaded_dialects:
         made.load_dialect(dialect)
     return made

@@ -35,6 +35,8 @@ DIMS: Mapping[str, tuple[str, ...]] = {
         *("n", "g", "co", "th", "tw", "r", "s", "ci", "u", "v", "kh", "kw"),
         *("pr", "ps"),
     ),
+    "winograd_input": ("p", "c", "n", "th", "tw", "kh", "kw"),
+    "winograd_output": ("n", "c", "th", "tw", "r", "s", "p"),
     "sparse_product": (
         *("n", "cb", "cl", "oh", "ow", "cs", "cc", "kh", "kw", "e"),
         *("alone", "each", "lead"),

@@ -117,6 +117,42 @@ def _transformed(w: Array, tile: int) -> Array:
     return g @ wide
 
 
+def transform_inputs(x: Array, pads: Sequence[int], tile: int, taps: int = 3) -> Array:
+    """Tiles of images [n, c, h, w] as [inner * inner, c, n, rows, columns]: B^T d B.
+
+    In float64, one rounding. ``pads`` are top, left, bottom, right of the convolution.
+    """
+    m = TRANSFORMS[tile, taps]
+    n, c, h, w = x.shape
+    top, left, bottom, right = pads
+    rows, columns = (
+        -(-(extent - taps + 1) // tile) for extent in (h + top + bottom, w + left + right)
+    )
+    after = ((rows - 1) * tile + m.inner - h - top, (columns - 1) * tile + m.inner - w - left)
+    room = ((0, 0), (0, 0), (top, max(after[0], 0)), (left, max(after[1], 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, room), (m.inner, m.inner), (2, 3))
+    result = np.empty((m.inner, m.inner, c, n, rows, columns), np.float32)
+    for image in range(n):
+        d = windows[image, :, : rows * tile : tile, : columns * tile : tile].astype(np.float64)
+        result[:, :, :, image] = (m.inputs @ d @ m.inputs.T).transpose(3, 4, 0, 1, 2)
+    return result.reshape(m.inner**2, c, n, rows, columns)
+
+
+def transform_outputs(products: Array, extents: Sequence[int], tile: int, taps: int = 3) -> Array:
+    """Images [n, c, *extents] of products [inner * inner, c, n, rows, columns]: A^T m A.
+
+    In float64, one rounding.
+    """
+    m = TRANSFORMS[tile, taps]
+    _, c, n, rows, columns = products.shape
+    result = np.empty((n, c, rows * tile, columns * tile), np.float32)
+    for image in range(n):
+        own = products[:, :, image].reshape(m.inner, m.inner, c, rows, columns)
+        y = m.outputs @ own.transpose(2, 3, 4, 0, 1).astype(np.float64) @ m.outputs.T
+        result[image] = y.transpose(0, 1, 3, 2, 4).reshape(c, rows * tile, columns * tile)
+    return np.ascontiguousarray(result[:, :, : extents[0], : extents[1]])
+
+
 def conv2d(
     x: Array, u: Array, pads: Sequence[int], tile: int, taps: int = 3, group: int = 1
 ) -> Array:

@@ -18,7 +18,7 @@ import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.ir.types import Array
-from tilewright.numerics import fixed, lrn_gradient, pointwise, reference, sparse
+from tilewright.numerics import fixed, lrn_gradient, pointwise, reference, sparse, winograd
 from tilewright.planning.domain import Affine, Interval
 from tilewright.tile.boxes import Box
 
@@ -338,6 +338,29 @@ def _layer_norm(tile: Tile) -> Array:
     return reference.layer_norm(x, others, epsilon, centred=centred)
 
 
+def _transforms(tile: Tile) -> winograd.Transforms:
+    return winograd.TRANSFORMS[int(tile.parameters["tile"]), int(tile.parameters["taps"])]
+
+
+def _winograd_input(tile: Tile) -> Array:
+    """B^T d B of whole tiles of inputs, in float64, rounded once."""
+    names, m = ["c", "n", "th", "tw"], _transforms(tile)
+    d = tile.view(0, tile.padded(0).astype(np.float64), [*names, "kh", "kw"])
+    points = (m.inputs @ d @ m.inputs.T).reshape(*d.shape[:4], -1).astype(tile.dtype)
+    return _to_box(tile, [*names, "p"], points)
+
+
+def _winograd_output(tile: Tile) -> Array:
+    """A^T m A of whole tiles of products, in float64, rounded once; then the bias."""
+    names, m = ["n", "c", "th", "tw"], _transforms(tile)
+    view = tile.view(0, tile.padded(0).astype(np.float64), [*names, "p"])
+    products = view.reshape(*view.shape[:4], m.inner, m.inner)
+    values = (m.outputs @ products @ m.outputs.T).astype(tile.dtype)
+    if len(tile.arrays) > 1:
+        values += tile.view(1, tile.padded(1), [*names, "r", "s"])
+    return _to_box(tile, [*names, "r", "s"], values)
+
+
 @dataclass(frozen=True)
 class Anchor:
     """How an operation that reduces is computed in parts.
@@ -378,6 +401,8 @@ ANCHORS: Mapping[str, Anchor] = {
     "running_sum": Anchor(_running(np.cumsum), None, _complete),
     "running_product": Anchor(_running(np.cumprod), None, _complete),
     "arg_sort": Anchor(_arg_sort, None, _complete),
+    "winograd_input": Anchor(_winograd_input, None, _complete),
+    "winograd_output": Anchor(_winograd_output, None, _complete),
 }
 """The operations that reduce, by name; every other operation is a map."""
 

@@ -137,6 +137,7 @@ from tilewright.graph.operations.views import (
     TransposeOp,
 )
 from tilewright.graph.operations.winograd import WinogradConvOp
+from tilewright.graph.operations.winograd_stages import WinogradInputOp, WinogradOutputOp
 from tilewright.ir import Builtin, Context, Dialect, ModuleOp, Parser
 from tilewright.ir.types import TYPES
 
@@ -147,6 +148,8 @@ OPERATIONS: tuple[type[Operation], ...] = (
     PieceMatMulOp,
     SeparableConvOp,
     WinogradConvOp,
+    WinogradInputOp,
+    WinogradOutputOp,
     SparseProductOp,
     MaxPoolOp,
     AveragePoolOp,

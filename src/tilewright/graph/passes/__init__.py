@@ -58,6 +58,10 @@ PASSES: dict[str, type[ModulePass]] = {
 """Every graph pass by its name on the command line."""
 
 
+METHODS = ("winograd_conv", "explicit_conv", "winograd_input")
+"""Operations of which choose-methods makes convolutions."""
+
+
 def simplify_pipeline(machine: Machine) -> list[PassEntry]:
     """The passes on the model as it is, whatever numbers it will have."""
     integers = [
@@ -121,7 +125,7 @@ def layout_pipeline(machine: Machine) -> list[PassEntry]:
     if machine.primitives_for("sparse_product"):
         reason = "after numbers, which make small weights 0; before layouts"
         methods = [PassEntry(CompressWeights(), reason)]
-    elif not any(machine.primitives_for(f"{name}_conv") for name in ("winograd", "explicit")):
+    elif not any(machine.primitives_for(name) for name in METHODS):
         methods = []
     pairs = [PassEntry(FuseSeparable(), "what a pair of convolutions hands on stays in a cache")]
     pools = [PassEntry(FusePools(), "after methods, which have tiles that windows may lie within")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tilewright.errors import refuse
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.matrix import MatMulOp
@@ -19,8 +20,15 @@ from tilewright.graph.passes.methods import (
 )
 from tilewright.graph.passes.reanchoring import plain_kernel
 from tilewright.graph.passes.rewrite_method import rewritten
+from tilewright.graph.passes.staged_methods import (
+    method_names,
+    priced_stages,
+    staged,
+    stages_methods,
+)
 from tilewright.ir import Context, ModuleOp, ModulePass
 from tilewright.ir.passes import CompilerContext
+from tilewright.machine import Machine
 from tilewright.planning.canonical import canonical
 
 __all__ = ["ChooseMethods", "methods_of", "select"]
@@ -74,6 +82,10 @@ class ChooseMethods(ModulePass):
     with computed weights are left alone, and those of machines that have primitives for none of
     these. ``method`` names primitives of which one is taken wherever it serves, whatever it takes:
     for comparisons.
+
+    Where software manages the memories, Winograd's method is three kernels (staged_methods.py),
+    each planned by the planner that plans the network; their tensors count as scratch does, and may
+    not go beyond the memory to spare.
     """
 
     name = "choose-methods"
@@ -83,20 +95,29 @@ class ChooseMethods(ModulePass):
         """Rewrite the module in place."""
         context = compiler(ctx)
         network = network_of(op)
+        apart = stages_methods(context.machine)
+        if apart:
+            self._check(context.machine)
         memory = NetworkMemory(network, context.machine)
         least = memory.weights + memory.activations
         room = int((context.machine.memory_growth - 1) * least) - memory.padding
-        options = self._options(memory, context, max(room, 0))
+        options = (self._staged if apart else self._options)(memory, context, max(room, 0))
         if self.method:
             chosen = {
                 kernel: next((m for m in methods if m.primitive in self.method), methods[0])
                 for kernel, methods in options.items()
             }
+        elif apart:
+            chosen = select(options, room)
         else:
             scratch = 4 * most_scratch(context.machine)
             chosen = select(options, room - min(int(SCRATCH_SHARE * max(room, 0)), scratch))
         for kernel, method in chosen.items():
-            if not method.form.direct:
+            if method.form.direct:
+                continue
+            if apart:
+                staged(kernel, method.form.tile, context)
+            else:
                 rewritten(kernel, method.form, method.scratch, context)
         sweep(network)
 
@@ -127,6 +148,40 @@ class ChooseMethods(ModulePass):
             if faster:
                 options[kernel] = [direct, *faster]
         return options
+
+    def _staged(
+        self, memory: NetworkMemory, context: CompilerContext, room: int
+    ) -> dict[KernelOp, list[Priced]]:
+        """The same where each step of a method is a kernel."""
+        known: dict[object, list[Priced]] = {}
+        options: dict[KernelOp, list[Priced]] = {}
+        for kernel, live in memory.live.items():
+            anchor = kernel.operations[0] if kernel.operations else None
+            if kernel.on_host or not isinstance(anchor, ConvOp):
+                continue
+            key = canonical(plain_kernel(kernel))[0], anchor.integers("pads")
+            if key not in known:
+                known[key] = priced_stages(kernel, context, None if self.method else GAIN)
+            if not known[key]:
+                continue
+            direct, *others = known[key]
+            spare = memory.activations - live + room
+            faster = [
+                other
+                for other in others
+                if self.method or (4 * other.scratch <= spare and worthwhile(other, direct, spare))
+            ]
+            if faster:
+                options[kernel] = [direct, *faster]
+        return options
+
+    def _check(self, machine: Machine) -> None:
+        """Refuse methods that no convolution has on a machine that stages them."""
+        known = method_names()
+        for name in self.method:
+            if name not in known:
+                reason = f"{machine.name} computes no convolution by {name[:80]!r}"
+                raise refuse("pass-method", reason, self.name, ", ".join(known))
 
 
 def worthwhile(method: Priced, direct: Priced, spare: int) -> bool:

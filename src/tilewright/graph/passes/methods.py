@@ -74,7 +74,7 @@ def methods_of(kernel: KernelOp, machine: Machine, room: int | None = None) -> I
     yield _method(kernel, machine, direct, Form(), kernel.inputs[_weight(kernel)])
     if not direct.multiples:
         return
-    forms = list(_forms(kernel, anchor)) if isinstance(anchor, ConvOp) else []
+    forms = list(forms_of(kernel, anchor)) if isinstance(anchor, ConvOp) else []
     if any(primitive.block_cycles for primitive in machine.primitives):
         forms += [Form(plain=False, pieces=n) for n in _pieces(kernel, anchor, machine)]
     for form in forms:
@@ -117,7 +117,7 @@ def scratch_of(primitive: Primitive, schedule: Schedule, kernel: Kernel) -> int:
     return scratch_words(kernel, {**kernel.anchor.extents, **dict(schedule.levels[-1].tile)})
 
 
-def _forms(kernel: KernelOp, anchor: ConvOp) -> Iterator[Form]:
+def forms_of(kernel: KernelOp, anchor: ConvOp) -> Iterator[Form]:
     """The forms that are defined for a kernel's anchor."""
     weight = kernel.inputs[_weight(kernel)]
     if kernel.on_host or anchor.is_fixed or not isinstance(weight.owner, WeightOp):

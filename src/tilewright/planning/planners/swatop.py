@@ -59,6 +59,10 @@ VECTOR = 4
 DIVISIONS = 6
 """Cuts of the result for a mesh, those first of which a core moves least."""
 
+SHARED = 2
+"""Cuts beyond these in which two operands are exchanged: what a core loads once, it may load again
+and again where its part fits no tile."""
+
 SAMPLES = 400
 """Tilings that Eq. 2 is fitted to."""
 
@@ -179,7 +183,8 @@ def strategies(
             found = divisions(dims, kernel.anchor.extents, primitive.multiples, mesh.side)
             found = [cut for cut in found if cut.exchanged(kernel)]
             found.sort(key=lambda cut: moved(kernel, cut, mesh))
-            cuts += [(cut.grid, 1, cut) for cut in found[:DIVISIONS]]
+            both = [cut for cut in found[DIVISIONS:] if len(cut.exchanged(kernel)) > 1]
+            cuts += [(cut.grid, 1, cut) for cut in (*found[:DIVISIONS], *both[:SHARED])]
     core = one_core(machine) if cores > 1 else machine
     for grid, rounds, division in cuts:
         try:
@@ -297,20 +302,34 @@ class Swatop:
     def ranked(
         self, kernel: Kernel, groups: Sequence[Strategies], columns: Sequence[Floats]
     ) -> list[tuple[int, int]]:
-        """Group and row of the best strategies, the best first: as many as are asked for, of those
-        that differ in their tiles alone a quarter at most."""
+        """Group and row of the best strategies, as many as are asked for.
+
+        The first of them are the best, of those that differ in their tiles alone a quarter at most.
+        A quarter of the room is for the best of further cuts of the result: what the model leaves
+        out, the curve of DMA, depends on what cores share.
+        """
         every = np.concatenate(columns)
         starts = np.cumsum([0, *(len(column) for column in columns)])
         found: list[tuple[int, int]] = []
+        others: list[tuple[int, int]] = []
+        cuts = {group.grid for group in groups}
+        first = max(self.top - self.top // 4, 1)
         for place in np.argsort(every, kind="stable").tolist():
             number = int(np.searchsorted(starts, place, "right")) - 1
             row = place - int(starts[number])
+            grid = groups[number].grid
             alike = sum(group == number for group, _ in found)
-            if alike < max(self.top // 4, 1) and groups[number].keeps_step(kernel, row):
+            best = len(found) < first and alike < max(self.top // 4, 1)
+            if not (best or grid in cuts) or not groups[number].keeps_step(kernel, row):
+                continue
+            cuts.discard(grid)
+            if best:
                 found.append((number, row))
-            if len(found) == max(self.top, 1):
+            elif len(others) < self.top // 4:
+                others.append((number, row))
+            if len(found) == first and (not cuts or len(others) == self.top // 4):
                 break
-        return found
+        return found + others
 
     def _plan(self, kernel: Kernel, machine: Machine, group: Strategies, row: int) -> Plan:
         """The plan of one strategy."""

@@ -30,7 +30,7 @@ from time import perf_counter
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive
-from tilewright.planning import Plan, plan
+from tilewright.planning import Plan, PlanCache, plan
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import uses_of
 from tilewright.planning.plan import Budget, Timer
@@ -152,6 +152,25 @@ class ChipPlanner:
             priced=alone.priced + len(plans) - 1,
             seconds=perf_counter() - begin,
         )
+
+
+class ChipPlans:
+    """The plans of a network's kernels: each kernel alike is divided once."""
+
+    def __init__(self, machine: Machine, planner: Chosen | None) -> None:
+        self.divide = ChipPlanner(machine, planner)
+        self.known: PlanCache = {}
+        self.known_alone: PlanCache = {}
+
+    def __call__(self, kernel: Kernel) -> Plan:
+        """The plan for all core groups."""
+        return plan(kernel, self.divide.machine, cache=self.known, search=self.divide)
+
+    def methods(self, kernel: Kernel) -> Plan:
+        """The plan for one core group: the method of a convolution is chosen by it, so that
+        ``sunway-chip`` computes what ``sunway`` computes."""
+        found = None if self.divide.planner is None else self.divide.planner(kernel)
+        return found or plan(kernel, self.divide.group, cache=self.known_alone)
 
 
 def grid_of(kernel: Kernel, schedule: Schedule) -> dict[str, int]:

@@ -83,6 +83,15 @@ CONVOLUTION = (
 """Cycles of a convolution's tile: for each four positions, what the instructions of ``taps`` take
 in a step, a tap and a block, and integers for the table of taps."""
 
+TRANSFORM = "n*c*th*tw*(8*kh*kw+30)"
+"""Cycles of a tile of transformed inputs. Each element is copied, goes through a pass of rows and
+one of columns, of two multiply-adds in the mean, and lies in LDM between them: eight slots of the
+busier pipeline with its share of the indices; loops over tiles take 30 more."""
+
+TRANSFORM_BACK = "n*c*th*tw*(5*p+10*r*s+30)"
+"""The same of products, which are read where they lie; elements of the result are taken one by one
+through the rest of the chain."""
+
 POINTS = "d0*d1*d2*d3*d4*d5"
 
 
@@ -93,6 +102,7 @@ def _primitive(
     cycles: str,
     peak: str,
     whole: tuple[str, ...] = (),
+    approximate: bool = False,
 ) -> Primitive:
     return Primitive(
         name=name,
@@ -103,6 +113,7 @@ def _primitive(
         cycles=cycles,
         peak=peak,
         whole=whole,
+        approximate=approximate,
     )
 
 
@@ -136,6 +147,24 @@ def _primitives() -> tuple[Primitive, ...]:
             "n*c*oh*kh*kw*(6*ceil(ow/4)+8)",
             "n*c*oh*ow*kh*kw/4",
             whole=("kh", "kw"),
+        ),
+        _primitive(
+            "winograd_input",
+            ("winograd_input",),
+            OPERANDS,
+            TRANSFORM,
+            "n*c*th*tw*2*kh*kw",
+            whole=("p", "kh", "kw"),
+            approximate=True,
+        ),
+        _primitive(
+            "winograd_output",
+            ("winograd_output",),
+            {**OPERANDS, "bias": LDM},
+            TRANSFORM_BACK,
+            "n*c*th*tw*2*p",
+            whole=("r", "s", "p"),
+            approximate=True,
         ),
         _primitive("lrn", ("lrn",), OPERANDS, "n*c*h*w*(3*j+80)", "n*c*h*w*(j/4+20)", whole=("j",)),
         _primitive(
@@ -176,6 +205,7 @@ MACHINE = Machine(
     primitives=_primitives(),
     cores=CPES,
     spawn_cycles=15_000,
+    memory_growth=8,
     issue_cycles=25,
     layouts={"activation": "NCHW", "weight": "OIHW"},
 )

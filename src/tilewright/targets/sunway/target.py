@@ -9,12 +9,11 @@ from pathlib import Path
 from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
-from tilewright.planning import PlanCache, plan
 from tilewright.planning.mesh import Mesh
 from tilewright.planning.planners.choice import Chosen, planner_of
 from tilewright.targets.base import Compilation, Runner, Target, sources_text
 from tilewright.targets.cpu.package import WEIGHTS_FILE
-from tilewright.targets.sunway.chip import CHIP, ChipPlanner, group_machine
+from tilewright.targets.sunway.chip import CHIP, ChipPlans, group_machine
 from tilewright.targets.sunway.emit.package import write_package
 from tilewright.targets.sunway.machine import CPES, LDM_BYTES, MACHINE
 from tilewright.targets.sunway.mesh import MESH
@@ -30,7 +29,7 @@ class SunwayTarget(Target):
         {
             *(Capability.CORES, Capability.SPAWN_CYCLES, Capability.ISSUE_CYCLES),
             *(Capability.EFFICIENCY, Capability.TRANSACTION, Capability.IN_FLIGHT),
-            Capability.EPILOGUE_ANY,
+            *(Capability.EPILOGUE_ANY, Capability.MEMORY_GROWTH),
         }
     )
     falls_back = True
@@ -98,7 +97,5 @@ class ChipTarget(SunwayTarget):
         self, text: str, machine: Machine, database: str | Path | None = None
     ) -> Generator[Chosen | None]:
         """The planner that a text names plans for one core group; its plans are divided."""
-        cache: PlanCache = {}
         with planner_of(text, group_machine(machine), database=database) as asked:
-            divide = ChipPlanner(machine, asked)
-            yield lambda kernel: plan(kernel, machine, cache=cache, search=divide)
+            yield ChipPlans(machine, asked)

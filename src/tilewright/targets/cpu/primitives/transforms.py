@@ -3,76 +3,11 @@
 from __future__ import annotations
 
 from tilewright.codegen.c.source import Writer, literal, total
+from tilewright.codegen.c.winograd import INPUT, OUTPUT
 from tilewright.numerics.winograd import SCALES
 from tilewright.targets.cpu.primitives.blocks import Block
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode
-
-# One dimension of B^T and A^T, with what rows share computed once: by the extents of tile and
-# inputs for the output, by that of the inputs alone for them.
-_INPUT = {
-    8: """\
-    const vec low = 4.25f * i[4 * step] - (i[2 * step] + i[6 * step]);
-    const vec odd = 4.25f * i[3 * step] - (i[1 * step] + i[5 * step]);
-    const vec high = i[6 * step] - 1.25f * i[4 * step] + 0.25f * i[2 * step];
-    const vec twice = i[5 * step] - 1.25f * i[3 * step] + 0.25f * i[1 * step];
-    const vec wide = i[6 * step] - 5.0f * i[4 * step] + 4.0f * i[2 * step];
-    const vec half = i[5 * step] - 5.0f * i[3 * step] + 4.0f * i[1 * step];
-    o[0] = 5.25f * (i[4 * step] - i[2 * step]) + (i[0] - i[6 * step]);
-    o[1] = low + odd;
-    o[2] = low - odd;
-    o[3] = high + 2.0f * twice;
-    o[4] = high - 2.0f * twice;
-    o[5] = wide + 0.5f * half;
-    o[6] = wide - 0.5f * half;
-    o[7] = 5.25f * (i[3 * step] - i[5 * step]) + (i[7 * step] - i[1 * step]);
-""",
-    6: """\
-    const vec low = 4.0f * i[2 * step] - i[4 * step], odd = 4.0f * i[1 * step] - i[3 * step];
-    const vec high = i[4 * step] - i[2 * step], twice = 2.0f * (i[3 * step] - i[1 * step]);
-    o[0] = 4.0f * i[0] - 5.0f * i[2 * step] + i[4 * step];
-    o[1] = low + odd;
-    o[2] = low - odd;
-    o[3] = high + twice;
-    o[4] = high - twice;
-    o[5] = 4.0f * i[1 * step] - 5.0f * i[3 * step] + i[5 * step];
-""",
-    4: """\
-    o[0] = i[0] - i[2 * step];
-    o[1] = i[1 * step] + i[2 * step];
-    o[2] = i[2 * step] - i[1 * step];
-    o[3] = i[3 * step] - i[1 * step];
-""",
-}
-_OUTPUT = {
-    (6, 8): """\
-    const vec s = i[1 * step] + i[2 * step], d = i[1 * step] - i[2 * step];
-    const vec t = i[3 * step] + i[4 * step], e = i[3 * step] - i[4 * step];
-    const vec h = i[5 * step] + i[6 * step], f = i[5 * step] - i[6 * step];
-    o[0] = (i[0] + s) + (t + h);
-    o[1] = d + 2.0f * e + 0.5f * f;
-    o[2] = s + 4.0f * t + 0.25f * h;
-    o[3] = d + 8.0f * e + 0.125f * f;
-    o[4] = s + 16.0f * t + 0.0625f * h;
-    o[5] = d + 32.0f * e + 0.03125f * f + i[7 * step];
-""",
-    (4, 6): """\
-    const vec s = i[1 * step] + i[2 * step], d = i[1 * step] - i[2 * step];
-    const vec t = i[3 * step] + i[4 * step], e = i[3 * step] - i[4 * step];
-    o[0] = i[0] + s + t;
-    o[1] = d + 2.0f * e;
-    o[2] = s + 4.0f * t;
-    o[3] = d + 8.0f * e + i[5 * step];
-""",
-    (2, 6): """\
-    o[0] = i[0] + (i[1 * step] + i[2 * step]) + (i[3 * step] + i[4 * step]);
-    o[1] = (i[1 * step] - i[2 * step]) + 2.0f * (i[3 * step] - i[4 * step]) + i[5 * step];
-""",
-    (2, 4): """\
-    o[0] = i[0] + i[1 * step] + i[2 * step];
-    o[1] = i[1 * step] - i[2 * step] + i[3 * step];
-""",
-}
 
 
 def _one_dimension(block: Block, code: KernelCode, which: str) -> str:
@@ -81,12 +16,12 @@ def _one_dimension(block: Block, code: KernelCode, which: str) -> str:
     Weights that are yet to be transformed leave the factors of G's rows to the inputs.
     """
     if which == "input":
-        text = _INPUT[block.inner]
+        text = INPUT[block.inner]
         for number, scale in enumerate(SCALES[block.inner] if block.plain else ()):
             if scale != 1:
                 text += f"    o[{number}] *= {literal(scale)};\n"
     else:
-        text = _OUTPUT[block.tile, block.inner]
+        text = OUTPUT[block.tile, block.inner]
     return code.function(
         f"transform_{which}",
         f"/* One dimension of the {which} transform: `step` vectors apart to side by side. */\n"

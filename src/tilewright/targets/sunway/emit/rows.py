@@ -362,7 +362,7 @@ class Rows:
                 place = f"{x.pointer}[{self._moved(center, at)}]"
                 value = f"{place} / pow_s(y[i] * {scale} + {bias}, {beta})"
             self.line(f"const float t0 = {value};")
-            self.line(f"y[i] = {self._chain(at)};")
+            self.line(f"y[i] = {self.chain(at)};")
         if head:
             self.writer.depth -= 1
 
@@ -390,7 +390,7 @@ class Rows:
             factors.append(f"taps({base}, {step}, {self.whole[dim]}, {low}, {end})")
         return " * ".join(factors)
 
-    def _chain(self, at: Mapping[str, str]) -> str:
+    def chain(self, at: Mapping[str, str]) -> str:
         """C of the last stage's value of a row's element, ``t0`` being the anchor's."""
         names: dict[SSAValue, str] = {self.anchor.result: "t0"}
         for number, stage in enumerate(self.stages[1:], 1):
@@ -422,7 +422,7 @@ class Rows:
                 self._loaded(self.anchor, number, at) for number in range(len(self.anchor.inputs))
             ]
             self.line(f"const float t0 = {_expression(self.anchor, arguments)};")
-            self.line(f"y[i] = {self._chain(at)};")
+            self.line(f"y[i] = {self.chain(at)};")
         self.close(1)
 
     def _softmax(self) -> None:
@@ -454,7 +454,7 @@ class Rows:
         self.row = axis
         with self.writer.block(f"for (long i = 0; i < {count}; i++)"):
             self.line(f"const float t0 = {target} / sum;")
-            self.line(f"{target} = {self._chain(at)};")
+            self.line(f"{target} = {self.chain(at)};")
         self.close(1)
 
 

@@ -28,6 +28,7 @@ from tilewright.targets.sunway.emit.transfers import (
     place_of,
     transfer_function,
 )
+from tilewright.targets.sunway.emit.winograd import winograd_input, winograd_output
 from tilewright.targets.sunway.gemm.emit import convolution, product
 from tilewright.targets.sunway.machine import CPES
 from tilewright.tile.dialect import (
@@ -43,8 +44,13 @@ from tilewright.tile.dialect import (
 TileCode = Callable[[Rows], list[str]]
 """Writes the body of the function that computes a tile."""
 
-TILE_CODE: Mapping[str, TileCode] = {"conv": convolution, "matmul": product}
-"""By primitive, for those that are computed by other code than rows."""
+TILE_CODE: Mapping[str, tuple[TileCode, str]] = {
+    "conv": (convolution, "gemm.h"),
+    "matmul": (product, "gemm.h"),
+    "winograd_input": (winograd_input, "winograd.h"),
+    "winograd_output": (winograd_output, "winograd.h"),
+}
+"""By primitive, for those that are computed by other code than rows: the code, and its header."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,7 @@ class SlaveWriter:
             line('#include "../slave/mesh.h"')
         line('#include "../slave/scalars.h"')
         if self.computes[0].primitive.data in TILE_CODE:
-            line('#include "../slave/gemm.h"')
+            line(f'#include "../slave/{TILE_CODE[self.computes[0].primitive.data][1]}"')
         line(f'#include "{name}_para.h"')
         line()
         self._tile()
@@ -217,7 +223,7 @@ class SlaveWriter:
             self.program.reduction_dims,
             bool(self._split()),
         )
-        body = TILE_CODE.get(op.primitive.data, Rows.write)(rows)
+        body = TILE_CODE.get(op.primitive.data, (Rows.write, ""))[0](rows)
         operations = ", ".join(stage.operation.data for stage in op.stages)
         self.line(f"/* Computes a tile: {operations}. */")
         self.line("static void compute(const struct tile *at,")

@@ -1,0 +1,147 @@
+"""Winograd's method in three steps: tiles of images are transformed, multiplied, and transformed
+back. The products between are a convolution of windows of one point with as many groups as a
+transformed tile has points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from tilewright.graph.operations.base import Operation, Type, along
+from tilewright.ir import PythonValue, f32, irdl_op_definition, opt_prop_def, prop_def
+from tilewright.ir.types import Array, shape_of
+from tilewright.numerics import winograd
+from tilewright.planning.domain import Affine, Dim, Role, Stage
+
+
+class WinogradStage(Operation):
+    """What both transforms have: tiles of ``tile`` x ``tile`` outputs, windows of ``taps`` x
+    ``taps``."""
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Extents of the tile and of the window; raises VerifyException if there are none such."""
+        tile, taps = self.integer("tile", 2, 6), self.integer("taps", 3, 5)
+        known = (tile, taps) in winograd.TRANSFORMS
+        self.need(known, f"there are no tiles of {tile} x {tile} for windows of {taps} x {taps}")
+        return tile, taps
+
+    @property
+    def inner(self) -> int:
+        """Extent of a transformed tile."""
+        tile, taps = self.sizes
+        return tile + taps - 1
+
+    @property
+    def how(self) -> str:
+        """The method."""
+        tile, taps = self.sizes
+        return f"Winograd's method, F({tile}x{tile}, {taps}x{taps})"
+
+
+@irdl_op_definition
+class WinogradInputOp(WinogradStage):
+    """Transformed tiles of images: B^T d B of each tile d, as [points, c, n, th, tw].
+
+    The operand is [n, c, h, w] float32; ``pads`` are top, left, bottom, right of the convolution.
+    Point u * inner + v of the tile at (i, j) depends on the inputs (i*tile + k - top,
+    j*tile + l - left) for all k and l below inner = tile + taps - 1.
+    """
+
+    name = "graph.winograd_input"
+    pads = opt_prop_def()
+    tile = opt_prop_def()
+    taps = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
+        "pads": (0, 0, 0, 0),
+        "tile": 4,
+        "taps": 3,
+    }
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """[inner * inner, c, n, th, tw]: as many tiles as cover the convolution's result."""
+        self.check_operands(types)
+        x = types[0].get_shape()
+        (tile, taps), pads = self.sizes, self.integers("pads", 4, 0)
+        self.need(types[0].element_type == f32, "takes images of float32")
+        self.need(len(x) == 4 and min(x) >= 1, f"images must have rank 4, have shape {list(x)}")
+        oh, ow = (x[2 + i] + pads[i] + pads[2 + i] - taps + 1 for i in range(2))
+        self.need(oh >= 1 and ow >= 1, "the window exceeds the padded image")
+        counts = (-(-oh // tile), -(-ow // tile))
+        return self.result_of((self.inner**2, x[1], x[0], *counts), f32)
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """In float64, rounded once."""
+        return winograd.transform_inputs(arrays[0], self.integers("pads"), *self.sizes)
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims p, c, n, th, tw | kh, kw."""
+        points, c, n, th, tw = shape_of(self.result)
+        (tile, _), (top, left, _, _) = self.sizes, self.integers("pads")
+        names = ("p", "c", "n", "th", "tw")
+        dims = [Dim(d, e) for d, e in zip(names, (points, c, n, th, tw), strict=True)]
+        dims += [Dim(name, self.inner, "reduction") for name in ("kh", "kw")]
+        rows = Affine((("th", tile), ("kh", 1)), -top)
+        columns = Affine((("tw", tile), ("kw", 1)), -left)
+        access = (along("n"), along("c"), rows, columns)
+        target = [along(name) for name in names]
+        return self.make_stage(dims, operands, [(access, "input")], result, target)
+
+
+@irdl_op_definition
+class WinogradOutputOp(WinogradStage):
+    """Images from the products of transformed tiles: A^T m A of each m, and perhaps a bias.
+
+    Operands are [points, c, n, th, tw] and [c], float32; the result is [n, c, *extents]. The last
+    tiles of a row or column may reach beyond it.
+    """
+
+    name = "graph.winograd_output"
+    extents = prop_def()
+    tile = opt_prop_def()
+    taps = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
+        "extents": None,
+        "tile": 4,
+        "taps": 3,
+    }
+    ARITY: ClassVar[tuple[int, int]] = (1, 2)
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """[n, c, oh, ow], ``extents`` being oh and ow."""
+        self.check_operands(types)
+        m, (tile, _) = types[0].get_shape(), self.sizes
+        extents = self.integers("extents", 2, 1)
+        counts = tuple(-(-extent // tile) for extent in extents)
+        self.need(all(kind.element_type == f32 for kind in types), "takes float32")
+        self.need(
+            len(m) == 5 and m[0] == self.inner**2 and min(m) >= 1 and m[3:] == counts,
+            f"tiles must have shape [{self.inner**2}, c, n, {counts[0]}, {counts[1]}], have "
+            f"{list(m)}",
+        )
+        self.need(
+            len(types) == 1 or types[1].get_shape() == (m[1],), f"bias must have shape [{m[1]}]"
+        )
+        return self.result_of((m[2], m[1], *extents), f32)
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """In float64, rounded once; then the bias."""
+        extents = self.integers("extents")
+        result = winograd.transform_outputs(arrays[0], extents, *self.sizes)
+        return result if len(arrays) == 1 else result + arrays[1][:, None, None]
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims n, c, th, tw, r, s | p: tile (th, tw) has the outputs (th*T + r, tw*T + s)."""
+        points, c, n, th, tw = shape_of(self.inputs[0])
+        tile, _ = self.sizes
+        sizes = {"n": n, "c": c, "th": th, "tw": tw, "r": tile, "s": tile}
+        dims = [*(Dim(name, size) for name, size in sizes.items()), Dim("p", points, "reduction")]
+        image = (
+            along("n"),
+            along("c"),
+            Affine((("th", tile), ("r", 1))),
+            Affine((("tw", tile), ("s", 1))),
+        )
+        tiles = [along(name) for name in ("p", "c", "n", "th", "tw")]
+        accesses: list[tuple[Sequence[Affine], Role]] = [(tiles, "input"), ((along("c"),), "bias")]
+        return self.make_stage(dims, operands, accesses[: len(self.inputs)], result, image)

@@ -1,0 +1,247 @@
+"""Winograd's method as kernels of its own, for memories that software manages.
+
+Where no cache keeps what one step leaves for the next, each step is a kernel: tiles of the images
+are transformed, multiplied, and transformed back (swATOP, section 3: Winograd convolution). Every
+kernel is planned as any other, and the method's price is the sum of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+import numpy as np
+
+from tilewright.errors import TilewrightError
+from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp
+from tilewright.graph.operations import Operation
+from tilewright.graph.operations.base import MAXIMUM_ELEMENTS
+from tilewright.graph.operations.convolution import ConvOp
+from tilewright.graph.passes.constraints import candidate, serving
+from tilewright.graph.passes.editing import bytes_of, erase, insert, make
+from tilewright.graph.passes.enclosing import copied, enclose_with
+from tilewright.graph.passes.methods import Priced, forms_of
+from tilewright.graph.passes.reanchoring import plain_kernel, with_layouts
+from tilewright.graph.passes.rewrite_method import TRIAL, Form
+from tilewright.ir import StringAttr
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import Array, shape_of, tensor
+from tilewright.machine import Machine
+from tilewright.numerics.winograd import TRANSFORMS, transform_weights
+from tilewright.planning import plan
+from tilewright.planning.bounds import granule_bound
+from tilewright.planning.domain import Kernel
+from tilewright.planning.planners.cores import one_core
+
+DIRECT = "conv"
+"""What the method that a convolution has by itself is called."""
+
+
+def stages_methods(machine: Machine) -> bool:
+    """Whether a machine computes Winograd's transforms as kernels of their own."""
+    return bool(
+        machine.primitives_for("winograd_input") and machine.primitives_for("winograd_output")
+    )
+
+
+def method_name(tile: int, taps: int) -> str:
+    """What a form of Winograd's method is called: as the cpu's primitives are."""
+    return f"winograd_{tile}" + (f"_{taps}x{taps}" if taps != 3 else "")
+
+
+def method_names() -> tuple[str, ...]:
+    """The methods that can be named."""
+    return (DIRECT, *(method_name(*sizes) for sizes in TRANSFORMS))
+
+
+def priced_stages(kernel: KernelOp, context: CompilerContext, below: float | None) -> list[Priced]:
+    """The methods of a convolution's kernel with their prices, the direct one first.
+
+    A form that cannot take less than ``below`` times the direct method's cycles, or than a form
+    that has been planned, by the bounds of its kernels, is not planned; None plans all.
+    """
+    anchor = kernel.operations[0]
+    assert isinstance(anchor, ConvOp)
+    forms = list(_staged_forms(kernel, anchor))
+    if not forms:
+        return []
+    direct = _cycles([_described(kernel, context.machine)], context)
+    if direct is None:
+        return []
+    weight = _weights(kernel)
+    priced = [Priced(Form(), DIRECT, direct, 0, bytes_of(weight.result))]
+    trials: list[tuple[float, Form, list[Kernel], int, int]] = []
+    for form in forms:
+        steps = staged(kernel, form.tile, None)
+        described = [_described(step, context.machine) for step in steps]
+        elements = sum(prod(shape_of(step.result)) for step in steps[:2])
+        factors = bytes_of(steps[1].inputs[1])
+        _forget(steps)
+        least = sum(_least(step, context.machine) for step in described)
+        trials.append((least, form, described, elements, factors))
+    best = direct if below is None else below * direct
+    for least, form, described, elements, factors in sorted(trials, key=lambda trial: trial[0]):
+        if below is not None and least >= best:
+            break
+        cycles = _cycles(described, context)
+        if cycles is not None:
+            name = method_name(form.tile, shape_of(weight.result)[2])
+            priced.append(Priced(form, name, cycles, elements, factors))
+            best = min(best, cycles)
+    return priced
+
+
+def staged(kernel: KernelOp, tile: int, context: CompilerContext | None) -> list[KernelOp]:
+    """Three kernels in place of a convolution's: its inputs transformed, products, outputs.
+
+    Before::
+
+        %1 = graph.kernel "k0" (%x, %w, %b) {
+          %2 = graph.conv %x, %w, %b {pads = [1, 1, 1, 1]} ...
+          %3 = graph.relu %2
+
+    After::
+
+        %1 = graph.kernel "k0_input" (%x) { graph.winograd_input %x {tile = 4} ... }
+        %2 = graph.reshape %1 : tensor<1x2304x1x49xf32>
+        %3 = graph.kernel "k0_product" (%2, %u) { graph.conv %2, %u {group = 36} ... }
+        %4 = graph.reshape %3 : tensor<36x64x1x7x7xf32>
+        %5 = graph.kernel "k0" (%4, %b) {
+          %6 = graph.winograd_output %4, %b {extents = [28, 28], tile = 4} ...
+          %7 = graph.relu %6
+
+    Without a context they stand beside the old one, with weights that do not exist: a trial.
+    """
+    anchor, *maps = kernel.operations
+    assert isinstance(anchor, ConvOp)
+    outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
+    image, weight, *bias = [outer[value] for value in anchor.inputs]  # type: ignore[index]
+    co, each, taps, _ = shape_of(weight)
+    sizes = {"tile": tile, "taps": taps}
+    first = make(
+        "winograd_input",
+        [image],
+        {**sizes, "pads": anchor.integers("pads")},
+        before=kernel,
+        like=anchor,
+    )
+    points, c, n, th, tw = shape_of(first.result)
+    transformed = _enclosed([first], kernel, "input")
+    shape = (1, points * c, 1, n * th * tw)
+    flat = make("reshape", [transformed.result], {"shape": shape}, before=kernel, like=anchor)
+    symbol = TRIAL
+    if context is not None:
+        owner = weight.owner
+        assert isinstance(owner, WeightOp)
+        symbol = context.weights.add(
+            point_weights(context.weights.get(owner.symbol.data), tile), "winograd"
+        )
+    factors = WeightOp.of(symbol, tensor((points * co, each, 1, 1)))
+    insert(factors, kernel)
+    group = points * (c // each)
+    product = make(
+        "conv", [flat.result, factors.result], {"group": group}, before=kernel, like=anchor
+    )
+    products = _enclosed([product], kernel, "product")
+    shape = (points, co, n, th, tw)
+    back = make("reshape", [products.result], {"shape": shape}, before=kernel, like=anchor)
+    extents = shape_of(anchor.result)[2:]
+    last = make(
+        "winograd_output",
+        [back.result, *bias],
+        {**sizes, "extents": extents},
+        before=kernel,
+        like=anchor,
+    )
+    last.result.name_hint = anchor.result.name_hint
+    copies = copied(maps, kernel, {anchor.result: last.result}, kernel)
+    images = enclose_with([last, *copies], kernel.properties)
+    if context is not None:
+        images.result.name_hint = kernel.result.name_hint
+        kernel.result.replace_all_uses_with(images.result)
+        erase(kernel)
+    return [transformed, products, images]
+
+
+def point_weights(weights: Array, tile: int) -> Array:
+    """Weights [co, ci, taps, taps] as those of the products: [points * co, ci, 1, 1]."""
+    each = weights.shape[1]
+    points = transform_weights(weights, tile).transpose(2, 3, 0, 1)
+    return np.ascontiguousarray(points).reshape(-1, each, 1, 1)
+
+
+def _enclosed(chain: Sequence[GraphOperation], kernel: KernelOp, part: str) -> KernelOp:
+    """A kernel of operations, named after the one that it is a part of."""
+    symbol = StringAttr(f"{kernel.symbol.data}_{part}")
+    return enclose_with(chain, {**kernel.properties, "symbol": symbol})
+
+
+def _staged_forms(kernel: KernelOp, anchor: ConvOp) -> Iterator[Form]:
+    """The forms that are defined for a kernel's anchor, weights transformed at compile time.
+
+    Products of depthwise convolutions would be depthwise, too: nothing is gained by them.
+    """
+    asked = candidate(anchor)
+    if asked.operation != "conv" or asked.extents.get("ci", 1) == 1:
+        return
+    n, co, *extents = shape_of(anchor.result)
+    channels, taps = (shape_of(value) for value in anchor.inputs[:2])
+    for form in forms_of(kernel, anchor):
+        if not form.tile or form.plain:
+            continue
+        tiles = prod(-(-extent // form.tile) for extent in extents)
+        points = (form.tile + taps[2] - 1) ** 2
+        if points * n * tiles * max(channels[1], co) <= MAXIMUM_ELEMENTS:
+            yield form
+
+
+def _weights(kernel: KernelOp) -> WeightOp:
+    """The constant weights of a kernel's convolution."""
+    outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
+    owner = outer[kernel.operations[0].operands[1]].owner  # type: ignore[index]
+    assert isinstance(owner, WeightOp)
+    return owner
+
+
+def _described(kernel: KernelOp, machine: Machine) -> Kernel:
+    """Planning's kernel with the layouts that it will have."""
+    anchor = kernel.operations[0]
+    assert isinstance(anchor, Operation)
+    return with_layouts(plain_kernel(kernel), machine, serving(candidate(anchor), machine)[0])
+
+
+def _cycles(kernels: Sequence[Kernel], context: CompilerContext) -> float | None:
+    """What kernels take by their plans; None if one has none."""
+    total = 0.0
+    for kernel in kernels:
+        try:
+            found = None if context.planner is None else context.planner(kernel)
+            found = found or plan(kernel, context.machine, cache=context.plans)
+        except TilewrightError:
+            return None
+        total += found.predicted_cycles
+    return total
+
+
+def _least(kernel: Kernel, machine: Machine) -> float:
+    """Cycles that a kernel takes at least, by its bounds."""
+    core = one_core(machine) if machine.cores > 1 else machine
+    primitives = machine.primitives_for(kernel.anchor.operation)
+    bound = min(granule_bound(kernel, core, primitive) for primitive in primitives)
+    return bound / machine.cores + machine.spawn_cycles
+
+
+def _forget(steps: Sequence[KernelOp]) -> None:
+    """Erase a trial, with what stands between its kernels."""
+    for step in reversed(steps):
+        owners = [value.owner for value in step.inputs]
+        erase(step)
+        for owner in owners:
+            if isinstance(owner, WeightOp) and owner.symbol.data == TRIAL:
+                erase(owner)
+            elif isinstance(owner, Operation) and _is_unused_view(owner):
+                erase(owner)
+
+
+def _is_unused_view(op: Operation) -> bool:
+    return op.operation == "reshape" and op.result.first_use is None

@@ -1,0 +1,161 @@
+"""choose-methods where software manages memory: Winograd's method as three kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.graph.passes.pass_networks import Builder, assert_same, context, evaluate, inputs_of
+from tilewright.errors import TilewrightError
+from tilewright.graph.dialect import KernelOp, network_of
+from tilewright.graph.operations import Operation
+from tilewright.graph.passes import prepare_pipeline
+from tilewright.graph.passes.choose_methods import ChooseMethods
+from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir.passes import PassRunner
+from tilewright.ir.types import shape_of
+from tilewright.machine import Machine
+from tilewright.planning.domain import Kernel
+from tilewright.targets.sunway.machine import MACHINE
+
+THREE = ["winograd_input", "conv", "winograd_output"]
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a planner that is asked says."""
+
+    predicted_cycles: float
+
+
+def priced(**cycles: float) -> Any:
+    """A planner with a price for each operation: ``product`` is the one between transforms."""
+
+    def planner(kernel: Kernel) -> Price:
+        anchor = kernel.anchor
+        between = anchor.operation == "conv" and anchor.extents["kh"] == 1 and "g" in anchor.extents
+        return Price(cycles["product" if between else anchor.operation])
+
+    return planner
+
+
+CHEAP = priced(conv=100e3, product=20e3, winograd_input=30e3, winograd_output=30e3)
+
+
+def apply(
+    net: Builder,
+    *outputs: SSAValue,
+    planner: Any = CHEAP,
+    machine: Machine = MACHINE,
+    **options: Any,
+) -> ModuleOp:
+    """The network with kernels and methods; its meaning is compared on the way."""
+    module = net.finish(*outputs)
+    inputs = inputs_of(module)
+    before = evaluate(module, net.store, inputs)
+    made = context(machine, net.store)
+    made.planner = planner
+    PassRunner(made).run(module, prepare_pipeline(machine), "")
+    choose = ChooseMethods(**options)
+    choose.apply(made, module)
+    module.verify()
+    assert_same(before, evaluate(module, net.store, inputs), 2e-5)
+    text = str(module)
+    choose.apply(made, module)
+    assert str(module) == text, "a second run changes nothing"
+    return module
+
+
+def anchors(module: ModuleOp) -> list[Operation]:
+    kernels = [op for op in network_of(module).block.ops if isinstance(op, KernelOp)]
+    return [op for k in kernels if isinstance(op := k.operations[0], Operation)]
+
+
+def methods(module: ModuleOp) -> list[str]:
+    return [op.operation for op in anchors(module)]
+
+
+def layer(net: Builder, *shape: int, pads: tuple[int, ...] = (1, 1, 1, 1), **more: Any) -> SSAValue:
+    """A convolution with bias, a residual and relu."""
+    w = net.drawn(*shape, scale=0.1)
+    x = net.op("conv", net.inputs["x"], w, net.drawn(shape[0]), pads=pads, **more)
+    return net.op("relu", net.op("add", x, net.drawn(*shape_of(x))))
+
+
+def test_what_is_cheaper_in_three_kernels_becomes_three() -> None:
+    net = Builder(1, x=(2, 6, 11, 9))
+    module = apply(net, layer(net, 8, 6, 3, 3))
+    assert methods(module) == THREE
+    first, product, last = anchors(module)
+    assert "Winograd" in last.how
+    assert product.get("group") == (int(first.get("tile")) + 2) ** 2
+    kernels = [op for op in network_of(module).block.ops if isinstance(op, KernelOp)]
+    assert [len(kernel.operations) for kernel in kernels] == [1, 1, 3]
+    assert len({kernel.symbol.data for kernel in kernels}) == 3
+
+
+@pytest.mark.parametrize(
+    "cycles",
+    [
+        {"conv": 100e3, "product": 40e3, "winograd_input": 30e3, "winograd_output": 30e3},
+        {"conv": 100e3, "product": 20e3, "winograd_input": 50e3, "winograd_output": 25e3},
+    ],
+)
+def test_what_is_no_cheaper_by_a_margin_stays(cycles: Mapping[str, float]) -> None:
+    net = Builder(2, x=(1, 6, 8, 8))
+    assert methods(apply(net, layer(net, 8, 6, 3, 3), planner=priced(**cycles))) == ["conv"]
+
+
+def test_bounds_spare_the_planner_what_cannot_win() -> None:
+    asked: list[str] = []
+
+    def planner(kernel: Kernel) -> Price:
+        asked.append(kernel.anchor.operation)
+        return Price(10.0)
+
+    net = Builder(3, x=(1, 6, 8, 8))
+    assert methods(apply(net, layer(net, 8, 6, 3, 3), planner=planner)) == ["conv"]
+    assert set(asked) == {"conv"}
+
+
+def test_what_it_is_not_defined_for_stays() -> None:
+    cases: list[tuple[tuple[int, ...], dict[str, Any]]] = [
+        ((8, 6, 1, 1), {"pads": (0, 0, 0, 0)}),
+        ((8, 6, 3, 3), {"strides": (2, 2)}),
+        ((8, 6, 3, 3), {"dilations": (2, 2)}),
+        ((6, 1, 3, 3), {"group": 6}),
+        ((8, 6, 7, 7), {}),
+    ]
+    for shape, more in cases:
+        net = Builder(4, x=(1, 6, 8, 8))
+        assert methods(apply(net, layer(net, *shape, **more)))[0] in ("conv", "depthwise_conv")
+
+
+def test_memory_and_exactness_keep_it_away() -> None:
+    for machine in (MACHINE.with_values({"memory_growth": 1}), MACHINE.exact()):
+        net = Builder(5, x=(1, 6, 8, 8))
+        if machine.primitives_for("winograd_input"):
+            assert methods(apply(net, layer(net, 8, 6, 3, 3), machine=machine)) == ["conv"]
+    assert not MACHINE.exact().primitives_for("winograd_input")
+
+
+@pytest.mark.parametrize(
+    ("name", "tile"), [("winograd_2", 2), ("winograd_4", 4), ("winograd_6", 6)]
+)
+def test_a_method_that_is_named_is_taken(name: str, tile: int) -> None:
+    net = Builder(6, x=(3, 4, 7, 9))
+    dear = priced(conv=1.0, product=1e9, winograd_input=1e9, winograd_output=1e9)
+    x = layer(net, 6, 2, 3, 3, pads=(0, 1, 1, 0), group=2)
+    module = apply(net, x, planner=dear, method=(name,))
+    assert methods(module) == THREE
+    assert anchors(module)[0].get("tile") == tile
+
+
+def test_a_method_that_no_convolution_has_is_refused() -> None:
+    net = Builder(7, x=(1, 4, 7, 9))
+    with pytest.raises(TilewrightError, match=r"pass-method.*im2col") as raised:
+        apply(net, layer(net, 6, 4, 3, 3), method=("im2col",))
+    assert "winograd_4" in str(raised.value)
