@@ -1,0 +1,240 @@
+"""What the cycles of a kernel depend on, read off its tile program; no command is simulated.
+
+The **floor** of a kernel is how long its busiest engine, or main memory, has to do if nothing ever
+waits. Around it stand the ends, in which the engines cannot all be busy: the head, until the first
+compute can begin, and the tail behind the last one. Between them the kernel runs in **steps**, one
+for each execution of its last compute, with the loads of the next step and the stores of this one
+beside it. Features are logarithms of such estimates, or shares, of the estimate that floor and ends
+make together (``base``), so that kernels of all sizes are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.ir.types import Array, element_name, layout_of
+from tilewright.machine import Machine, parse_expression
+from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.planning import Plan
+from tilewright.planning.bounds import main_bandwidth
+from tilewright.planning.domain import Kernel
+from tilewright.planning.layout import Layout
+from tilewright.tile.boxes import box_columns
+from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp
+from tilewright.tile.iteration import Order, own_extents
+from tilewright.tile.lower import tile
+from tilewright.tile.queues import commands_of
+
+Floats = NDArray[np.float64]
+
+ROWS = ("oh", "d2", "m", "n")
+"""The dims of primitives that run along the rows of a result; the first that there is."""
+
+POWERS = (2, 6)
+"""Norms of the engines' shares: several that are busy for about as long wait for one another."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """The executions of one move or compute, in program order."""
+
+    kind: str
+    """``load``, ``store`` or ``compute``."""
+    name: str
+    """The role of what is moved, or the primitive that computes."""
+    engine: str
+    keys: Array
+    """Places in the program."""
+    cycles: Floats
+    """How long each execution keeps its engine busy, at least."""
+    bytes: Floats
+    """Through main memory."""
+    lines: Array
+    """Rows of each, at least 1: what a machine whose instructions wait for rows has one for."""
+    block: int = 1
+    """Rows of a compute that are made at once."""
+    ahead: int = 1
+    """Rows that it reads for the first of these."""
+    again: float = 1.0
+    """How often the windows of a compute read each pixel of a row."""
+
+
+def work_of(program: ProgramOp, machine: Machine) -> list[Work]:
+    """The moves and computes of a tile program that are executed, in the order of its text."""
+    order = Order(program)
+    found = [
+        _move(op, order, machine)
+        if isinstance(op, MoveOp)
+        else _compute(op, order, program, machine)
+        for op in commands_of(program)
+    ]
+    return [work for work in found if work.keys.size]
+
+
+def _move(op: MoveOp, order: Order, machine: Machine) -> Work:
+    rows, buffer, far = order.rows(op), op.buffer, op.buffer.outer_buffer
+    sizes = box_columns(buffer.window.data, buffer.tensor_shape, rows).clamped_size
+    moved = sizes.prod(axis=0) * ELEMENT_BYTES[element_name(buffer.result.type.of.element_type)]
+    ends = (machine.main if far is None else far.memory, buffer.memory)
+    move = machine.path(*(ends if op.loads else ends[::-1]))[0]
+    lines = _lines(buffer, sizes) if machine.row_waits else np.ones_like(moved)
+    return Work(
+        "load" if op.loads else "store",
+        str(buffer.get("role", "")),
+        op.engine.data,
+        rows.key,
+        np.maximum(moved / move.bytes_per_cycle, lines * (move.latency / move.in_flight)),
+        moved.astype(np.float64) if machine.main in ends else np.zeros(rows.count),
+        lines,
+    )
+
+
+def _lines(buffer: BufferOp, sizes: Array) -> Array:
+    """Indices along the outermost axis in main memory that has more than one; at least 1."""
+    shape = buffer.tensor_shape
+    factors = Layout.parse(layout_of(buffer.tensor_op.result), len(shape)).factors
+    outer = next((f.axis for f in factors[:-1] if shape[f.axis] > 1), None)
+    return np.ones_like(sizes[0]) if outer is None else np.maximum(sizes[outer], 1)
+
+
+def _compute(op: ComputeOp, order: Order, program: ProgramOp, machine: Machine) -> Work:
+    primitive = machine.primitive(op.primitive.data)
+    rows = order.rows(op).renamed(op.dim_names)
+    sizes = {dim: rows.size(dim) for dim in own_extents(op, program)}
+    cycles = np.asarray(parse_expression(primitive.cycles).evaluate(sizes), np.float64)
+    along = next((dim for dim in ROWS if dim in sizes), "")
+    block = int(primitive.multiples.get(along, 1))
+    stride = [int(n) for n in op.stages[0].parameters.get("strides", (1, 1))]
+    height, (width, window) = 1, (int(sizes[d].max()) if d in sizes else 1 for d in ("ow", "kw"))
+    height = int(sizes["kh"].max()) if "kh" in sizes and rows.count else 1
+    return Work(
+        "compute",
+        primitive.name,
+        op.engine.data,
+        rows.key,
+        np.ceil(np.broadcast_to(cycles, rows.count)),
+        np.zeros(rows.count),
+        sizes[along] if along else np.ones(rows.count, np.int64),
+        block,
+        (block - 1) * stride[0] + height,
+        width * window / ((width - 1) * stride[-1] + window),
+    )
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Cycles of a kernel's works if each engine only waits as far as the estimate says."""
+
+    works: Sequence[Work]
+    machine: Machine
+
+    @property
+    def first(self) -> Work:
+        """The compute that begins first."""
+        return next(work for work in self.works if work.kind == "compute")
+
+    @property
+    def last(self) -> Work:
+        """The compute that makes the kernel's result."""
+        return [work for work in self.works if work.kind == "compute"][-1]
+
+    def sums(self) -> dict[str, float]:
+        """Cycles of every engine, and those that all bytes take through main memory (``""``)."""
+        busy = {engine.name: 0.0 for engine in self.machine.engines}
+        for work in self.works:
+            busy[work.engine] += float(work.cycles.sum())
+        moved = sum(float(work.bytes.sum()) for work in self.works)
+        return busy | {"": moved / main_bandwidth(self.machine)}
+
+    def ends(self) -> tuple[list[tuple[Work, int, float]], list[tuple[Work, int, float]]]:
+        """What happens before the first compute begins, and once the last one is nearly done: the
+        work, which execution, and what share of it."""
+        first, last = self.first, self.last
+        head = [
+            (work, 0, min(first.ahead / work.lines[0], 1.0) if work.name == "input" else 1.0)
+            for work in self.works
+            if work.kind == "load" and work.keys[0] < first.keys[0]
+        ]
+        rest = min(last.block / last.lines[-1], 1.0)
+        tail = [(work, -1, rest) for work in self.works if work is last or work.kind == "store"]
+        return head, tail
+
+    def with_ends(self, more: float = 0.0) -> tuple[float, float, float]:
+        """Head, tail, and both with what the busiest engine has left to do; ``more`` are bytes that
+        the first images take beside their own."""
+        head, tail = self.ends()
+        left = self.sums()
+        bandwidth = main_bandwidth(self.machine)
+        left[""] += more / bandwidth
+        for work, at, share in (*head, *tail):
+            left[work.engine] -= share * float(work.cycles[at])
+            left[""] -= share * float(work.bytes[at]) / bandwidth
+        begin, end = (sum(s * float(w.cycles[n]) for w, n, s in part) for part in (head, tail))
+        return begin, end, max(begin + end + max(left.values()), *self.sums().values(), 1.0)
+
+    def in_steps(self) -> tuple[float, float]:
+        """Sums over the steps of the longest of its computes, its bytes, the stores of the step and
+        the loads of the next: if these are issued at once, and if the dispatcher gets to them only
+        when the queue has room for all the stores before them."""
+        count, keys = self.last.keys.size, self.last.keys
+        bandwidth = main_bandwidth(self.machine)
+        engines = {engine.name: np.zeros(count) for engine in self.machine.engines}
+        loaded, flow, lines = np.zeros(count), np.zeros(count), np.zeros(count)
+        for work in self.works:
+            step = np.searchsorted(keys, work.keys)
+            step = step - 1 if work.kind != "compute" else step
+            known = (step >= 0) & (step < count)
+            step = np.clip(step, 0, count - 1)
+            target = loaded if work.kind == "load" else engines[work.engine]
+            np.add.at(target, step, np.where(known, work.cycles, 0.0))
+            np.add.at(flow, step, np.where(known, work.bytes, 0.0) / bandwidth)
+            if work.kind == "store":
+                np.add.at(lines, step, work.lines)
+        longest = np.maximum(flow, np.max([*engines.values()], axis=0))
+        queue = {engine.name: engine.queue for engine in self.machine.engines}
+        stores = [work.engine for work in self.works if work.kind == "store"]
+        room = min((queue[engine] for engine in stores), default=1)
+        late = longest * (1 - np.minimum(room / np.maximum(lines, 1), 1.0))
+        return (
+            float(np.maximum(longest, loaded).sum()),
+            float(np.maximum(longest, late + loaded).sum()),
+        )
+
+
+def features_of(kernel: Kernel, plan: Plan, machine: Machine) -> tuple[float, dict[str, float]]:
+    """The ``base`` of a kernel under a plan, in cycles, and its features by name.
+
+    Raises TilewrightError where the plan has no tile program.
+    """
+    works = work_of(tile(kernel, plan.schedule, machine, check=False), machine)
+    estimates = Estimates(works, machine)
+    first, last = estimates.first, estimates.last
+    head, tail, base = estimates.with_ends()
+    sums = {name: cycles / base for name, cycles in estimates.sums().items()}
+    at_once, late = estimates.in_steps()
+    images = [w for w in works if w.kind == "load" and w.name == "input"]
+    more = sum(float(w.bytes.sum()) for w in images[:1]) * (first.again - 1)
+    found = {
+        "predicted": log(max(plan.predicted_cycles, 1.0) / base),
+        "floor": log(max(sums.values())),
+        "head": head / base,
+        "tail": tail / base,
+        "steps": log(max(at_once, 1.0) / base),
+        "late": log(max(late, 1.0) / base),
+        "tile": 1 / last.keys.size,
+        "lines": sum(float(work.lines.sum()) for work in works) / base,
+        "chain": float(sum(work.kind == "compute" for work in works) - 1),
+        f"{first.name}.again": log(estimates.with_ends(more)[2] / base),
+    }
+    for power in POWERS:
+        found[f"norm.{power}"] = log(sum(share**power for share in sums.values())) / power
+    found |= {f"busy.{name}" if name else "bytes": share for name, share in sums.items()}
+    for work in works:
+        if work.kind == "compute":
+            found[work.name] = found.get(work.name, 0.0) + float(work.cycles.sum()) / base
+    return base, found
