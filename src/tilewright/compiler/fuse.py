@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tilewright.choices import FUSION_COSTS
+from tilewright.choices import FUSION_COSTS, LEARNED
 from tilewright.compiler.pipeline import Stage, advance, run_pipeline
 from tilewright.compiler.state import CompilationState, Model, drop_dead_weights
 from tilewright.errors import refuse
@@ -17,6 +17,7 @@ from tilewright.machine import Fusion, Machine
 from tilewright.machine.fusions import unserved_vertex
 from tilewright.machine.patterns import PatternError, parse_pattern
 from tilewright.network.fusion.cost import CostOracle
+from tilewright.network.fusion.learned.model import LearnedCost, read
 from tilewright.network.fusion.run import FusionReport, search_fusions
 from tilewright.network.fusion.search import SEARCHES
 from tilewright.runtime.executable import Progress, quiet
@@ -48,21 +49,52 @@ def fuse(
             raise refuse(
                 "option-search", f"there is no search {name!r}", "--search", _list(SEARCHES)
             )
-    if cost not in FUSION_COSTS:
-        raise refuse("option-cost", f"there is no source {cost!r}", "--cost", _list(FUSION_COSTS))
+    learned = learned_cost(cost, machine)
     timer = target.simulator(machine) if cost == "simulated" else None
     if cost == "simulated" and timer is None:
         raise refuse(
             "option-cost", f"target {target.name} has no simulator", "--cost", "use closed"
         )
     fusions = [*machine.fusions, *_given(patterns, machine)]
+    state = kernels_formed(
+        model, target, machine, shapes=shapes, weights=weights, progress=progress
+    )
+    oracle = CostOracle(machine, timer, learned)
+    return search_fusions(network_of(state.network), machine, oracle, searches, fusions, progress)
+
+
+def learned_cost(cost: str, machine: Machine) -> LearnedCost | None:
+    """The cost in the file that ``learned=FILE`` names; None for the other sources.
+
+    Refuses (``option-cost``) what is no source, and files as ``LearnedCost`` does.
+    """
+    source, _, file = cost.partition("=")
+    if source not in FUSION_COSTS or bool(file) != (source == LEARNED):
+        names = [f"{name}=FILE" if name == LEARNED else name for name in FUSION_COSTS]
+        raise refuse("option-cost", f"there is no source {cost!r}", "--cost", _list(names))
+    if source != LEARNED:
+        return None
+    found = read(Path(file))
+    found.check(machine, file)
+    return found
+
+
+def kernels_formed(
+    model: Model,
+    target: Target,
+    machine: Machine,
+    *,
+    shapes: Shapes | None = None,
+    weights: str | Path | None = None,
+    progress: Progress = quiet,
+) -> CompilationState:
+    """A model whose kernels are formed as the search takes them."""
     state = run_pipeline(
         model, target, machine, shapes=shapes, weights=weights, progress=progress,
         until="graph passes",
     )  # fmt: skip
     advance(state, [Stage("kernels", _form_kernels, "graph -> graph of kernels")])
-    oracle = CostOracle(machine, timer)
-    return search_fusions(network_of(state.network), machine, oracle, searches, fusions, progress)
+    return state
 
 
 def _form_kernels(state: CompilationState) -> None:

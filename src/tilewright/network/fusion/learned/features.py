@@ -11,7 +11,7 @@ make together (``base``), so that kernels of all sizes are alike.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 
 import numpy as np
@@ -56,6 +56,8 @@ class Work:
     """Through main memory."""
     lines: Array
     """Rows of each, at least 1: what a machine whose instructions wait for rows has one for."""
+    slots: int = 1
+    """Of the buffer that is moved."""
     block: int = 1
     """Rows of a compute that are made at once."""
     ahead: int = 1
@@ -91,6 +93,7 @@ def _move(op: MoveOp, order: Order, machine: Machine) -> Work:
         np.maximum(moved / move.bytes_per_cycle, lines * (move.latency / move.in_flight)),
         moved.astype(np.float64) if machine.main in ends else np.zeros(rows.count),
         lines,
+        buffer.slot_count,
     )
 
 
@@ -120,6 +123,7 @@ def _compute(op: ComputeOp, order: Order, program: ProgramOp, machine: Machine) 
         np.ceil(np.broadcast_to(cycles, rows.count)),
         np.zeros(rows.count),
         sizes[along] if along else np.ones(rows.count, np.int64),
+        1,
         block,
         (block - 1) * stride[0] + height,
         width * window / ((width - 1) * stride[-1] + window),
@@ -164,18 +168,34 @@ class Estimates:
         tail = [(work, -1, rest) for work in self.works if work is last or work.kind == "store"]
         return head, tail
 
-    def with_ends(self, more: float = 0.0) -> tuple[float, float, float]:
-        """Head, tail, and both with what the busiest engine has left to do; ``more`` are bytes that
-        the first images take beside their own."""
+    def with_ends(self) -> tuple[float, float, float]:
+        """Head, tail, and both with what the busiest engine has left to do."""
         head, tail = self.ends()
         left = self.sums()
         bandwidth = main_bandwidth(self.machine)
-        left[""] += more / bandwidth
         for work, at, share in (*head, *tail):
             left[work.engine] -= share * float(work.cycles[at])
             left[""] -= share * float(work.bytes[at]) / bandwidth
         begin, end = (sum(s * float(w.cycles[n]) for w, n, s in part) for part in (head, tail))
         return begin, end, max(begin + end + max(left.values()), *self.sums().values(), 1.0)
+
+    def apart(self) -> Estimates:
+        """The same if the windows of the first compute are loaded one by one, as some cores do it
+        that put the pixels of a window side by side."""
+        first, bandwidth = self.first, main_bandwidth(self.machine)
+
+        def read_again(work: Work) -> Work:
+            if (work.kind, work.name) != ("load", "input") or work.keys[0] > first.keys[0]:
+                return work
+            moved = work.bytes * first.again
+            return replace(work, bytes=moved, cycles=np.maximum(work.cycles, moved / bandwidth))
+
+        return replace(self, works=[read_again(work) for work in self.works])
+
+    def waited(self) -> float:
+        """Cycles of loads into buffers of one slot, which wait for the compute before."""
+        single = [one for one in self.works if one.kind == "load" and one.slots == 1]
+        return sum(float(work.cycles[1:].sum()) for work in single)
 
     def in_steps(self) -> tuple[float, float]:
         """Sums over the steps of the longest of its computes, its bytes, the stores of the step and
@@ -212,24 +232,31 @@ def features_of(kernel: Kernel, plan: Plan, machine: Machine) -> tuple[float, di
     Raises TilewrightError where the plan has no tile program.
     """
     works = work_of(tile(kernel, plan.schedule, machine, check=False), machine)
-    estimates = Estimates(works, machine)
-    first, last = estimates.first, estimates.last
-    head, tail, base = estimates.with_ends()
-    sums = {name: cycles / base for name, cycles in estimates.sums().items()}
-    at_once, late = estimates.in_steps()
-    images = [w for w in works if w.kind == "load" and w.name == "input"]
-    more = sum(float(w.bytes.sum()) for w in images[:1]) * (first.again - 1)
+    plain = Estimates(works, machine)
+    apart, first, bandwidth = plain.apart(), plain.first, main_bandwidth(machine)
+    (head, tail, base), (_, _, windows) = plain.with_ends(), apart.with_ends()
+    sums = {name: cycles / base for name, cycles in plain.sums().items()}
+    (at_once, late), (_, late_apart) = plain.in_steps(), apart.in_steps()
+    # Short rows take longer than their bytes, of which planning only knows where it computes.
+    short = sum(
+        share * float(work.cycles[at] - work.bytes[at] / bandwidth)
+        for work, at, share in plain.ends()[0]
+    )
     found = {
         "predicted": log(max(plan.predicted_cycles, 1.0) / base),
+        "predicted.short": log((max(plan.predicted_cycles, 1.0) + max(short, 0.0)) / base),
         "floor": log(max(sums.values())),
         "head": head / base,
         "tail": tail / base,
         "steps": log(max(at_once, 1.0) / base),
         "late": log(max(late, 1.0) / base),
-        "tile": 1 / last.keys.size,
+        "tile": 1 / plain.last.keys.size,
         "lines": sum(float(work.lines.sum()) for work in works) / base,
         "chain": float(sum(work.kind == "compute" for work in works) - 1),
-        f"{first.name}.again": log(estimates.with_ends(more)[2] / base),
+        f"{first.name}.apart": log(windows / base),
+        f"{first.name}.single": log(1 + (apart.waited() - plain.waited()) / base),
+        "single": plain.waited() / base,
+        f"{first.name}.late": max(log(max(late_apart, 1.0) / windows), 0.0),
     }
     for power in POWERS:
         found[f"norm.{power}"] = log(sum(share**power for share in sums.values())) / power
@@ -237,4 +264,4 @@ def features_of(kernel: Kernel, plan: Plan, machine: Machine) -> tuple[float, di
     for work in works:
         if work.kind == "compute":
             found[work.name] = found.get(work.name, 0.0) + float(work.cycles.sum()) / base
-    return base, found
+    return base, {name: float(value) for name, value in found.items()}
