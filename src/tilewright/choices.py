@@ -28,10 +28,13 @@ PLANNERS: Mapping[str, str] = {
 FUSION_SEARCHES = ("exact", "paths", "greedy")
 """Searches that choose groups of kernels (network/fusion/search/)."""
 
+SIMULATED = "simulated"
+"""The source of costs that runs the target's simulator."""
+
 LEARNED = "learned"
 """The source of costs that is given with a file, ``learned=FILE``."""
 
-FUSION_COSTS = ("closed", "simulated", LEARNED)
+FUSION_COSTS = ("closed", SIMULATED, LEARNED)
 """Where the costs of groups come from: planning's prediction, the target's simulator, or what was
 learned from it."""
 

@@ -16,7 +16,9 @@ def learn_command(
     target: console.TargetOption = "zu2",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="The costs [default: TARGET-cost.json]."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The costs [default: TARGET-cost.json]."
+        ),
     ] = None,
     samples: Annotated[
         int | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tilewright.choices import FUSION_COSTS, LEARNED
+from tilewright.choices import FUSION_COSTS, LEARNED, SIMULATED
 from tilewright.compiler.pipeline import Stage, advance, run_pipeline
 from tilewright.compiler.state import CompilationState, Model, drop_dead_weights
 from tilewright.errors import refuse
@@ -41,8 +41,9 @@ def fuse(
 
     Maps of two computed values (sums) stay kernels of their own here where the machine computes
     them alone, so that the search decides what takes them. ``patterns`` are looked for beside the
-    machine's own. Costs are those of the machine's element type, without calibration. Raises
-    TilewrightError as ``compile`` does, ``option-search``, ``option-cost``, and ``option-pattern``.
+    machine's own. Costs are those of the machine's element type, without calibration, from the
+    source ``cost``. Raises TilewrightError as ``compile`` does, ``option-search``, ``option-cost``,
+    ``option-pattern``, and for files of learned costs ``learned-file`` and ``learned-machine``.
     """
     for name in searches:
         if name not in SEARCHES:
@@ -50,8 +51,8 @@ def fuse(
                 "option-search", f"there is no search {name!r}", "--search", _list(SEARCHES)
             )
     learned = learned_cost(cost, machine)
-    timer = target.simulator(machine) if cost == "simulated" else None
-    if cost == "simulated" and timer is None:
+    timer = target.simulator(machine) if cost == SIMULATED else None
+    if cost == SIMULATED and timer is None:
         raise refuse(
             "option-cost", f"target {target.name} has no simulator", "--cost", "use closed"
         )
@@ -63,15 +64,33 @@ def fuse(
     return search_fusions(network_of(state.network), machine, oracle, searches, fusions, progress)
 
 
-def learned_cost(cost: str, machine: Machine) -> LearnedCost | None:
+def chains_by(cost: str, machine: Machine, planner: str, by_hand: bool) -> LearnedCost | None:
+    """What a compilation's chains are to be chosen by: the learned cost that ``learned=FILE``
+    names, or None, by planning's prediction, for ``closed``.
+
+    Refuses (``option-cost``) other sources, which take too long, machines that have no chains, and
+    planners that form none.
+    """
+    option, closed = "--fusion-cost", FUSION_COSTS[0]
+    if cost != closed:
+        if not any(fusion.between for fusion in machine.fusions):
+            raise refuse("option-cost", f"{machine.name} forms no chains of kernels", option)
+        if planner != "model" or by_hand:
+            raise refuse("option-cost", "a planner that is asked for forms no chains", option)
+    return learned_cost(cost, machine, option, (closed, LEARNED))
+
+
+def learned_cost(
+    cost: str, machine: Machine, option: str = "--cost", sources: Sequence[str] = FUSION_COSTS
+) -> LearnedCost | None:
     """The cost in the file that ``learned=FILE`` names; None for the other sources.
 
-    Refuses (``option-cost``) what is no source, and files as ``LearnedCost`` does.
+    Refuses (``option-cost``) what is no source, and files as ``model.read`` does.
     """
     source, _, file = cost.partition("=")
-    if source not in FUSION_COSTS or bool(file) != (source == LEARNED):
-        names = [f"{name}=FILE" if name == LEARNED else name for name in FUSION_COSTS]
-        raise refuse("option-cost", f"there is no source {cost!r}", "--cost", _list(names))
+    if source not in sources or bool(file) != (source == LEARNED):
+        names = [f"{name}=FILE" if name == LEARNED else name for name in sources]
+        raise refuse("option-cost", f"there is no source {cost[:100]!r}", option, _list(names))
     if source != LEARNED:
         return None
     found = read(Path(file))

@@ -160,11 +160,11 @@ class Estimates:
         work, which execution, and what share of it."""
         first, last = self.first, self.last
         head = [
-            (work, 0, min(first.ahead / work.lines[0], 1.0) if work.name == "input" else 1.0)
+            (work, 0, min(first.ahead / int(work.lines[0]), 1.0) if work.name == "input" else 1.0)
             for work in self.works
             if work.kind == "load" and work.keys[0] < first.keys[0]
         ]
-        rest = min(last.block / last.lines[-1], 1.0)
+        rest = min(last.block / int(last.lines[-1]), 1.0)
         tail = [(work, -1, rest) for work in self.works if work is last or work.kind == "store"]
         return head, tail
 

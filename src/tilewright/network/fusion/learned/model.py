@@ -123,8 +123,11 @@ def read(path: Path) -> LearnedCost:
     except (OSError, ValueError) as error:
         reason = str(error)
     raise refuse(
-        "learned-file", f"is no learned cost: {reason[:200]}", str(path), "tilewright learn makes one"
-    )  # fmt: skip
+        "learned-file",
+        f"is no learned cost: {reason[:200]}",
+        str(path),
+        "tilewright learn makes one",
+    )
 
 
 def digest_of(machine: Machine) -> str:
