@@ -4,8 +4,8 @@ The **floor** of a kernel is how long its busiest engine, or main memory, has to
 waits. Around it stand the ends, in which the engines cannot all be busy: the head, until the first
 compute can begin, and the tail behind the last one. Between them the kernel runs in **steps**, one
 for each execution of its last compute, with the loads of the next step and the stores of this one
-beside it. Features are logarithms of such estimates, or shares, of the estimate that floor and ends
-make together (``base``), so that kernels of all sizes are alike.
+beside it. Features are logarithms of such estimates over what planning predicts (``base``), or
+shares of it, so that kernels of all sizes are alike.
 """
 
 from __future__ import annotations
@@ -233,35 +233,47 @@ def features_of(kernel: Kernel, plan: Plan, machine: Machine) -> tuple[float, di
     """
     works = work_of(tile(kernel, plan.schedule, machine, check=False), machine)
     plain = Estimates(works, machine)
-    apart, first, bandwidth = plain.apart(), plain.first, main_bandwidth(machine)
-    (head, tail, base), (_, _, windows) = plain.with_ends(), apart.with_ends()
-    sums = {name: cycles / base for name, cycles in plain.sums().items()}
-    (at_once, late), (_, late_apart) = plain.in_steps(), apart.in_steps()
-    # Short rows take longer than their bytes, of which planning only knows where it computes.
+    apart, sums, bandwidth = plain.apart(), plain.sums(), main_bandwidth(machine)
+    # Short rows take longer than their bytes, of which planning knows only beside computes.
     short = sum(
         share * float(work.cycles[at] - work.bytes[at] / bandwidth)
         for work, at, share in plain.ends()[0]
     )
+    floor = max(*sums.values(), 1.0)
+    base = max(plan.predicted_cycles + max(short, 0.0), floor)
+    head, tail, ends = plain.with_ends()
+    at_once, late = plain.in_steps()
+    computes = [work for work in works if work.kind == "compute"]
     found = {
-        "predicted": log(max(plan.predicted_cycles, 1.0) / base),
-        "predicted.short": log((max(plan.predicted_cycles, 1.0) + max(short, 0.0)) / base),
-        "floor": log(max(sums.values())),
+        "floor": log(floor / base),
+        "ends": log(ends / base),
         "head": head / base,
         "tail": tail / base,
-        "steps": log(max(at_once, 1.0) / base),
-        "late": log(max(late, 1.0) / base),
+        "steps": beyond(at_once, base),
+        "late": beyond(late, base),
+        "turns": beyond(_total(computes), base) if len(computes) > 1 else 0.0,
+        "single": plain.waited() / base,
         "tile": 1 / plain.last.keys.size,
         "lines": sum(float(work.lines.sum()) for work in works) / base,
-        "chain": float(sum(work.kind == "compute" for work in works) - 1),
-        f"{first.name}.apart": log(windows / base),
-        f"{first.name}.single": log(1 + (apart.waited() - plain.waited()) / base),
-        "single": plain.waited() / base,
-        f"{first.name}.late": max(log(max(late_apart, 1.0) / windows), 0.0),
+        "chain": float(len(computes) - 1),
     }
+    found |= {f"busy.{name}" if name else "bytes": cycles / base for name, cycles in sums.items()}
     for power in POWERS:
-        found[f"norm.{power}"] = log(sum(share**power for share in sums.values())) / power
-    found |= {f"busy.{name}" if name else "bytes": share for name, share in sums.items()}
-    for work in works:
-        if work.kind == "compute":
-            found[work.name] = found.get(work.name, 0.0) + float(work.cycles.sum()) / base
-    return base, {name: float(value) for name, value in found.items()}
+        norm = sum((cycles / base) ** power for cycles in sums.values())
+        found[f"norm.{power}"] = log(max(norm, 1e-9)) / power
+    # Whether a primitive loads windows apart, training tells.
+    name, windows = plain.first.name, max(apart.with_ends()[2], base)
+    waited = base + apart.waited() - plain.waited()
+    found[f"{name}.apart"] = beyond(windows, base)
+    found[f"{name}.apart.late"] = beyond(apart.in_steps()[1], windows)
+    found[f"{name}.apart.single"] = beyond(waited, windows)
+    return base, found
+
+
+def beyond(estimate: float, other: float) -> float:
+    """The logarithm of an estimate over another, 0 where it is less."""
+    return log(max(estimate / other, 1.0))
+
+
+def _total(works: Sequence[Work]) -> float:
+    return sum(float(work.cycles.sum()) for work in works)

@@ -30,10 +30,10 @@ FORMAT = 1
 FEWEST = 8
 """Samples without which nothing is learned."""
 
-RIDGE = 0.01
+RIDGE = 0.03
 """Weight of the squares of the coefficients, of standardised features, for each sample."""
 
-BEYOND = 0.5
+BEYOND = 10.0
 """Of the range of a feature in training: further outside of it, a feature counts no more."""
 
 DIGITS = 9
