@@ -18,6 +18,7 @@ from pathlib import Path
 
 from benchmarks.papers import ascend, dlir, dlplib, dnnvm, hlal, swatop, swatop_sunway, swtvm
 from benchmarks.papers.dlir import generation, sparse, sweeps
+from benchmarks.papers.dnnvm import learned
 from benchmarks.report import Table, keep, surroundings, text_of
 from benchmarks.tables import (
     allocator,
@@ -63,6 +64,7 @@ PAGES: Mapping[str, Entry] = {
         ("dlir", dlir),
         ("dlplib", dlplib),
         ("dnnvm", dnnvm),
+        ("dnnvm-learned", learned),
         ("hlal", hlal),
         ("swatop", swatop),
         ("swtvm", swtvm),

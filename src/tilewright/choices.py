@@ -38,6 +38,9 @@ FUSION_COSTS = ("closed", SIMULATED, LEARNED)
 """Where the costs of groups come from: planning's prediction, the target's simulator, or what was
 learned from it."""
 
+LEARNED_SAMPLES = 100
+"""Kernels that are simulated for a learned cost unless another number is given."""
+
 ENGINES = ("DLP", "CAFFE")
 """What runs a layer of a prototxt (integrations/dlplib/caffe.py): DLP is the accelerator, CAFFE is
 Caffe's own name for the processor at hand."""

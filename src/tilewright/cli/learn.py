@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tilewright.choices import LEARNED_SAMPLES
 from tilewright.cli import console
 from tilewright.files import written
 
@@ -21,9 +22,8 @@ def learn_command(
         ),
     ] = None,
     samples: Annotated[
-        int | None,
-        typer.Option("--samples", min=1, help="Kernels that are simulated [default: 100]."),
-    ] = None,
+        int, typer.Option("--samples", min=1, help="Kernels that are simulated.")
+    ] = LEARNED_SAMPLES,
     settings: console.SetOption = None,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
@@ -39,8 +39,7 @@ def learn_command(
 
     with console.refusals(as_json), console.progress(quiet) as progress:
         chosen, machine = resolve(target, None, console.machine_values(settings))
-        more = {} if samples is None else {"samples": samples}
-        found = learn(models, chosen, machine, progress=progress, **more)
+        found = learn(models, chosen, machine, samples=samples, progress=progress)
         place = output or Path(f"{Path(target).stem}-cost.json")
         with written(place) as fresh:
             fresh.write_text(found.text(), encoding="utf-8")

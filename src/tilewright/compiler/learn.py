@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from tilewright.choices import LEARNED_SAMPLES
 from tilewright.compiler.fuse import kernels_formed
 from tilewright.compiler.state import Model
 from tilewright.errors import refuse
 from tilewright.graph.dialect import network_of
 from tilewright.machine import Machine
 from tilewright.network.fusion.learned.model import LearnedCost, fitted
-from tilewright.network.fusion.learned.training import SAMPLES, groups_of, samples_of
+from tilewright.network.fusion.learned.training import groups_of, samples_of
 from tilewright.runtime.executable import Progress, quiet
 from tilewright.targets.base import Target
 
@@ -21,8 +21,7 @@ def learn(
     target: Target,
     machine: Machine,
     *,
-    samples: int = SAMPLES,
-    options: Mapping[str, Any] | None = None,
+    samples: int = LEARNED_SAMPLES,
     progress: Progress = quiet,
 ) -> LearnedCost:
     """The cost of a machine's kernels, learned from simulated ones of some models.
@@ -36,9 +35,6 @@ def learn(
         raise refuse(
             "option-target", f"target {target.name} has no simulator to learn from", "--target"
         )
-    states = [
-        kernels_formed(model, target, machine, progress=progress, **(options or {}))
-        for model in models
-    ]
+    states = [kernels_formed(model, target, machine, progress=progress) for model in models]
     groups = groups_of([network_of(state.network) for state in states], machine)
     return fitted(list(samples_of(groups, machine, timer, samples, progress)), machine)

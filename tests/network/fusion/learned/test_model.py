@@ -43,9 +43,9 @@ def test_a_law_is_found_and_kept(tmp_path: Path) -> None:
     base, features, cycles = samples()[0]
     assert read(file).predicted(base, features) == pytest.approx(cycles, rel=0.01)
     # Far outside of what was seen, a feature counts no more; and nothing goes below the floor.
-    most = found.predicted(1e3, features | {"a": 2.0})
-    assert found.predicted(1e3, features | {"a": 1e9}) == pytest.approx(most, rel=0.01)
-    assert found.predicted(1e3, features | {"floor": 0.5}) == pytest.approx(1e3 * exp(0.5))
+    most = found.predicted(1e3, {**features, "a": 2.0})
+    assert found.predicted(1e3, {**features, "a": 1e9}) == pytest.approx(most, rel=0.01)
+    assert found.predicted(1e3, {**features, "floor": 0.5}) == pytest.approx(1e3 * exp(0.5))
 
 
 def test_what_is_not_learned() -> None:
@@ -60,6 +60,18 @@ def test_what_is_not_learned() -> None:
             found.check(machine, "f")
 
 
+def halved(text: str) -> str:
+    return text[: len(text) // 2]
+
+
+def nested(text: str) -> str:
+    return "[" * 100_000
+
+
+def padded(text: str) -> str:
+    return text + " " * (1 << 20)
+
+
 def edit(change: Callable[[Any], object]) -> Callable[[str], str]:
     def edited(text: str) -> str:
         content = json.loads(text)
@@ -72,9 +84,9 @@ def edit(change: Callable[[Any], object]) -> Callable[[str], str]:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (lambda text: text[: len(text) // 2], "Invalid JSON"),
-        (lambda text: "[" * 100_000, "Invalid JSON"),
-        (lambda text: text + " " * (1 << 20), "more than 1048576 bytes"),
+        (halved, "Invalid JSON"),
+        (nested, "Invalid JSON"),
+        (padded, "more than 1048576 bytes"),
         (edit(lambda c: c.update(format=2)), "format: Input should be 1"),
         (edit(lambda c: c.update(more=1)), "more: Extra inputs"),
         (edit(lambda c: c.pop("digest")), "digest: Field required"),

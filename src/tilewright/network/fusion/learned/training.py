@@ -28,9 +28,6 @@ from tilewright.planning.canonical import canonical
 from tilewright.planning.domain import Kernel
 from tilewright.runtime.executable import Progress, quiet
 
-SAMPLES = 100
-"""Kernels that are simulated unless another number is given."""
-
 Group = tuple[KernelOp, ...]
 
 
@@ -63,7 +60,7 @@ def groups_of(networks: Sequence[NetworkOp], machine: Machine) -> list[Group]:
     for network in networks:
         dependences = graph_of(network)
         kernels = dependences.kernels
-        groups = [(one,) for one in kernels if one is not None and not one.on_host]
+        groups: list[Group] = [(k,) for k in kernels if k is not None and not k.on_host]
         for candidate in candidates_of(dependences.graph, machine.fusions):
             members = members_of(candidate, kernels)
             if candidate.problem is None and not shortage(members, candidate.fusion, machine):
@@ -85,7 +82,7 @@ def samples_of(
     groups: Sequence[Group],
     machine: Machine,
     timer: Timer,
-    most: int = SAMPLES,
+    most: int,
     progress: Progress = quiet,
 ) -> Iterator[Sample]:
     """Features and simulated cycles of the first groups that can be planned and simulated."""
