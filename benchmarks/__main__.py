@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.papers import ascend, dlir, dlplib, dnnvm, hlal, swatop, swatop_sunway, swtvm
 from benchmarks.papers.ascend import synchronisation
 from benchmarks.papers.dlir import generation, sparse, sweeps
-from benchmarks.papers.dnnvm import values
+from benchmarks.papers.dnnvm import learned, values
 from benchmarks.report import Table, keep, surroundings, text_of
 from benchmarks.tables import (
     allocator,
@@ -66,6 +66,7 @@ PAGES: Mapping[str, Entry] = {
         ("dlplib", dlplib),
         ("dnnvm", dnnvm),
         ("dnnvm-values", values),
+        ("dnnvm-learned", learned),
         ("hlal", hlal),
         ("swatop", swatop),
         ("swtvm", swtvm),

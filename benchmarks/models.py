@@ -22,7 +22,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
-from benchmarks.networks import mobilenet_v2, resnet
+from benchmarks.networks import mobilenet_v2, resnet, yolov3_tiny
 from benchmarks.transformers import bert_base, bert_small, vit_b16
 
 SEED = 20240
@@ -232,6 +232,7 @@ BUILDERS: Mapping[str, Callable[[], ModelProto]] = {
     "squeezenet": lambda: randomise(_light("squeezenet")),
     "shufflenet": lambda: randomise(_light("shufflenet")),
     "mobilenet_v2": lambda: randomise(mobilenet_v2()),
+    "yolov3_tiny": lambda: randomise(yolov3_tiny()),
     "bert_small": lambda: randomise(bert_small()),
     "bert_base": lambda: randomise(bert_base()),
     "vit_b16": lambda: randomise(vit_b16()),

@@ -1,4 +1,4 @@
-"""Networks built from their tables: ResNet-18, ResNet-34 and MobileNet-v2.
+"""Networks built from their tables: ResNet-18, ResNet-34, MobileNet-v2 and YOLOv3-tiny.
 
 Weights are left at zero with the right shapes; ``models.randomise`` fills them.
 """
@@ -131,3 +131,52 @@ def mobilenet_v2() -> ModelProto:
             x, channels = y, outputs
     x = build.relu6(build.convolution(x, "head", (channels, 1280), 1, 1), "head.relu6")
     return build.finish(x, 1280)
+
+
+LEAKY = 26 / 256
+"""Slope of the leaky ReLU: what the FPGA core has in place of Darknet's 0.1."""
+
+
+def yolov3_tiny() -> ModelProto:
+    """Darknet's yolov3-tiny at 416 x 416, up to the two tensors that boxes are read off."""
+    build = Builder("yolov3_tiny")
+
+    def layer(x: str, name: str, channels: tuple[int, int], kernel: int) -> str:
+        x = build.convolution(x, name, channels, kernel, 1)
+        return build.node("LeakyRelu", [x], f"{name}.leaky", alpha=LEAKY)
+
+    def head(x: str, name: str, channels: int) -> str:
+        weights = build.weight(f"{name}.weight", 255, channels, 1, 1)
+        bias = build.weight(f"{name}.bias", 255)
+        return build.node("Conv", [x, weights, bias], name, kernel_shape=[1, 1])
+
+    x, channels, route = "image", 3, ""
+    for number, outputs in enumerate((16, 32, 64, 128, 256, 512)):
+        x, channels = layer(x, f"conv{number}", (channels, outputs), 3), outputs
+        route = x if outputs == 256 else route
+        stride = 1 if outputs == 512 else 2
+        pads = [0, 0, 2 - stride, 2 - stride]
+        x = build.node(
+            "MaxPool", [x], f"pool{number}", kernel_shape=[2, 2], strides=[stride] * 2, pads=pads
+        )
+    x = layer(layer(x, "conv6", (512, 1024), 3), "conv7", (1024, 256), 1)
+    coarse = head(layer(x, "conv8", (256, 512), 3), "head1", 512)
+    x = layer(x, "conv9", (256, 128), 1)
+    build.weights.append(numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales"))
+    x = build.node(
+        "Resize",
+        [x, "", "scales"],
+        "up",
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    )
+    x = layer(build.node("Concat", [x, route], "cat", axis=1), "conv10", (384, 256), 3)
+    fine = head(x, "head2", 256)
+    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, 416, 416])
+    results = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 255, size, size])
+        for name, size in ((coarse, 13), (fine, 26))
+    ]
+    graph = helper.make_graph(build.nodes, build.name, [image], results, build.weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

@@ -28,8 +28,18 @@ PLANNERS: Mapping[str, str] = {
 FUSION_SEARCHES = ("exact", "paths", "greedy")
 """Searches that choose groups of kernels (network/fusion/search/)."""
 
-FUSION_COSTS = ("closed", "simulated")
-"""Where the costs of groups come from: planning's prediction, or the target's simulator."""
+SIMULATED = "simulated"
+"""The source of costs that runs the target's simulator."""
+
+LEARNED = "learned"
+"""The source of costs that is given with a file, ``learned=FILE``."""
+
+FUSION_COSTS = ("closed", SIMULATED, LEARNED)
+"""Where the costs of groups come from: planning's prediction, the target's simulator, or what was
+learned from it."""
+
+LEARNED_SAMPLES = 100
+"""Kernels that are simulated for a learned cost unless another number is given."""
 
 ENGINES = ("DLP", "CAFFE")
 """What runs a layer of a prototxt (integrations/dlplib/caffe.py): DLP is the accelerator, CAFFE is

@@ -53,6 +53,7 @@ def compile(
     planner: str = "model",
     schedules: Mapping[str, Steps] | None = None,
     database: str | Path | None = None,
+    fusion_cost: str = "closed",
     progress: Progress = quiet,
     cache: Cache | None = None,
 ) -> Executable:
@@ -73,6 +74,8 @@ def compile(
     ``planner="measured"``, what it lacks is measured first. ``planner`` takes the names of
     planning/planners/choice.py, with options (``greedy{start=granule}``). ``schedules`` has, by the
     model's nodes, functions that schedule the kernels of these by hand (docs/scheduling.md).
+    ``fusion_cost="learned=FILE"`` chooses the chains of kernels that become one, on machines that
+    have such, by what ``tilewright learn`` has learned (docs/fusion.md).
 
     ``numbers`` names a number format other than the machine's own (``int8``; numerics/formats.py
     has all). ``calibration`` gives the sample inputs from which ``observer``
@@ -93,10 +96,11 @@ def compile(
 
     With a ``cache``, a model file that was compiled before with the same options, by this very
     Tilewright and C compiler, is not compiled again: its package is taken from there. Calibrated
-    and measured compilations, dumps and models in memory are not kept. Raises TilewrightError.
+    and measured compilations, those by learned costs, dumps and models in memory are not kept.
+    Raises TilewrightError.
     """
     plain = calibration is None and dump is None and database is None
-    plain = plain and planner == "model" and not schedules
+    plain = plain and planner == "model" and not schedules and fusion_cost == "closed"
     alone = example_inputs is None and dynamic_shapes is None and not constants
     request = None
     if cache is not None and plain and alone:
@@ -128,6 +132,7 @@ def compile(
         write_apart,
     )
     from tilewright.compiler.cached import obtained
+    from tilewright.compiler.fuse import chains_by
     from tilewright.compiler.pipeline import resolve, run_pipeline
     from tilewright.compiler.plans import write_with_plans
     from tilewright.graph.names import chosen_name
@@ -138,6 +143,7 @@ def compile(
     from tilewright.targets.base import Form
 
     found, described = resolve(target, machine, values, cpu)
+    learned = chains_by(fusion_cost, described, planner, bool(schedules))
     form = form_of(found, weights_as, bare)
     name = "" if name is None else chosen_name(name)
     options = observer is not None or keep_float or equalise is not None
@@ -154,6 +160,11 @@ def compile(
             free = ", ".join(settled.free)
             raise refuse("option-planner", f"a planner is chosen for one shape, and {free} is free")
         if settled.free:
+            if learned is not None:
+                raise refuse(
+                    "option-cost", "chains are chosen for one shape", "--fusion-cost",
+                    "give sizes to the free dims",
+                )  # fmt: skip
             if form != Form():
                 raise refuse(
                     "shape-open", "C with arrays of weights is of one shape", "--weights-as",
@@ -190,6 +201,7 @@ def compile(
                 progress=progress,
                 exact_memory=exact_memory,
                 planner=by_hand or asked,
+                learned=learned,
                 name=name,
             )
             emit(state, place, form)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tilewright.choices import FUSION_COSTS
+from tilewright.choices import FUSION_COSTS, LEARNED, SIMULATED
 from tilewright.compiler.pipeline import Stage, advance, run_pipeline
 from tilewright.compiler.state import CompilationState, Model, drop_dead_weights
 from tilewright.errors import refuse
@@ -17,6 +17,7 @@ from tilewright.machine import Fusion, Machine
 from tilewright.machine.fusions import unserved_vertex
 from tilewright.machine.patterns import PatternError, parse_pattern
 from tilewright.network.fusion.cost import CostOracle
+from tilewright.network.fusion.learned.model import LearnedCost, read
 from tilewright.network.fusion.run import FusionReport, search_fusions
 from tilewright.network.fusion.search import SEARCHES
 from tilewright.runtime.executable import Progress, quiet
@@ -40,29 +41,79 @@ def fuse(
 
     Maps of two computed values (sums) stay kernels of their own here where the machine computes
     them alone, so that the search decides what takes them. ``patterns`` are looked for beside the
-    machine's own. Costs are those of the machine's element type, without calibration. Raises
-    TilewrightError as ``compile`` does, ``option-search``, ``option-cost``, and ``option-pattern``.
+    machine's own. Costs are those of the machine's element type, without calibration, from the
+    source ``cost``. Raises TilewrightError as ``compile`` does, ``option-search``, ``option-cost``,
+    ``option-pattern``, and for files of learned costs ``learned-file`` and ``learned-machine``.
     """
     for name in searches:
         if name not in SEARCHES:
             raise refuse(
                 "option-search", f"there is no search {name!r}", "--search", _list(SEARCHES)
             )
-    if cost not in FUSION_COSTS:
-        raise refuse("option-cost", f"there is no source {cost!r}", "--cost", _list(FUSION_COSTS))
-    timer = target.simulator(machine) if cost == "simulated" else None
-    if cost == "simulated" and timer is None:
+    learned = learned_cost(cost, machine)
+    timer = target.simulator(machine) if cost == SIMULATED else None
+    if cost == SIMULATED and timer is None:
         raise refuse(
             "option-cost", f"target {target.name} has no simulator", "--cost", "use closed"
         )
     fusions = [*machine.fusions, *_given(patterns, machine)]
+    state = kernels_formed(
+        model, target, machine, shapes=shapes, weights=weights, progress=progress
+    )
+    oracle = CostOracle(machine, timer, learned)
+    return search_fusions(network_of(state.network), machine, oracle, searches, fusions, progress)
+
+
+def chains_by(cost: str, machine: Machine, planner: str, by_hand: bool) -> LearnedCost | None:
+    """What a compilation's chains are to be chosen by: the learned cost that ``learned=FILE``
+    names, or None, by planning's prediction, for ``closed``.
+
+    Refuses (``option-cost``) other sources, which take too long, machines that have no chains, and
+    planners that form none.
+    """
+    option, closed = "--fusion-cost", FUSION_COSTS[0]
+    if cost != closed:
+        if not any(fusion.between for fusion in machine.fusions):
+            raise refuse("option-cost", f"{machine.name} forms no chains of kernels", option)
+        if planner != "model" or by_hand:
+            raise refuse("option-cost", "a planner that is asked for forms no chains", option)
+    return learned_cost(cost, machine, option, (closed, LEARNED))
+
+
+def learned_cost(
+    cost: str, machine: Machine, option: str = "--cost", sources: Sequence[str] = FUSION_COSTS
+) -> LearnedCost | None:
+    """The cost in the file that ``learned=FILE`` names; None for the other sources.
+
+    Refuses (``option-cost``) what is no source, and files as ``model.read`` does.
+    """
+    source, _, file = cost.partition("=")
+    if source not in sources or bool(file) != (source == LEARNED):
+        names = [f"{name}=FILE" if name == LEARNED else name for name in sources]
+        raise refuse("option-cost", f"there is no source {cost[:100]!r}", option, _list(names))
+    if source != LEARNED:
+        return None
+    found = read(Path(file))
+    found.check(machine, file)
+    return found
+
+
+def kernels_formed(
+    model: Model,
+    target: Target,
+    machine: Machine,
+    *,
+    shapes: Shapes | None = None,
+    weights: str | Path | None = None,
+    progress: Progress = quiet,
+) -> CompilationState:
+    """A model whose kernels are formed as the search takes them."""
     state = run_pipeline(
         model, target, machine, shapes=shapes, weights=weights, progress=progress,
         until="graph passes",
     )  # fmt: skip
     advance(state, [Stage("kernels", _form_kernels, "graph -> graph of kernels")])
-    oracle = CostOracle(machine, timer)
-    return search_fusions(network_of(state.network), machine, oracle, searches, fusions, progress)
+    return state
 
 
 def _form_kernels(state: CompilationState) -> None:

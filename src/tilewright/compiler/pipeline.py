@@ -35,6 +35,7 @@ from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
 from tilewright.network.fusion.chains import form_chains
+from tilewright.network.fusion.learned.model import LearnedCost
 from tilewright.network.refine import beside_neighbours
 from tilewright.network.resident_inputs import hold_inputs
 from tilewright.network.resident_values import hold_values, placements_of
@@ -115,8 +116,9 @@ def place_graph(state: CompilationState) -> None:
     state.runner.run(state.network, layout_pipeline(state.machine), "graph-")
     if state.planner is None:  # A planner that was asked for cuts single kernels.
         form_chains(
-            network_of(state.network), state.machine, state.plan_cache, state.apart, state.progress
-        )
+            network_of(state.network), state.machine, state.plan_cache, state.apart, state.learned,
+            state.progress,
+        )  # fmt: skip
     addresses = address_pipeline(exact_memory=state.exact_memory)
     state.runner.run(state.network, addresses, "graph-")
     if state.stated is not None:
@@ -356,13 +358,15 @@ def run_pipeline(
     progress: Progress = quiet,
     exact_memory: bool = False,
     planner: Planner | None = None,
+    learned: LearnedCost | None = None,
     hold: bool = True,
     until: str = "tile",
     name: str = "",
 ) -> CompilationState:
     """Take a model through the pipeline, to the end of the stage ``until``.
 
-    ``name`` is the network's; by default it is the model's own.
+    ``name`` is the network's; by default it is the model's own. Chains are formed by ``learned``
+    costs if there are any.
     With ``hold`` values may stay on the chip between kernels (network/resident_values.py).
     """
     runner = PassRunner(CompilerContext(machine), dump)
@@ -371,6 +375,7 @@ def run_pipeline(
     )
     state.weights_file, state.ranges, state.numbers = weights, ranges, numbers
     state.planner, state.factors, state.hold, state.name = planner, factors, hold, name
+    state.learned = learned
     names = [stage.name for stage in PIPELINE]
     advance(state, PIPELINE[: names.index(until) + 1])
     return state

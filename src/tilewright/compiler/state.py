@@ -17,6 +17,7 @@ from tilewright.ir import ModuleOp
 from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
+from tilewright.network.fusion.learned.model import LearnedCost
 from tilewright.network.resident_values import HeldKernel
 from tilewright.numbers.calibration import Samples
 from tilewright.numerics.formats import Numbers
@@ -72,6 +73,8 @@ class CompilationState:
     planner: Planner | None = None
     """Asked for each kernel's schedule before the cost model is; passes that choose methods ask its
     ``methods``, if it has that."""
+    learned: LearnedCost | None = None
+    """What chains cost that may be formed; None for planning's prediction."""
     weights_file: str | Path | None = None
     """The file of the weights, for model formats that keep them apart."""
     ranges: Mapping[str, tuple[float, float]] | None = None

@@ -1,8 +1,9 @@
 """What a group of kernels costs as one kernel, and what its kernels cost apart.
 
 One oracle, whatever the source of the numbers: the planner's own cost (``closed``), on all cores of
-a machine that has several, or the best few schedules timed by the target's simulator
-(``simulated``). Kernels that are alike are asked about once.
+a machine that has several, the best few schedules timed by the target's simulator (``simulated``),
+or what was learned from it of the schedule that the planner chooses (``learned=FILE``). Kernels
+that are alike are asked about once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from tilewright.graph.passes.fuse_pointwise import MAPS
 from tilewright.graph.passes.methods import methods_of
 from tilewright.machine import Machine
 from tilewright.network.fusion.forms import described, forms_of
-from tilewright.planning import PlanCache, Timer, plan
+from tilewright.network.fusion.learned.model import LearnedCost
+from tilewright.planning import Plan, PlanCache, Timer, plan
 from tilewright.planning.caches.planner import schedules
 from tilewright.planning.caches.sharing import slowest
 from tilewright.planning.canonical import canonical
@@ -30,11 +32,12 @@ from tilewright.planning.domain import Kernel
 class CostOracle:
     """Cycles of kernels of a network whose kernels are formed, alone and in groups.
 
-    With a timer the source is ``simulated``.
+    With a timer the source is ``simulated``, with a learned cost ``learned``.
     """
 
     machine: Machine
     timer: Timer | None = None
+    learned: LearnedCost | None = None
     plans: PlanCache = field(default_factory=dict)
     kept: dict[tuple[str, ...], int] = field(default_factory=dict[tuple[str, ...], int])
     """By the symbols of a group that was priced, of how many results rows stay on the chip from
@@ -69,7 +72,7 @@ class CostOracle:
         """Of how many results of a chain's kernels rows stay, by the plan that was priced."""
         if not kernel.producers:
             return 0
-        schedule = plan(kernel, self.machine, timer=self.timer, cache=self.plans).schedule
+        schedule = self.planned(kernel).schedule
         return sum(len(one.kept) for one in (schedule, *schedule.inner))
 
     def _kernel(self, kernel: KernelOp) -> float:
@@ -98,11 +101,17 @@ class CostOracle:
         )
         return min(map(self._planned, forms), default=inf)
 
+    def planned(self, kernel: Kernel) -> Plan:
+        """The plan that a kernel is priced by."""
+        return plan(kernel, self.machine, timer=self.timer, cache=self.plans)
+
     def _planned(self, kernel: Kernel) -> float:
-        schedule_plan = plan(kernel, self.machine, timer=self.timer, cache=self.plans)
+        schedule_plan = self.planned(kernel)
         cycles = schedule_plan.cycles
         if cycles == inf:
             raise refuse("fusion-simulated", "no schedule of it can be simulated", kernel.symbol)
+        if self.learned is not None:
+            return self.learned.cycles(kernel, schedule_plan, self.machine)
         if self.timer is None and self.machine.cores > 1:
             return slowest(kernel, self.machine, schedule_plan.schedule, cycles)
         return cycles

@@ -123,7 +123,7 @@ def search_fusions(
         for vertex in one.vertices:
             if vertex in unplanned:
                 return unplanned[vertex]
-        return shortage(_kernels(one, kernels), one.fusion, machine)
+        return shortage(members_of(one, kernels), one.fusion, machine)
 
     candidates = candidates_of(graph, fusions, condition)
     priced: list[PricedCandidate] = []
@@ -162,7 +162,8 @@ def search_fusions(
     return FusionReport(len(alone), tuple(priced), sum(costs), bound, plans, refused)
 
 
-def _kernels(candidate: Candidate, kernels: Sequence[KernelOp | None]) -> list[KernelOp]:
+def members_of(candidate: Candidate, kernels: Sequence[KernelOp | None]) -> list[KernelOp]:
+    """The kernels of a candidate, in the network's order."""
     members = [kernels[vertex] for vertex in candidate.vertices]
     return [kernel for kernel in members if kernel is not None]
 
@@ -180,7 +181,7 @@ def _priced(
     problem = candidate.problem
     if problem is None:
         apart = sum(alone[vertex] for vertex in candidate.vertices)
-        cost = oracle.cost(_kernels(candidate, kernels))
+        cost = oracle.cost(members_of(candidate, kernels))
         if isinstance(cost, Problem):
             problem = cost
         else:

@@ -1,0 +1,102 @@
+"""Training: kernels of networks, alone and fused, are simulated, and a cost is fitted to them.
+
+The simulator takes far longer than all else, so of all groups of kernels that the search would
+price only some are taken: of each form (the operations in a group) in turn the next one that
+differs from those before. Which comes next follows from a hash of the kernels, so that the same
+networks give the same samples, and a network more changes few of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from tilewright.errors import TilewrightError
+from tilewright.graph.dialect import KernelOp, NetworkOp
+from tilewright.machine import Machine
+from tilewright.network.fusion.capacity import shortage
+from tilewright.network.fusion.cost import CostOracle
+from tilewright.network.fusion.embeddings import candidates_of
+from tilewright.network.fusion.forms import described
+from tilewright.network.fusion.graph import graph_of
+from tilewright.network.fusion.learned.features import features_of
+from tilewright.network.fusion.learned.model import Sample
+from tilewright.network.fusion.run import members_of
+from tilewright.planning import Plan, Timer
+from tilewright.planning.canonical import canonical
+from tilewright.planning.domain import Kernel
+from tilewright.runtime.executable import Progress, quiet
+
+Group = tuple[KernelOp, ...]
+
+
+@dataclass
+class Planned(CostOracle):
+    """An oracle that remembers the kernels that it has planned."""
+
+    found: list[tuple[Kernel, Plan]] = field(default_factory=list[tuple[Kernel, Plan]])
+
+    def planned(self, kernel: Kernel) -> Plan:
+        """The plan of a kernel, as the oracle's cost has it."""
+        plan = super().planned(kernel)
+        self.found.append((kernel, plan))
+        return plan
+
+    def of(self, group: Group) -> tuple[Kernel, Plan] | None:
+        """The fastest kernel that a group can be, by planning; None if it can be none."""
+        self.found.clear()
+        try:
+            self.cost(group)
+        except TilewrightError:
+            return None
+        return min(self.found, key=lambda one: one[1].cycles, default=None)
+
+
+def groups_of(networks: Sequence[NetworkOp], machine: Machine) -> list[Group]:
+    """The groups that the search of some networks would price, no two alike, in the order in which
+    they are to be simulated."""
+    forms: dict[tuple[str, ...], dict[str, Group]] = {}
+    for network in networks:
+        dependences = graph_of(network)
+        kernels = dependences.kernels
+        groups: list[Group] = [(k,) for k in kernels if k is not None and not k.on_host]
+        for candidate in candidates_of(dependences.graph, machine.fusions):
+            members = members_of(candidate, kernels)
+            if candidate.problem is None and not shortage(members, candidate.fusion, machine):
+                groups.append(tuple(members))
+        for group in groups:
+            try:
+                plain = [canonical(described(one, machine))[0] for one in group]
+            except TilewrightError:
+                continue  # No primitive computes it; the search prices it as nothing.
+            text = "\n".join(map(repr, plain))
+            form = tuple(operation.name for one in group for operation in one.operations)
+            forms.setdefault(form, {}).setdefault(sha256(text.encode()).hexdigest(), group)
+    rows = [[group for _, group in sorted(groups.items())] for _, groups in sorted(forms.items())]
+    longest = max((len(row) for row in rows), default=0)
+    return [row[turn] for turn in range(longest) for row in rows if turn < len(row)]
+
+
+def samples_of(
+    groups: Sequence[Group],
+    machine: Machine,
+    timer: Timer,
+    most: int,
+    progress: Progress = quiet,
+) -> Iterator[Sample]:
+    """Features and simulated cycles of the first groups that can be planned and simulated."""
+    oracle, count = Planned(machine), 0
+    for group in groups:
+        progress("simulate kernels", count, min(most, len(groups)))
+        found = oracle.of(group)
+        if found is None:
+            continue
+        kernel, plan = found
+        try:
+            yield (*features_of(kernel, plan, machine), timer(kernel, plan.schedule))
+        except TilewrightError:
+            continue
+        count += 1
+        if count == most:
+            return

@@ -1,0 +1,63 @@
+"""What features say of a kernel's engines is what its instructions say."""
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tests.graph.passes.pass_networks import Builder
+from tests.network.fusion.kernel_networks import formed, kernels_of
+from tilewright.network.fusion.forms import described, forms_of
+from tilewright.network.fusion.learned.features import features_of
+from tilewright.planning import plan
+from tilewright.planning.bounds import main_bandwidth
+from tilewright.planning.domain import Kernel
+from tilewright.targets.dpu.core import core_named
+from tilewright.targets.dpu.formats import CATEGORIES
+from tilewright.targets.dpu.lowering.network import Lowering
+from tilewright.targets.dpu.machine import machine_of
+from tilewright.targets.dpu.segments import Segments
+from tilewright.targets.dpu.timer import place_dense
+from tilewright.targets.dpu.timing import commands_of
+from tilewright.tile.lower import tile
+
+CORE = core_named("zu2")
+MACHINE = machine_of(CORE)
+PADS: dict[str, Any] = {"pads": (1, 1, 1, 1)}
+
+
+@cache
+def kernels() -> list[Kernel]:
+    """A convolution of several tiles, a pool, and both as one kernel."""
+    net = Builder(1, x=(1, 24, 28, 28))
+    y = net.op("relu", net.conv(net.inputs["x"], 40, **PADS))
+    module, _ = formed(net, net.op("max_pool", y, kernel=(2, 2), strides=(2, 2)), machine=MACHINE)
+    alone = kernels_of(module)
+    with forms_of(alone, MACHINE) as trials:
+        assert isinstance(trials, list)
+        both = [described(kernel, MACHINE, primitive) for kernel, primitive in trials]
+    return [*(described(kernel, MACHINE) for kernel in alone), *both]
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_engines(number: int) -> None:
+    kernel = kernels()[number]
+    found = plan(kernel, MACHINE)
+    base, features = features_of(kernel, found, MACHINE)
+    program = tile(kernel, found.schedule, MACHINE, place_dense(kernel), check=False)
+    lowering = Lowering(CORE)
+    lowering.kernel(program)
+    (operations,) = Segments.read(CORE, lowering.words()).programs
+    table = commands_of(CORE, operations)
+    # INITs and END take a cycle each, and planning counts the bytes of a bias fourfold.
+    inits = [one.mnemonic.endswith("init") or one.mnemonic == "end" for one in operations]
+    for engine in ("conv", "misc"):
+        mine = table["engine"] == CATEGORIES.index(engine)
+        computed = int(table["cycles"][mine].sum()) - sum(i for i, m in zip(inits, mine) if m)  # noqa: B905
+        assert base * features[f"busy.{engine}"] == pytest.approx(computed, abs=1e-6)
+    moved = base * features["bytes"] * main_bandwidth(MACHINE)
+    biases = 3 * 40 * (number != 1)
+    assert moved - biases * (moved > 0) <= int(table["bytes"].sum()) <= moved
+    lines = sum(one.mnemonic in ("load", "save") for one in operations)
+    assert base * features["lines"] >= lines
+    assert features["floor"] <= 0 and features["chain"] == (number == 2)
