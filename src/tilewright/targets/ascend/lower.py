@@ -33,7 +33,7 @@ def lower_kernel(
     assert compiled.schedule is not None
     assert compiled.program is not None
     functions = dict(device.functions)
-    mine = Device(device.core, constants=device.constants[:], functions=functions)
+    mine = Device(device.core, device.memory, constants=device.constants[:], functions=functions)
     launches = Launches(mine, compiled.kernel, compiled.schedule, known, free)
     if compiled.kernel.anchor.operation in FORMS:
         (program,) = programs_of(compiled.program)

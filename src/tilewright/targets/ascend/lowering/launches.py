@@ -24,7 +24,11 @@ from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import Program, uses_length
+from tilewright.targets.ascend.sharing import MainMemory, simulate_blocks
 from tilewright.targets.ascend.timing import simulate
+
+MOST_BLOCKS = 65_535
+"""Blocks of a launch."""
 
 SLACK = 32
 """Bytes behind every value on the device that kernels may touch."""
@@ -66,6 +70,8 @@ class Launch(Cost):
     """What it takes at some lengths below the longest."""
     longest: int = Field(default=0, ge=0)
     """The most that the length is which follows the arguments; 0 where none does."""
+    blocks: int = Field(default=1, ge=1, le=MOST_BLOCKS)
+    """How many run at once, each on a core of its own as far as there are cores."""
 
     def at(self, length: int) -> Cost:
         """What a launch takes, at most: what it does at the next length that was simulated."""
@@ -111,6 +117,8 @@ class Device:
     """What a package collects for the core."""
 
     core: DaVinci
+    memory: MainMemory | None = None
+    """What cores share; None for one core with its share to itself."""
     texts: dict[str, str] = field(default_factory=dict[str, str])
     """The C of each function."""
     launches: list[Launch] = field(default_factory=list[Launch])
@@ -198,6 +206,7 @@ class Launches:
                 **dict(function.cost),
                 shorter=function.shorter,
                 longest=program.longest,
+                blocks=program.blocks,
             )
         )
 
@@ -210,14 +219,17 @@ class Launches:
             whole = synchronised(program, events=self.core.events)
             self.device.texts[program.name] = kernel_text(whole)
             shorter = {
-                size: _cost(whole, self.core, size)
+                size: self._cost(whole, size)
                 for part in (1, 2, 3)
                 if (size := program.longest * part // 4)
             }
-            known[key] = Function(program.name, _cost(whole, self.core), shorter)
+            known[key] = Function(program.name, self._cost(whole), shorter)
         return known[key]
 
-
-def _cost(program: Program, core: DaVinci, length: int | None = None) -> Cost:
-    time = simulate(program, core, length=length)
-    return Cost(cycles=time.cycles, busy=dict(time.busy), main_bytes=time.main_bytes)
+    def _cost(self, program: Program, length: int | None = None) -> Cost:
+        core, memory = self.core, self.device.memory
+        if memory is None:
+            time = simulate(program, core, length=length)
+        else:
+            time = simulate_blocks(program, core, memory, length=length)
+        return Cost(cycles=time.cycles, busy=dict(time.busy), main_bytes=time.main_bytes)
