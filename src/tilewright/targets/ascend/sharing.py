@@ -70,6 +70,22 @@ def simulate_blocks(
     )
 
 
+def estimate(program: Program, core: DaVinci, memory: MainMemory) -> float:
+    """About what a launch takes whose program has no flags yet: the busiest pipe's time of each
+    block, and what the others take for one of its tiles."""
+    steps = traces(program)
+    first = alike(steps)
+    rates = loading_rates(program, steps, core, memory)
+    times: dict[int, float] = {}
+    for number in {*first}:
+        time = simulate_trace(steps[number], core, rates=rates)
+        busiest = max(time.busy.values())
+        stores = sum(1 for one in steps[number] if one.statement.pipe == "MTE3")  # type: ignore[union-attr]
+        rest = sum(time.busy.values()) - busiest
+        times[number] = time.cycles + rest / max(stores, 1)
+    return makespan([times[number] for number in first], memory.cores)
+
+
 def makespan(cycles: Sequence[float], cores: int) -> float:
     """When the last block ends, if each in order goes to the core that is free first."""
     free = [0.0] * cores
@@ -82,14 +98,16 @@ def loading_rates(
     program: Program, steps: Sequence[Sequence[Executed]], core: DaVinci, memory: MainMemory
 ) -> Mapping[tuple[str, str], float]:
     """Bytes a cycle between each tensor and the memories that it is moved to and from."""
-    share = memory.rate / min(memory.cores, len(steps))
     held = sum(tensor.bytes for tensor in program.tensors) <= memory.cached
     loaded: dict[str, int] = {}
+    loading = 0
     for one in steps:
-        for step in one:
-            for access in step.reads:
-                if access.home.startswith("gm "):
-                    loaded[access.home] = loaded.get(access.home, 0) + bytes_of(access)
+        reads = [part for step in one for part in step.reads if part.home.startswith("gm ")]
+        # A shorter length leaves some blocks nothing to do.
+        loading += bool(reads)
+        for access in reads:
+            loaded[access.home] = loaded.get(access.home, 0) + bytes_of(access)
+    share = memory.rate / min(memory.cores, max(loading, 1))
     rates: dict[tuple[str, str], float] = {}
     for tensor in program.tensors:
         home = f"gm {tensor.name}"
@@ -104,4 +122,4 @@ def loading_rates(
     return rates
 
 
-__all__ = ["MainMemory", "loading_rates", "main_memory", "makespan", "simulate_blocks"]
+__all__ = ["MainMemory", "estimate", "loading_rates", "main_memory", "makespan", "simulate_blocks"]

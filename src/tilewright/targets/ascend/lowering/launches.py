@@ -23,8 +23,9 @@ from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.machine import DaVinci
+from tilewright.targets.ascend.parts import parted
 from tilewright.targets.ascend.program import Program, uses_length
-from tilewright.targets.ascend.sharing import MainMemory, simulate_blocks
+from tilewright.targets.ascend.sharing import MainMemory, estimate, simulate_blocks
 from tilewright.targets.ascend.timing import simulate
 
 MOST_BLOCKS = 65_535
@@ -119,6 +120,8 @@ class Device:
     core: DaVinci
     memory: MainMemory | None = None
     """What cores share; None for one core with its share to itself."""
+    estimated: float | None = None
+    """Where launches are estimated alone: cycles of them all, about."""
     texts: dict[str, str] = field(default_factory=dict[str, str])
     """The C of each function."""
     launches: list[Launch] = field(default_factory=list[Launch])
@@ -140,11 +143,19 @@ class Launches:
     """Dims of the kernel of which a launch has ``LENGTH`` indices, the first ones; what lies behind
     them is of no value, and may be computed or not."""
     work: int = 0
+    parts: int = 1
+    """Kernels take so small a part of UB for their tiles, for cores to have some each."""
 
     @property
     def core(self) -> DaVinci:
         """The core."""
-        return self.device.core
+        core = self.device.core
+        return core if self.parts == 1 else replace(core, ub=core.ub // self.parts)
+
+    @property
+    def cores(self) -> int:
+        """How many there are."""
+        return 1 if self.device.memory is None else self.device.memory.cores
 
     def refusal(self, reason: str, help: str = "") -> TilewrightError:
         """A refusal (``lower-operation``) of the kernel, to be raised; the host takes it then."""
@@ -194,11 +205,25 @@ class Launches:
         """Add a launch of a program without flags, whose tensors are these values, in order."""
         if not uses_length(program):
             program = replace(program, longest=0)
+        whole = program
+        if self.cores > 1:
+            program = parted(program, self.cores)
+        if self.device.estimated is not None:
+            assert self.device.memory is not None
+            self.device.estimated += estimate(program, self.device.core, self.device.memory)
+            return
         arguments = [
             value.argument.model_copy(update={"name": tensor.name})
             for tensor, value in zip(program.tensors, values, strict=True)
         ]
-        function = self._function(program)
+        try:
+            function = self._function(program)
+        except TilewrightError:
+            if program is whole:
+                raise
+            # What flags do not order in parts they may order as a whole.
+            program = whole
+            function = self._function(whole)
         self.device.launches.append(
             Launch(
                 function=function.name,
@@ -216,7 +241,7 @@ class Launches:
         known = self.device.functions
         key = kernel_text(replace(program, name="kernel", about=""))
         if key not in known:
-            whole = synchronised(program, events=self.core.events)
+            whole = synchronised(program, events=self.device.core.events)
             self.device.texts[program.name] = kernel_text(whole)
             shorter = {
                 size: self._cost(whole, size)
@@ -227,7 +252,7 @@ class Launches:
         return known[key]
 
     def _cost(self, program: Program, length: int | None = None) -> Cost:
-        core, memory = self.core, self.device.memory
+        core, memory = self.device.core, self.device.memory
         if memory is None:
             time = simulate(program, core, length=length)
         else:
