@@ -37,6 +37,7 @@ UNUSUAL = {
     Capability.HOLDS: True,
     Capability.SHARES: True,
     Capability.MANAGED: "hardware",
+    Capability.HIT_BYTES_PER_CYCLE: 8.0,
     Capability.LINEAR: True,
     Capability.IN_FLIGHT: 2,
     Capability.TRANSACTION: 16,
@@ -44,6 +45,7 @@ UNUSUAL = {
     Capability.JOINED: "weight",
     Capability.CIRCULAR: True,
     Capability.LEAVES: True,
+    Capability.ALONE: True,
     Capability.ISSUE: "co",
     Capability.CLIPS: True,
     Capability.REPLACES: "residual",
@@ -81,6 +83,9 @@ def with_key(capability: Capability) -> tuple[Machine, str]:
         "primitive": (data["primitives"][0], "primitive.conv."),
         "operand": (data["primitives"][0]["operands"][role], f"primitive.conv.operands.{role}."),
     }[kind]
+    if capability is Capability.HIT_BYTES_PER_CYCLE:  # Of main memory, which has a rate.
+        part, place = data["memories"][0], "memory.dram."
+        part["bytes_per_cycle"] = part["bytes_per_cycle"] or 4.0
     part[field] = UNUSUAL[capability]
     if capability is Capability.C:  # All parts name a function, or none does.
         for number, one in enumerate([*data["moves"], *data["primitives"]]):
@@ -123,7 +128,7 @@ def test_the_page_lists_who_implements_what():
     listed = {key: set(re.findall(r"`([a-z]+)`", names)) for key, names in rows}
     families = {
         "cpu": "cpu", "cambricon": "cambricon", "dpu": "dpu-b4096", "machine": "generic",
-        "sunway": "sunway",
+        "sunway": "sunway", "ascend": "ascend910",
     }  # fmt: skip
     known = {
         capability.value: {

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from tilewright.machine.c_functions import CFunction, CInterface
 from tilewright.machine.cache_costs import CacheCosts
 from tilewright.machine.checks import MAX_ENGINES, check
 from tilewright.machine.rounding import Rounding
@@ -37,27 +38,6 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class CFunction(_Part):
-    """The C function through which a program starts a move or a primitive."""
-
-    function: str
-
-
-class CInterface(_Part):
-    """What programs in C call beside the functions of moves and primitives (c_interface.py)."""
-
-    prefix: str
-    """What names of the header begin with (``npu``), and the header's own name."""
-    wait: str
-    """The function that makes an engine wait for another."""
-    signal: str | None = None
-    """The function that sets a flag, on machines that have flags."""
-    barrier: str | None = None
-    """The function that lets all engines wait for all, on machines that have flags."""
-    finish: str
-    """The function that returns once every engine has done what it was given."""
-
-
 class Memory(_Part):
     """A memory. Main memory has no ``bytes`` limit; a cache is managed by hardware."""
 
@@ -77,6 +57,11 @@ class Memory(_Part):
     shares: bool = False
     """Whether a tensor that several kernels read may stay in it, whole, from the first to the last;
     their tiles are any boxes of it."""
+    cached: int = Field(default=0, ge=0, le=MAX_VALUE)
+    """Bytes of a cache in front of main memory that hardware manages and all cores share."""
+    hit_bytes_per_cycle: float | None = Field(default=None, ge=MIN_RATE, le=MAX_VALUE)
+    """What one core loads of that cache in a cycle. With it, moves of main memory have the rates of
+    each core's own path, and ``bytes_per_cycle`` is what all cores share."""
 
     @property
     def room(self) -> int | None:
@@ -223,6 +208,8 @@ class Primitive(_Part):
     are tried, nor any below the first."""
     whole: tuple[str, ...] = ()
     """Dims that a tile always covers whole."""
+    alone: bool = False
+    """Whether one core computes it, where a machine has several, and the others wait."""
     c: CFunction | None = None
     """Its function in C; what the functions begin with where it has several instructions."""
     sums: bool = False

@@ -19,7 +19,7 @@ _TOP = (
     *("element", "accumulator", "overflow", "synchronisation", "pieces", "spawn_cycles"),
 )
 _FIELDS = {
-    "memory": ("bytes", "banks", "granule", "managed", "bytes_per_cycle", "reserved"),
+    "memory": ("bytes", "banks", "granule", "managed", "bytes_per_cycle", "reserved", "cached"),
     "move": ("bytes_per_cycle", "latency", "in_flight", "transaction", "curve"),
     "engine": ("queue",),
     "primitive": ("cycles", "peak"),

@@ -70,7 +70,8 @@ def plan(
         planner = search
     else:
         behind_caches = in_place(kernel, machine, primitives_for(kernel, machine)[0])
-        tiles = plan_cores if machine.cores > 1 else plan_exact
+        shared = machine.cores > 1 or machine.memory(machine.main).hit_bytes_per_cycle is not None
+        tiles = plan_cores if shared else plan_exact
         planner = plan_cached if behind_caches else tiles
     result = planner(kernel, machine, timer=timer, budget=budget)
     if cache is not None:

@@ -102,6 +102,8 @@ MISUSE = {
     "never freed": ("aclrtFree(y);\n", "", r"1 allocations are not free.*main\.c:"),
     "a stream that stays": ("aclrtDestroyStream(stream);\n", "", "before aclrtDestroyStream"),
     "two arguments": ("{x, y, z}, 24", "{x, y, z}, 20", "20 bytes of arguments"),
+    "no blocks": ("&stub, 1", "&stub, 0", "on 0 blocks"),
+    "blocks that write the same": ("&stub, 1", "&stub, 2", "MTE3 of another block, line"),
 }
 
 

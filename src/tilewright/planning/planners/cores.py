@@ -4,7 +4,7 @@ The result is cut into a grid of parts along its dims, at least as many as there
 dims give that many; core number i takes a run of the parts, as swTVM's ``athread_parallel`` has it.
 No two cores write one element, and none waits for another. A part is planned as a kernel of its
 own, by the ``exact`` planner, on the machine that one core sees: its own memories, and its share of
-the bandwidth of main memory.
+the bandwidth of main memory, or what a cache that all cores share gives it.
 
 Grids come sorted by a lower bound of what the core with the most parts takes; they are planned
 until the next bound exceeds the best so far, ``PLANNED`` at most.
@@ -12,9 +12,9 @@ until the next bound exceeds the best so far, ``PLANNED`` at most.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import ceil
+from math import ceil, prod
 from time import perf_counter
 
 import numpy as np
@@ -46,22 +46,54 @@ Columns = Mapping[str, NDArray[np.int64]]
 
 def one_core(machine: Machine) -> Machine:
     """The machine as one of its cores sees it while the others do the same."""
-    cores = machine.cores
+    return _with_rates(machine, lambda move: move.bytes_per_cycle / machine.cores)
 
-    def shared(rate: float | None) -> float | None:
-        return None if rate is None else rate / cores
 
-    memories = tuple(
-        memory.model_copy(update={"bytes_per_cycle": shared(memory.bytes_per_cycle)})
-        if memory.name == machine.main
-        else memory
-        for memory in machine.memories
-    )
+def core_beside(machine: Machine, others: int, reuse: float, live: float) -> Machine:
+    """The machine as one of its cores sees it while so many others compute their parts of a kernel,
+    who load every byte ``reuse`` times in all; ``live`` are the bytes of all operands.
+
+    Behind a cache that cores share, memory is read once for all of them, if the cache holds the
+    kernel, and each core loads no faster than the cache hits.
+    """
+    main = machine.memory(machine.main)
+    hit, whole = main.hit_bytes_per_cycle, main.bytes_per_cycle
+    if hit is None or whole is None:
+        return one_core(machine)
+    share = whole / (others + 1)
+    held = live <= main.cached
+
+    def rate(move: Move) -> float:
+        own = min(move.bytes_per_cycle, share)
+        if move.target == machine.main:
+            return move.bytes_per_cycle if held else own
+        return min(hit, own * reuse) if held else own
+
+    return _with_rates(machine, rate)
+
+
+def _with_rates(machine: Machine, rate: Callable[[Move], float]) -> Machine:
+    """One core, whose moves of main memory have other rates; what cores share limits nothing more
+    than these."""
+    main = machine.memory(machine.main)
     moves = tuple(
-        move.model_copy(update={"bytes_per_cycle": move.bytes_per_cycle / cores})
+        move.model_copy(update={"bytes_per_cycle": rate(move)})
         if machine.main in (move.source, move.target)
         else move
         for move in machine.moves
+    )
+    known = main.bytes_per_cycle
+    if main.hit_bytes_per_cycle is not None:
+        known = None  # Loads and stores have paths of their own.
+    elif known is not None:
+        known /= machine.cores
+    memories = tuple(
+        memory.model_copy(
+            update={"bytes_per_cycle": known, "hit_bytes_per_cycle": None, "cached": 0}
+        )
+        if memory is main
+        else memory
+        for memory in machine.memories
     )
     return machine.model_copy(
         update={"memories": memories, "moves": moves, "cores": 1, "spawn_cycles": 0}
@@ -77,23 +109,26 @@ def plan_cores(
     """
     del timer
     begin = perf_counter()
-    core, cores = one_core(machine), machine.cores
     best: Plan | None = None
     failure: TilewrightError | None = None
     considered = priced = 0
     primitives = agreeing(kernel, machine)
     for primitive in primitives:
-        alone = core.model_copy(update={"primitives": (primitive,)})
-        sizes = grids(kernel, primitive, cores)
+        cores = 1 if primitive.alone else machine.cores
+        # Where cores share no path, the last round may well leave some of them idle.
+        paths = machine.memory(machine.main).hit_bytes_per_cycle is not None
+        sizes = grids(kernel, primitive, cores, ceil(cores / 2) if paths else cores)
         parts = parts_of(kernel, sizes)
         rounds = -(-parts // cores)
-        bounds = rounds * _bounds(kernel, core, primitive, sizes)
+        supply = _Supply(kernel, machine.model_copy(update={"cores": cores}), sizes, parts)
+        bounds = rounds * _bounds(kernel, primitive, sizes, supply)
         for row in np.argsort(bounds, kind="stable")[:PLANNED].tolist():
             enough = float(bounds[row]) * (1 + SETTLED) + machine.spawn_cycles
             if best is not None and enough >= best.predicted_cycles:
                 break
             extents = kernel.anchor.extents
             grid = {d: int(c[row]) for d, c in sizes.items() if int(c[row]) < extents[d]}
+            alone = supply.core(row).model_copy(update={"primitives": (primitive,)})
             try:
                 part = plan_exact(part_of(kernel, grid), alone, budget=budget)
             except TilewrightError as error:
@@ -113,8 +148,8 @@ def plan_cores(
         raise failure
     return replace(
         best,
-        physical_bound=min(physical_bound(kernel, core, p) for p in primitives) / cores,
-        granule_bound=min(granule_bound(kernel, core, p) for p in primitives) / cores,
+        physical_bound=min(_shared_bound(physical_bound, kernel, machine, p) for p in primitives),
+        granule_bound=min(_shared_bound(granule_bound, kernel, machine, p) for p in primitives),
         candidates=considered,
         priced=priced,
         seconds=perf_counter() - begin,
@@ -122,20 +157,70 @@ def plan_cores(
     )
 
 
-def grids(kernel: Kernel, primitive: Primitive, cores: int) -> Columns:
-    """The grids worth a look: parts for every core, where the dims give that many."""
+def _shared_bound(
+    bound: Callable[[Kernel, Machine, Primitive], float],
+    kernel: Kernel,
+    machine: Machine,
+    primitive: Primitive,
+) -> float:
+    """A bound of a kernel on all cores that compute it."""
+    cores = 1 if primitive.alone else machine.cores
+    machine = machine.model_copy(update={"cores": cores})
+    main = machine.memory(machine.main)
+    if main.hit_bytes_per_cycle is None or main.bytes_per_cycle is None:
+        return bound(kernel, one_core(machine), primitive) / cores
+    # Loads and stores at once, and what is loaded comes from memory once.
+    core = core_beside(machine, cores - 1, 1.0, 0.0)
+    rates = [_move(core, primitive, role).bytes_per_cycle for role in ("input", "output")]
+    memory = main.model_copy(update={"bytes_per_cycle": sum(rates)})
+    memories = tuple(memory if one.name == memory.name else one for one in core.memories)
+    return bound(kernel, core.model_copy(update={"memories": memories}), primitive) / cores
+
+
+class _Supply:
+    """What a core gets of main memory, for each grid."""
+
+    def __init__(
+        self, kernel: Kernel, machine: Machine, sizes: Columns, parts: NDArray[np.int64]
+    ) -> None:
+        self.machine = machine
+        self.others = np.minimum(parts, machine.cores) - 1
+        part, whole = np.zeros(len(parts)), 0.0
+        self.live = 0.0
+        for operand in kernel.operands:
+            size = float(prod(operand.shape) * operand.element_bytes)
+            self.live += size
+            if operand.role != "output":
+                whole += size
+                part = part + prod(_lengths(operand, sizes), start=operand.element_bytes)
+        self.reuse = np.maximum(parts * part / whole, 1.0) if whole else np.ones(len(parts))
+        self.known: dict[tuple[int, float], Machine] = {}
+
+    def core(self, row: int) -> Machine:
+        """The machine that one core sees."""
+        key = int(self.others[row]), float(self.reuse[row])
+        if key not in self.known:
+            self.known[key] = core_beside(self.machine, *key, self.live)
+        return self.known[key]
+
+
+def grids(kernel: Kernel, primitive: Primitive, cores: int, fewest: int | None = None) -> Columns:
+    """The grids worth a look: parts for every core, or the ``fewest``, where the dims give that
+    many."""
     allowed = shareable(kernel) - set(primitive.whole)
     columns: dict[str, NDArray[np.int64]] = {}
     parts = np.ones(1, np.int64)
     for dim, extent in kernel.anchor.extents.items():
         granule = primitive.multiples.get(dim, 1)
-        sizes = np.array(_sizes(extent, granule, cores) if dim in allowed else [extent])
+        fair = _sizes(extent, granule, cores) if dim in allowed else [extent]
+        least = _fewest(kernel, primitive, dim)
+        sizes = np.array([s for s in fair if s == extent or min(s, extent % s or s) >= least])
         columns = {other: np.repeat(column, len(sizes)) for other, column in columns.items()}
         columns[dim] = np.tile(sizes, len(parts))
         parts = np.repeat(parts, len(sizes)) * -(-extent // columns[dim])
         kept = np.flatnonzero(parts <= cores * ROUNDS)
         parts, columns = parts[kept], {other: column[kept] for other, column in columns.items()}
-    kept = np.flatnonzero(parts >= min(cores, int(parts.max())))
+    kept = np.flatnonzero(parts >= min(fewest or cores, int(parts.max())))
     return {dim: column[kept] for dim, column in columns.items()}
 
 
@@ -153,6 +238,22 @@ def _sizes(extent: int, granule: int, cores: int) -> list[int]:
     counts = range(1, min(extent, cores) + 1)
     sizes = {ceil(ceil(extent / count) / granule) * granule for count in counts}
     return sorted({min(size, extent) for size in sizes}, reverse=True)
+
+
+def _fewest(kernel: Kernel, primitive: Primitive, dim: str) -> int:
+    """How many indices a part along a dim needs for each tap of its windows to meet the image,
+    where tiles are of a single tap: more than padding takes at either end."""
+    least = 1
+    for operand in kernel.anchor.inputs:
+        for axis, extent in zip(operand.access, operand.shape, strict=True):
+            steps = dict(axis.terms)
+            step = abs(steps.get(dim, 0))
+            if not step or all(primitive.limits.get(d) != 1 for d in steps):
+                continue
+            extents = kernel.anchor.extents
+            last = axis.offset + sum(c * (extents[d] - 1) for d, c in steps.items())
+            least = max(least, 1 - axis.offset // step, 1 + max(0, last - extent + step) // step)
+    return least
 
 
 def shareable(kernel: Kernel) -> frozenset[str]:
@@ -185,28 +286,43 @@ def _inside(operand: Operand, grid: Mapping[str, int]) -> Operand:
 
 
 def _bounds(
-    kernel: Kernel, core: Machine, primitive: Primitive, sizes: Columns
+    kernel: Kernel, primitive: Primitive, sizes: Columns, supply: _Supply
 ) -> NDArray[np.float64]:
     """Cycles that a core takes at least for one part of each grid: to compute, or to move it."""
     compute = parse_expression(primitive.cycles).evaluate(dict(sizes))
-    moved = np.zeros(len(next(iter(sizes.values()))))
+    grids = range(len(next(iter(sizes.values()))))
+    paths = supply.machine.memory(supply.machine.main).hit_bytes_per_cycle is not None
+    moved = np.zeros((2, len(grids)))
     for operand in kernel.operands:
-        lengths: list[NDArray[np.int64]] = []
-        count = np.full(len(moved), float(operand.element_bytes))
-        for axis, extent in zip(operand.access, operand.shape, strict=True):
-            length = np.ones(len(moved), np.int64)
-            for dim, coefficient in axis.terms:
-                length = length + abs(coefficient) * (sizes[dim] - 1)
-            lengths.append(np.minimum(length, extent))
-            count = count * lengths[-1]
+        lengths = _lengths(operand, sizes)
+        count = np.full(len(grids), float(operand.element_bytes))
+        for length in lengths:
+            count = count * length
         # Blocks of a tile are no longer than those of the part, so no more efficient.
-        curve = _move(core, primitive, operand.role).efficiency
+        curve = _move(supply.machine, primitive, operand.role).efficiency
         if curve and lengths:
             run = run_elements(operand, lengths) * operand.element_bytes
             known, fractions = zip(*curve, strict=True)
             count = count / np.interp(run, known, fractions)
-        moved = moved + count
-    return np.maximum(compute, moved / main_bandwidth(core))
+        moved[int(paths and operand.role == "output")] += count
+    for number, role in enumerate(("input", "output") if paths else ("",)):
+        rates = [
+            _move(core, primitive, role).bytes_per_cycle if paths else main_bandwidth(core)
+            for core in map(supply.core, grids)
+        ]
+        compute = np.maximum(compute, moved[number] / np.array(rates))
+    return compute
+
+
+def _lengths(operand: Operand, sizes: Columns) -> list[NDArray[np.int64]]:
+    """What a part reads or writes of each axis of an operand, for each grid."""
+    lengths: list[NDArray[np.int64]] = []
+    for axis, extent in zip(operand.access, operand.shape, strict=True):
+        length = np.ones(len(next(iter(sizes.values()))), np.int64)
+        for dim, coefficient in axis.terms:
+            length = length + abs(coefficient) * (sizes[dim] - 1)
+        lengths.append(np.minimum(length, extent))
+    return lengths
 
 
 def _move(machine: Machine, primitive: Primitive, role: str) -> Move:

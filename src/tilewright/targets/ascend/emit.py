@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tilewright.codegen.c.source import Writer, comment
 from tilewright.targets.ascend.isa import element_of
 from tilewright.targets.ascend.program import (
+    BLOCK_INDEX,
     LENGTH,
     Barrier,
     Command,
@@ -64,6 +65,10 @@ def kernel_text(program: Program) -> str:
             writer.line(f"/* {comment(text + slots)} */")
         if program.longest:
             writer.line(f"/* {LENGTH}: 1 to {program.longest} */")
+        if program.blocks > 1:
+            writer.line(f"/* {BLOCK_INDEX}: 0 to {program.blocks - 1} */")
+        for name, value in program.constants:
+            writer.line(f"const int64_t {name} = {value};")
         for tensor in program.tensors:
             if not _used(program.body, tensor):
                 writer.line(f"(void){tensor.name};")

@@ -31,7 +31,8 @@ tile/event_ids.py); then come the barriers that it asks for, of which again all 
 depends on how fast a pipe is, and none on whether flags count.
 
 Flags of a kernel that takes a length are put in for the longest, and proven for others: those that
-change a loop's trips or a last tile first (``proven_lengths``).
+change a loop's trips or a last tile first (``proven_lengths``). Where a launch runs several blocks,
+they are proven for one of each kind (blocks.py); no block touches what another one writes.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tilewright.errors import refuse
+from tilewright.targets.ascend.blocks import alike, conflicts, traces
 from tilewright.targets.ascend.program import (
     Barrier,
     Buffer,
@@ -87,25 +89,49 @@ class Handover:
 def synchronised(program: Program, *, events: int = 4) -> Program:
     """The program with flags and barriers. Refuses (``lower-events``) what needs more events, and
     (``lower-flags``) what no flags of this kind make right."""
-    lengths = [program.longest]
+    every = cases(program)
+    known = every[:1]
     while True:
-        whole = _ordered(program, events, lengths)
-        wrong = next((n for n in proven_lengths(program.longest) if prove(whole, length=n)), None)
+        whole = _ordered(program, events, known, every)
+        rest = (case for case in every[1:] if prove(whole, length=case[0], block=case[1]))
+        wrong = next(rest, None)
         if wrong is None:
             return whole
-        if wrong in lengths:
-            problem = prove(whole, length=wrong)[0]
-            text = f"flags do not order {program.name} at length {wrong}: {problem}"
+        if wrong in known:
+            problem = prove(whole, length=wrong[0], block=wrong[1])[0]
+            text = f"flags do not order {program.name} at length {wrong[0]}: {problem}"
             raise refuse("lower-flags", text)
-        lengths.append(wrong)
+        known.append(wrong)
 
 
-def _ordered(program: Program, events: int, lengths: Sequence[int]) -> Program:
-    """The program with the flags that it needs at some lengths."""
+Case = tuple[int, int]
+"""A length, and a block."""
+
+
+def cases(program: Program) -> list[Case]:
+    """One block of each kind, for the longest and the lengths that are proven beside it. Refuses
+    (``lower-blocks``) a program of which a block touches what another one writes."""
+    found: list[Case] = []
+    for length in (program.longest, *proven_lengths(program.longest)):
+        steps = traces(program, length)
+        wrong = conflicts(steps)
+        if wrong:
+            raise refuse("lower-blocks", f"{program.name}: {wrong[0]}")
+        found += [(length, block) for block in sorted(set(alike(steps)))]
+    return found
+
+
+def _ordered(
+    program: Program, events: int, known: Sequence[Case], every: Sequence[Case]
+) -> Program:
+    """The program with the flags that it needs in the cases ``known``, and the barriers that it
+    needs in all."""
 
     def problems(placed: Program, trips: int | None = None, *, own: bool = True) -> list[Problem]:
-        for length in lengths:
-            found = prove(placed, events=MANY, most=1, trips=trips, own=own, length=length)
+        for length, block in known:
+            found = prove(
+                placed, events=MANY, most=1, trips=trips, own=own, length=length, block=block
+            )
             if found:
                 return found
         return []
@@ -124,12 +150,12 @@ def _ordered(program: Program, events: int, lengths: Sequence[int]) -> Program:
     trips: int | None = 1 + max((buffer.slots for buffer in program.buffers), default=1)
     kept = needed_at(trips)
     barriers: int | None = trips
-    if problems(_barred(_placed(program, kept), barriers)):
+    if problems(_barred(_placed(program, kept), barriers, every)):
         # The last iterations may need barriers that the first do not, or flags, too.
         barriers = None
-        if problems(_barred(_placed(program, kept), barriers)):
+        if problems(_barred(_placed(program, kept), barriers, every)):
             kept = needed_at(None)
-            left = problems(_barred(_placed(program, kept), None))
+            left = problems(_barred(_placed(program, kept), None, every))
             if left:
                 raise refuse("lower-flags", f"flags do not order {program.name}: {left[0]}")
     requests = [Request(each.pipes, each.slots, 1) for each in kept]
@@ -144,7 +170,7 @@ def _ordered(program: Program, events: int, lengths: Sequence[int]) -> Program:
             f"{program.name} needs {asked} events from {source} to {target}; there are {events}",
             help="fewer buffers",
         )
-    return _barred(_placed(program, kept, given.ids), barriers)
+    return _barred(_placed(program, kept, given.ids), barriers, every)
 
 
 def proven_lengths(longest: int) -> list[int]:
@@ -293,18 +319,18 @@ def _placed(program: Program, handovers: Sequence[Handover], ids: Sequence[range
     return replace(program, body=[*presets, *rebuilt(program.body, None), *drains])
 
 
-def _barred(program: Program, trips: int | None) -> Program:
+def _barred(program: Program, trips: int | None, every: Sequence[Case]) -> Program:
     """The program with the barriers that it needs within pipes, one for each first command."""
-    for length in (None, *proven_lengths(program.longest)):
+    for length, block in every:
         doubtful: list[Statement] = []
-        for command, doubt in missing_barriers(program, trips, length).items():
+        for command, doubt in missing_barriers(program, trips, length, block).items():
             barrier = _barrier(program, command)
             _insert(program.body, command, barrier)
             if doubt:
                 doubtful.append(barrier)
         for barrier in doubtful:
             place = _remove(program.body, barrier)
-            if place is not None and missing_barriers(program, trips, length):
+            if place is not None and missing_barriers(program, trips, length, block):
                 place[0].insert(place[1], barrier)
     return program
 

@@ -88,13 +88,15 @@ class Kernel:
         order: int = 0,
         binary: bool = True,
         length: int | None = None,
+        blocks: int = 1,
     ) -> Outcome:
         """Run once on arrays, by name and in the order of the kernel's parameters, and with its
-        length if it takes one."""
+        length if it takes one: so many blocks one after the other, which must not touch what
+        another one writes."""
         host, core = core_library(), self.core
         sizes = (core.l1, core.l0a, core.l0b, core.l0c, core.ub)
-        blocks = int(core.barrier_blocks.value)
-        host.cce_core((ctypes.c_uint64 * 5)(*sizes), core.events, int(not binary), blocks)
+        least = int(core.barrier_blocks.value)
+        host.cce_core((ctypes.c_uint64 * 5)(*sizes), core.events, int(not binary), least)
         host.cce_begin(ctypes.c_uint(order))
         pointers: list[ctypes.c_void_p] = []
         for name, array in arguments.items():
@@ -102,7 +104,9 @@ class Kernel:
             pointer = ctypes.c_void_p(array.ctypes.data)
             pointers.append(pointer)
             host.cce_region(name.encode(), pointer, ctypes.c_uint64(array.nbytes))
-        self.function(*pointers, *(() if length is None else (ctypes.c_int64(length),)))
+        for block in range(blocks):
+            host.cce_next(ctypes.c_int64(block), ctypes.c_int64(blocks))
+            self.function(*pointers, *(() if length is None else (ctypes.c_int64(length),)))
         count = host.cce_end()
         problems = [host.cce_message(number).decode() for number in range(min(count, 20))]
         return Outcome(

@@ -232,7 +232,8 @@ def _kernel(writer: Writer, op: KernelOp, row: KernelRow, launches: Sequence[Lau
             if launch.longest:
                 words.append("(void *)(uintptr_t)length")
             pointers, count = ", ".join(words), len(words)
-            line(f"launch(&{launch.function}_stub, (void *[]){{{pointers}}}, {count});")
+            stub = f"&{launch.function}_stub, {launch.blocks}"
+            line(f"launch({stub}, (void *[]){{{pointers}}}, {count});")
         line("/* 5: the stream's end. */")
         line("CHECK(aclrtSynchronizeStream(stream));")
         line("/* 6: the result, and no memory any more. */")

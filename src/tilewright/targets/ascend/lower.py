@@ -8,7 +8,9 @@ kernel here computes is refused, with a reason, and falls to the host.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from tilewright.errors import TilewrightError
 from tilewright.ir.types import Array
 from tilewright.targets.ascend.lowering.cube import FORMS
 from tilewright.targets.ascend.lowering.launches import Device, Launches, Value
@@ -16,6 +18,9 @@ from tilewright.targets.ascend.lowering.products import product
 from tilewright.targets.ascend.lowering.stages import STAGES
 from tilewright.targets.base import CompiledKernel
 from tilewright.tile.dialect import programs_of
+
+PARTS = (1, 4, 16)
+"""Of UB, that are tried for several cores."""
 
 
 def lower_kernel(
@@ -33,16 +38,34 @@ def lower_kernel(
     assert compiled.schedule is not None
     assert compiled.program is not None
     functions = dict(device.functions)
-    mine = Device(device.core, constants=device.constants[:], functions=functions)
+    mine = Device(device.core, device.memory, constants=device.constants[:], functions=functions)
     launches = Launches(mine, compiled.kernel, compiled.schedule, known, free)
     if compiled.kernel.anchor.operation in FORMS:
         (program,) = programs_of(compiled.program)
         product(launches, program)
     else:
-        _stages(launches)
+        _stages(replace(launches, parts=_parts(launches)))
     device.texts |= mine.texts
     device.launches += mine.launches
     device.constants, device.functions = mine.constants, mine.functions
+
+
+def _parts(launches: Launches) -> int:
+    """Into how many parts UB goes for the tiles of a kernel: with one, tiles are the largest; with
+    more, there are more of them, for more cores."""
+    if launches.cores == 1:
+        return 1
+    found: list[tuple[float, int]] = []
+    for parts in PARTS:
+        own = Device(launches.device.core, launches.device.memory, 0.0)
+        trial = replace(launches, device=own, parts=parts)
+        try:
+            _stages(trial)
+        except TilewrightError:
+            continue  # Less than a tile has room, or there is no such kernel at all.
+        assert own.estimated is not None
+        found.append((own.estimated, parts))
+    return min(found)[1] if found else 1
 
 
 def _stages(launches: Launches) -> None:

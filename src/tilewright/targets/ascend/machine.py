@@ -83,7 +83,7 @@ class DaVinci:
     ub: int
     """0 for a core without a vector unit."""
     l2: int
-    """Shared by all cores; not a memory of the machine yet."""
+    """Bytes of the cache in front of main memory that all cores share."""
     events: int
     """Event ids of each ordered pair of pipes."""
     paths: Mapping[tuple[str, str], Rate]
@@ -96,6 +96,10 @@ class DaVinci:
     """Cycles from the start of a transfer of main memory to its first byte."""
     barrier_blocks: Rate
     """A ``mad`` into sums of fewer blocks needs a barrier after the one before on these sums."""
+    memory: Rate = Rate(0, "A", "not shared")
+    """Bytes a cycle of main memory behind L2, for all cores; 0 where each has its own share."""
+    hit: Rate = Rate(0, "A", "no public figure")
+    """Bytes that one core loads of L2 in a cycle."""
     load_head: Rate = Rate(0, "A", "no public figure; 910B1 has one")
     """Cycles of each command of MTE1 before its first byte."""
     burst: Rate = Rate(0, "A", "no public figure; 910B1 has one")
@@ -130,7 +134,7 @@ _PATHS_910 = {
 
 ASCEND_910 = DaVinci(
     name="ascend910",
-    description="one of the 32 DaVinci cores of an Ascend 910 (dav-c100)",
+    description="the 32 DaVinci cores of an Ascend 910 (dav-c100)",
     cores=32,
     clock_hz=Rate(1e9, "D", "256 TFLOPS / 32 cores / 8,192 = 977 MHz"),
     l1=1 << 20,
@@ -145,11 +149,13 @@ ASCEND_910 = DaVinci(
     queue=Rate(16, "A", _GUESS),
     latency=Rate(100, "A", _GUESS),
     barrier_blocks=Rate(10, "A", "910B's manual"),
+    memory=Rate(1200, "S", "1.2 TB/s at 1 GHz"),
+    hit=Rate(128, "A", _NOT_PUBLIC),
 )
 
 ASCEND_310 = DaVinci(
     name="ascend310",
-    description="one of the 2 DaVinci cores of an Ascend 310 (dav-m100)",
+    description="the 2 DaVinci cores of an Ascend 310 (dav-m100)",
     cores=2,
     clock_hz=Rate(680e6, "V", "conflicts with 8 TFLOPS, which need 488 MHz"),
     l1=1 << 20,
@@ -164,6 +170,8 @@ ASCEND_310 = DaVinci(
     queue=Rate(16, "A", _GUESS),
     latency=Rate(100, "A", _GUESS),
     barrier_blocks=Rate(10, "A", "910B's manual"),
+    memory=Rate(75, "S", "51.2 GB/s of LPDDR4X at 680 MHz"),
+    hit=Rate(128, "V", "ini"),
     divides=False,
 )
 
@@ -218,6 +226,8 @@ def assumptions(core: DaVinci) -> dict[str, Rate]:
         "queue": core.queue,
         "latency": core.latency,
         "barrier_blocks": core.barrier_blocks,
+        "memory": core.memory,
+        "hit": core.hit,
         **{f"{source} -> {target}": rate for (source, target), rate in core.paths.items()},
     }
     return {name: rate for name, rate in named.items() if rate.tag == "A"}

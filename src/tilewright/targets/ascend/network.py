@@ -9,10 +9,35 @@ from tilewright.targets.ascend.machine import CUBE, DaVinci, machine_of
 from tilewright.targets.ascend.vector_primitives import points_of, vector_primitives
 
 
+def chip_machine(core: DaVinci) -> Machine:
+    """The machine of all cores: products and convolutions are shared among them, and L2 gives each
+    what others have loaded before."""
+    machine = network_machine(core)
+    memories = tuple(
+        memory.model_copy(
+            update={
+                "bytes_per_cycle": core.memory.value,
+                "cached": core.l2,
+                "hit_bytes_per_cycle": core.hit.value,
+            }
+        )
+        if memory.name == machine.main
+        else memory
+        for memory in machine.memories
+    )
+    primitives = tuple(
+        primitive if primitive.engine == "m" else primitive.model_copy(update={"alone": True})
+        for primitive in machine.primitives
+    )
+    return machine.model_copy(
+        update={"cores": core.cores, "memories": memories, "primitives": primitives}
+    )
+
+
 def network_machine(core: DaVinci) -> Machine:
-    """The machine that networks are compiled for: values of half precision in main memory, matrices
-    there in Nz and images in NC1HWC0; products and convolutions with bias, a second summand, and
-    relu on the way out."""
+    """The machine of one core with main memory to itself: values of half precision there, matrices
+    in Nz and images in NC1HWC0; products and convolutions with bias, a second summand, and relu on
+    the way out."""
     machine = machine_of(core)
     vector = machine.primitive("vector")
     everywhere = Storage(memory="ub", layout="any")

@@ -31,6 +31,7 @@ from tilewright.targets.ascend.hostcode import write_host
 from tilewright.targets.ascend.lower import lower_kernel
 from tilewright.targets.ascend.lowering.launches import Device, Launch, Length
 from tilewright.targets.ascend.machine import CORES, DaVinci
+from tilewright.targets.ascend.sharing import main_memory
 from tilewright.targets.base import Compilation
 from tilewright.targets.generic.program_file import (
     Addresses,
@@ -68,7 +69,7 @@ def core_of(machine: Machine) -> DaVinci:
 def write_package(compilation: Compilation, directory: Path) -> None:
     """Write the files; raises KernelError for kernels that fall to the host."""
     addresses = Addresses.of(compilation, CONSTANTS)
-    device = Device(core_of(compilation.machine))
+    device = Device(core_of(compilation.machine), main_memory(compilation.machine))
     network = network_of(compilation.network)
     ends = free_axes(network, compilation.free) if compilation.free else None
     steps, rows = _lower(compilation, device, {} if ends is None else ends.dims)

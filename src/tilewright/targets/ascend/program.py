@@ -74,6 +74,9 @@ def variable(name: str) -> Expr:
 LENGTH = variable("length")
 """The size that a kernel with a ``Program.longest`` takes as its last parameter."""
 
+BLOCK_INDEX = variable("block_idx")
+"""Which block of a launch this is; a core runs one at a time (``Program.blocks``)."""
+
 
 def _joined(
     left: Expr, sign: str, right: Value, level: int, within: int = 0, python: str = ""
@@ -99,6 +102,11 @@ def _compared(left: Value, sign: str, right: Value) -> Expr:
 def equal(left: Value, right: Value) -> Expr:
     """1 where two values are equal."""
     return _compared(left, "==", right)
+
+
+def more(left: Value, right: Value) -> Expr:
+    """1 where a value is larger than another."""
+    return _compared(left, ">", right)
 
 
 def select(condition: Expr, one: Value, other: Value) -> Value:
@@ -262,6 +270,10 @@ class Program:
     about: str = ""
     longest: int = 0
     """The most that ``LENGTH`` may be, which is 1 or more; 0 for a kernel that takes none."""
+    blocks: int = 1
+    """How many of it a launch runs, each with memories and flags of its own, in any order."""
+    constants: tuple[tuple[str, Value], ...] = ()
+    """Names of values that are the same in all of a block, in order: its place in the grid."""
 
 
 def statements(body: Sequence[Statement]) -> Iterator[Statement]:
@@ -316,10 +328,11 @@ def trace(
     trips: int | None = None,
     most: int | None = None,
     length: int | None = None,
+    block: int = 0,
 ) -> list[Executed]:
-    """Every execution, in the order in which the scalar unit issues them; with ``trips``, those of
-    so many iterations of each loop. ``length`` is the kernel's parameter, if not the longest.
-    Refuses (``cce-length``) more than ``most``."""
+    """Every execution of a block, in the order in which the scalar unit issues them; with
+    ``trips``, those of so many iterations of each loop. ``length`` is the kernel's parameter, if
+    not the longest. Refuses (``cce-length``) more than ``most``."""
     lines = ["def run(step, take):", "    pass"]
     known: list[Command | Flag | Barrier] = []
     fixed: list[Executed | None] = []
@@ -343,8 +356,10 @@ def trace(
                 else:
                     lines.append(f"{space}take(known[{number}])")
 
+    for name, value in program.constants:
+        lines.append(f"    {variable(name).python} = {of(value).python}")
     write(program.body, 1)
-    scope: dict[str, Any] = {"access": Access, "known": fixed}
+    scope: dict[str, Any] = {"access": Access, "known": fixed, BLOCK_INDEX.python: block}
     scope[LENGTH.python] = program.longest if length is None else length
     exec("\n".join(lines), scope)
     executions: list[Executed] = []

@@ -52,7 +52,8 @@ class Problem:
     """What is wrong, with the statements that it is wrong with."""
 
     kind: str
-    """``race``, ``uninitialised``, ``again``, ``deadlock``, ``leftover``, or ``event``."""
+    """``race``, ``uninitialised``, ``again``, ``deadlock``, ``leftover``, ``event``, or ``blocks``
+    (blocks.py)."""
     text: str
     later: Command | Flag | Barrier
     earlier: Command | Flag | Barrier | None = None
@@ -76,14 +77,15 @@ def prove(
     trips: int | None = None,
     own: bool = True,
     length: int | None = None,
+    block: int = 0,
 ) -> list[Problem]:
-    """The problems of a program, at most so many; none if it is right.
+    """The problems of one block of a program, at most so many; none if it is right.
 
     With ``trips`` loops are cut short: no proof, but it finds soon what is wrong. What nothing
     wrote is no problem then. Without ``own``, order within pipes is taken for granted. ``length``
     is the kernel's parameter, if not the longest.
     """
-    steps = trace(program, trips, length=length)
+    steps = trace(program, trips, length=length, block=block)
     return prove_trace(
         steps, events=events, binary=binary, most=most, cut=trips is not None, own=own
     )
@@ -103,12 +105,12 @@ def prove_trace(
 
 
 def missing_barriers(
-    program: Program, trips: int | None = None, length: int | None = None
+    program: Program, trips: int | None = None, length: int | None = None, block: int = 0
 ) -> dict[Command, bool]:
     """The commands before which a barrier of their own pipe is missing, as they are come upon; and
     of each whether the others might make it needless, which only loops do: where a barrier stands
     in an iteration as well because a later one needs it."""
-    steps = trace(program, trips, length=length)
+    steps = trace(program, trips, length=length, block=block)
     mended: dict[Command, tuple[int, int]] = {}
     _Proof(steps, 1 << 20, True, MOST, cut=True, own=True, mended=mended)
     barred = [number for number, step in enumerate(steps, 1) if step.statement in mended]
@@ -207,7 +209,7 @@ class _Proof:
             self._access(number, one, region, writes=True)
         for regions, table in ((one.reads, self.read), (one.writes, self.written)):
             for access in regions:
-                home, index = access.home, _index(access)
+                home, index = access.home, touched(access)
                 if home.startswith("gm ") and home not in self.stored:
                     continue
                 if table is self.read:
@@ -227,7 +229,7 @@ class _Proof:
         assert isinstance(statement, Command)
         if home.startswith("gm ") and home not in self.stored:
             return
-        index, known = _index(access), self.known[statement.pipe]
+        index, known = touched(access), self.known[statement.pipe]
         place = PIPES.index(statement.pipe)
         last = self.written[home][index]
         late = self.number_of[last] > known[self.pipe_of[last]]
@@ -287,8 +289,8 @@ def _granule(home: str) -> int:
 
 
 @lru_cache(maxsize=1 << 15)
-def _index(access: Access) -> Ints:
-    """The blocks of an access."""
+def touched(access: Access) -> Ints:
+    """The blocks of memory that an access touches, and pairs of bytes of main memory."""
     granule = _granule(access.home)
     first, rest = divmod(access.start, granule)
     return first + _offsets(granule, rest, access.bytes, access.counts, access.strides)

@@ -169,7 +169,10 @@ class _Run:
         for launch in runner.launches[start:end]:
             arguments = {one.name: self._memory(one, values, buffers) for one in launch.arguments}
             outcome = runner.functions[launch.function].run(
-                arguments, order=runner.order, length=runner.size if launch.longest else None
+                arguments,
+                order=runner.order,
+                length=runner.size if launch.longest else None,
+                blocks=launch.blocks,
             )
             if outcome.problems:
                 raise refuse("simulate-race", outcome.problems[0], launch.function)

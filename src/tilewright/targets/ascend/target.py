@@ -9,7 +9,7 @@ from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
-from tilewright.targets.ascend.network import network_machine
+from tilewright.targets.ascend.network import chip_machine
 from tilewright.targets.ascend.package import FOLDER, core_of, read_package, write_package
 from tilewright.targets.ascend.reader.kernels import read_kernels, verified
 from tilewright.targets.ascend.runner import AscendRunner
@@ -17,12 +17,17 @@ from tilewright.targets.base import Compilation, Runner, Target
 
 
 class AscendTarget(Target):
-    """A DaVinci core: CCE C, run on a host core."""
+    """DaVinci cores: CCE C, run on a host core, block by block."""
 
     falls_back = True
     take_lengths = True
     elements = ("float16",)
-    implements = frozenset({Capability.TRANSACTION, Capability.IN_FLIGHT})
+    implements = frozenset(
+        {
+            *(Capability.TRANSACTION, Capability.IN_FLIGHT, Capability.CORES, Capability.ALONE),
+            Capability.HIT_BYTES_PER_CYCLE,
+        }
+    )
     # The thesis's three dialects (section 6.3) are the three representations on such a core.
     levels: ClassVar = {**Target.levels, "ascend": "graph", "cce": "tile", "hivm": "program"}
     program_mark = "__aicore__"
@@ -33,8 +38,8 @@ class AscendTarget(Target):
         self.description = f"{core.description}: CCE C, run on the host"
 
     def machine(self) -> Machine:
-        """The core's machine."""
-        return network_machine(self.core)
+        """The machine of all cores."""
+        return chip_machine(self.core)
 
     def emit(self, compilation: Compilation, directory: Path) -> None:
         """Write the kernels' C, the launches and the graph; see package.py."""

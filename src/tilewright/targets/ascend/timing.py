@@ -11,8 +11,8 @@ has left the pipe, and the flags before it are set; the flags behind it are set 
 - A vector operation takes its repeats, times what each takes.
 
 Commands of one pipe that touch the same bytes are as far apart as barriers say, as on the core.
-Bandwidth of main memory is the core's own share (``DaVinci.paths``): loads and stores do not share
-it, nor do other cores; queues have no end.
+Bandwidth of main memory is the core's own share (``DaVinci.paths``), or what others leave of it
+(sharing.py): loads and stores do not share it; queues have no end.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Timing:
         return self.busy["M"] / self.cycles if self.cycles else 0.0
 
 
-def _bytes(access: Access) -> int:
+def bytes_of(access: Access) -> int:
+    """Bytes that an access moves."""
     size = access.bytes
     for count in access.counts:
         size *= count
@@ -72,8 +73,16 @@ def simulate(
     return simulate_trace(trace(program, length=length), core, issue=issue)
 
 
-def simulate_trace(steps: Sequence[Executed], core: DaVinci, *, issue: float = 1.0) -> Timing:
-    """``simulate`` of executions."""
+def simulate_trace(
+    steps: Sequence[Executed],
+    core: DaVinci,
+    *,
+    issue: float = 1.0,
+    rates: Mapping[tuple[str, str], float] | None = None,
+) -> Timing:
+    """``simulate`` of a block's executions; ``rates`` are those of paths between a tensor (``gm``
+    and its name) and a memory, if not the core's own."""
+    rates = rates or {}
     free = dict.fromkeys(PIPES, 0.0)
     done = dict.fromkeys(PIPES, 0.0)
     busy = dict.fromkeys(PIPES, 0.0)
@@ -98,12 +107,12 @@ def simulate_trace(steps: Sequence[Executed], core: DaVinci, *, issue: float = 1
                 free[pipe] = max(free[pipe], last)
             continue
         pipe = statement.pipe
-        taken, latency = _cost(statement, one.cycles, one.reads, one.writes, core)
+        taken, latency = _cost(statement, one.cycles, one.reads, one.writes, core, rates)
         start = max(free[pipe], issued)
         free[pipe] = start + taken
         done[pipe] = max(done[pipe], start + taken + latency)
         busy[pipe] += taken
-        moved += sum(_bytes(access) for access in (*one.reads, *one.writes) if _is_main(access))
+        moved += sum(bytes_of(access) for access in (*one.reads, *one.writes) if _is_main(access))
     return Timing(max(*done.values(), issued), busy, moved)
 
 
@@ -113,6 +122,7 @@ def _cost(
     reads: tuple[Access, ...],
     writes: tuple[Access, ...],
     core: DaVinci,
+    rates: Mapping[tuple[str, str], float],
 ) -> tuple[float, float]:
     """Cycles in which a command keeps its pipe, and those until it is complete."""
     if command.pipe == "M":
@@ -122,10 +132,11 @@ def _cost(
     path = _space(reads[0]), _space(writes[0])
     # Copies within UB take the vector unit, 256 bytes a cycle.
     rate = core.paths[path].value if path in core.paths else 256.0
-    taken = _bytes(reads[0]) / rate
+    rate = rates.get((reads[0].home, writes[0].home), rate)
+    taken = bytes_of(reads[0]) / rate
     if "gm" not in path:
         return taken + (core.load_head.value if command.pipe == "MTE1" else 0.0), 0.0
     if path[0] == "gm" and core.burst.value:
-        bursts = _bytes(reads[0]) // reads[0].bytes
+        bursts = bytes_of(reads[0]) // reads[0].bytes
         return max(taken, bursts * core.burst.value) + core.latency.value, 0.0
     return taken, core.latency.value

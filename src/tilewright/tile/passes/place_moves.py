@@ -58,6 +58,7 @@ class PlaceMoves(TilePass):
     def run(self, program: ProgramOp, machine: Machine) -> None:
         """Place the moves of one program."""
         levels = {memory: number for number, memory in enumerate(program.get("levels", ()))}
+        levels.pop(machine.main, None)  # Its loops are the grid of parts that cores share.
         for group in _groups(program):
             _place(group, levels, program)
 
@@ -139,9 +140,9 @@ def _settled(
     dims = group.dims
     reduced = set(program.reduction_dims) & dims
     if any(isinstance(use.operation, BufferOp) for use in group.buffers[0].result.uses):
-        # Further buffers hold parts of it: loads are of the outermost level.
+        # Further buffers hold parts of it: loads are of the outermost level on the chip.
         reduced = set[str]()
-        level = 0 if group.loads and levels else level
+        level = min(levels.values()) if group.loads and levels else level
     if level is not None and not any(
         loop.dim.data in reduced and levels.get(_memory(loop), level) > level for loop in chain
     ):

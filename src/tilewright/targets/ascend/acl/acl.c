@@ -15,10 +15,11 @@
 void cce_core(const uint64_t sizes[5], int events, int counting, int barrier_blocks);
 void cce_begin(unsigned order);
 void cce_region(const char *name, void *at, uint64_t size);
+void cce_next(int64_t block, int64_t blocks);
 int cce_end(void);
 const char *cce_message(int number);
 
-enum { MOST_BLOCKS = 4096, MOST_FUNCTIONS = 4096, MOST_SIZE = 4096 };
+enum { MOST_BLOCKS = 4096, MOST_FUNCTIONS = 4096, MOST_SIZE = 4096, MOST_DIM = 65535 };
 
 struct block {
     char *at;
@@ -234,7 +235,7 @@ aclError rt_launch(const char *file, int line, const void *stub, uint32_t block_
     if (!function)
         fail(file, line, "rtKernelLaunch of a function that is not registered");
     const size_t count = bytes / sizeof(p);
-    if (block_dim != 1 || !count || count > 8 || bytes % sizeof(p))
+    if (!block_dim || block_dim > MOST_DIM || !count || count > 8 || bytes % sizeof(p))
         fail(file, line, "rtKernelLaunch on %u blocks, of %u bytes of arguments", block_dim, bytes);
     static const uint64_t sizes[5] = CORE_MEMORIES;
     cce_core(sizes, CORE_EVENTS, 0, CORE_BARRIER_BLOCKS);
@@ -249,7 +250,12 @@ aclError rt_launch(const char *file, int line, const void *stub, uint32_t block_
         snprintf(name, sizeof name, "argument %lu", (unsigned long)i + 1);
         cce_region(name, at, block->bytes - (size_t)(at - block->at));
     }
-    call(function, arguments, count);
+    /* Cores take blocks in no order that a kernel may count on; here they come one by one, and what
+       one writes and another touches is a problem. */
+    for (uint32_t i = 0; i < block_dim; i++) {
+        cce_next(i, block_dim);
+        call(function, arguments, count);
+    }
     const int problems = cce_end();
     if (problems)
         fail(file, line, "rtKernelLaunch: %s", cce_message(0));

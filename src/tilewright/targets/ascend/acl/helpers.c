@@ -135,7 +135,7 @@ static inline void register_function(const void *stub, const char *name)
     CHECK(rtFunctionRegister(handle, stub, name, name, 0));
 }
 
-static inline void launch(const void *stub, void **arguments, uint32_t count)
+static inline void launch(const void *stub, uint32_t blocks, void **arguments, uint32_t count)
 {
-    CHECK(rtKernelLaunch(stub, 1, arguments, count * (uint32_t)sizeof(void *), NULL, stream));
+    CHECK(rtKernelLaunch(stub, blocks, arguments, count * (uint32_t)sizeof(void *), NULL, stream));
 }

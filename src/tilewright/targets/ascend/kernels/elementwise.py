@@ -70,6 +70,7 @@ class _Elementwise:
     name: str
     ub: int
     short: Short | None = None
+    even: bool = False
 
     def __post_init__(self) -> None:
         recipe = recipe_of(self.operation, self.core)
@@ -162,13 +163,21 @@ class _Elementwise:
         if self.short is not None:
             longest = self.short.longest
             body.append(self._runs(self.short, buffers))
+        elif self.even and whole:
+            whole, tile = 0, cut(self.size, self.portion, self.lanes)
+            loop = Loop("p", tile.count)
+            homes = self._buffers(loop, min(2, tile.count))
+            buffers += homes.values()
+            loop.body += self._portion(homes, tile.start(loop.variable), tile.size)
+            body.append(loop)
         elif whole:
             loop = Loop("p", whole)
             homes = self._buffers(loop, min(2, whole))
             buffers += homes.values()
             loop.body += self._portion(homes, loop.variable * self.portion, self.portion)
             body.append(loop)
-        rest = 0 if self.short is not None else self.size - whole * self.portion
+        one = self.short is not None or (self.even and self.size >= self.portion)
+        rest = 0 if one else self.size - whole * self.portion
         if rest:
             homes = self._buffers(None, 1)
             buffers += homes.values()
@@ -262,17 +271,21 @@ def elementwise(
     name: str = "",
     ub: int | None = None,
     short: Short | None = None,
+    even: bool = False,
 ) -> Program:
     """The kernel of an operation on ``size`` elements, without flags.
 
     Parameters are the operands, then the result (in place: that of the first operand). ``scalars``
     are C's, and so are ``constants``: operands, by name, of which all elements are alike. ``ub``
-    limits the memory that portions take; ``short`` says what a launch's length counts. Refuses
+    limits the memory that portions take; ``short`` says what a launch's length counts; ``even``
+    portions, of a result elsewhere, are all of one size, the last from where it ends with the
+    tensor. Refuses
     (``lower-operation``) what the core has no instruction for.
     """
     room = core.ub if ub is None else ub
     name = name or operation
     alike = constants or {}
     return _Elementwise(
-        operation, element, size, core, in_place, scalars, alike, name, room, short
+        *(operation, element, size, core, in_place, scalars, alike, name, room, short),
+        even=even and not in_place,
     ).program()

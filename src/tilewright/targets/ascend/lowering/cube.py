@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.targets.ascend.lowering.depthwise import Depthwise
 from tilewright.targets.ascend.lowering.images import Convolutions
 from tilewright.targets.ascend.lowering.matrices import Products
-from tilewright.targets.ascend.lowering.walk import Forms, Homes, Walk
+from tilewright.targets.ascend.lowering.walk import Forms, Homes, Walk, shared_loops
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import LENGTH, Program, Tensor
-from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp
+from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, enclosing_loops
 from tilewright.tile.implied import visits
 
 PARAMETERS = {"input": "a", "weight": "b", "bias": "bias", "residual": "d", "output": "c"}
@@ -39,6 +40,13 @@ def slots_of(program: ProgramOp, most: Mapping[str, int], events: int) -> dict[s
     slots back to MTE2. What is small may have more: loads behind it wait for its slots, too.
     """
     ops = [op for op in program.walk() if isinstance(op, BufferOp)]
+    shared = set(shared_loops(program))
+
+    def fills(op: BufferOp) -> int:
+        """How often a block fills a buffer."""
+        around = [loop for loop in enclosing_loops(op) if loop in shared]
+        return visits(op) // prod(-(-loop.upper_bound // loop.step_size) for loop in around)
+
     found = {op.symbol.data: min(op.slot_count, most.get(op.memory, op.slot_count)) for op in ops}
     loaded = [op for op in ops if op.get("role") != "output" and op.memory in ("cbuf", "ub")]
     if most.get("ub", 1) > 1:
@@ -46,7 +54,7 @@ def slots_of(program: ProgramOp, most: Mapping[str, int], events: int) -> dict[s
     for memory in ("cbuf", "ub") if most else ():
         again = [op for op in loaded if op.memory == memory]
         while True:
-            taken = [op for op in again if visits(op) > found[op.symbol.data]]
+            taken = [op for op in again if fills(op) > found[op.symbol.data]]
             if sum(found[op.symbol.data] for op in taken) <= events:
                 break
             largest = max(taken, key=lambda op: found[op.symbol.data])

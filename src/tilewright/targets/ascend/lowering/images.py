@@ -163,11 +163,17 @@ class Convolutions:
     def _check_rows(self, spans: Spans) -> None:
         """Refuse tiles whose windows touch no row of the image."""
         (stride, _), (dilation, _) = self.strides, self.dilations
-        size, outputs = spans["oh"].most, self.exact["oh"]
+        tiles = [(0, self.exact["oh"])]
+        for _, step in spans["oh"].start.terms:
+            tiles = [
+                (first, min(first + step, end))
+                for start, end in tiles
+                for first in range(start, end, step)
+            ]
         span = (spans["kh"].most - 1) * dilation + 1
-        for first in range(0, outputs, size):
+        for first, behind in tiles:
             start = first * stride - self.pads[0]
-            end = start + (min(size, outputs - first) - 1) * stride + span
+            end = start + (behind - 1 - first) * stride + span
             if end <= 0 or start >= self.height:
                 raise self._refusal("windows that see nothing but padding have no kernel")
 

@@ -23,8 +23,13 @@ from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.machine import DaVinci
+from tilewright.targets.ascend.parts import parted
 from tilewright.targets.ascend.program import Program, uses_length
+from tilewright.targets.ascend.sharing import MainMemory, estimate, simulate_blocks
 from tilewright.targets.ascend.timing import simulate
+
+MOST_BLOCKS = 65_535
+"""Blocks of a launch."""
 
 SLACK = 32
 """Bytes behind every value on the device that kernels may touch."""
@@ -66,6 +71,8 @@ class Launch(Cost):
     """What it takes at some lengths below the longest."""
     longest: int = Field(default=0, ge=0)
     """The most that the length is which follows the arguments; 0 where none does."""
+    blocks: int = Field(default=1, ge=1, le=MOST_BLOCKS)
+    """How many run at once, each on a core of its own as far as there are cores."""
 
     def at(self, length: int) -> Cost:
         """What a launch takes, at most: what it does at the next length that was simulated."""
@@ -111,6 +118,10 @@ class Device:
     """What a package collects for the core."""
 
     core: DaVinci
+    memory: MainMemory | None = None
+    """What cores share; None for one core with its share to itself."""
+    estimated: float | None = None
+    """Where launches are estimated alone: cycles of them all, about."""
     texts: dict[str, str] = field(default_factory=dict[str, str])
     """The C of each function."""
     launches: list[Launch] = field(default_factory=list[Launch])
@@ -132,11 +143,19 @@ class Launches:
     """Dims of the kernel of which a launch has ``LENGTH`` indices, the first ones; what lies behind
     them is of no value, and may be computed or not."""
     work: int = 0
+    parts: int = 1
+    """Kernels take so small a part of UB for their tiles, for cores to have some each."""
 
     @property
     def core(self) -> DaVinci:
         """The core."""
-        return self.device.core
+        core = self.device.core
+        return core if self.parts == 1 else replace(core, ub=core.ub // self.parts)
+
+    @property
+    def cores(self) -> int:
+        """How many there are."""
+        return 1 if self.device.memory is None else self.device.memory.cores
 
     def refusal(self, reason: str, help: str = "") -> TilewrightError:
         """A refusal (``lower-operation``) of the kernel, to be raised; the host takes it then."""
@@ -186,11 +205,25 @@ class Launches:
         """Add a launch of a program without flags, whose tensors are these values, in order."""
         if not uses_length(program):
             program = replace(program, longest=0)
+        whole = program
+        if self.cores > 1:
+            program = parted(program, self.cores)
+        if self.device.estimated is not None:
+            assert self.device.memory is not None
+            self.device.estimated += estimate(program, self.device.core, self.device.memory)
+            return
         arguments = [
             value.argument.model_copy(update={"name": tensor.name})
             for tensor, value in zip(program.tensors, values, strict=True)
         ]
-        function = self._function(program)
+        try:
+            function = self._function(program)
+        except TilewrightError:
+            if program is whole:
+                raise
+            # What flags do not order in parts they may order as a whole.
+            program = whole
+            function = self._function(whole)
         self.device.launches.append(
             Launch(
                 function=function.name,
@@ -198,6 +231,7 @@ class Launches:
                 **dict(function.cost),
                 shorter=function.shorter,
                 longest=program.longest,
+                blocks=program.blocks,
             )
         )
 
@@ -207,17 +241,20 @@ class Launches:
         known = self.device.functions
         key = kernel_text(replace(program, name="kernel", about=""))
         if key not in known:
-            whole = synchronised(program, events=self.core.events)
+            whole = synchronised(program, events=self.device.core.events)
             self.device.texts[program.name] = kernel_text(whole)
             shorter = {
-                size: _cost(whole, self.core, size)
+                size: self._cost(whole, size)
                 for part in (1, 2, 3)
                 if (size := program.longest * part // 4)
             }
-            known[key] = Function(program.name, _cost(whole, self.core), shorter)
+            known[key] = Function(program.name, self._cost(whole), shorter)
         return known[key]
 
-
-def _cost(program: Program, core: DaVinci, length: int | None = None) -> Cost:
-    time = simulate(program, core, length=length)
-    return Cost(cycles=time.cycles, busy=dict(time.busy), main_bytes=time.main_bytes)
+    def _cost(self, program: Program, length: int | None = None) -> Cost:
+        core, memory = self.device.core, self.device.memory
+        if memory is None:
+            time = simulate(program, core, length=length)
+        else:
+            time = simulate_blocks(program, core, memory, length=length)
+        return Cost(cycles=time.cycles, busy=dict(time.busy), main_bytes=time.main_bytes)

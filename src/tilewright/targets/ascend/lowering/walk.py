@@ -1,10 +1,11 @@
 """From a tile program to a kernel: its loops, buffers, moves and computes, in its order.
 
 A loop of the program is a loop of the kernel, a buffer a buffer with as many slots in the same
-memory, which belongs to the loop that it stands in. What moves and computes become depends on the
-formats of the operands: ``Forms`` says it for products of matrices (matrices.py) and for
-convolutions (images.py). Stages behind the product or the convolution come with the results' way
-out of L0C: the conversion and relu with the move to UB, others in UB.
+memory, which belongs to the loop that it stands in; the outermost loops that cores share are the
+grid of blocks (``Program.blocks``). What moves and computes become depends on the formats of the
+operands: ``Forms`` says it for products of matrices (matrices.py) and for convolutions (images.py).
+Stages behind the product or the convolution come with the results' way out of L0C: the conversion
+and relu with the move to UB, others in UB.
 
 Buffers lie side by side, in whole blocks: formats are this walk's, and the tile program knows none.
 That a load is issued before the loops in front of it (``ahead``) asks for nothing here: pipes take
@@ -23,7 +24,19 @@ from tilewright.ir.types import element_name, layout_of
 from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.lowering.nest import Spans, cut, padded_length, slot_of, whole
 from tilewright.targets.ascend.machine import BLOCK, FRACTAL, DaVinci
-from tilewright.targets.ascend.program import LENGTH, Buffer, Loop, Program, Statement, Tensor
+from tilewright.targets.ascend.program import (
+    BLOCK_INDEX,
+    LENGTH,
+    Buffer,
+    Loop,
+    Program,
+    Statement,
+    Tensor,
+    Value,
+    least,
+    more,
+    select,
+)
 from tilewright.tile.dialect import BufferOp, ComputeOp, LoopOp, MoveOp, ProgramOp, TensorOp
 
 GRANULES = {"cbuf": BLOCK, "ca": FRACTAL, "cb": FRACTAL, "cc": 2 * FRACTAL, "ub": BLOCK}
@@ -101,6 +114,12 @@ class Walk:
     """Dims of which a launch has ``LENGTH`` indices, at most as many as the program."""
     used: dict[str, int] = field(default_factory=dict[str, int])
     names: dict[str, int] = field(default_factory=dict[str, int])
+    shared: list[LoopOp] = field(default_factory=list[LoopOp])
+    """The loops that cores share."""
+    grid: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    """Their variables, outermost first, and how many parts there are."""
+    ended: list[Value] = field(default_factory=list[Value])
+    """How many indices parts along dims of ``free`` have; none where that is not positive."""
 
     def kernel(self, name: str, order: tuple[str, ...], about: str) -> Program:
         """The kernel without flags; ``order`` is that of its parameters."""
@@ -109,11 +128,40 @@ class Walk:
         for dim in self.free:
             size = padded_length() if self.forms.blocked(dim) else LENGTH
             spans[dim] = replace(spans[dim], size=size)
+        self.shared = shared_loops(self.program)
         self._block(self.program.body.block, body, spans, ())
+        if self.ended:
+            body = self._guarded(body)
         tensors = tuple(self.tensors[one] for one in order)
         buffers = tuple(home.buffer for home in self.homes.values())
         longest = max((self.program.extents[dim] for dim in self.free), default=0)
-        return Program(name, tensors, [*self.forms.before, *body], buffers, about, longest)
+        constants, blocks = self._constants()
+        return Program(
+            *(name, tensors, [*self.forms.before, *body], buffers, about, longest),
+            blocks=blocks,
+            constants=constants,
+        )
+
+    def _constants(self) -> tuple[tuple[tuple[str, Value], ...], int]:
+        """A block's place along each dim of the grid, and how many blocks there are."""
+        found: list[tuple[str, Value]] = []
+        blocks = 1
+        for number, (name, count) in reversed(list(enumerate(self.grid))):
+            place: Value = BLOCK_INDEX // blocks
+            found.append((name, place % count if number else place))
+            blocks *= count
+        return tuple(reversed(found)), blocks
+
+    def _guarded(self, body: list[Statement]) -> list[Statement]:
+        """What runs in blocks alone that a shorter length leaves something to do."""
+        size = self.ended[0]
+        for other in self.ended[1:]:
+            size = least(size, other)
+        guard = Loop("within", select(more(size, 0), 1, 0), body)
+        for home in self.homes.values():
+            if home.buffer.scope is None:
+                home.buffer.scope = guard
+        return [guard]
 
     def refusal(self, code: str, reason: str, help: str = "") -> TilewrightError:
         """A refusal that names the model's nodes."""
@@ -169,6 +217,13 @@ class Walk:
                 raise self.refusal("lower-operation", reason)
         if op.lower_bound:
             raise self.refusal("lower-operation", f"the loop over {dim} begins within its extent")
+        if op in self.shared:
+            loop, trips, inner = cut(span, step, upper, f"{dim}_block")
+            if not isinstance(loop.count, int):
+                self.ended.append(span.size - loop.variable * step)
+            self.grid.append((loop.name, trips))
+            self._block(op.body.block, body, {**spans, dim: inner}, loops)
+            return
         number = self.names.get(dim, 0)
         self.names[dim] = number + 1
         loop, trips, inner = cut(span, step, upper, f"{dim}_{number}" if number else dim)
@@ -216,6 +271,17 @@ class Walk:
         outer = self.homes.get(op.outer)
         end = outer or self.tensors[op.buffer.tensor_op.symbol.data]
         return self.forms.load(home, end) if op.loads else self.forms.store(home, end)
+
+
+def shared_loops(program: ProgramOp) -> list[LoopOp]:
+    """The loops that cores share, outermost first."""
+    if program.shared is None:
+        return []
+    found: list[LoopOp] = []
+    for op in program.walk():
+        if isinstance(op, LoopOp) and len(found) < len(program.shared.data.split()):
+            found.append(op)
+    return found
 
 
 def main_bytes(op: TensorOp) -> int:

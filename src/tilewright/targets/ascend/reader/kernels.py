@@ -14,15 +14,18 @@ from lark import Token, Tree
 
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.targets.ascend import isa
+from tilewright.targets.ascend.blocks import alike, conflicts, traces
 from tilewright.targets.ascend.emit import QUALIFIERS
 from tilewright.targets.ascend.flags import proven_lengths
 from tilewright.targets.ascend.machine import BLOCK, MAX_BURSTS, MAX_FIELD, DaVinci
 from tilewright.targets.ascend.program import (
+    BLOCK_INDEX,
     LENGTH,
     Access,
     Barrier,
     Buffer,
     Command,
+    Executed,
     Flag,
     Loop,
     Place,
@@ -31,7 +34,6 @@ from tilewright.targets.ascend.program import (
     Statement,
     Tensor,
     Value,
-    trace,
 )
 from tilewright.targets.ascend.proof import PIPES, prove_trace
 from tilewright.targets.ascend.reader.instructions import (
@@ -57,6 +59,9 @@ BUFFER = re.compile(r"(\w+): (\d+) bytes of (\w+) at (\d+)(?:, (\d+) slots)?")
 
 RANGE = re.compile(rf"{LENGTH}: 1 to (\d{{1,9}})")
 """What the parameter of a size may be, as the head of a kernel says it."""
+
+BLOCKS = re.compile(rf"{BLOCK_INDEX}: 0 to (\d{{1,5}})")
+"""Which blocks a launch has, as the head of a kernel says it."""
 
 MOST_STEPS = 1 << 20
 """Executions of a kernel that is verified."""
@@ -101,32 +106,40 @@ def _kernel(source: Source, tree: Tree[Token], core: DaVinci) -> Program:
         tensor.written = tensor.name in reader.written
     words = "\n".join(_comment(remark) for remark in about)
     buffers = tuple(reader.buffers)
-    return Program(str(name), tuple(tensors), body, buffers, words, reader.longest)
+    return Program(
+        *(str(name), tuple(tensors), body, buffers, words, reader.longest),
+        blocks=reader.blocks,
+        constants=tuple(reader.constants),
+    )
 
 
 def verified(program: Program, core: DaVinci) -> None:
     """Refuse what is wrong with a program: addresses beyond a memory or no whole blocks
     (``cce-address``), what its flags and barriers do not order (``cce-order``), and loops that run
     too long to prove that (``cce-length``). A kernel that takes a length is looked at for the
-    longest and for ``proven_lengths``."""
+    longest and for ``proven_lengths``, and all blocks of a launch for what one touches of what
+    another one writes."""
     for length in (program.longest, *proven_lengths(program.longest)):
-        _verify(program, core, length)
+        try:
+            steps = traces(program, length, MOST_STEPS)
+        except ZeroDivisionError:
+            raise refuse("cce-value", "an expression divides by 0", program.name) from None
+        for executed in steps:
+            _check_accesses(executed, core)
+        problems = conflicts(steps)
+        for block in dict.fromkeys(alike(steps)):
+            problems += prove_trace(steps[block], events=core.events, binary=core.flags == "binary")
+        texts = dict.fromkeys(map(str, problems))
+        if texts:
+            raise TilewrightError([Problem("cce-order", text, program.name) for text in texts])
 
 
-def _verify(program: Program, core: DaVinci, length: int) -> None:
+def _check_accesses(steps: list[Executed], core: DaVinci) -> None:
     sizes = {"cbuf": core.l1, "ca": core.l0a, "cb": core.l0b, "cc": core.l0c, "ub": core.ub}
-    try:
-        steps = trace(program, most=MOST_STEPS, length=length)
-    except ZeroDivisionError:
-        raise refuse("cce-value", "an expression divides by 0", program.name) from None
     for executed in steps:
         for access in (*executed.reads, *executed.writes):
             if isinstance(executed.statement, Command):
                 _check_access(executed.statement, access, sizes.get(access.home))
-    problems = prove_trace(steps, events=core.events, binary=core.flags == "binary")
-    texts = dict.fromkeys(map(str, problems))
-    if texts:
-        raise TilewrightError([Problem("cce-order", text, program.name) for text in texts])
 
 
 def _check_access(command: Command, access: Access, size: int | None) -> None:
@@ -182,6 +195,8 @@ class _Reader:
     ) -> None:
         self.source, self.core, self.tensors, self.sizes = source, core, tensors, sizes
         self.longest = 0
+        self.blocks = 1
+        self.constants: list[tuple[str, Value]] = []
         self.buffers: list[Buffer] = []
         self.written: set[str] = set()
 
@@ -191,11 +206,26 @@ class _Reader:
         """The statements of a block."""
         statements: list[Statement] = []
         for tree in trees(block.children):
+            if tree.data == "constant":
+                with _at(tree):
+                    variables |= {self._constant(tree, variables, first=not statements)}
+                continue
             with _at(tree):
                 statement = self._statement(tree, settings, variables, first=not statements)
             if statement is not None:
                 statements.append(statement)
         return statements
+
+    def _constant(self, tree: Tree[Token], variables: frozenset[str], *, first: bool) -> str:
+        """A constant, which stands in front of all statements; its name."""
+        name, value = str(tree.children[0]), trees(tree.children)[0]
+        if not first or variables != self.sizes | {known for known, _ in self.constants}:
+            raise refuse("cce-syntax", "a constant behind statements, or in a loop")
+        if name in variables or name in self.tensors or name == str(BLOCK_INDEX):
+            raise refuse("cce-value", f"{name} is another name's already", help="rename it")
+        place = {str(BLOCK_INDEX)} if self.blocks > 1 else set[str]()
+        self.constants.append((name, self._value(value, variables | place)))
+        return name
 
     def _statement(
         self, tree: Tree[Token], settings: Settings, variables: frozenset[str], *, first: bool
@@ -205,6 +235,9 @@ class _Reader:
             head = first and variables == self.sizes
             if head and (known := RANGE.fullmatch(text)):
                 self.longest = int(known.group(1))
+                return None
+            if head and (known := BLOCKS.fullmatch(text)):
+                self.blocks = int(known.group(1)) + 1
                 return None
             buffer = BUFFER.fullmatch(text) if head else None
             if buffer is None:

@@ -22,6 +22,7 @@ parameter: "__gm__" TYPE "*" NAME | "int64_t" NAME -> size
 block: "{" statement* "}"
 ?statement: COMMENT -> comment
     | "for" "(" "int64_t" NAME "=" "0" ";" NAME "<" value ";" NAME "++" ")" block -> loop
+    | "const" "int64_t" NAME "=" value ";" -> constant
     | NAME "(" [value ("," value)*] ")" ";" -> call
     | "(" "void" ")" NAME ";" -> unused
 

@@ -18,6 +18,11 @@
 #define __cc__
 #define __ubuf__
 
+/* Which block of a launch runs, and how many there are. */
+extern int64_t cce_block, cce_blocks;
+#define block_idx cce_block
+#define block_num cce_blocks
+
 typedef _Float16 half;
 typedef enum { PIPE_S, PIPE_V, PIPE_M, PIPE_MTE1, PIPE_MTE2, PIPE_MTE3, PIPE_ALL } pipe_t;
 typedef enum {

@@ -15,7 +15,8 @@ struct shadow { /* of a block of a memory on the chip */
 };
 
 struct gm_shadow { /* of two bytes of main memory, which MTE2 reads and MTE3 writes */
-    uint32_t written, read;
+    uint32_t written;
+    uint32_t read : 31, read_elsewhere : 1; /* last, and whether an earlier block did */
 };
 
 struct region {
@@ -25,6 +26,7 @@ struct region {
 };
 
 struct cce_counts cce_counts;
+int64_t cce_block, cce_blocks = 1;
 const char *const CCE_MEMORY[] = {"gm", "cbuf", "ca", "cb", "cc", "ub"};
 const char *const CCE_PIPE[] = {"S", "V", "M", "MTE1", "MTE2", "MTE3", "ALL"};
 
@@ -86,8 +88,8 @@ void cce_core(const uint64_t memory_sizes[5], int event_count, int count_flags, 
     cce_barrier_blocks = barrier_blocks;
 }
 
-/* Begins a run: memories hold NaN, no flag is up. See queues_order for orders. */
-void cce_begin(unsigned order)
+/* Memories hold NaN. */
+static void poison(void)
 {
     for (int memory = CCE_CBUF; memory < CCE_MEMORIES; memory++) {
         size_t blocks = sizes[memory] / BLOCK;
@@ -98,6 +100,14 @@ void cce_begin(unsigned order)
         memset(bytes[memory], 0xFF, sizes[memory]);
         memset(shadows[memory], 0, blocks * sizeof(struct shadow));
     }
+}
+
+/* Begins a run of one block: memories hold NaN, no flag is up. See queues_order for orders. */
+void cce_begin(unsigned order)
+{
+    poison();
+    cce_block = 0;
+    cce_blocks = 1;
     for (int number = 0; number < region_count; number++)
         free(regions[number].shadow);
     region_count = 0;
@@ -110,6 +120,18 @@ void cce_begin(unsigned order)
         floats[number] = value;
     }
     cce_begin_issue(order);
+}
+
+/* Goes on to a block of the run. Whatever others touched of main memory is unordered with it. */
+void cce_next(int64_t block, int64_t blocks)
+{
+    if (block) {
+        cce_end_issue();
+        poison();
+        cce_next_issue();
+    }
+    cce_block = block;
+    cce_blocks = blocks;
 }
 
 /* Memory that the kernel may touch. */
@@ -154,9 +176,11 @@ uint64_t cce_count(const char *name)
 static void race(const struct cce_command *command, int memory, uint64_t at, const char *what,
                  int pipe, uint32_t number, const char *done)
 {
-    cce_report(command->line, "%s %s %s at 0x%llx, which %s, line %d, may not have %s",
+    const int elsewhere = memory == CCE_GM && cce_elsewhere(pipe, number);
+    cce_report(command->line, "%s %s %s at 0x%llx, which %s%s, line %d, may not have %s",
                CCE_PIPE[command->pipe], what, CCE_MEMORY[memory], (unsigned long long)at,
-               CCE_PIPE[pipe], cce_line_of(pipe, number), done);
+               CCE_PIPE[pipe], elsewhere ? " of another block" : "", cce_line_of(pipe, number),
+               done);
 }
 
 static void *touch_gm(const struct cce_command *command, uint64_t at, size_t size, int writes)
@@ -170,19 +194,27 @@ static void *touch_gm(const struct cce_command *command, uint64_t at, size_t siz
         for (uint64_t pair = first; pair <= last; pair++) {
             struct gm_shadow *shadow = &region->shadow[pair];
             if (shadow->written != command->number || command->pipe != PIPE_MTE3)
-                if (shadow->written > command->known[PIPE_MTE3]) {
+                if (shadow->written > command->known[PIPE_MTE3]
+                    || cce_elsewhere(PIPE_MTE3, shadow->written)) {
                     race(command, CCE_GM, 2 * pair, writes ? "writes" : "reads", PIPE_MTE3,
                          shadow->written, "written");
                     break;
                 }
-            if (writes && shadow->read > command->known[PIPE_MTE2]) {
+            if (writes && (shadow->read > command->known[PIPE_MTE2] || shadow->read_elsewhere
+                           || cce_elsewhere(PIPE_MTE2, shadow->read))) {
                 race(command, CCE_GM, 2 * pair, "writes", PIPE_MTE2, shadow->read, "read");
                 break;
             }
         }
-        for (uint64_t pair = first; pair <= last; pair++)
-            *(writes ? &region->shadow[pair].written : &region->shadow[pair].read) =
-                command->number;
+        for (uint64_t pair = first; pair <= last; pair++) {
+            struct gm_shadow *shadow = &region->shadow[pair];
+            if (writes) {
+                shadow->written = command->number;
+            } else {
+                shadow->read_elsewhere |= cce_elsewhere(PIPE_MTE2, shadow->read);
+                shadow->read = command->number & 0x7fffffffu;
+            }
+        }
         return (void *)(uintptr_t)at;
     }
     cce_report(command->line, "%s %s %zu bytes of main memory that are no argument's",

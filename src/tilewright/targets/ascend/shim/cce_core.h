@@ -30,8 +30,11 @@ struct cce_command {
 void *cce_touch(const struct cce_command *command, int memory, uint64_t at, size_t bytes,
                 int writes);
 int cce_line_of(int pipe, uint32_t number);
+/* Whether a command is one of an earlier block, which nothing orders with those of this one. */
+int cce_elsewhere(int pipe, uint32_t number);
 void cce_flags(int event_count, int count_flags);
 void cce_begin_issue(unsigned order);
+void cce_next_issue(void);
 void cce_end_issue(void);
 void cce_report(int line, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void cce_issue(struct cce_command *command);

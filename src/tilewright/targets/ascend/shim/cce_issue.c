@@ -24,6 +24,8 @@ int cce_barrier_blocks = 10;
 
 static const uint64_t aligned[CCE_MEMORIES] = {1, BLOCK, FRACTAL, FRACTAL, 2 * FRACTAL, BLOCK};
 static uint32_t known[PIPES][PIPES], numbers[PIPES], tickets[PIPES];
+static uint32_t before[PIPES]; /* numbers of earlier blocks end here */
+static unsigned issue_order;
 static struct flag flags[PIPES][PIPES][EVENTS];
 static int counting, events = 4;
 static int *lines[PIPES];
@@ -39,13 +41,21 @@ void cce_flags(int event_count, int count_flags)
 
 void cce_begin_issue(unsigned order)
 {
-    memset(known, 0, sizeof known);
     memset(numbers, 0, sizeof numbers);
+    issue_order = order;
+    cce_next_issue();
+}
+
+/* The next block: numbers go on, so that those of earlier blocks are told apart. */
+void cce_next_issue(void)
+{
+    memcpy(before, numbers, sizeof before);
+    memset(known, 0, sizeof known);
     memset(tickets, 0, sizeof tickets);
     memset(flags, 0, sizeof flags);
     memset(va, 0, sizeof va);
     mask[0] = mask[1] = ~(uint64_t)0;
-    queues_order(PIPES, order);
+    queues_order(PIPES, issue_order);
 }
 
 void cce_end_issue(void)
@@ -60,6 +70,11 @@ void cce_end_issue(void)
                                "set_flag(%s, %s, %d) is never waited for", CCE_PIPE[from],
                                CCE_PIPE[to], event);
             }
+}
+
+int cce_elsewhere(int pipe, uint32_t number)
+{
+    return number && number <= before[pipe];
 }
 
 int cce_line_of(int pipe, uint32_t number)

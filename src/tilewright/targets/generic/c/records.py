@@ -13,7 +13,7 @@ from tilewright.codegen.c.source import Writer, comment
 from tilewright.errors import refuse
 from tilewright.graph.names import identifier
 from tilewright.machine import Machine
-from tilewright.machine.model import CInterface
+from tilewright.machine.c_functions import CInterface
 from tilewright.targets.generic.fields import Field
 from tilewright.targets.generic.isa import Instruction, InstructionSet
 

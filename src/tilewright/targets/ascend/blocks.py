@@ -1,0 +1,115 @@
+"""Blocks of a launch: which are alike, and whether any touches what another one writes.
+
+Blocks run on several cores, in no order that a program could count on. So what one block stores no
+other may load or store; ``conflicts`` looks at every access of every block. Within a block flags
+and barriers order everything (proof.py), and blocks that differ in nothing but where their parts
+lie in main memory need one proof: ``alike`` says which those are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.targets.ascend.program import Access, Command, Executed, Program, trace
+from tilewright.targets.ascend.proof import PAIR, Problem, touched
+
+Key = tuple[object, ...]
+
+
+def traces(
+    program: Program, length: int | None = None, most: int | None = None
+) -> list[list[Executed]]:
+    """The executions of every block; of all together at most so many (``cce-length``)."""
+    found: list[list[Executed]] = []
+    for block in range(program.blocks):
+        steps = trace(program, most=most, length=length, block=block)
+        most = None if most is None else most - len(steps)
+        found.append(steps)
+    return found
+
+
+def alike(steps: Sequence[Sequence[Executed]]) -> list[int]:
+    """Of each block the first one that does the same, elsewhere in main memory."""
+    first: dict[Key, int] = {}
+    return [first.setdefault(_key(one), number) for number, one in enumerate(steps)]
+
+
+def shapes(program: Program, length: int | None = None) -> list[int]:
+    """One block of each kind."""
+    if program.blocks == 1:
+        return [0]
+    return sorted(set(alike(traces(program, length))))
+
+
+def _key(steps: Sequence[Executed]) -> Key:
+    bases: dict[str, int] = {}
+
+    def part(access: Access) -> Key:
+        if not access.home.startswith("gm "):
+            return access
+        # Where a block begins in a tensor; addresses of pairs of bytes stay such.
+        base = bases.setdefault(access.home, access.start // PAIR * PAIR)
+        return (access.home, access.start - base, *access[2:])
+
+    return tuple(
+        (
+            *(id(one.statement), one.event, one.spaced, one.cycles),
+            tuple(part(access) for access in one.reads),
+            tuple(part(access) for access in one.writes),
+        )
+        for one in steps
+    )
+
+
+def conflicts(steps: Sequence[Sequence[Executed]]) -> list[Problem]:
+    """Where blocks touch what others write, the first such place of each block."""
+    if len(steps) == 1:
+        return []
+    sizes: dict[str, int] = {}
+    for one in steps:
+        for step in one:
+            for access in step.writes:
+                if access.home.startswith("gm "):
+                    pairs = zip(access.counts, access.strides, strict=True)
+                    reach = access.start + access.bytes + sum((c - 1) * s for c, s in pairs)
+                    sizes[access.home] = max(sizes.get(access.home, 0), reach)
+    owners = {home: np.zeros(-(-size // PAIR), np.int64) for home, size in sizes.items()}
+    problems: list[Problem] = []
+    for verb, reads in (("writes", False), ("reads", True)):
+        for block, one in enumerate(steps):
+            found = _conflict(block, one, owners, verb, reads=reads)
+            problems += found
+    return problems
+
+
+def _conflict(
+    block: int,
+    steps: Sequence[Executed],
+    owners: dict[str, NDArray[np.int64]],
+    verb: str,
+    *,
+    reads: bool,
+) -> list[Problem]:
+    for step in steps:
+        for access in step.reads if reads else step.writes:
+            owner = owners.get(access.home)
+            if owner is None or not isinstance(step.statement, Command):
+                continue
+            index = touched(access)
+            index = index[index < owner.size]
+            others = owner[index]
+            wrong = others[(others != 0) & (others != block + 1)]
+            if wrong.size:
+                text = (
+                    f"block {block}: {step.statement.name} {verb} what block {wrong[0] - 1} writes"
+                )
+                return [Problem("blocks", f"{text} of {access.home[3:]}", step.statement)]
+            if not reads:
+                owner[index] = block + 1
+    return []
+
+
+__all__ = ["alike", "conflicts", "shapes", "traces"]

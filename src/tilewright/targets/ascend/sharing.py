@@ -1,0 +1,125 @@
+"""Blocks on several cores: what each gets of main memory, and when the last one is done.
+
+Cores load from a cache in front of main memory (L2), which they share. Where it holds all tensors
+of a kernel, every byte of a tensor comes from memory once, for all blocks. A core that loads a
+tensor then gets the least of
+
+- what the cache gives a core (``MainMemory.hit``);
+- its part of the memory's bandwidth, at most what its own path takes, times how often all blocks
+  together load each byte of the tensor.
+
+Where the cache does not hold them, every load is one of memory. Results go to the cache where it
+holds them: a core stores as fast as its path takes. The cache is empty when a kernel begins, so
+what the kernel before has left there counts for nothing.
+
+One core is simulated for each kind of block (blocks.py), with all cores at work: as if they were at
+it all the time, also where a last round leaves some without a block. Blocks go to cores in order,
+each to the one that is free first; a launch ends with the last of them. What a launch of several
+blocks takes to start is not public, and 0 here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapreplace
+
+from tilewright.machine import Machine
+from tilewright.targets.ascend.blocks import alike, traces
+from tilewright.targets.ascend.machine import DaVinci
+from tilewright.targets.ascend.program import Executed, Program
+from tilewright.targets.ascend.timing import Timing, bytes_of, simulate_trace
+
+
+@dataclass(frozen=True)
+class MainMemory:
+    """What cores share."""
+
+    cores: int
+    rate: float
+    """Bytes a cycle of main memory, for all cores."""
+    cached: int
+    """Bytes of the cache."""
+    hit: float
+    """Bytes a cycle of the cache, for one core."""
+
+
+def main_memory(machine: Machine) -> MainMemory | None:
+    """What a machine's cores share; None where a core has its share to itself."""
+    main = machine.memory(machine.main)
+    if main.hit_bytes_per_cycle is None or main.bytes_per_cycle is None:
+        return None
+    cached, hit = main.cached, main.hit_bytes_per_cycle
+    return MainMemory(machine.cores, main.bytes_per_cycle, cached, hit)
+
+
+def simulate_blocks(
+    program: Program, core: DaVinci, memory: MainMemory, *, length: int | None = None
+) -> Timing:
+    """The times of a launch. ``busy`` are cycles of a core, of all cores on average."""
+    steps = traces(program, length)
+    first = alike(steps)
+    rates = loading_rates(program, steps, core, memory)
+    times = {number: simulate_trace(steps[number], core, rates=rates) for number in {*first}}
+    own = [times[number] for number in first]
+    busy = {pipe: sum(one.busy[pipe] for one in own) / memory.cores for pipe in own[0].busy}
+    return Timing(
+        makespan([one.cycles for one in own], memory.cores),
+        busy,
+        sum(one.main_bytes for one in own),
+    )
+
+
+def estimate(program: Program, core: DaVinci, memory: MainMemory) -> float:
+    """About what a launch takes whose program has no flags yet: the busiest pipe's time of each
+    block, and what the others take for one of its tiles."""
+    steps = traces(program)
+    first = alike(steps)
+    rates = loading_rates(program, steps, core, memory)
+    times: dict[int, float] = {}
+    for number in {*first}:
+        time = simulate_trace(steps[number], core, rates=rates)
+        busiest = max(time.busy.values())
+        stores = sum(1 for one in steps[number] if one.statement.pipe == "MTE3")  # type: ignore[union-attr]
+        rest = sum(time.busy.values()) - busiest
+        times[number] = time.cycles + rest / max(stores, 1)
+    return makespan([times[number] for number in first], memory.cores)
+
+
+def makespan(cycles: Sequence[float], cores: int) -> float:
+    """When the last block ends, if each in order goes to the core that is free first."""
+    free = [0.0] * cores
+    for taken in cycles:
+        heapreplace(free, free[0] + taken)
+    return max(free)
+
+
+def loading_rates(
+    program: Program, steps: Sequence[Sequence[Executed]], core: DaVinci, memory: MainMemory
+) -> Mapping[tuple[str, str], float]:
+    """Bytes a cycle between each tensor and the memories that it is moved to and from."""
+    held = sum(tensor.bytes for tensor in program.tensors) <= memory.cached
+    loaded: dict[str, int] = {}
+    loading = 0
+    for one in steps:
+        reads = [part for step in one for part in step.reads if part.home.startswith("gm ")]
+        # A shorter length leaves some blocks nothing to do.
+        loading += bool(reads)
+        for access in reads:
+            loaded[access.home] = loaded.get(access.home, 0) + bytes_of(access)
+    share = memory.rate / min(memory.cores, max(loading, 1))
+    rates: dict[tuple[str, str], float] = {}
+    for tensor in program.tensors:
+        home = f"gm {tensor.name}"
+        # A tensor is taken to be read whole; of one that is read in part, each byte once.
+        often = max(1.0, loaded.get(home, 0) / tensor.bytes) if tensor.bytes else 1.0
+        for (source, target), path in core.paths.items():
+            own = min(path.value, share)
+            if source == "gm":
+                rates[home, target] = min(memory.hit, own * often) if held else own
+            elif target == "gm":
+                rates[source, home] = path.value if held else own
+    return rates
+
+
+__all__ = ["MainMemory", "estimate", "loading_rates", "main_memory", "makespan", "simulate_blocks"]
