@@ -78,6 +78,10 @@ def axis_of(extent: int, kernel: int, stride: int, dilation: int, begin: int, cr
     return Axis(extent, result, stride, tuple(taps))
 
 
+ONE = Axis(1, 1, 1, ((0, 0, 0),))
+"""An axis of one element."""
+
+
 def by_phases(
     at: Emitter,
     x: SSAValue,
@@ -93,7 +97,7 @@ def by_phases(
     Weights are [ci, co / group, taps...], the bias [co].
     """
     ci, co = weights.shape[0], weights.shape[1] * group
-    phases, rank = math.prod(axis.stride for axis in axes), len(axes)
+    phases = math.prod(axis.stride for axis in axes)
     if any(axis.result < 1 for axis in axes):
         return None
     if math.prod(axis.kernel for axis in axes) >= math.prod(weights.shape[2:]):
@@ -102,6 +106,12 @@ def by_phases(
         return None
     if len(_parts(1, co, axes, group)) > MAX_RANK:
         return None
+    if len(axes) == 1:
+        # As an image, whose padding joins the convolution.
+        image = at.reshape(x, (*shape_of(x)[:2], 1, shape_of(x)[2]))
+        taps = weights.reshape(*weights.shape[:2], 1, -1)
+        y = by_phases(at, image, (ONE, *axes), taps, bias, group, convolve)
+        return None if y is None else at.reshape(y, (*shape_of(y)[:2], shape_of(y)[3]))
     merged = _merged(axes, weights.reshape(group, ci // group, -1, *weights.shape[2:]))
     repeated = None
     if bias is not None and not isinstance(bias, SSAValue):
@@ -112,7 +122,7 @@ def by_phases(
     y = cut(at, y, {2 + i: (0, axis.result, 1) for i, axis in enumerate(axes)})
     if not isinstance(bias, SSAValue):
         return y
-    return at.emit("add", y, at.reshape(bias, (co, *(1,) * rank)))
+    return at.emit("add", y, at.reshape(bias, (co, *(1,) * len(axes))))
 
 
 def _parts(batch: int, co: int, axes: Sequence[Axis], group: int) -> dict[str, int]:

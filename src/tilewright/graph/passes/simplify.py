@@ -30,7 +30,8 @@ class Simplify(ModulePass):
     Identities go; reshapes and transposes in a row become one; padding joins the convolution or
     pool behind it; taps of a convolution that meet nothing but padding go; constants per channel
     join weights and bias; constant weights of products are kept as [co, ci]; a product on a
-    flattened image becomes a convolution where the machine keeps images in an order of its own;
+    flattened image becomes a convolution where the machine keeps images in an order of its own; a
+    transposed convolution becomes one for each phase where machines write pixels at a distance;
     what exporters spell out (GELU, layer normalisation, attention, channel shuffles) is put
     together for machines that compute it at once. A network that has its numbers is left alone:
     its constants are no real numbers any more. ``rounds`` bounds the work on hostile input.

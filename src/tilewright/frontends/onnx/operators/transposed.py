@@ -43,9 +43,10 @@ def conv_transpose(at: Lowering) -> Value:
         ]
         given = at.operand(2) if at.has(2) else None
         bias = given.array if isinstance(given, Constant) else given
-        name, ones, zeros = weights.name, (1,) * rank, (0,) * rank
+        name = weights.name
 
         def apart(x: SSAValue, array: Array, repeated: SSAValue | None) -> SSAValue:
+            ones, zeros = (1,) * (array.ndim - 2), (0,) * (array.ndim - 2)
             window = Window(array.shape[2:], ones, ones, zeros, zeros, zeros)
             return convolve(at, x, Constant(array, name), repeated, window, group)
 
