@@ -253,7 +253,8 @@ class Swatop:
     """swATOP's planner with its options; ``plan(..., search=Swatop())``."""
 
     top: int = 1
-    """Strategies, best by the static model, of which the machine's cost model chooses."""
+    """Strategies, best by the static model, of which the machine's cost model chooses; and of a
+    quarter as many, each the best of another cut of the result."""
     measure: bool = False
     """Whether it is asked for all of them (the black box)."""
     mesh: Mesh | None = None
@@ -285,7 +286,7 @@ class Swatop:
         ]
         best: Plan | None = None
         chosen = self.ranked(kernel, groups, columns)
-        for number, row in chosen[: 1 if self.measure else self.top]:
+        for number, row in chosen[:1] if self.measure else chosen:
             plan = self._plan(kernel, machine, groups[number], row)
             if best is None or plan.predicted_cycles < best.predicted_cycles:
                 best = plan
@@ -302,18 +303,18 @@ class Swatop:
     def ranked(
         self, kernel: Kernel, groups: Sequence[Strategies], columns: Sequence[Floats]
     ) -> list[tuple[int, int]]:
-        """Group and row of the best strategies, as many as are asked for.
+        """Group and row of the best strategies, the best first: as many as are asked for, of those
+        that differ in their tiles alone a quarter at most.
 
-        The first of them are the best, of those that differ in their tiles alone a quarter at most.
-        A quarter of the room is for the best of further cuts of the result: what the model leaves
-        out, the curve of DMA, depends on what cores share.
+        Behind them come the best of further cuts of the result, a quarter as many: what the model
+        leaves out, the curve of DMA, depends on what cores share.
         """
         every = np.concatenate(columns)
         starts = np.cumsum([0, *(len(column) for column in columns)])
         found: list[tuple[int, int]] = []
         others: list[tuple[int, int]] = []
         cuts = {group.grid for group in groups}
-        first = max(self.top - self.top // 4, 1)
+        first = max(self.top, 1)
         for place in np.argsort(every, kind="stable").tolist():
             number = int(np.searchsorted(starts, place, "right")) - 1
             row = place - int(starts[number])
