@@ -32,6 +32,7 @@ from tilewright.graph.passes.fuse_separable import (
     trial_pair,
 )
 from tilewright.graph.passes.methods import methods_of, most_scratch
+from tilewright.graph.passes.points import ALIGNING
 from tilewright.graph.passes.reanchoring import anchor_operands, plain_kernel, with_layouts
 from tilewright.graph.passes.rewrite_method import forget, rewritten
 from tilewright.ir import SSAValue, UnitAttr
@@ -84,7 +85,7 @@ def described(kernel: KernelOp, machine: Machine, primitive: Primitive | None = 
 
 
 def _numbered(kernel: Kernel, machine: Machine) -> Kernel:
-    """The kernel with the machine's elements in place of float32."""
+    """The kernel with the machine's elements in place of float32, and its rounding of sums."""
     if machine.computes_as_given:
         return kernel
 
@@ -94,11 +95,16 @@ def _numbered(kernel: Kernel, machine: Machine) -> Kernel:
         element = machine.accumulator if operand.role == "bias" else machine.element
         return replace(operand, element=element)
 
+    bits = machine.rounding.guard_bits
+    guard = () if bits is None else (("guard", bits),)
     stages = tuple(
         replace(
             stage,
             inputs=tuple(numbered(producer) for producer in stage.inputs),
             output=numbered(stage.output),
+            attributes=(*stage.attributes, *guard)
+            if stage.operation in ALIGNING
+            else stage.attributes,
         )
         for stage in kernel.stages
     )

@@ -1,9 +1,10 @@
 """Training: kernels of networks, alone and fused, are simulated, and a cost is fitted to them.
 
 The simulator takes far longer than all else, so of all groups of kernels that the search would
-price only some are taken: of each form (the operations in a group) in turn the next one that
-differs from those before. Which comes next follows from a hash of the kernels, so that the same
-networks give the same samples, and a network more changes few of them.
+price only some are taken: of each form (operations and primitives of a group) in turn the next
+that differs from those before, unless it has very many instructions. Which comes next follows from
+a hash of the kernels, so that the same networks give the same samples, and a network more changes
+few of them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from hashlib import sha256
 
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, NetworkOp
+from tilewright.graph.operations import Operation
+from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.machine import Machine
 from tilewright.network.fusion.capacity import shortage
 from tilewright.network.fusion.cost import CostOracle
@@ -27,6 +30,9 @@ from tilewright.planning import Plan, Timer
 from tilewright.planning.canonical import canonical
 from tilewright.planning.domain import Kernel
 from tilewright.runtime.executable import Progress, quiet
+
+MOST_LINES = 8000
+"""Rows that a kernel may move: of larger ones, the time goes into one sample."""
 
 Group = tuple[KernelOp, ...]
 
@@ -61,9 +67,9 @@ def groups_of(networks: Sequence[NetworkOp], machine: Machine) -> list[Group]:
         dependences = graph_of(network)
         kernels = dependences.kernels
         groups: list[Group] = [(k,) for k in kernels if k is not None and not k.on_host]
-        for candidate in candidates_of(dependences.graph, machine.fusions):
-            members = members_of(candidate, kernels)
-            if candidate.problem is None and not shortage(members, candidate.fusion, machine):
+        for found in candidates_of(dependences.graph, machine.fusions):
+            members = members_of(found, kernels)
+            if found.problem is None and not shortage(members, found.fusion, machine):
                 groups.append(tuple(members))
         for group in groups:
             try:
@@ -72,6 +78,7 @@ def groups_of(networks: Sequence[NetworkOp], machine: Machine) -> list[Group]:
                 continue  # No primitive computes it; the search prices it as nothing.
             text = "\n".join(map(repr, plain))
             form = tuple(operation.name for one in group for operation in one.operations)
+            form += tuple(_primitive(one, machine) for one in group)
             forms.setdefault(form, {}).setdefault(sha256(text.encode()).hexdigest(), group)
     rows = [[group for _, group in sorted(groups.items())] for _, groups in sorted(forms.items())]
     longest = max((len(row) for row in rows), default=0)
@@ -94,9 +101,20 @@ def samples_of(
             continue
         kernel, plan = found
         try:
-            yield (*features_of(kernel, plan, machine), timer(kernel, plan.schedule))
+            base, features = features_of(kernel, plan, machine)
+            if base * features["lines"] > MOST_LINES:
+                continue
+            cycles = timer(kernel, plan.schedule)
         except TilewrightError:
-            continue
+            continue  # No instructions say it.
+        yield base, features, cycles
         count += 1
         if count == most:
             return
+
+
+def _primitive(kernel: KernelOp, machine: Machine) -> str:
+    """What computes a kernel, as ``described`` has it."""
+    anchor = kernel.operations[0]
+    assert isinstance(anchor, Operation)
+    return serving(candidate(anchor), machine)[0].name
