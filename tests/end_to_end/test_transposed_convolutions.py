@@ -8,7 +8,9 @@ import pytest
 
 import tilewright
 from tests.end_to_end.end_to_end_models import ROOT, SMALL_NPU, image, run_checked
+from tests.graph.passes.pass_networks import Builder
 from tests.targets.dpu.test_dpu_networks import Net
+from tilewright.frontends import Imported
 
 MACHINES = ROOT / "examples" / "machines"
 
@@ -57,3 +59,23 @@ def test_transposed_convolutions_in_half_precision(tmp_path: Path) -> None:
     assert all(np.ptp(array) > 0.1 for array in outputs.values())
     hosts = [kernel.symbol for kernel in executable.profile.kernels if kernel.on_host]
     assert hosts and all("cast" in symbol for symbol in hosts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["cpu", "shidiannao"])
+def test_interleaved_images_where_no_rule_makes_them(target: str) -> None:
+    """Row by row, nothing writes them in place: parts are copied element by element."""
+    build = Builder(x=(1, 8, 6, 7))
+    parts = [build.op("relu", build.conv(build.inputs["x"], 16, 1)) for _ in range(4)]
+    for i in (1, 2, 3):
+        ends = (6 - i // 2, 7 - i % 2)
+        parts[i] = build.op("slice", parts[i], starts=(0, 0), ends=ends, axes=(2, 3))
+    y = build.op("interleave", *parts, steps=(2, 2))
+    module = build.finish(
+        build.conv(y, 5, pads=(1,) * 4), build.op("interleave", y, y, steps=(2, 1))
+    )
+    sample = {"x": np.random.default_rng(0).normal(size=(1, 8, 6, 7)).astype(np.float32)}
+    imported = Imported(module, build.store, "net", 13, "")
+    executable = tilewright.compile(imported, target, calibration=[sample])
+    check = executable.check(sample, executable.run(sample, check_races=True))
+    assert check.passed and check.exact == (target != "cpu")

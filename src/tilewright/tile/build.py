@@ -49,9 +49,9 @@ from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.footprint import keeps_sums
 from tilewright.planning.links import Link, links_of, renamed_axes
 from tilewright.planning.schedule import Schedule
+from tilewright.tile.accumulators import hold_sums
 from tilewright.tile.attributes import WindowAttr
 from tilewright.tile.circular import keep_rows
-from tilewright.tile.dialect import enclosing_loops
 from tilewright.tile.operations import (
     BufferOp,
     ComputeOp,
@@ -477,36 +477,6 @@ class _Nest:
         return path[0].target if path else source
 
     def place_output(self) -> None:
-        """Move the output's buffers and their stores out of the outermost reduction loop.
-
-        The accumulators must live through the whole reduction; this is part of the meaning, not a
-        matter of speed, so it is done here and not in place-moves.
-        """
-        output = self.compute.output.owner
-        if not isinstance(output, BufferOp):
-            return
+        """Let the output's buffers live through all of the reduction."""
         reduced = {self.names.get(dim, dim) for dim in self.kernel.anchor.reduction}
-        loops = [loop for loop in enclosing_loops(self.compute) if loop.dim.data in reduced]
-        if keeps_sums(self.kernel, self.primitive) or loops:
-            output.accumulates = UnitAttr()
-        outer = loops[0].parent_block() if loops else None
-        if outer is None:
-            return
-        stores = _stores(output)
-        while stores and isinstance(buffer := stores[-1].target.owner, BufferOp):
-            further = _stores(buffer)
-            if not further:
-                break
-            stores += further
-        # From main memory inwards: a buffer stands behind what it is of.
-        for store in reversed(stores):
-            store.detach()
-            outer.insert_op_after(store, loops[0])
-            store.buffer.detach()
-            outer.insert_op_before(store.buffer, loops[0])
-
-
-def _stores(buffer: BufferOp) -> list[MoveOp]:
-    """The moves from a buffer to what it is of."""
-    users = [use.operation for use in buffer.result.uses]
-    return [op for op in users if isinstance(op, MoveOp) and op.buffer is buffer and not op.loads]
+        hold_sums(self.compute, reduced, always=keeps_sums(self.kernel, self.primitive))

@@ -16,6 +16,7 @@ from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Machine
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
+from tilewright.targets.generic.concurrent import Span
 
 CPU = cpu(Processor(lanes=16))
 NHWC = accelerator(element="float32", accumulator="float32")
@@ -78,6 +79,19 @@ def test_interleaved_images_are_written_pixel_by_pixel() -> None:
             assert whole.strides == (3 * 14 * 4, 14 * 4, 4, 1)
             assert a.strides == b.strides == (3 * 14 * 4, 14 * 4, 8, 1)
             assert (a.offset - whole.offset, b.offset - whole.offset) == (0, 4 * 4)
+
+
+@pytest.mark.parametrize("odd", [False, True])
+def test_bytes_of_interleaved_images_are_told_apart_where_rows_begin_alike(odd: bool) -> None:
+    """A row of odd length begins in the middle of a period: the second pixels of one row lie where
+    the first ones of another do."""
+    net = Builder(x=(1, 8, 3, 5))
+    x = net.inputs["x"]
+    b = net.conv(x, 4, pads=(1, 1, 1, 0 if odd else 1), node="b")
+    joined = net.op("interleave", net.conv(x, 4, pads=(1,) * 4, node="a"), b, steps=(1, 2))
+    module = build(net, net.conv(joined, 8, 1), machine=NHWC)
+    first, second = (Span.of(named(module, name)) for name in ("a", "b"))
+    assert first.meets(second) is odd and second.meets(first) is odd
 
 
 def test_nested_concatenations_lie_in_one_another() -> None:

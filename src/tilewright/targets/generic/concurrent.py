@@ -49,12 +49,18 @@ class Span:
         extents = Layout.parse(layout_of(value), len(shape)).physical_shape(shape)
         last = sum((n - 1) * step for n, step in zip(extents, place.strides, strict=True))
         end = place.offset + (last + 1) * size
-        run = size
-        for n, step in zip(reversed(extents), reversed(place.strides), strict=True):
-            if step * size != run and n > 1:
+        run, wide = (
+            size,
+            [(n, step) for n, step in zip(extents, place.strides, strict=True) if n > 1],
+        )
+        while wide:
+            n, step = wide.pop()
+            if step * size != run:
+                if any(outer % step for _, outer in wide):
+                    break  # images interleaved with odd rows: each row begins elsewhere in a period
                 return cls(place.arena, place.offset, end, run, step * size)
-            run *= n if n > 1 else 1
-        return cls(place.arena, place.offset, end, run, run)
+            run *= n
+        return cls(place.arena, place.offset, end, end - place.offset, end - place.offset)
 
 
 @dataclass(frozen=True)
