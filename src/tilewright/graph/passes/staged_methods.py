@@ -237,11 +237,12 @@ def _forget(steps: Sequence[KernelOp]) -> None:
         owners = [value.owner for value in step.inputs]
         erase(step)
         for owner in owners:
-            if isinstance(owner, WeightOp | Operation) and _is_trial(owner):
+            if isinstance(owner, WeightOp | Operation) and _is_unused(owner):
                 erase(owner)
 
 
-def _is_trial(op: WeightOp | Operation) -> bool:
+def _is_unused(op: WeightOp | Operation) -> bool:
+    """Whether a trial's weights or view have been left behind."""
     if isinstance(op, WeightOp):
         return op.symbol.data == TRIAL
     return op.operation == "reshape" and op.result.first_use is None
