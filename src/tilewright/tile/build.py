@@ -62,6 +62,7 @@ from tilewright.tile.operations import (
     StageOp,
     TensorOp,
 )
+from tilewright.tile.queues import stores_of
 from tilewright.tile.tensors import Placement, tensor_of, type_of, value_name
 
 
@@ -111,9 +112,8 @@ class _Shared:
     )
     """The buffers whose rows the schedule keeps, and the domains that fill them."""
     stays: tuple[str, ...] = ()
-    """The operands that stay on the chip for other kernels."""
     top: list[Operation] = field(default_factory=list[Operation])
-    """Their buffers and loads, around all loops."""
+    """The buffers and loads of the operands that stay on the chip for other kernels."""
 
 
 class _Nest:
@@ -394,15 +394,9 @@ class _Nest:
         if not buffers:
             return self.values[operand.name]
         self.buffers[key] = buffers[-1]
-        moves = self._path(operand, operand.role)
-        if operand.name in self.shared.stays:
-            if len(buffers) != 1:
-                raise self._refuse(f"{operand.name} passes memories on its way and cannot stay")
-            buffers[0].stays = UnitAttr()
-            load = MoveOp.of(buffers[0].outer, buffers[0].result, moves[0].engine)
-            self.shared.top.extend((buffers[0], load))
-            return buffers[0].result
-        for buffer, path in zip(buffers, moves, strict=True):
+        if operand.name in self.shared.stays:  # around all loops
+            buffers[-1].stays, ops = UnitAttr(), self.shared.top
+        for buffer, path in zip(buffers, self._path(operand, operand.role), strict=True):
             move = MoveOp.of(buffer.outer, buffer.result, path.engine)
             partner = self._partner(operand.role, buffer, ops)
             if partner is None:
@@ -492,9 +486,9 @@ class _Nest:
         outer = loops[0].parent_block() if loops else None
         if outer is None:
             return
-        stores = _stores(output)
+        stores = stores_of(output)
         while stores and isinstance(buffer := stores[-1].target.owner, BufferOp):
-            further = _stores(buffer)
+            further = stores_of(buffer)
             if not further:
                 break
             stores += further
@@ -504,9 +498,3 @@ class _Nest:
             outer.insert_op_after(store, loops[0])
             store.buffer.detach()
             outer.insert_op_before(store.buffer, loops[0])
-
-
-def _stores(buffer: BufferOp) -> list[MoveOp]:
-    """The moves from a buffer to what it is of."""
-    users = [use.operation for use in buffer.result.uses]
-    return [op for op in users if isinstance(op, MoveOp) and op.buffer is buffer and not op.loads]
