@@ -183,7 +183,7 @@ def plan_kernels(state: CompilationState) -> None:
         by_symbol = {kernel.symbol: kernel for kernel in planned}
         run_timer = state.target.run_timer(state.machine, arenas_of(network))
         state.held |= hold_inputs(
-            network, state.machine, by_symbol, state.plans, run_timer, state.left_plans
+            network, state.machine, by_symbol, state.plans, run_timer, state.shared
         )
         state.plans |= {symbol: one.plan for symbol, one in state.held.items()}
     for kernel, on_host in described:

@@ -18,6 +18,7 @@ from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.network.fusion.learned.model import LearnedCost
+from tilewright.network.resident_inputs import Known
 from tilewright.network.resident_values import HeldKernel
 from tilewright.numbers.calibration import Samples
 from tilewright.numerics.formats import Numbers
@@ -90,8 +91,8 @@ class CompilationState:
     plan_cache: PlanCache = field(default_factory=dict[PlanKey, Plan])
     """Plans of this machine: those that passes have asked for to choose methods, and the final
     ones."""
-    left_plans: dict[str, PlanCache] = field(default_factory=dict[str, PlanCache])
-    """Plans for what tensors that stay on the chip leave of it (network/resident_inputs.py)."""
+    shared: Known = field(default_factory=Known)
+    """Plans and times of kernels that run while tensors stay on the chip for them."""
     formed: Formed | None = None
     """What compiler/fall_back.py goes back to."""
     stated: StatedPoints | None = None

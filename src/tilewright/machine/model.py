@@ -52,11 +52,9 @@ class Memory(_Part):
     reserved: int = Field(default=0, ge=0, le=MAX_VALUE)
     """Bytes at its end that buffers leave alone, for what primitives keep there for themselves."""
     holds: bool = False
-    """Whether values may stay in it from the kernel that writes them to those that read them, and
-    weights from the first kernel that reads them to the last."""
+    """Whether values, and weights that several kernels read, may stay in it between kernels."""
     shares: bool = False
-    """Whether a tensor that several kernels read may stay in it, whole, from the first to the last;
-    their tiles are any boxes of it."""
+    """Whether a tensor may stay in it for all kernels that read it; tiles are any boxes of it."""
     cached: int = Field(default=0, ge=0, le=MAX_VALUE)
     """Bytes of a cache in front of main memory that hardware manages and all cores share."""
     hit_bytes_per_cycle: float | None = Field(default=None, ge=MIN_RATE, le=MAX_VALUE)
@@ -302,8 +300,7 @@ class Machine(_Part):
     """Whether loads that wait for their only slot stand behind the others of their tile in the
     queue (tile/passes/late_loads.py)."""
     part_stores: bool = False
-    """Whether results of one slot are stored part by part, as they are computed
-    (tile/passes/part_stores.py)."""
+    """Whether results of one slot are stored as they are computed (tile/passes/part_stores.py)."""
     row_waits: bool = False
     """Whether an instruction waits only for the rows of a tile that it touches."""
     issue_cycles: int = Field(default=1, ge=0, le=MAX_VALUE)

@@ -30,18 +30,29 @@ from tilewright.graph.kernels import operand_values
 from tilewright.ir import SSAValue
 from tilewright.machine import Machine, Memory
 from tilewright.memory import align_up
-from tilewright.network.candidates import Trials
+from tilewright.network.candidates import Trials, sizes_of
 from tilewright.network.resident_values import HeldKernel
 from tilewright.planning import Plan, PlanCache, plan
 from tilewright.planning.bounds import main_bandwidth
+from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.held import holding
 from tilewright.planning.schedule import Schedule
-from tilewright.targets.base import RunTimer
+from tilewright.targets.base import CompiledKernel, RunTimer
 
 WORTH = 1e-3
 """Part of the cycles of kernels in a row that the loads of a tensor must take, but for one, for it
 to be tried: planning for the memory that is left takes time."""
+
+
+@dataclass
+class Known:
+    """Plans and times, for kernels that are alike, of searches for one machine."""
+
+    plans: dict[str, PlanCache] = field(default_factory=dict[str, PlanCache])
+    """By the memory that is cut, and what is left of it."""
+    times: dict[object, float] = field(default_factory=dict[object, float])
+    """Cycles of kernels in a row."""
 
 
 def hold_inputs(
@@ -50,18 +61,18 @@ def hold_inputs(
     kernels: Mapping[str, Kernel],
     plans: Mapping[str, Plan],
     run_timer: RunTimer | None,
-    caches: dict[str, PlanCache] | None = None,
+    known: Known | None = None,
 ) -> dict[str, HeldKernel]:
     """The kernels that run while a tensor stays, by their symbols.
 
     ``kernels`` are those of the accelerator and ``plans`` their plans where nothing stays;
-    ``caches`` has plans for what is left of the machine that were made before. Nothing stays where
-    ``run_timer`` cannot tell whether that pays.
+    ``known`` is what another search for the machine has found. Nothing stays where ``run_timer``
+    cannot tell whether that pays.
     """
     if run_timer is None or not any(memory.shares for memory in machine.memories):
         return {}
     trials = Trials(network, machine, kernels, plans, {})
-    return _Search(machine, trials, run_timer, {} if caches is None else caches).run()
+    return _Search(machine, trials, run_timer, known or Known()).run()
 
 
 @dataclass(frozen=True)
@@ -82,8 +93,7 @@ class _Search:
     machine: Machine
     trials: Trials
     run_timer: RunTimer
-    caches: dict[str, PlanCache]
-    """Plans by the memory that is cut, and what is left of it."""
+    known: Known
     found: dict[str, HeldKernel] = field(default_factory=dict[str, HeldKernel])
 
     def run(self) -> dict[str, HeldKernel]:
@@ -164,7 +174,7 @@ class _Search:
         left = (shared.memory.bytes or 0) - shared.bytes
         key = f"memory.{shared.memory.name}.bytes"
         machine = self.machine.with_values({key: left})
-        cache = self.caches.setdefault(f"{key}={left}", {})
+        cache = self.known.plans.setdefault(f"{key}={left}", {})
         trial: dict[str, HeldKernel] = {}
         for symbol in inside:
             kernel = self.trials.kernels[symbol]
@@ -207,9 +217,25 @@ class _Search:
     def _cycles(self, symbols: Sequence[str], trial: Mapping[str, HeldKernel]) -> float:
         """What kernels in a row take, some of them as a trial has them."""
         try:
-            return self.run_timer([self.trials.ready(one, trial, self.found) for one in symbols])
+            made = [self.trials.ready(one, trial, self.found) for one in symbols]
+            key = _alike(made)
+            if key not in self.known.times:
+                self.known.times[key] = self.run_timer(made)
         except TilewrightError:
             return inf
+        return self.known.times[key]
+
+
+def _alike(made: Sequence[CompiledKernel]) -> object:
+    """Kernels in a row without names: what they are, their schedules, what they share."""
+    values: dict[str, int] = {}
+    found: list[object] = []
+    for one in made:
+        assert one.schedule is not None and one.machine is not None
+        alike, names = canonical(one.kernel)
+        shared = tuple(values.setdefault(name, len(values)) for name in names)
+        found.append((alike, renamed(one.schedule, names), sizes_of(one.machine), shared))
+    return tuple(found)
 
 
 def _computes(kernel: Kernel, schedule: Schedule) -> Iterator[tuple[Kernel, Schedule]]:

@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 from tilewright.ir import UnitAttr
 from tilewright.tile.dialect import enclosing_loops
-from tilewright.tile.operations import BufferOp, ComputeOp, MoveOp
+from tilewright.tile.operations import BufferOp, ComputeOp
+from tilewright.tile.queues import stores_of
 
 
 def hold_sums(compute: ComputeOp, reduced: Collection[str], *, always: bool) -> None:
@@ -25,9 +26,9 @@ def hold_sums(compute: ComputeOp, reduced: Collection[str], *, always: bool) -> 
     outer = loops[0].parent_block() if loops else None
     if outer is None:
         return
-    stores = _stores(output)
+    stores = stores_of(output)
     while stores and isinstance(buffer := stores[-1].target.owner, BufferOp):
-        further = _stores(buffer)
+        further = stores_of(buffer)
         if not further:
             break
         stores += further
@@ -37,9 +38,3 @@ def hold_sums(compute: ComputeOp, reduced: Collection[str], *, always: bool) -> 
         outer.insert_op_after(store, loops[0])
         store.buffer.detach()
         outer.insert_op_before(store.buffer, loops[0])
-
-
-def _stores(buffer: BufferOp) -> list[MoveOp]:
-    """The moves from a buffer to what it is of."""
-    users = [use.operation for use in buffer.result.uses]
-    return [op for op in users if isinstance(op, MoveOp) and op.buffer is buffer and not op.loads]

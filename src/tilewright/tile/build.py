@@ -111,9 +111,8 @@ class _Shared:
     )
     """The buffers whose rows the schedule keeps, and the domains that fill them."""
     stays: tuple[str, ...] = ()
-    """The operands that stay on the chip for other kernels."""
     top: list[Operation] = field(default_factory=list[Operation])
-    """Their buffers and loads, around all loops."""
+    """The buffers and loads of the operands that stay on the chip for other kernels."""
 
 
 class _Nest:
@@ -394,15 +393,9 @@ class _Nest:
         if not buffers:
             return self.values[operand.name]
         self.buffers[key] = buffers[-1]
-        moves = self._path(operand, operand.role)
-        if operand.name in self.shared.stays:
-            if len(buffers) != 1:
-                raise self._refuse(f"{operand.name} passes memories on its way and cannot stay")
-            buffers[0].stays = UnitAttr()
-            load = MoveOp.of(buffers[0].outer, buffers[0].result, moves[0].engine)
-            self.shared.top.extend((buffers[0], load))
-            return buffers[0].result
-        for buffer, path in zip(buffers, moves, strict=True):
+        if operand.name in self.shared.stays:  # around all loops
+            buffers[-1].stays, ops = UnitAttr(), self.shared.top
+        for buffer, path in zip(buffers, self._path(operand, operand.role), strict=True):
             move = MoveOp.of(buffer.outer, buffer.result, path.engine)
             partner = self._partner(operand.role, buffer, ops)
             if partner is None:

@@ -91,6 +91,12 @@ def users_of(buffer: BufferOp) -> list[Command]:
     return found
 
 
+def stores_of(buffer: BufferOp) -> list[MoveOp]:
+    """The moves from a buffer to what it is of."""
+    users = [use.operation for use in buffer.result.uses]
+    return [op for op in users if isinstance(op, MoveOp) and op.buffer is buffer and not op.loads]
+
+
 def leader_of(move: MoveOp) -> MoveOp:
     """The move in whose command a move travels: itself, unless it is joined."""
     leader = move
