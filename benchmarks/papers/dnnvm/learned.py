@@ -19,6 +19,7 @@ from benchmarks.report import Column, Table, percent, seconds
 if TYPE_CHECKING:
     from tilewright.machine import Machine
     from tilewright.network.fusion.learned.model import LearnedCost
+    from tilewright.planning.domain import Kernel
     from tilewright.targets.base import Target
 
 Row = dict[str, Any]
@@ -125,10 +126,9 @@ def measured(path: Path, cost: LearnedCost, target: Target, machine: Machine) ->
             continue  # No instructions say it: compile gives it to the host, or takes it apart.
         middle = time.process_time()
         learned = cost.cycles(kernel, plan, machine)
-        operations = [op.name.removeprefix("graph.") for one in group for op in one.operations]
         rows.append(
             {
-                "kernel": " + ".join(name for name in operations if name != "relu"),
+                "kernel": " + ".join(computes(kernel)),
                 "result": " x ".join(map(str, kernel.output.shape)),
                 "learned": learned / cycles - 1,
                 "closed": plan.predicted_cycles / cycles - 1,
@@ -137,6 +137,11 @@ def measured(path: Path, cost: LearnedCost, target: Target, machine: Machine) ->
             }
         )
     return rows
+
+
+def computes(kernel: Kernel) -> list[str]:
+    """The operations of a kernel's computes, in order."""
+    return [*(name for one in kernel.producers for name in computes(one)), kernel.anchor.operation]
 
 
 def summary(network: str, rows: Sequence[Row]) -> Row:

@@ -14,7 +14,7 @@ from tilewright.files import written
 
 def learn_command(
     models: Annotated[list[Path], typer.Argument(help=console.MODELS)],
-    target: console.TargetOption = "zu2",
+    target: console.TargetOption,
     output: Annotated[
         Path | None,
         typer.Option(
