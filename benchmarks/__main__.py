@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.papers import ascend, dlir, dlplib, dnnvm, hlal, swatop, swatop_sunway, swtvm
+from benchmarks.papers.ascend import cores as ascend_cores
 from benchmarks.papers.dlir import generation, sparse, sweeps
 from benchmarks.report import Table, keep, surroundings, text_of
 from benchmarks.tables import (
@@ -68,6 +69,7 @@ PAGES: Mapping[str, Entry] = {
         ("swtvm", swtvm),
         ("swatop-sunway", swatop_sunway),
         ("ascend", ascend),
+        ("ascend-cores", ascend_cores),
         ("dlir-sweeps", sweeps),
         ("dlir-generation", generation),
         ("sparse", sparse),

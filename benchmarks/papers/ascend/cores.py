@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +29,10 @@ from tilewright.targets.ascend.sharing import (
 )
 from tilewright.targets.ascend.timing import Timing
 from tilewright.tile.lower import tile
+
+TITLE = "DaVinci: kernels on several cores"
+
+NETWORKS: tuple[str, ...] = ()
 
 CORES = (1, 2, 4, 8, 16, 32)
 BATCHES = (1, 8)
@@ -172,8 +176,9 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def tables() -> list[Table]:
-    """One product, and a layer for each batch."""
+def tables(networks: Sequence[str]) -> list[Table]:
+    """One product, and a layer for each batch; they need no network."""
+    del networks
     remarks = (
         "Cycles of the emitted kernels: one core is simulated for each kind of block, with all "
         "cores at work; a launch ends with its last block, and kernels follow one another.",
