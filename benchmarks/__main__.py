@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.papers import ascend, dlir, dlplib, dnnvm, hlal, swatop, swatop_sunway, swtvm
+from benchmarks.papers.ascend import cores as ascend_cores
 from benchmarks.papers.ascend import synchronisation
 from benchmarks.papers.dlir import generation, sparse, sweeps
 from benchmarks.papers.dnnvm import learned, values
@@ -72,6 +73,7 @@ PAGES: Mapping[str, Entry] = {
         ("swtvm", swtvm),
         ("swatop-sunway", swatop_sunway),
         ("ascend", ascend),
+        ("ascend-cores", ascend_cores),
         ("dlir-sweeps", sweeps),
         ("dlir-generation", generation),
         ("sparse", sparse),

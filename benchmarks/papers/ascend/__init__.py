@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.papers.ascend import cores, ladder
+from benchmarks.papers.ascend import ladder
 from benchmarks.report import Column, Table, percent, whole
 from tilewright.planning import Budget, plan
 from tilewright.planning.planners.stationary import KINDS, Product, Room, best_tile
@@ -132,9 +132,8 @@ def formats() -> list[dict[str, Any]]:
 
 
 def tables(networks: Sequence[str]) -> list[Table]:
-    """All of them, or the parts asked for (``cores``); they need no network."""
-    if list(networks) == ["cores"]:
-        return cores.tables()
+    """All of them; they need no network."""
+    del networks
     assumed = ", ".join(f"{name} {rate.value:g}" for name, rate in assumptions(ASCEND_910).items())
     kinds = [
         column
@@ -183,5 +182,4 @@ def tables(networks: Sequence[str]) -> list[Table]:
             ("Pieces follow each other: each buffer is there once.",),
         ),
         ladder.table(),
-        *cores.tables(),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,8 +30,15 @@ from tilewright.targets.ascend.sharing import (
 from tilewright.targets.ascend.timing import Timing
 from tilewright.tile.lower import tile
 
+TITLE = "DaVinci: kernels on several cores"
+
+NETWORKS: tuple[str, ...] = ()
+
 CORES = (1, 2, 4, 8, 16, 32)
-BATCHES = (1, 8)
+BATCHES = {1: 7, 8: 4}
+"""Batch -> how many kinds of a layer's kernels: all, or what has products (functions of eight times
+as many elements take long to prove, and are eight times as long)."""
+
 TOKENS = 128
 WIDTH, INNER, HEADS = 768, 3072, 12
 """BERT-base (Devlin et al., section 3)."""
@@ -140,7 +147,7 @@ def layers(batch: int) -> list[dict[str, Any]]:
     totals: dict[tuple[int, bool], float] = {}
     busy: dict[tuple[int, bool], float] = {}
     rows: list[dict[str, Any]] = []
-    for part in layer(batch):
+    for part in layer(batch)[: BATCHES[batch]]:
         row: dict[str, Any] = {"kernel": part.name, "count": part.count}
         for cores in CORES:
             machine = machine_with(cores)
@@ -172,11 +179,13 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def tables() -> list[Table]:
-    """One product, and a layer for each batch."""
+def tables(networks: Sequence[str]) -> list[Table]:
+    """One product, and a layer for each batch; they need no network."""
+    del networks
     remarks = (
         "Cycles of the emitted kernels: one core is simulated for each kind of block, with all "
         "cores at work; a launch ends with its last block, and kernels follow one another.",
+        "Without L2 the same kernels are timed: tiles and grids are those planned with it.",
         "With L2, memory is read once for all cores; without it each load is one of memory. L2 is "
         "empty when a kernel begins. What a launch takes to start is not public, and 0 here.",
     )
@@ -198,9 +207,10 @@ def tables() -> list[Table]:
     ]
     for batch in BATCHES:
         columns = (Column("kernel", "kernels"), Column("count", "number"))
+        what = "A layer" if batch == 1 else "Products and attention of a layer"
         found.append(
             Table(
-                f"A layer of BERT-base, {TOKENS} tokens, batch {batch}: cycles by cores",
+                f"{what} of BERT-base, {TOKENS} tokens, batch {batch}: cycles by cores",
                 (*columns, *(Column(str(cores), str(cores)) for cores in CORES)),
                 [_shown(row) for row in layers(batch)],
             )

@@ -27,7 +27,7 @@ from heapq import heapreplace
 from tilewright.machine import Machine
 from tilewright.targets.ascend.blocks import alike, traces
 from tilewright.targets.ascend.machine import DaVinci
-from tilewright.targets.ascend.program import Executed, Program
+from tilewright.targets.ascend.program import Access, Executed, Program
 from tilewright.targets.ascend.timing import Timing, bytes_of, simulate_trace
 
 
@@ -100,6 +100,7 @@ def loading_rates(
     """Bytes a cycle between each tensor and the memories that it is moved to and from."""
     held = sum(tensor.bytes for tensor in program.tensors) <= memory.cached
     loaded: dict[str, int] = {}
+    boxes: dict[str, set[Access]] = {}
     loading = 0
     for one in steps:
         reads = [part for step in one for part in step.reads if part.home.startswith("gm ")]
@@ -107,12 +108,14 @@ def loading_rates(
         loading += bool(reads)
         for access in reads:
             loaded[access.home] = loaded.get(access.home, 0) + bytes_of(access)
+            boxes.setdefault(access.home, set()).add(access)
     share = memory.rate / min(memory.cores, max(loading, 1))
     rates: dict[tuple[str, str], float] = {}
     for tensor in program.tensors:
         home = f"gm {tensor.name}"
-        # A tensor is taken to be read whole; of one that is read in part, each byte once.
-        often = max(1.0, loaded.get(home, 0) / tensor.bytes) if tensor.bytes else 1.0
+        # What different loads have in common (halos) counts once for each, up to the tensor.
+        once = min(tensor.bytes, sum(map(bytes_of, boxes.get(home, ()))))
+        often = max(1.0, loaded[home] / once) if once else 1.0
         for (source, target), path in core.paths.items():
             own = min(path.value, share)
             if source == "gm":
