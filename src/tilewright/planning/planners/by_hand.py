@@ -43,6 +43,15 @@ class ByHand:
             raise
         return plan
 
+    def methods(self, kernel: Kernel) -> Plan | None:
+        """What a pass that chooses methods asks: kernels that are scheduled by hand have no price,
+        so that they keep the method that the schedule is for."""
+        if any(node in kernel.nodes for node in self.schedules):
+            raise refuse("schedule-node", "it is scheduled by hand", kernel.symbol)
+        asked: Callable[[Kernel], Plan | None] | None
+        asked = getattr(self.otherwise, "methods", self.otherwise)
+        return None if asked is None else asked(kernel)
+
     def check(self, on_host: Mapping[str, Problem | None]) -> None:
         """Refuse what went wrong once the network is compiled: a schedule, a name, a kernel on the
         host. ``on_host`` has the nodes that the host runs, and why the machine does not."""
