@@ -44,7 +44,7 @@ def test_blocks_compute_what_one_core_does(name: str) -> None:
     given: dict[str, NDArray[np.float16]] = {}
     for tensor in whole.tensors:
         given[tensor.name] = random.normal(size=tensor.bytes // 2).astype(np.float16)
-    found: list[NDArray[np.float16]] = []
+    found: list[NDArray[np.uint16]] = []
     for one, order in ((whole, 0), (program, 0), (program, 2)):
         out = np.full_like(given["out"], np.nan)
         outcome = built(one).run({**given, "out": out}, order=order, blocks=one.blocks)
