@@ -46,7 +46,7 @@ def test_every_tile_of_a_held_operand_is_one_run() -> None:
     for sizes in product(*(range(1, extents[dim] + 1) for dim in candidates)):
         tile = {**extents, **dict(zip(candidates, sizes, strict=True))}
         columns = {dim: np.array([size]) for dim, size in tile.items()}
-        found = bool(usable(kernel, columns)[0])
+        found = bool(usable(kernel, columns, SMALL)[0])
         checked.add(found)
         assert found == (runs(x, tile) == 1), tile
     assert checked == {True, False}
@@ -75,7 +75,7 @@ def test_the_space_of_a_held_operand_has_usable_tiles_alone() -> None:
     kernel = holding(kernels.conv(64, 96, 12), ["y"], "vsm")
     free = build_space(kernels.conv(64, 96, 12), SMALL, SMALL.primitive("conv"))
     space = build_space(kernel, SMALL, SMALL.primitive("conv"))
-    assert usable(kernel, {dim: space.size(dim) for dim in space.index}).all()
+    assert usable(kernel, {dim: space.size(dim) for dim in space.index}, SMALL).all()
     assert 0 < space.rows < free.rows
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tilewright.errors import refuse
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.kernels.folds import (
     FOLDS,
@@ -49,11 +50,11 @@ def reduce_rows(
     rest = columns % part
     # A part in two slots and what is left.
     room = core.ub - 3 * LINES * 4
-    most = next(
-        count
-        for count in (*range(MOST_ROWS, BLOCK // width, -BLOCK // width), 16, 8, 4, 2, 1)
-        if fold_bytes(count) + count * ((2 + (rest > 0)) * pitch + wide) <= room
-    )
+    counts = (*range(MOST_ROWS, BLOCK // width, -BLOCK // width), 16, 8, 4, 2, 1)
+    each = (2 + (rest > 0)) * pitch + wide
+    most = next((n for n in counts if fold_bytes(n) + n * each <= room), None)
+    if most is None:
+        raise refuse("lower-operation", f"{core.ub} bytes of UB have no room for a row's {each}")
     tile = cut(rows, most, BLOCK // width)
     tiles = Tiles(name, core, (tile.count,))
     folds = fold_room(tiles.room, tile.size)
