@@ -8,7 +8,7 @@ from typing import Any
 
 import tilewright
 from tilewright.graph.dialect import KernelOp, network_of, tensor_type
-from tilewright.graph.passes.memory_plan import memory_plan_of
+from tilewright.graph.passes.memory_plan import activation_bound
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir.types import element_dtype
 from tilewright.planning import Plan
@@ -28,7 +28,6 @@ def write_package(
     """Fill an empty directory with a package; ``plans`` are by kernel symbol."""
     network = network_of(compilation.network)
     arenas = compilation.arenas
-    memory = memory_plan_of(network)
     program = directory / PROGRAM
     program.mkdir()
     target.emit(compilation, program)
@@ -46,7 +45,7 @@ def write_package(
         kernels=tuple(_entries(compilation, plans)),
         peak_memory_bytes=sum(arenas.values()),
         activation_bytes=arenas[ACTIVATIONS],
-        lower_bound_memory_bytes=memory.lower_bound + arenas[WEIGHTS],
+        lower_bound_memory_bytes=activation_bound(network) + arenas[WEIGHTS],
         notes=tuple(notes),
     )
     manifest.write(directory)

@@ -97,6 +97,12 @@ def memory_plan_of(
     return _Planner(network, alignment, in_place, exact).plan()
 
 
+def activation_bound(network: NetworkOp) -> int:
+    """The lower bound of ``memory_plan_of``, in bytes, without a plan."""
+    planner = _Planner(network, ALIGNMENT, True, False)
+    return planner.problem(planner.shared_groups()).bound[0]
+
+
 @dataclass
 class _Group:
     """Roots that share one run of bytes."""
@@ -153,13 +159,9 @@ class _Planner:
 
     def plan(self) -> MemoryPlan:
         """Let kernels write over dying operands, place what is left, and tell about it."""
-        if self.in_place:
-            for op in self.network.block.ops:
-                if isinstance(op, KernelOp):
-                    self.write_over(op)
-        groups = list({id(group): group for group in self.groups.values()}.values())
-        buffers = [Buffer(self.names[g.roots[-1]], g.bytes, g.first, g.last) for g in groups]
-        allocation = self.allocate(Problem(tuple(buffers), self.alignment))
+        groups = self.shared_groups()
+        problem = self.problem(groups)
+        allocation = self.allocate(problem)
         offset_of = {id(g): offset for g, offset in zip(groups, allocation.offsets, strict=True)}
         placements, weight_bytes = self.place_weights()
         for value, address in self.address.items():
@@ -171,7 +173,20 @@ class _Planner:
             elif not isinstance(value.owner, WeightOp):
                 base = placements[address.root].offset
                 placements[value] = self.placement(value, WEIGHTS, base, address)
-        return self.report(groups, buffers, allocation, placements, weight_bytes)
+        return self.report(groups, problem.buffers, allocation, placements, weight_bytes)
+
+    def shared_groups(self) -> list[_Group]:
+        """What takes bytes of its own, once kernels write over operands that die there."""
+        if self.in_place:
+            for op in self.network.block.ops:
+                if isinstance(op, KernelOp):
+                    self.write_over(op)
+        return list({id(group): group for group in self.groups.values()}.values())
+
+    def problem(self, groups: Sequence[_Group]) -> Problem:
+        """The allocator's problem."""
+        buffers = [Buffer(self.names[g.roots[-1]], g.bytes, g.first, g.last) for g in groups]
+        return Problem(tuple(buffers), self.alignment)
 
     def write_over(self, kernel: KernelOp) -> None:
         """Let a kernel's result take the bytes of an operand that dies there, if that is safe.
