@@ -25,8 +25,9 @@ from tilewright.tile.passes import Boundary, Check
 from tilewright.tile.queues import commands_of
 from tilewright.tile.races import races
 
-SEEDS = [s for s in range(40) if s not in (0, 3, 4, 23, 28)]
-"""Of the others, the last kernel cuts the channels that it reads, which moves two axes."""
+SEEDS = [s for s in range(40) if s not in (0, 3, 4, 23, 28, 32)]
+"""Of the others, the last kernel cuts the channels that it reads, which moves two axes; 32 has
+thousands of tiles, which take half a minute."""
 
 
 def keeping(kernel: Kernel, schedule: Schedule) -> Schedule:
