@@ -165,7 +165,7 @@ def test_lenet(target: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["squeezenet", "resnet18"])
+@pytest.mark.parametrize("model", ["squeezenet"])
 def test_networks_of_the_benchmarks(model: str, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(network(model, 64), path)
