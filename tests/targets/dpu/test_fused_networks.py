@@ -119,7 +119,9 @@ def compared(model: onnx.ModelProto, target: str, folder: Path, *, alone: bool =
     onnx.save(model, path)
     sample = image(onnx.load(path))
     core = find_target(target)
-    without = core.machine().model_copy(update={"fusions": ()})
+    # Nothing fused, and no input stays for several kernels: each loads its own.
+    memories = [one.model_copy(update={"shares": False}) for one in core.machine().memories]
+    without = core.machine().model_copy(update={"fusions": (), "memories": tuple(memories)})
     runs = []
     for machine in (None, without):
         made = tilewright.compile(path, core, machine=machine, calibration=[sample])
