@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.measuring import Stopwatch, model_path
 from benchmarks.papers.dnnvm.cases import CASES
 from benchmarks.papers.dnnvm.cases import save as case_path
 from benchmarks.report import Column, Table, megabytes, percent, seconds, whole
+
+if TYPE_CHECKING:
+    from tilewright.machine import Machine
 
 TITLE = "DNNVM on its CNN core, int8, simulated"
 
@@ -48,6 +51,12 @@ def products(network: Any) -> int:
     return total
 
 
+def apart(machine: Machine) -> Machine:
+    """A core on which every kernel is one of its own and loads all that it reads."""
+    memories = tuple(one.model_copy(update={"shares": False}) for one in machine.memories)
+    return machine.model_copy(update={"fusions": (), "memories": memories})
+
+
 def run(name: str, device: str, *, fused: bool = True) -> dict[str, Any]:
     """Compile a network for a device, and time its words; no values are computed.
 
@@ -62,8 +71,7 @@ def run(name: str, device: str, *, fused: bool = True) -> dict[str, Any]:
     assert isinstance(target, CoreTarget)
     machine, cores = target.machine(), DEVICES[device]
     if not fused:
-        memories = tuple(one.model_copy(update={"shares": False}) for one in machine.memories)
-        machine = machine.model_copy(update={"fusions": (), "memories": memories})
+        machine = apart(machine)
     share = target.core.memory_bytes_per_second / target.core.clock_hz / cores
     values: dict[str, Any] = {"memory.dram.bytes_per_cycle": share}
     for move in machine.moves:

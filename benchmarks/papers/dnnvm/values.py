@@ -14,6 +14,7 @@ from onnx import ModelProto
 
 from benchmarks import detectors, exports, models
 from benchmarks.measuring import MODELS
+from benchmarks.papers.dnnvm.experiments import apart
 from benchmarks.report import Column, Table, seconds, whole
 
 TITLE = "DNNVM's CNN core: what networks of full size compute"
@@ -58,7 +59,7 @@ def run(name: str, device: str) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         for kind, described in (
             ("fused", machine),
-            ("apart", machine.model_copy(update={"fusions": ()})),
+            ("apart", apart(machine)),
         ):
             executable = tilewright.compile(
                 saved(name), device, machine=described, directory=f"{folder}/{kind}"
