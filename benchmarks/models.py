@@ -22,6 +22,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
+from benchmarks.dense_prediction import fcn, ssd
+from benchmarks.exports import unet
 from benchmarks.networks import mobilenet_v2, resnet, yolov3_tiny
 from benchmarks.transformers import bert_base, bert_small, vit_b16
 
@@ -233,6 +235,9 @@ BUILDERS: Mapping[str, Callable[[], ModelProto]] = {
     "shufflenet": lambda: randomise(_light("shufflenet")),
     "mobilenet_v2": lambda: randomise(mobilenet_v2()),
     "yolov3_tiny": lambda: randomise(yolov3_tiny()),
+    "ssd": ssd,
+    "fcn": fcn,
+    "unet": unet,
     "bert_small": lambda: randomise(bert_small()),
     "bert_base": lambda: randomise(bert_base()),
     "vit_b16": lambda: randomise(vit_b16()),

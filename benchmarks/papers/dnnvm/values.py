@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import ModelProto
 
-from benchmarks import detectors, exports, models
-from benchmarks.measuring import MODELS
+from benchmarks import models
+from benchmarks.measuring import model_path
 from benchmarks.papers.dnnvm.experiments import apart
 from benchmarks.report import Column, Table, seconds, whole
 
@@ -27,24 +25,7 @@ NETWORKS = (
 
 DEVICES = ("zu2", "zu9")
 
-BUILDERS: Mapping[str, Callable[[], ModelProto]] = {**detectors.BUILDERS, "unet": exports.unet}
-
 IMAGES = 2
-
-
-def saved(name: str) -> Path:
-    """The network's file, made when first asked for; a file that is there is itself."""
-    if Path(name).exists():
-        return Path(name)
-    if name not in BUILDERS:
-        return models.save(name, MODELS)
-    path = MODELS / f"{name}.onnx"
-    if not path.exists():
-        MODELS.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")
-        onnx.save(BUILDERS[name](), partial)
-        partial.rename(path)
-    return path
 
 
 def run(name: str, device: str) -> dict[str, Any]:
@@ -52,17 +33,15 @@ def run(name: str, device: str) -> dict[str, Any]:
     import tilewright
     from tilewright.targets.base import find_target
 
-    machine = find_target(device).machine()
+    machine, path = find_target(device).machine(), Path(name)
+    path = path if path.exists() else model_path(name)
     spent = time.process_time()
     results: list[list[dict[str, np.ndarray]]] = []
-    row: dict[str, Any] = {"network": Path(name).stem, "device": device, "differ": 0, "elements": 0}
+    row: dict[str, Any] = {"network": path.stem, "device": device, "differ": 0, "elements": 0}
     with TemporaryDirectory() as folder:
-        for kind, described in (
-            ("fused", machine),
-            ("apart", apart(machine)),
-        ):
+        for kind, described in (("fused", machine), ("apart", apart(machine))):
             executable = tilewright.compile(
-                saved(name), device, machine=described, directory=f"{folder}/{kind}"
+                path, device, machine=described, directory=f"{folder}/{kind}"
             )
             results.append([])
             for seed in range(IMAGES):
@@ -78,9 +57,9 @@ def run(name: str, device: str) -> dict[str, Any]:
         len(np.unique(values)) for outputs in results[0] for values in outputs.values()
     )
     row["between"] = sum(
-        int((one[key] != other[key]).sum())
-        for one, other in zip(*results, strict=True)
-        for key in one
+        int((fused[key] != plain[key]).sum())
+        for fused, plain in zip(*results, strict=True)
+        for key in fused
     )
     row["seconds"] = time.process_time() - spent
     return row

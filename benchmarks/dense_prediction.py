@@ -1,8 +1,7 @@
-"""Networks of two kinds that are no classifiers: detectors, and a segmentation.
+"""Networks that predict at every place of an image: a detector and a segmentation.
 
-YOLOv3-tiny (Redmon and Farhadi's tiny configuration), an SSD (Liu et al., section 3) on MobileNet's
-features, and an FCN (Long et al., the stream of stride 8), each of full size, with seeded random
-weights.
+An SSD (Liu et al., section 3) on the features of MobileNet, and an FCN (Long et al., the stream of
+stride 8), of full size, with seeded random weights.
 """
 
 from __future__ import annotations
@@ -15,36 +14,12 @@ CLASSES = 21
 """Of Pascal VOC, the background among them."""
 
 
-def _leaky(net: Network, x: str, ci: int, co: int, k: int) -> str:
-    return net.node("LeakyRelu", [net.conv(x, ci, co, k)], alpha=0.1)
-
-
 def _relu(net: Network, x: str, ci: int, co: int, k: int, stride: int = 1) -> str:
     return net.node("Relu", [net.conv(x, ci, co, k, stride)])
 
 
 def _halved(net: Network, x: str) -> str:
     return net.node("MaxPool", [x], kernel_shape=[2, 2], strides=[2, 2])
-
-
-def yolov3_tiny() -> ModelProto:
-    """Thirteen convolutions on an image of 416 x 416; results of 13 x 13 and 26 x 26 cells."""
-    net = Network("yolov3_tiny", [1, 3, 416, 416], gain=2.0)
-    x, channels, route = "x", 3, ""
-    for co in (16, 32, 64, 128, 256):
-        route = _leaky(net, x, channels, co, 3)
-        x, channels = _halved(net, route), co
-    x = _leaky(net, x, 256, 512, 3)
-    x = net.node("MaxPool", [x], kernel_shape=[2, 2], strides=[1, 1], pads=[0, 0, 1, 1])
-    x = _leaky(net, _leaky(net, x, 512, 1024, 3), 1024, 256, 1)
-    coarse = net.conv(_leaky(net, x, 256, 512, 3), 512, 255, 1)
-    x = _leaky(net, x, 256, 128, 1)
-    scales = net.constant([1.0, 1.0, 2.0, 2.0])
-    placed = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    x = net.node("Resize", [x, "", scales], mode="nearest", **placed)
-    x = net.node("Concat", [x, route], axis=1)
-    fine = net.conv(_leaky(net, x, 384, 256, 3), 256, 255, 1)
-    return net.finish(coarse, fine)
 
 
 def ssd() -> ModelProto:
@@ -97,6 +72,3 @@ def fcn() -> ModelProto:
     for side, channels in reversed(maps[2:4]):
         x = net.node("Add", [enlarged(x, 2), net.conv(side, channels, CLASSES, 1)])
     return net.finish(enlarged(x, 8))
-
-
-BUILDERS = {"yolov3_tiny": yolov3_tiny, "ssd": ssd, "fcn": fcn}
