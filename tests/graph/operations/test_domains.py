@@ -12,10 +12,10 @@ from tests.graph.operations.catalogue import (
     POOLS,
     PRODUCTS,
     VIEWS,
-    Example,
     conv,
     max_pool,
 )
+from tests.graph.operations.example import Example
 from tests.graph.operations.iterate import REDUCE, run_stage
 from tilewright.graph.operations import BY_NAME, Operation
 from tilewright.ir import Block

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.graph.operations.catalogue import EXAMPLES, Example
+from tests.graph.operations.catalogue import EXAMPLES
+from tests.graph.operations.example import Example
 from tilewright.graph.operations import BY_NAME
 from tilewright.ir.types import shape_of
 

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from tests.graph.operations.catalogue import EXAMPLES, Example
+from tests.graph.operations.catalogue import EXAMPLES
+from tests.graph.operations.example import Example
 from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, WeightOp, YieldOp
 from tilewright.graph.operations import (
     BY_NAME,

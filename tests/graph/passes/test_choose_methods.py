@@ -1,24 +1,24 @@
 """choose-methods: which convolutions change their method, and that the network means the same."""
 
 from collections.abc import Mapping
+from functools import partial
 from math import prod
 from typing import Any
 
 import pytest
 
-from tests.graph.passes.pass_networks import Builder, assert_same, context, evaluate, inputs_of
+from tests.graph.passes.methods import anchors, apply_methods, methods
+from tests.graph.passes.pass_networks import Builder, context
 from tests.slow import but_fast
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
-from tilewright.graph.operations import Operation
 from tilewright.graph.passes import choose_methods, place_pipeline, prepare_pipeline
-from tilewright.graph.passes.choose_methods import ChooseMethods, select, worthwhile
+from tilewright.graph.passes.choose_methods import select, worthwhile
 from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.graph.passes.methods import Priced, most_scratch, priced_methods
 from tilewright.graph.passes.rewrite_method import Form
-from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir import ModuleOp
 from tilewright.ir.passes import PassRunner
 from tilewright.ir.types import shape_of
-from tilewright.machine import Machine
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
 
@@ -28,30 +28,7 @@ FAST = cpu(Processor(lanes=16, registers=32, vectors_per_cycle=2.0))
 """Products take half as long there, and what is done beside them counts twice."""
 
 
-def anchors(module: ModuleOp) -> list[Operation]:
-    kernels = [op for op in network_of(module).block.ops if isinstance(op, KernelOp)]
-    return [op for k in kernels if isinstance(op := k.operations[0], Operation)]
-
-
-def apply(net: Builder, *outputs: SSAValue, machine: Machine = MACHINE, **options: Any) -> ModuleOp:
-    """The network with kernels and methods; its meaning is compared on the way."""
-    choose = ChooseMethods(**options)
-    module = net.finish(*outputs)
-    inputs = inputs_of(module)
-    before = evaluate(module, net.store, inputs)
-    made = context(machine, net.store)
-    PassRunner(made).run(module, prepare_pipeline(machine), "")
-    choose.apply(made, module)
-    module.verify()
-    assert_same(before, evaluate(module, net.store, inputs), 2e-5)
-    text = str(module)
-    choose.apply(made, module)
-    assert str(module) == text, "a second run changes nothing"
-    return module
-
-
-def methods(module: ModuleOp) -> list[str]:
-    return [op.operation for op in anchors(module)]
+apply = partial(apply_methods, machine=MACHINE)
 
 
 def test_wide_layers_change_and_share_weights_and_scratch_dies_at_once() -> None:
@@ -130,10 +107,10 @@ def test_exact_machines_keep_the_direct_method() -> None:
     ],
 )
 def test_windows_can_be_laid_out(channels: int, primitive: str, attributes: dict[str, Any]) -> None:
-    for methods in ((primitive,), (primitive, "winograd_4")):
+    for method in ((primitive,), (primitive, "winograd_4")):
         net = Builder(7, x=(1, channels, 20, 20))
         made = net.conv(net.inputs["x"], 32, **attributes)
-        (anchor,) = anchors(apply(net, made, method=methods))
+        (anchor,) = anchors(apply(net, made, method=method))
         assert anchor.operation == "explicit_conv"
         for name, values in attributes.items():
             assert anchor.integers(name) == values

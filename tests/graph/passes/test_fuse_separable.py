@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from tests.graph.passes.methods import methods
 from tests.graph.passes.pass_networks import Builder, assert_same, context, evaluate, inputs_of
 from tilewright.graph.dialect import KernelOp, ScratchOp, network_of
-from tilewright.graph.operations import Operation
 from tilewright.graph.passes import place_pipeline, prepare_pipeline
 from tilewright.graph.passes.fuse_separable import GAIN, FuseSeparable
 from tilewright.graph.passes.reanchoring import plain_kernel
-from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir import SSAValue
 from tilewright.ir.passes import PassRunner
 from tilewright.ir.types import shape_of
 from tilewright.planning import plan
@@ -40,7 +40,7 @@ def apply(net: Builder, *outputs: SSAValue, always: bool = False) -> list[str]:
     FuseSeparable(always).apply(made, module)
     module.verify()
     assert_same(before, evaluate(module, net.store, inputs), 2e-5)
-    found = anchors(module)
+    found = methods(module)
     text = str(module)
     FuseSeparable(always).apply(made, module)
     assert str(module) == text, "a second run changes nothing"
@@ -48,11 +48,6 @@ def apply(net: Builder, *outputs: SSAValue, always: bool = False) -> list[str]:
     assert len(scratch) == found.count("separable_conv"), "no trial is left behind"
     PassRunner(made).run(module, place_pipeline(MACHINE), "")
     return found
-
-
-def anchors(module: ModuleOp) -> list[str]:
-    kernels = [op for op in network_of(module).block.ops if isinstance(op, KernelOp)]
-    return [op.operation for k in kernels if isinstance(op := k.operations[0], Operation)]
 
 
 def test_large_images_are_fused_and_small_ones_are_not() -> None:

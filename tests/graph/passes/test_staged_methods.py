@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.graph.passes.pass_networks import Builder, assert_same, context, evaluate, inputs_of
+from tests.graph.passes.methods import anchors, apply_methods, methods
+from tests.graph.passes.pass_networks import Builder
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, network_of
-from tilewright.graph.operations import Operation
-from tilewright.graph.passes import prepare_pipeline
-from tilewright.graph.passes.choose_methods import ChooseMethods
-from tilewright.ir import ModuleOp, SSAValue
-from tilewright.ir.passes import PassRunner
+from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
-from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
 from tilewright.targets.sunway.machine import MACHINE
 
@@ -45,37 +42,7 @@ def priced(**cycles: float) -> Any:
 CHEAP = priced(conv=100e3, product=20e3, winograd_input=30e3, winograd_output=30e3)
 
 
-def apply(
-    net: Builder,
-    *outputs: SSAValue,
-    planner: Any = CHEAP,
-    machine: Machine = MACHINE,
-    **options: Any,
-) -> ModuleOp:
-    """The network with kernels and methods; its meaning is compared on the way."""
-    module = net.finish(*outputs)
-    inputs = inputs_of(module)
-    before = evaluate(module, net.store, inputs)
-    made = context(machine, net.store)
-    made.planner = planner
-    PassRunner(made).run(module, prepare_pipeline(machine), "")
-    choose = ChooseMethods(**options)
-    choose.apply(made, module)
-    module.verify()
-    assert_same(before, evaluate(module, net.store, inputs), 2e-5)
-    text = str(module)
-    choose.apply(made, module)
-    assert str(module) == text, "a second run changes nothing"
-    return module
-
-
-def anchors(module: ModuleOp) -> list[Operation]:
-    kernels = [op for op in network_of(module).block.ops if isinstance(op, KernelOp)]
-    return [op for k in kernels if isinstance(op := k.operations[0], Operation)]
-
-
-def methods(module: ModuleOp) -> list[str]:
-    return [op.operation for op in anchors(module)]
+apply = partial(apply_methods, machine=MACHINE, planner=CHEAP)
 
 
 def layer(net: Builder, *shape: int, pads: tuple[int, ...] = (1, 1, 1, 1), **more: Any) -> SSAValue:

@@ -2,17 +2,19 @@
 
 import pytest
 
-from tests.graph.passes.pass_networks import Builder, accelerator, context
+from tests.graph.passes.pass_networks import Builder, accelerator, context, random_network
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, network_of
+from tilewright.graph.passes import place_pipeline, prepare_pipeline
 from tilewright.graph.passes.assign_layouts import AssignLayouts, is_conversion
 from tilewright.graph.passes.eliminate_views import EliminateViews
 from tilewright.graph.passes.fuse_pointwise import FusePointwise
-from tilewright.graph.passes.memory_plan import memory_plan_of
+from tilewright.graph.passes.memory_plan import activation_bound, memory_plan_of
 from tilewright.graph.passes.partition import Partition
 from tilewright.graph.passes.plan_memory import PlanMemory
 from tilewright.graph.placement import arenas_of, placement_of
 from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir.passes import PassRunner
 from tilewright.machine import Machine
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
@@ -221,6 +223,17 @@ def test_plan_needs_addresses() -> None:
     module = net.finish(net.op("neg", turned))
     with pytest.raises(TilewrightError, match=r"memory-view.*transpose2.*eliminate-views"):
         memory_plan_of(module)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bound_of_a_placed_network_is_that_of_its_plan(seed: int) -> None:
+    """A package's manifest tells it from the placements alone."""
+    module, store = random_network(seed)
+    ctx = context(CPU, store)
+    PassRunner(ctx).run(module, prepare_pipeline(CPU), "")
+    PassRunner(ctx).run(module, place_pipeline(CPU), "")
+    plan = memory_plan_of(module)
+    assert 0 < activation_bound(network_of(module)) == plan.lower_bound <= plan.peak
 
 
 def test_arenas_and_report() -> None:
