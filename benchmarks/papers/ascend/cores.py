@@ -102,7 +102,7 @@ def program_of(part: Part, machine: Machine) -> Program:
         schedule = plan(kernel, machine, budget=Budget(greedy=False)).schedule
         return synchronised(cube_kernel(tile(kernel, schedule, machine), ASCEND_910, "product"))
     make, cores = part.of, memory.cores
-    found: list[tuple[float, int, Program]] = []
+    variants: list[tuple[float, int, Program]] = []
     for parts in PARTS if cores > 1 else (1,):
         small = replace(ASCEND_910, ub=ASCEND_910.ub // parts)
         try:
@@ -111,8 +111,8 @@ def program_of(part: Part, machine: Machine) -> Program:
             continue
         if cores > 1:
             program = parted(program, cores)
-        found.append((estimate(program, ASCEND_910, memory), parts, program))
-    return synchronised(min(found, key=lambda one: one[:2])[2])
+        variants.append((estimate(program, ASCEND_910, memory), parts, program))
+    return synchronised(min(variants, key=lambda variant: variant[:2])[2])
 
 
 def times(program: Program, machine: Machine) -> Mapping[bool, Timing]:
@@ -133,10 +133,10 @@ def square() -> list[dict[str, Any]]:
     for cores in CORES:
         machine = machine_with(cores)
         program = program_of(part, machine)
-        found = times(program, machine)
+        by_cache = times(program, machine)
         row: dict[str, Any] = {"cores": cores, "blocks": program.blocks}
-        row["loads"] = found[True].main_bytes // 2 - SQUARE[0] * SQUARE[2]
-        for held, time in found.items():
+        row["loads"] = by_cache[True].main_bytes // 2 - SQUARE[0] * SQUARE[2]
+        for held, time in by_cache.items():
             row |= {f"cycles_{held}": time.cycles, f"cube_{held}": time.cube}
         rows.append(row)
     return rows
@@ -189,7 +189,7 @@ def tables(networks: Sequence[str]) -> list[Table]:
         "With L2, memory is read once for all cores; without it each load is one of memory. L2 is "
         "empty when a kernel begins. What a launch takes to start is not public, and 0 here.",
     )
-    found = [
+    pages = [
         Table(
             "(512, 768, 768) on several cores",
             (
@@ -208,11 +208,11 @@ def tables(networks: Sequence[str]) -> list[Table]:
     for batch in BATCHES:
         columns = (Column("kernel", "kernels"), Column("count", "number"))
         what = "A layer" if batch == 1 else "Products and attention of a layer"
-        found.append(
+        pages.append(
             Table(
                 f"{what} of BERT-base, {TOKENS} tokens, batch {batch}: cycles by cores",
                 (*columns, *(Column(str(cores), str(cores)) for cores in CORES)),
                 [_shown(row) for row in layers(batch)],
             )
         )
-    return found
+    return pages

@@ -69,21 +69,21 @@ def executions(name: str) -> dict[str, list[Executed]]:
 def counts(steps: Sequence[Executed]) -> Mapping[str, float]:
     """Sets, waits and barriers an iteration of the innermost loop: those that are executed more
     than once, so not what stands in front of the loops and behind them."""
-    times = Counter(id(one.statement) for one in steps)
-    again = [one.statement for one in steps if times[id(one.statement)] > 1]
+    times = Counter(id(step.statement) for step in steps)
+    again = [step.statement for step in steps if times[id(step.statement)] > 1]
     iterations = max(times.values())
     kinds = Counter(
-        "barrier" if isinstance(one, Barrier) else one.kind
-        for one in again
-        if isinstance(one, Barrier | Flag)
+        "barrier" if isinstance(statement, Barrier) else statement.kind
+        for statement in again
+        if isinstance(statement, Barrier | Flag)
     )
     return {kind: kinds[kind] / iterations for kind in ("set", "wait", "barrier")}
 
 
 def verdict(steps: Sequence[Executed], *, binary: bool) -> str:
     """What the proof says of events that are up or down, or that count."""
-    found = prove_trace(list(steps), events=EVENTS, binary=binary, most=MANY)
-    kinds = Counter(problem.kind for problem in found)
+    problems = prove_trace(list(steps), events=EVENTS, binary=binary, most=MANY)
+    kinds = Counter(problem.kind for problem in problems)
     return (
         ", ".join(f"{KINDS.get(kind, kind)}: {times}" for kind, times in kinds.items()) or "right"
     )

@@ -61,8 +61,10 @@ def random_shapes() -> ModelProto:
     inputs: list[onnx.ValueInfoProto] = []
     outputs: list[onnx.ValueInfoProto] = []
 
-    def convolution(x: str, name: str, channels: int, made: int, kernel: int, stride: int) -> str:
-        values = rng.normal(0, 0.05, (made, channels, kernel, kernel)).astype(np.float32)
+    def convolution(
+        x: str, name: str, channels: int, outputs: int, kernel: int, stride: int
+    ) -> str:
+        values = rng.normal(0, 0.05, (outputs, channels, kernel, kernel)).astype(np.float32)
         weights.append(numpy_helper.from_array(values, f"{name}.weight"))
         pads = [kernel // 2] * 4
         nodes.append(
@@ -74,13 +76,13 @@ def random_shapes() -> ModelProto:
         return f"{name}.relu"
 
     for number in range(SHAPES):
-        size, channels, made = (int(rng.integers(*r)) for r in ((7, 60), (5, 200), (5, 200)))
+        size, channels, filters = (int(rng.integers(*r)) for r in ((7, 60), (5, 200), (5, 200)))
         kernel, stride = int(rng.choice([1, 3, 5])), int(rng.choice([1, 1, 2]))
         x = f"x{number}"
         inputs.append(
             helper.make_tensor_value_info(x, TensorProto.FLOAT, [1, channels, size, size])
         )
-        y = convolution(x, f"a{number}", channels, made, kernel, stride)
+        y = convolution(x, f"a{number}", channels, filters, kernel, stride)
         if number % 3 == 2:
             nodes.append(
                 helper.make_node(
@@ -95,7 +97,7 @@ def random_shapes() -> ModelProto:
             y = f"b{number}"
         else:
             y = convolution(
-                y, f"b{number}", made, int(rng.integers(5, 200)), 3 - 2 * (number % 2), 1
+                y, f"b{number}", filters, int(rng.integers(5, 200)), 3 - 2 * (number % 2), 1
             )
         outputs.append(helper.make_tensor_value_info(y, TensorProto.FLOAT, None))
     graph = helper.make_graph(nodes, "random", inputs, outputs, weights)
@@ -141,18 +143,21 @@ def measured(path: Path, cost: LearnedCost, target: Target, machine: Machine) ->
 
 def computes(kernel: Kernel) -> list[str]:
     """The operations of a kernel's computes, in order."""
-    return [*(name for one in kernel.producers for name in computes(one)), kernel.anchor.operation]
+    return [
+        *(name for producer in kernel.producers for name in computes(producer)),
+        kernel.anchor.operation,
+    ]
 
 
 def summary(network: str, rows: Sequence[Row]) -> Row:
     """Mean and greatest deviation over a network's kernels."""
-    found: Row = {"network": network, "kernels": len(rows)}
+    row: Row = {"network": network, "kernels": len(rows)}
     for source in ("learned", "closed"):
         sizes = [abs(row[source]) for row in rows]
-        found |= {source: max(sizes), f"{source}_mean": sum(sizes) / len(sizes)}
+        row |= {source: max(sizes), f"{source}_mean": sum(sizes) / len(sizes)}
     known = [abs(row["learned"]) for row in rows if "depthwise" not in row["kernel"]]
     spent = [sum(row[what] for row in rows) for what in ("simulating", "predicting")]
-    return found | {"known": max(known), "faster": spent[0] / max(spent[1], 1e-9)}
+    return row | {"known": max(known), "faster": spent[0] / max(spent[1], 1e-9)}
 
 
 def tables(networks: Sequence[str]) -> list[Table]:
@@ -168,10 +173,11 @@ def tables(networks: Sequence[str]) -> list[Table]:
     worst: list[Row] = []
     for name in networks:
         with TemporaryDirectory() as folder:
-            found = measured(plain(name, Path(folder)), cost, target, machine)
-        rows.append(summary(name, found))
+            deviations = measured(plain(name, Path(folder)), cost, target, machine)
+        rows.append(summary(name, deviations))
         worst += [
-            {"network": name, **row} for row in sorted(found, key=lambda r: -abs(r["learned"]))[:3]
+            {"network": name, **row}
+            for row in sorted(deviations, key=lambda r: -abs(r["learned"]))[:3]
         ]
     return [
         Table(

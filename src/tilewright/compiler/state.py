@@ -24,6 +24,7 @@ from tilewright.numbers.calibration import Samples
 from tilewright.numerics.formats import Numbers
 from tilewright.planning import Plan, PlanCache, PlanKey
 from tilewright.planning.domain import Kernel
+from tilewright.planning.plan import for_methods
 from tilewright.runtime.executable import Progress
 from tilewright.shapes import Shapes
 from tilewright.targets.base import CompiledKernel, Target
@@ -72,8 +73,8 @@ class CompilationState:
     files: tuple[frontends.MappedFile, ...] = ()
     """The model's files, which weights are views of."""
     planner: Planner | None = None
-    """Asked for each kernel's schedule before the cost model is; passes that choose methods ask its
-    ``methods``, if it has that."""
+    """Asked for each kernel's schedule before the cost model is; passes that choose methods ask it
+    ``for_methods``."""
     learned: LearnedCost | None = None
     """What chains cost that may be formed; None for planning's prediction."""
     weights_file: str | Path | None = None
@@ -112,7 +113,7 @@ def context_of(
     made = CompilerContext(machine or state.machine, state.weights, ranges, state.factors)
     if machine is None or machine is state.machine:
         made.plans = cast("dict[Any, Any]", state.plan_cache)
-        made.planner = getattr(state.planner, "methods", state.planner)
+        made.planner = for_methods(state.planner)
     for dialect in graph_context().loaded_dialects:
         made.load_dialect(dialect)
     return made

@@ -5,20 +5,18 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 
-class _Part(BaseModel):
-    """Frozen, and closed: an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class CFunction(_Part):
+class CFunction(BaseModel):
     """The C function through which a program starts a move or a primitive."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     function: str
 
 
-class CInterface(_Part):
+class CInterface(BaseModel):
     """What programs in C call beside the functions of moves and primitives (c_interface.py)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     prefix: str
     """What names of the header begin with (``npu``), and the header's own name."""

@@ -70,12 +70,12 @@ class Trials:
 
     def ready(self, symbol: str, *trials: Mapping[str, HeldKernel]) -> CompiledKernel:
         """A kernel as the first trial that has it says, or as it is now."""
-        one = next((trial[symbol] for trial in trials if symbol in trial), None)
-        if one is None:
+        held = next((trial[symbol] for trial in trials if symbol in trial), None)
+        if held is None:
             return self.compiled(symbol, self.now(symbol).schedule, self.machine)
-        return self.compiled(symbol, one.plan.schedule, one.machine, cycles=one.plan.cycles)
+        return self.compiled(symbol, held.plan.schedule, held.machine, cycles=held.plan.cycles)
 
 
 def sizes_of(machine: Machine) -> Sizes:
     """The bytes of all memories: in nothing else do a network's machines differ."""
-    return tuple(one.bytes for one in machine.memories)
+    return tuple(memory.bytes for memory in machine.memories)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import inf, prod
 
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp
@@ -94,7 +94,7 @@ class _Search:
     trials: Trials
     run_timer: RunTimer
     known: Known
-    found: dict[str, HeldKernel] = field(default_factory=dict[str, HeldKernel])
+    chosen: dict[str, HeldKernel] = field(default_factory=dict[str, HeldKernel])
 
     def run(self) -> dict[str, HeldKernel]:
         """All rows of kernels, one after the other."""
@@ -107,9 +107,9 @@ class _Search:
                     continue
                 trial = self._trial(shared, row[first:last])
                 if trial and self._pays(trial, row, first, last):
-                    self.found |= trial
+                    self.chosen |= trial
                     free = last
-        return self.found
+        return self.chosen
 
     def _rows(self) -> list[list[str]]:
         """Kernels that run one behind the other, the host none between them."""
@@ -140,16 +140,14 @@ class _Search:
             size = max(size for _, size in filter(None, storages))
             if size < (memory.room or 0):
                 operand = users[names[0]]
-                moved = operand.element_bytes * (len(names) - 1)
-                for extent in operand.shape:
-                    moved *= extent
+                moved = prod(operand.shape) * operand.element_bytes * (len(names) - 1)
                 saved = moved / main_bandwidth(self.machine)
                 yield _Shared(name, frozenset(names), memory, size, saved)
 
     def _read(self, symbol: str, name: str) -> tuple[Memory, int] | None:
         """The memory that shares, from which a kernel reads a tensor, in one place, and the bytes
         that all of the tensor takes there."""
-        found = [
+        reads = [
             (operand, schedule)
             for kernel, schedule in _computes(
                 self.trials.kernels[symbol], self.trials.plans[symbol].schedule
@@ -158,9 +156,9 @@ class _Search:
             for operand in stage.inputs
             if operand.name == name
         ]
-        if len(found) != 1 or found[0][0].role != "input":
+        if len(reads) != 1 or reads[0][0].role != "input":
             return None
-        ((operand, schedule),) = found
+        ((operand, schedule),) = reads
         storage = self.machine.primitive(schedule.primitive).operands["input"]
         memory = self.machine.memory(storage.memory)
         size = operand.element_bytes
@@ -181,27 +179,31 @@ class _Search:
             if symbol in shared.readers:
                 held = holding(kernel, {shared.name}, shared.memory.name)
                 try:
-                    made = plan(held, machine, cache=cache)
+                    planned = plan(held, machine, cache=cache)
                 except TilewrightError:
                     pass
                 else:
-                    stays = replace(made, schedule=replace(made.schedule, stays=(shared.name,)))
+                    stays = replace(
+                        planned, schedule=replace(planned.schedule, stays=(shared.name,))
+                    )
                     trial[symbol] = HeldKernel(kernel, self.machine, stays, shared.memory.name, {})
                     continue
             try:
-                made = plan(kernel, machine, cache=cache)
+                planned = plan(kernel, machine, cache=cache)
             except TilewrightError:
                 return {}
-            trial[symbol] = HeldKernel(kernel, machine, made, shared.memory.name, {})
-        readers = [symbol for symbol, one in trial.items() if one.plan.schedule.stays]
+            trial[symbol] = HeldKernel(kernel, machine, planned, shared.memory.name, {})
+        readers = [symbol for symbol, kernel in trial.items() if kernel.plan.schedule.stays]
         if len(readers) < 2:
             return {}
         # Planning has no loads of it at all: the first reader's count.
         first = trial[readers[0]]
         loads = int(shared.saved * main_bandwidth(self.machine) / (len(shared.readers) - 1))
         taken = self._cycles([readers[0]], trial)
-        made = replace(first.plan, timed_cycles=taken, moved_bytes=first.plan.moved_bytes + loads)
-        return {**trial, readers[0]: replace(first, plan=made)}
+        loading = replace(
+            first.plan, timed_cycles=taken, moved_bytes=first.plan.moved_bytes + loads
+        )
+        return {**trial, readers[0]: replace(first, plan=loading)}
 
     def _pays(
         self, trial: Mapping[str, HeldKernel], row: Sequence[str], first: int, last: int
@@ -217,25 +219,25 @@ class _Search:
     def _cycles(self, symbols: Sequence[str], trial: Mapping[str, HeldKernel]) -> float:
         """What kernels in a row take, some of them as a trial has them."""
         try:
-            made = [self.trials.ready(one, trial, self.found) for one in symbols]
-            key = _alike(made)
+            kernels = [self.trials.ready(symbol, trial, self.chosen) for symbol in symbols]
+            key = _alike(kernels)
             if key not in self.known.times:
-                self.known.times[key] = self.run_timer(made)
+                self.known.times[key] = self.run_timer(kernels)
         except TilewrightError:
             return inf
         return self.known.times[key]
 
 
-def _alike(made: Sequence[CompiledKernel]) -> object:
+def _alike(kernels: Sequence[CompiledKernel]) -> object:
     """Kernels in a row without names: what they are, their schedules, what they share."""
     values: dict[str, int] = {}
-    found: list[object] = []
-    for one in made:
-        assert one.schedule is not None and one.machine is not None
-        alike, names = canonical(one.kernel)
+    described: list[object] = []
+    for kernel in kernels:
+        assert kernel.schedule is not None and kernel.machine is not None
+        alike, names = canonical(kernel.kernel)
         shared = tuple(values.setdefault(name, len(values)) for name in names)
-        found.append((alike, renamed(one.schedule, names), sizes_of(one.machine), shared))
-    return tuple(found)
+        described.append((alike, renamed(kernel.schedule, names), sizes_of(kernel.machine), shared))
+    return tuple(described)
 
 
 def _computes(kernel: Kernel, schedule: Schedule) -> Iterator[tuple[Kernel, Schedule]]:

@@ -107,3 +107,8 @@ class Plan:
             "complete": self.complete,
             "cuts": list(self.cuts),
         }
+
+
+def for_methods(planner: Callable[[Kernel], Plan | None] | None) -> Any:
+    """What passes ask that choose methods: what a planner has as ``methods``, or the planner."""
+    return getattr(planner, "methods", planner)

@@ -215,11 +215,11 @@ def _cycles(kernels: Sequence[Kernel], context: CompilerContext) -> float | None
     total = 0.0
     for kernel in kernels:
         try:
-            found = None if context.planner is None else context.planner(kernel)
-            found = found or plan(kernel, context.machine, cache=context.plans)
+            planned = None if context.planner is None else context.planner(kernel)
+            planned = planned or plan(kernel, context.machine, cache=context.plans)
         except TilewrightError:
             return None
-        total += found.predicted_cycles
+        total += planned.predicted_cycles
     return total
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
-from tilewright.planning.plan import Plan
+from tilewright.planning.plan import Plan, for_methods
 from tilewright.planning.planners.stated import stated_plan
 from tilewright.planning.scheduling import Scheduling
 
@@ -48,8 +48,7 @@ class ByHand:
         so that they keep the method that the schedule is for."""
         if any(node in kernel.nodes for node in self.schedules):
             raise refuse("schedule-node", "it is scheduled by hand", kernel.symbol)
-        asked: Callable[[Kernel], Plan | None] | None
-        asked = getattr(self.otherwise, "methods", self.otherwise)
+        asked = for_methods(self.otherwise)
         return None if asked is None else asked(kernel)
 
     def check(self, on_host: Mapping[str, Problem | None]) -> None:

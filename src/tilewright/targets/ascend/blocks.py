@@ -23,25 +23,18 @@ def traces(
     program: Program, length: int | None = None, most: int | None = None
 ) -> list[list[Executed]]:
     """The executions of every block; of all together at most so many (``cce-length``)."""
-    found: list[list[Executed]] = []
+    blocks: list[list[Executed]] = []
     for block in range(program.blocks):
         steps = trace(program, most=most, length=length, block=block)
         most = None if most is None else most - len(steps)
-        found.append(steps)
-    return found
+        blocks.append(steps)
+    return blocks
 
 
 def alike(steps: Sequence[Sequence[Executed]]) -> list[int]:
     """Of each block the first one that does the same, elsewhere in main memory."""
     first: dict[Key, int] = {}
-    return [first.setdefault(_key(one), number) for number, one in enumerate(steps)]
-
-
-def shapes(program: Program, length: int | None = None) -> list[int]:
-    """One block of each kind."""
-    if program.blocks == 1:
-        return [0]
-    return sorted(set(alike(traces(program, length))))
+    return [first.setdefault(_key(block), number) for number, block in enumerate(steps)]
 
 
 def _key(steps: Sequence[Executed]) -> Key:
@@ -56,11 +49,11 @@ def _key(steps: Sequence[Executed]) -> Key:
 
     return tuple(
         (
-            *(id(one.statement), one.event, one.spaced, one.cycles),
-            tuple(part(access) for access in one.reads),
-            tuple(part(access) for access in one.writes),
+            *(id(step.statement), step.event, step.spaced, step.cycles),
+            tuple(part(access) for access in step.reads),
+            tuple(part(access) for access in step.writes),
         )
-        for one in steps
+        for step in steps
     )
 
 
@@ -69,8 +62,8 @@ def conflicts(steps: Sequence[Sequence[Executed]]) -> list[Problem]:
     if len(steps) == 1:
         return []
     sizes: dict[str, int] = {}
-    for one in steps:
-        for step in one:
+    for block_steps in steps:
+        for step in block_steps:
             for access in step.writes:
                 if access.home.startswith("gm "):
                     pairs = zip(access.counts, access.strides, strict=True)
@@ -79,9 +72,8 @@ def conflicts(steps: Sequence[Sequence[Executed]]) -> list[Problem]:
     owners = {home: np.zeros(-(-size // PAIR), np.int64) for home, size in sizes.items()}
     problems: list[Problem] = []
     for verb, reads in (("writes", False), ("reads", True)):
-        for block, one in enumerate(steps):
-            found = _conflict(block, one, owners, verb, reads=reads)
-            problems += found
+        for block, block_steps in enumerate(steps):
+            problems += _conflict(block, block_steps, owners, verb, reads=reads)
     return problems
 
 
@@ -112,4 +104,4 @@ def _conflict(
     return []
 
 
-__all__ = ["alike", "conflicts", "shapes", "traces"]
+__all__ = ["alike", "conflicts", "traces"]

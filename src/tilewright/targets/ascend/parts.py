@@ -52,38 +52,40 @@ def parted(program: Program, cores: int) -> Program:
         return program
     nest = _nest(program)
     for runs in islice(_runs(nest, cores), TRIED):
-        found = _cut(program, nest, runs)
-        if not conflicts(traces(found)):
-            return found
+        blocks = _cut(program, nest, runs)
+        if not conflicts(traces(blocks)):
+            return blocks
     return program
 
 
 def _nest(program: Program) -> list[Loop]:
     """The loops whose iterations may be blocks, outermost first."""
-    found: list[Loop] = []
+    nest: list[Loop] = []
     body: Sequence[Statement] = program.body
-    while len(found) < LOOPS:
-        loops = [one for one in body if isinstance(one, Loop) and _stores([one])]
-        others = [one for one in body if one not in loops]
+    while len(nest) < LOOPS:
+        loops = [
+            statement for statement in body if isinstance(statement, Loop) and _stores([statement])
+        ]
+        others = [statement for statement in body if statement not in loops]
         if len(loops) != 1 or not isinstance(loops[0].count, int) or _stores(others):
             break
         (loop,) = loops
-        if (found and body[-1] is not loop) or _written(others) & _written([loop]):
+        if (nest and body[-1] is not loop) or _written(others) & _written([loop]):
             break
-        found.append(loop)
+        nest.append(loop)
         body = loop.body
-    return found
+    return nest
 
 
 def _written(body: Sequence[Statement]) -> set[object]:
     """Buffers and tensors that statements write."""
-    commands = (one for one in statements(body) if isinstance(one, Command))
+    commands = (statement for statement in statements(body) if isinstance(statement, Command))
     return {region.place.home for command in commands for region in command.writes}
 
 
 def _stores(body: Sequence[Statement]) -> bool:
-    commands = (one for one in statements(body) if isinstance(one, Command))
-    return any(one.place.memory == "gm" for command in commands for one in command.writes)
+    commands = (statement for statement in statements(body) if isinstance(statement, Command))
+    return any(region.place.memory == "gm" for command in commands for region in command.writes)
 
 
 def _runs(nest: Sequence[Loop], cores: int) -> Iterator[tuple[int, ...]]:
@@ -151,16 +153,16 @@ class _Replaced:
 
     def within(self, body: Sequence[Statement]) -> None:
         """In all statements of a body."""
-        for one in statements(body):
-            if isinstance(one, Loop):
-                one.count = self.value(one.count)
-            elif isinstance(one, Command):
-                one.arguments = tuple(self._argument(each) for each in one.arguments)
-                one.reads = tuple(self._region(each) for each in one.reads)
-                one.writes = tuple(self._region(each) for each in one.writes)
-                one.cycles = self.value(one.cycles)
-                if one.spaced is not None:
-                    one.spaced = of(self.value(one.spaced))
+        for statement in statements(body):
+            if isinstance(statement, Loop):
+                statement.count = self.value(statement.count)
+            elif isinstance(statement, Command):
+                statement.arguments = tuple(self._argument(each) for each in statement.arguments)
+                statement.reads = tuple(self._region(each) for each in statement.reads)
+                statement.writes = tuple(self._region(each) for each in statement.writes)
+                statement.cycles = self.value(statement.cycles)
+                if statement.spaced is not None:
+                    statement.spaced = of(self.value(statement.spaced))
 
     def _argument(self, argument: Any) -> Any:
         if isinstance(argument, Place):

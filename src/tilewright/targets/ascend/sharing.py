@@ -27,7 +27,7 @@ from heapq import heapreplace
 from tilewright.machine import Machine
 from tilewright.targets.ascend.blocks import alike, traces
 from tilewright.targets.ascend.machine import DaVinci
-from tilewright.targets.ascend.program import Access, Executed, Program
+from tilewright.targets.ascend.program import Access, Command, Executed, Program
 from tilewright.targets.ascend.timing import Timing, bytes_of, simulate_trace
 
 
@@ -57,33 +57,34 @@ def simulate_blocks(
     program: Program, core: DaVinci, memory: MainMemory, *, length: int | None = None
 ) -> Timing:
     """The times of a launch. ``busy`` are cycles of a core, of all cores on average."""
-    steps = traces(program, length)
-    first = alike(steps)
-    rates = loading_rates(program, steps, core, memory)
-    times = {number: simulate_trace(steps[number], core, rates=rates) for number in {*first}}
-    own = [times[number] for number in first]
-    busy = {pipe: sum(one.busy[pipe] for one in own) / memory.cores for pipe in own[0].busy}
-    return Timing(
-        makespan([one.cycles for one in own], memory.cores),
-        busy,
-        sum(one.main_bytes for one in own),
-    )
+    times = [time for time, _ in _block_times(program, core, memory, length)]
+    pipes = times[0].busy
+    busy = {pipe: sum(time.busy[pipe] for time in times) / memory.cores for pipe in pipes}
+    cycles = makespan([time.cycles for time in times], memory.cores)
+    return Timing(cycles, busy, sum(time.main_bytes for time in times))
 
 
 def estimate(program: Program, core: DaVinci, memory: MainMemory) -> float:
     """About what a launch takes whose program has no flags yet: the busiest pipe's time of each
     block, and what the others take for one of its tiles."""
-    steps = traces(program)
+    cycles: list[float] = []
+    for time, steps in _block_times(program, core, memory):
+        commands = (step.statement for step in steps if isinstance(step.statement, Command))
+        stores = sum(command.pipe == "MTE3" for command in commands)
+        rest = sum(time.busy.values()) - max(time.busy.values())
+        cycles.append(time.cycles + rest / max(stores, 1))
+    return makespan(cycles, memory.cores)
+
+
+def _block_times(
+    program: Program, core: DaVinci, memory: MainMemory, length: int | None = None
+) -> list[tuple[Timing, Sequence[Executed]]]:
+    """Of each block the times on a core, and its executions; of blocks alike one is simulated."""
+    steps = traces(program, length)
     first = alike(steps)
     rates = loading_rates(program, steps, core, memory)
-    times: dict[int, float] = {}
-    for number in {*first}:
-        time = simulate_trace(steps[number], core, rates=rates)
-        busiest = max(time.busy.values())
-        stores = sum(1 for one in steps[number] if one.statement.pipe == "MTE3")  # type: ignore[union-attr]
-        rest = sum(time.busy.values()) - busiest
-        times[number] = time.cycles + rest / max(stores, 1)
-    return makespan([times[number] for number in first], memory.cores)
+    times = {number: simulate_trace(steps[number], core, rates=rates) for number in {*first}}
+    return [(times[number], steps[number]) for number in first]
 
 
 def makespan(cycles: Sequence[float], cores: int) -> float:
@@ -102,8 +103,8 @@ def loading_rates(
     loaded: dict[str, int] = {}
     boxes: dict[str, set[Access]] = {}
     loading = 0
-    for one in steps:
-        reads = [part for step in one for part in step.reads if part.home.startswith("gm ")]
+    for block in steps:
+        reads = [part for step in block for part in step.reads if part.home.startswith("gm ")]
         # A shorter length leaves some blocks nothing to do.
         loading += bool(reads)
         for access in reads:

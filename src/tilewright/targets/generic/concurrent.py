@@ -49,10 +49,8 @@ class Span:
         extents = Layout.parse(layout_of(value), len(shape)).physical_shape(shape)
         last = sum((n - 1) * step for n, step in zip(extents, place.strides, strict=True))
         end = place.offset + (last + 1) * size
-        run, wide = (
-            size,
-            [(n, step) for n, step in zip(extents, place.strides, strict=True) if n > 1],
-        )
+        run = size
+        wide = [(n, step) for n, step in zip(extents, place.strides, strict=True) if n > 1]
         while wide:
             n, step = wide.pop()
             if step * size != run:

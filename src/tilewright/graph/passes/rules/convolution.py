@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import add_weight, constant, make, replace
-from tilewright.ir import PythonValue
+from tilewright.ir import PythonValue, SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import element_dtype, shape_of, tensor_type
 
@@ -59,7 +59,7 @@ def crop_taps(op: Operation, ctx: CompilerContext) -> bool:
     if axes == whole:
         return False
     rows, columns = axes
-    source, weight = op.inputs[:2]
+    weight = op.inputs[1]
     if [axis.taps for axis in axes] != [axis.taps for axis in whole]:
         array = constant(weight, ctx)
         if array is None:
@@ -67,20 +67,32 @@ def crop_taps(op: Operation, ctx: CompilerContext) -> bool:
         kept = array[:, :, rows.taps][:, :, :, columns.taps]
         element = tensor_type(weight).element_type
         weight = add_weight(ctx, kept, op, f"{op.node_name or 'conv'}.weight", element)
-    if [axis.image for axis in axes] != [axis.image for axis in whole]:
+    replace(op, along(op, axes, [weight, *op.inputs[2:]], op).result)
+    return True
+
+
+def along(
+    conv: Operation, axes: Sequence[Axis], constants: Sequence[SSAValue], before: Operation
+) -> Operation:
+    """A convolution of the same image by other weights, and perhaps a bias, along other axes.
+
+    A slice takes the part of the image that the axes read.
+    """
+    rows, columns = axes
+    image = conv.inputs[0]
+    if any(axis.image != range(size) for axis, size in zip(axes, shape_of(image)[2:], strict=True)):
         bounds: dict[str, PythonValue] = {
             "starts": (rows.image.start, columns.image.start),
             "ends": (rows.image.stop, columns.image.stop),
             "axes": (2, 3),
         }
-        source = make("slice", [source], bounds, before=op, like=op).result
+        image = make("slice", [image], bounds, before=before, like=conv).result
     values: dict[str, PythonValue] = {
-        **op.values,
+        **conv.values,
         "dilations": (rows.dilation, columns.dilation),
         "pads": tuple(pad for pair in zip(rows.pads, columns.pads, strict=True) for pad in pair),
     }
-    replace(op, make("conv", [source, weight, *op.inputs[2:]], values, before=op, like=op).result)
-    return True
+    return make("conv", [image, *constants], values, before=before, like=conv)
 
 
 def _only_bias(op: Operation, ctx: CompilerContext) -> bool:

@@ -32,7 +32,7 @@ from tilewright.graph.passes.editing import (
     replace,
     reshaped,
 )
-from tilewright.graph.passes.rules.convolution import Axis
+from tilewright.graph.passes.rules.convolution import Axis, along
 from tilewright.graph.passes.strides import dense_box, slice_box
 from tilewright.ir import PythonValue, SSAValue
 from tilewright.ir.passes import CompilerContext
@@ -220,10 +220,9 @@ def _phase(
 ) -> Operation:
     """A phase of ``sizes`` rows and pixels: [channels, ci / group, taps...] weights, and a bias."""
     strides, dilations, pads = (conv.integers(name) for name in ("strides", "dilations", "pads"))
-    weight, x, name = arrays[0], conv.inputs[0], conv.node_name or "conv"
-    axes: list[Axis] = []
+    weight, axes = arrays[0], list[Axis]()
     for i in range(2):
-        extent = shape_of(x)[2 + i]
+        extent = shape_of(conv.inputs[0])[2 + i]
         alive = np.flatnonzero(
             np.moveaxis(weight, 2 + i, 0).reshape(weight.shape[2 + i], -1).any(1)
         )
@@ -237,25 +236,12 @@ def _phase(
         first = max(0, axis.taps.start)
         kept[2 + i] = slice(first, first + len(axis.taps))
         weight = weight[tuple(kept)]
-    rows, columns = axes
-    if any(axis.image != range(size) for axis, size in zip(axes, shape_of(x)[2:], strict=True)):
-        bounds: dict[str, PythonValue] = {
-            "starts": (rows.image.start, columns.image.start),
-            "ends": (rows.image.stop, columns.image.stop),
-            "axes": (2, 3),
-        }
-        x = make("slice", [x], bounds, before=before, like=conv).result
-    values: dict[str, PythonValue] = {
-        **conv.values,
-        "dilations": (rows.dilation, columns.dilation),
-        "pads": tuple(pad for pair in zip(rows.pads, columns.pads, strict=True) for pad in pair),
-    }
     element = tensor_type(conv.result).element_type
-    operands = [
-        add_weight(ctx, array, before, f"{name}.{kind}", element)
+    constants = [
+        add_weight(ctx, array, before, f"{conv.node_name or 'conv'}.{kind}", element)
         for array, kind in zip((weight, *arrays[1:]), ("weight", "bias"), strict=False)
     ]
-    return make("conv", [x, *operands], values, before=before, like=conv)
+    return along(conv, axes, constants, before)
 
 
 def fitted(taps: range, dilation: int, above: int, extent: int, results: int, stride: int) -> Axis:

@@ -69,13 +69,13 @@ class Work:
 def work_of(program: ProgramOp, machine: Machine) -> list[Work]:
     """The moves and computes of a tile program that are executed, in the order of its text."""
     order = Order(program)
-    found = [
+    works = [
         _move(op, order, machine)
         if isinstance(op, MoveOp)
         else _compute(op, order, program, machine)
         for op in commands_of(program)
     ]
-    return [work for work in found if work.keys.size]
+    return [work for work in works if work.keys.size]
 
 
 def _move(op: MoveOp, order: Order, machine: Machine) -> Work:
@@ -194,7 +194,7 @@ class Estimates:
 
     def waited(self) -> float:
         """Cycles of loads into buffers of one slot, which wait for the compute before."""
-        single = [one for one in self.works if one.kind == "load" and one.slots == 1]
+        single = [work for work in self.works if work.kind == "load" and work.slots == 1]
         return sum(float(work.cycles[1:].sum()) for work in single)
 
     def in_steps(self) -> tuple[float, float]:
@@ -244,7 +244,7 @@ def features_of(kernel: Kernel, plan: Plan, machine: Machine) -> tuple[float, di
     head, tail, ends = plain.with_ends()
     at_once, late = plain.in_steps()
     computes = [work for work in works if work.kind == "compute"]
-    found = {
+    values = {
         "floor": log(floor / base),
         "ends": log(ends / base),
         "head": head / base,
@@ -257,17 +257,17 @@ def features_of(kernel: Kernel, plan: Plan, machine: Machine) -> tuple[float, di
         "lines": sum(float(work.lines.sum()) for work in works) / base,
         "chain": float(len(computes) - 1),
     }
-    found |= {f"busy.{name}" if name else "bytes": cycles / base for name, cycles in sums.items()}
+    values |= {f"busy.{name}" if name else "bytes": cycles / base for name, cycles in sums.items()}
     for power in POWERS:
         norm = sum((cycles / base) ** power for cycles in sums.values())
-        found[f"norm.{power}"] = log(max(norm, 1e-9)) / power
+        values[f"norm.{power}"] = log(max(norm, 1e-9)) / power
     # Whether a primitive loads windows apart, training tells.
     name, windows = plain.first.name, max(apart.with_ends()[2], base)
     waited = base + apart.waited() - plain.waited()
-    found[f"{name}.apart"] = beyond(windows, base)
-    found[f"{name}.apart.late"] = beyond(apart.in_steps()[1], windows)
-    found[f"{name}.apart.single"] = beyond(waited, windows)
-    return base, found
+    values[f"{name}.apart"] = beyond(windows, base)
+    values[f"{name}.apart.late"] = beyond(apart.in_steps()[1], windows)
+    values[f"{name}.apart.single"] = beyond(waited, windows)
+    return base, values
 
 
 def beyond(estimate: float, other: float) -> float:

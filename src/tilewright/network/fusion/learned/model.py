@@ -87,8 +87,10 @@ class LearnedCost(BaseModel):
     def predicted(self, base: float, features: Mapping[str, float]) -> float:
         """Predicted cycles of a kernel of which these are ``features_of``."""
         total = self.constant
-        for one in self.coefficients:
-            total += one.weight * min(max(features.get(one.feature, 0.0), one.low), one.high)
+        for coefficient in self.coefficients:
+            total += coefficient.weight * min(
+                max(features.get(coefficient.feature, 0.0), coefficient.low), coefficient.high
+            )
         return base * exp(min(max(total, features["floor"]), 10.0))
 
     def check(self, machine: Machine, source: str) -> None:
@@ -158,7 +160,7 @@ def fitted(samples: Sequence[Sample], machine: Machine) -> LearnedCost:
     square = scaled.T @ scaled + RIDGE * len(samples) * np.eye(len(varied))
     weights = np.linalg.solve(square, scaled.T @ (wanted - wanted.mean())) / spread[varied]
     margin = BEYOND * (high - low)
-    found = LearnedCost(
+    cost = LearnedCost(
         machine=machine.name,
         digest=digest_of(machine),
         samples=len(samples),
@@ -175,8 +177,8 @@ def fitted(samples: Sequence[Sample], machine: Machine) -> LearnedCost:
             for n, weight in zip(varied.tolist(), weights.tolist(), strict=True)
         ),
     )
-    errors = [abs(found.predicted(base, f) / cycles - 1) for base, f, cycles in samples]
-    return found.model_copy(
+    errors = [abs(cost.predicted(base, f) / cycles - 1) for base, f, cycles in samples]
+    return cost.model_copy(
         update={
             "mean_deviation": float(f"{sum(errors) / len(errors):.3g}"),
             "greatest_deviation": float(f"{max(errors):.3g}"),

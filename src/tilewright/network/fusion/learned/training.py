@@ -41,22 +41,22 @@ Group = tuple[KernelOp, ...]
 class Planned(CostOracle):
     """An oracle that remembers the kernels that it has planned."""
 
-    found: list[tuple[Kernel, Plan]] = field(default_factory=list[tuple[Kernel, Plan]])
+    priced: list[tuple[Kernel, Plan]] = field(default_factory=list[tuple[Kernel, Plan]])
 
     def planned(self, kernel: Kernel) -> Plan:
         """The plan of a kernel, as the oracle's cost has it."""
         plan = super().planned(kernel)
-        self.found.append((kernel, plan))
+        self.priced.append((kernel, plan))
         return plan
 
     def of(self, group: Group) -> tuple[Kernel, Plan] | None:
         """The fastest kernel that a group can be, by planning; None if it can be none."""
-        self.found.clear()
+        self.priced.clear()
         try:
             self.cost(group)
         except TilewrightError:
             return None
-        return min(self.found, key=lambda one: one[1].cycles, default=None)
+        return min(self.priced, key=lambda planned: planned[1].cycles, default=None)
 
 
 def groups_of(networks: Sequence[NetworkOp], machine: Machine) -> list[Group]:
@@ -67,18 +67,18 @@ def groups_of(networks: Sequence[NetworkOp], machine: Machine) -> list[Group]:
         dependences = graph_of(network)
         kernels = dependences.kernels
         groups: list[Group] = [(k,) for k in kernels if k is not None and not k.on_host]
-        for found in candidates_of(dependences.graph, machine.fusions):
-            members = members_of(found, kernels)
-            if found.problem is None and not shortage(members, found.fusion, machine):
+        for merge in candidates_of(dependences.graph, machine.fusions):
+            members = members_of(merge, kernels)
+            if merge.problem is None and not shortage(members, merge.fusion, machine):
                 groups.append(tuple(members))
         for group in groups:
             try:
-                plain = [canonical(described(one, machine))[0] for one in group]
+                plain = [canonical(described(member, machine))[0] for member in group]
             except TilewrightError:
                 continue  # No primitive computes it; the search prices it as nothing.
             text = "\n".join(map(repr, plain))
-            form = tuple(operation.name for one in group for operation in one.operations)
-            form += tuple(_primitive(one, machine) for one in group)
+            form = tuple(operation.name for member in group for operation in member.operations)
+            form += tuple(_primitive(member, machine) for member in group)
             forms.setdefault(form, {}).setdefault(sha256(text.encode()).hexdigest(), group)
     rows = [[group for _, group in sorted(groups.items())] for _, groups in sorted(forms.items())]
     longest = max((len(row) for row in rows), default=0)
@@ -96,10 +96,10 @@ def samples_of(
     oracle, count = Planned(machine), 0
     for group in groups:
         progress("simulate kernels", count, min(most, len(groups)))
-        found = oracle.of(group)
-        if found is None:
+        fastest = oracle.of(group)
+        if fastest is None:
             continue
-        kernel, plan = found
+        kernel, plan = fastest
         try:
             base, features = features_of(kernel, plan, machine)
             if base * features["lines"] > MOST_LINES:

@@ -159,25 +159,21 @@ class _Elementwise:
                 isa.vector("vector_dup", Place(home), (), 1, (1,), (8,), scalar, count),
                 isa.mask_of(self.lanes, self.lanes),
             ]
-        longest = 0
+        longest, rest = 0, self.size - whole * self.portion
         if self.short is not None:
-            longest = self.short.longest
+            longest, rest = self.short.longest, 0
             body.append(self._runs(self.short, buffers))
-        elif self.even and whole:
-            whole, tile = 0, cut(self.size, self.portion, self.lanes)
-            loop = Loop("p", tile.count)
-            homes = self._buffers(loop, min(2, tile.count))
-            buffers += homes.values()
-            loop.body += self._portion(homes, tile.start(loop.variable), tile.size)
-            body.append(loop)
         elif whole:
-            loop = Loop("p", whole)
-            homes = self._buffers(loop, min(2, whole))
+            count, size = whole, self.portion
+            tile = cut(self.size, self.portion, self.lanes)
+            if self.even:
+                count, size, rest = tile.count, tile.size, 0
+            loop = Loop("p", count)
+            start = tile.start(loop.variable) if self.even else loop.variable * size
+            homes = self._buffers(loop, min(2, count))
             buffers += homes.values()
-            loop.body += self._portion(homes, loop.variable * self.portion, self.portion)
+            loop.body += self._portion(homes, start, size)
             body.append(loop)
-        one = self.short is not None or (self.even and self.size >= self.portion)
-        rest = 0 if one else self.size - whole * self.portion
         if rest:
             homes = self._buffers(None, 1)
             buffers += homes.values()

@@ -26,9 +26,9 @@ class Resident:
     def finds(self, buffer: BufferOp, tile: Tile) -> bool:
         """Whether a buffer's tile is there. If not, it is from now on: the kernel loads it."""
         place = _range(buffer)
-        found = self.tiles.get(place) == tile
+        same = self.tiles.get(place) == tile
         self.tiles[place] = tile
-        return found
+        return same
 
     def forget(self, program: ProgramOp) -> None:
         """Forget what a kernel's buffers take the place of."""
@@ -36,7 +36,7 @@ class Resident:
             if isinstance(op, BufferOp):
                 taken = _range(op)
                 own = taken if op.stays is not None else None
-                for place in [one for one in self.tiles if one != own and _meet(one, taken)]:
+                for place in [held for held in self.tiles if held != own and _meet(held, taken)]:
                     del self.tiles[place]
 
 
@@ -45,5 +45,5 @@ def _range(buffer: BufferOp) -> Range:
     return buffer.memory, start, start + buffer.get("bytes") * buffer.places
 
 
-def _meet(one: Range, other: Range) -> bool:
-    return one[0] == other[0] and one[1] < other[2] and other[1] < one[2]
+def _meet(tile: Range, other: Range) -> bool:
+    return tile[0] == other[0] and tile[1] < other[2] and other[1] < tile[2]

@@ -143,11 +143,11 @@ def header_text() -> str:
     """slave/winograd.h."""
     functions: list[str] = []
     for inner, text in sorted(INPUT.items()):
-        one = f"transform_input_{inner}"
-        functions += [_one_dimension(one, text), _input_function(inner, one)]
+        along = f"transform_input_{inner}"
+        functions += [_one_dimension(along, text), _input_function(inner, along)]
     for (tile, inner), text in sorted(OUTPUT.items()):
-        one = f"transform_output_{tile}_{inner}"
-        functions += [_one_dimension(one, text), _output_function(tile, inner, one)]
+        along = f"transform_output_{tile}_{inner}"
+        functions += [_one_dimension(along, text), _output_function(tile, inner, along)]
     return HEAD + "\n".join(functions) + "\n#endif\n"
 
 
@@ -159,16 +159,16 @@ def _one_dimension(name: str, text: str) -> str:
     )
 
 
-def _input_function(inner: int, one: str) -> str:
+def _input_function(inner: int, along: str) -> str:
     return f"""\
 /* The {inner} x {inner} points of a tile of inputs d, `plane` elements apart. */
 static inline void winograd_input_{inner}(const float *d, float *y, long plane)
 {{
     float t[{inner * inner}], points[{inner}];
     for (long j = 0; j < {inner}; j++)
-        {one}(d + j, {inner}, t + j * {inner});
+        {along}(d + j, {inner}, t + j * {inner});
     for (long u = 0; u < {inner}; u++) {{
-        {one}(t + u, {inner}, points);
+        {along}(t + u, {inner}, points);
         for (long v = 0; v < {inner}; v++, y += plane)
             *y = points[v];
     }}
@@ -176,15 +176,15 @@ static inline void winograd_input_{inner}(const float *d, float *y, long plane)
 """
 
 
-def _output_function(tile: int, inner: int, one: str) -> str:
+def _output_function(tile: int, inner: int, along: str) -> str:
     return f"""\
 /* The {tile} x {tile} outputs of {inner} x {inner} products, which lie `plane` elements apart. */
 static inline void winograd_output_{tile}_{inner}(const float *m, long plane, float *o)
 {{
     float t[{tile * inner}];
     for (long v = 0; v < {inner}; v++)
-        {one}(m + v * plane, {inner} * plane, t + v * {tile});
+        {along}(m + v * plane, {inner} * plane, t + v * {tile});
     for (long r = 0; r < {tile}; r++)
-        {one}(t + r, {tile}, o + r * {tile});
+        {along}(t + r, {tile}, o + r * {tile});
 }}
 """
