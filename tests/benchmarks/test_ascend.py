@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from benchmarks.papers.ascend import cores, formats, ladder, products, tables, traffic
+from benchmarks.papers.ascend import cores, formats, ladder, pairs, products, tables, traffic
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "ascend.md"
 
@@ -30,7 +30,7 @@ def test_all_methods_are_listed() -> None:
     rows = {row["method"]: row for row in formats()}
     assert rows["naive"]["vector"] == rows["improved"]["vector"] == 6_144
     assert (rows["naive"]["commands"], rows["improved"]["commands"]) == (128, 53)
-    assert len(tables(())) == 5
+    assert len(tables(())) == 6
 
 
 def test_parameters_of_the_ladder_are_those_of_its_page() -> None:
@@ -54,6 +54,25 @@ def test_the_ladder_is_met() -> None:
     times = [row["simulated"] for row in rows]
     assert times[0] > times[1] > max(times[2:4]) > times[4] > times[5] > times[6] >= times[7]
     assert times[7] > times[8]
+
+
+def test_blocks_follow_each_other_as_the_guide_draws_them() -> None:
+    """Rows that core 1 computes by groups of three columns, and core 12 by groups of four."""
+    work = pairs.PAIRS[3].work
+    for columns, core, rows in ((3, 1, [128, 128, 32]), (4, 12, [128, 128])):
+        order = pairs.blocks(work, pairs.Choice(pairs.WIDE, 0.0, columns))
+        assert len({(block.row, block.column) for block in order}) == len(order) == 48
+        assert [block.m for block in order[core :: work.cores]] == rows
+
+
+@pytest.mark.slow
+def test_pairs_are_ranked_as_they_were_measured() -> None:
+    rows = list(pairs.pairs())
+    assert len(rows) == 5
+    for row in rows:
+        assert (row["simulated"] > 1) == (row["measured"] > 1), row["pair"]
+    # The guide's own reason for the third: rows of B that end within a line.
+    assert rows[2]["once"] < 1 < rows[2]["simulated"]
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.papers.ascend import ladder
+from benchmarks.papers.ascend import ladder, pairs
 from benchmarks.report import Column, Table, percent, whole
 from tilewright.planning import Budget, plan
 from tilewright.planning.planners.stationary import KINDS, Product, Room, best_tile
@@ -182,4 +182,5 @@ def tables(networks: Sequence[str]) -> list[Table]:
             ("Pieces follow each other: each buffer is there once.",),
         ),
         ladder.table(),
+        pairs.table(),
     ]

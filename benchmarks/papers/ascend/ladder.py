@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from math import ceil
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.report import Column, Table, percent, whole
 from tilewright.targets.ascend.flags import synchronised
@@ -45,6 +45,10 @@ L2, DDR = 110.0, 32.0
 """Bytes a cycle and core (the chip's tables)."""
 
 
+Layout = Literal["columns", "rows", "fractals"]
+"""``columns``: K is side by side; ``rows``: N is; ``fractals``: 16 of N, and then K."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One step of the ladder; tiles and depths are those that the sample sets."""
@@ -66,6 +70,8 @@ class Case:
     issue: float = STEP
     overlapped: bool = False
     """Whether results leave L0C while a ``mad`` still writes there (the unit flag)."""
+    layout: Layout = "columns"
+    """How B lies in main memory."""
 
 
 CASES = (
@@ -103,7 +109,7 @@ def core_of(case: Case) -> DaVinci:
 def nest(case: Case, tiles: int, depth: int, n: int) -> Program:
     """A core's loops over ``tiles`` tiles of C, whose reduction is ``depth`` long, without flags.
 
-    A and B^T lie row by row, as K is side by side in both.
+    A lies row by row, B as the case says; where the bytes of B are does not matter here.
     """
     m, _, k = case.tile
     of_a, of_b = case.steps
@@ -132,7 +138,10 @@ def nest(case: Case, tiles: int, depth: int, n: int) -> Program:
         _rows("load_a", l1_a, Place(a_tensor, along + tile.variable * (m * row)), m, of_a * k, row),
         middle,
     ]
-    middle.body = [_rows("load_b", l1_b, Place(b_tensor, along_b), n, of_b * k, row), inner]
+    load_b = _rows(
+        "load_b", l1_b, Place(b_tensor, along_b), *_rows_of(case.layout, n, of_b * k), row
+    )
+    middle.body = [load_b, inner]
     position: Value = inner.variable + middle.variable * of_b
     first = inner.variable + middle.variable + outer.variable
     inner.body = [
@@ -168,6 +177,13 @@ def _buffer(
 
 def _fractals(rows: int, columns: int) -> int:
     return ceil(rows / 16) * ceil(columns / 16) * FRACTAL
+
+
+def _rows_of(layout: Layout, n: int, k: int) -> tuple[int, int]:
+    """The rows of a tile of B in main memory, and the elements of each."""
+    if layout == "columns":
+        return n, k
+    return (k, n) if layout == "rows" else (ceil(n / 16), 16 * k)
 
 
 def _rows(name: str, home: Buffer, source: Place, rows: int, columns: int, pitch: int) -> Command:
