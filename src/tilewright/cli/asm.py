@@ -75,15 +75,15 @@ def asm(
             raise refuse(
                 "option-listing", "only .hlal has listings, barriers and loops to peel", str(file)
             )
-        found, machine = _described(target or DEFAULT, settings)
+        chosen, machine = _described(target or DEFAULT, settings)
         try:
             text = _bytes(file).decode()
         except UnicodeDecodeError as error:
             raise refuse("input-file", str(error), str(file)) from error
-        words = found.assemble(text, machine, str(file))
+        words = chosen.assemble(text, machine, str(file))
         place = output or file.with_suffix(".bin")
         _write(place, words)
-        count = len(words) // found.word_bytes(machine)
+        count = len(words) // chosen.word_bytes(machine)
     if as_json:
         console.print_json({"output": str(place), "bytes": len(words), "instructions": count})
     else:
@@ -120,9 +120,9 @@ def disasm(
 
 def disassemble_words(data: bytes, target: str, settings: list[str] | None) -> str:
     """The text of words; what is refused says whose words they were taken for."""
-    found, machine = _described(target, settings)
+    chosen, machine = _described(target, settings)
     try:
-        return found.disassemble(data, machine)
+        return chosen.disassemble(data, machine)
     except TilewrightError as error:
         hint = f"read as words of {target}; --target names another machine"
         raise TilewrightError(

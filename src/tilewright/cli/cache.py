@@ -25,7 +25,7 @@ def cache_command(
             cache.clear()
             libraries.clear()
         usage = cache.usage()
-    found = {
+    facts = {
         "directory": str(cache.directory),
         "entries": usage.entries,
         "bytes": usage.bytes,
@@ -33,7 +33,7 @@ def cache_command(
         "most_bytes": cache.most_bytes,
     }
     if as_json:
-        console.print_json(found)
+        console.print_json(facts)
         return
     console.say(
         f"{usage.entries:,} of at most {cache.most_entries:,} packages, {usage.bytes:,} of "

@@ -30,22 +30,22 @@ def calibrate_command(
     with console.refusals(as_json), console.progress(quiet) as progress:
         if output.suffix != ".json":
             raise refuse("option-output", "a calibration is a .json file", str(output))
-        found = calibrate(progress)
+        measured = calibrate(progress)
         with written(output) as fresh:
-            fresh.write_text(found.model_dump_json(indent=1) + "\n")
+            fresh.write_text(measured.model_dump_json(indent=1) + "\n")
     if as_json:
-        console.print_json(found.model_dump(mode="json"))
+        console.print_json(measured.model_dump(mode="json"))
         return
-    one, two, three, main = found.bandwidths
-    best = min(found.tiles, key=lambda tile: tile[2] / (tile[0] * tile[1]))
+    one, two, three, main = measured.bandwidths
+    best = min(measured.tiles, key=lambda tile: tile[2] / (tile[0] * tile[1]))
     vectors, points, step, call = best
     console.say(
-        f"{found.processor}\n"
-        f"  clock          {found.clock_hz / 1e9:.2f} GHz\n"
-        f"  multiply-adds  {found.vectors_per_cycle:.2f} vectors in a cycle\n"
+        f"{measured.processor}\n"
+        f"  clock          {measured.clock_hz / 1e9:.2f} GHz\n"
+        f"  multiply-adds  {measured.vectors_per_cycle:.2f} vectors in a cycle\n"
         f"  reads          {one:.1f}, {two:.1f}, {three:.1f} bytes in a cycle from the caches, "
         f"{main:.1f} from main memory\n"
-        f"  register tiles {len(found.tiles)} sizes; at {points:g} points x {vectors:g} vectors "
+        f"  register tiles {len(measured.tiles)} sizes; at {points:g} points x {vectors:g} vectors "
         f"{step:.1f} K + {call:.0f} cycles\n"
         f"stored in {output}; use it: tilewright compile MODEL --cpu {output}"
     )

@@ -188,7 +188,7 @@ def machine_values(settings: list[str] | None) -> dict[str, Any]:
 
 def shapes(options: list[str] | None) -> dict[str, str]:
     """Read ``--shape NAME=1x3x224x224`` options; the text after the name stays as it is."""
-    found: dict[str, str] = {}
+    read: dict[str, str] = {}
     for option in options or []:
         name, separator, text = option.rpartition("=")
         if not separator or not name or not text:
@@ -196,22 +196,22 @@ def shapes(options: list[str] | None) -> dict[str, str]:
                 "option-shape", f"{option!r} is not NAME=1x3x224x224", "--shape",
                 "NAME is an input, or a free dim as in batch=4 or batch=1..8",
             )  # fmt: skip
-        found[name] = text
-    return found
+        read[name] = text
+    return read
 
 
 def constants(options: list[str] | None) -> dict[str, str]:
     """Read ``--constant NAME=1,2,3`` options; the text after the name stays as it is."""
-    found: dict[str, str] = {}
+    read: dict[str, str] = {}
     for option in options or []:
         name, separator, text = option.rpartition("=")
-        if not separator or not name or name in found:
+        if not separator or not name or name in read:
             raise refuse(
                 "option-constant", f"{option[:80]!r} is not NAME=1,2,3, or is given twice",
                 "--constant",
             )  # fmt: skip
-        found[name] = text
-    return found
+        read[name] = text
+    return read
 
 
 def cache() -> Cache:

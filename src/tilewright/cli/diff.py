@@ -105,7 +105,7 @@ def diff(
     from tilewright.report.onnx_reference import onnx_tensors
 
     with console.refusals(as_json), console.progress(quiet) as progress:
-        found, machine = resolve(target, None, console.machine_values(settings))
+        chosen_target, machine = resolve(target, None, console.machine_values(settings))
         given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
         chosen = numbers.numbers_on(machine, given)
         progress("import", 0, 0)
@@ -115,7 +115,7 @@ def diff(
             if isinstance(source, frontends.Opened)
             else frontends.load(model, shapes=shapes, weights=weights)
         )
-        executable = compile(imported, found, machine=machine, progress=progress, **given)
+        executable = compile(imported, chosen_target, machine=machine, progress=progress, **given)
         arrays = console.inputs_for(executable.inputs, inputs, random)
         progress("run", 0, 0)
         seen: dict[str, Array] = {}
@@ -124,7 +124,7 @@ def diff(
         shares: dict[str, Noise] = {}
         if with_float and machine.fixed_bits:
             state = run_pipeline(
-                imported, found, machine, numbers=chosen, progress=progress, until="kernels"
+                imported, chosen_target, machine, numbers=chosen, progress=progress, until="kernels"
             )
             results = {row.kernel: plain(row.value, row.array) for row in layers if row.kernel}
             shares = noise(state.network, state.weights, arrays, results)
@@ -142,7 +142,9 @@ def diff(
             names = [name for node in imported.nodes for name in node.outputs]
             want = onnx_tensors(model, arrays, names)
             rows, left = beside_model(layers, imported.nodes, want, allowed, shares)
-        compared = Comparison(found.name, reference.value, allowed, tuple(rows), tuple(left))
+        compared = Comparison(
+            chosen_target.name, reference.value, allowed, tuple(rows), tuple(left)
+        )
         if save is not None:
             _save(save, layers, want)
     if as_json:

@@ -43,7 +43,7 @@ def explain_command(
     with console.refusals(as_json), console.progress(quiet) as progress:
         if (model is None) != operators:
             raise refuse("option-model", "give a model file, or --operators", "MODEL")
-        found, machine = resolve(target, None, console.machine_values(settings))
+        chosen, machine = resolve(target, None, console.machine_values(settings))
         given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
         if model is None:
             if as_json:
@@ -53,7 +53,7 @@ def explain_command(
             return
         told = explain(
             with_constants(model, constant) if constant else model,
-            found,
+            chosen,
             machine,
             shapes=console.shapes(shape),
             weights=weights,

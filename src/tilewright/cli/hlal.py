@@ -160,27 +160,27 @@ def run_program(
 
     program, machine = read_program(file, target, settings, barriers, parallel)
     arrays = inputs_for(program, inputs, seed)
-    found = execute(program, machine, arrays, check=check, trace=trace is not None, limit=limit)
+    execution = execute(program, machine, arrays, check=check, trace=trace is not None, limit=limit)
     if trace is not None:
         with written(trace) as fresh:
-            write_timeline(fresh, program, machine, found.result)
+            write_timeline(fresh, program, machine, execution.result)
     if output is not None:
-        console.save_arrays(output, found.outputs)
-    return program, machine, found
+        console.save_arrays(output, execution.outputs)
+    return program, machine, execution
 
 
 def report(
-    program: Program, machine: Machine, found: Execution, as_json: bool, check: bool
+    program: Program, machine: Machine, execution: Execution, as_json: bool, check: bool
 ) -> None:
     """Print what a run took."""
-    result = found.result
+    result = execution.result
     seconds = result.cycles / machine.clock_hz
     if as_json:
         console.print_json(
             {
                 "target": machine.name,
-                "outputs": console.describe(found.outputs),
-                "scalars": found.scalars,
+                "outputs": console.describe(execution.outputs),
+                "scalars": execution.scalars,
                 "cycles": result.cycles,
                 "seconds": seconds,
                 "instructions": result.instructions,
@@ -203,10 +203,10 @@ def report(
     if check:
         console.say("no barrier is missing")
     say_overlaps(program)
-    for name, values in found.outputs.items():
+    for name, values in execution.outputs.items():
         shape = " x ".join(map(str, values.shape))
         console.say(f"{name}: {shape}, from {values.min()} to {values.max()}")
-    for name, value in found.scalars.items():
+    for name, value in execution.scalars.items():
         console.say(f"{name}: {value}")
 
 
@@ -239,11 +239,11 @@ def trace_command(
     """
     with console.refusals(as_json):
         place = output or file.with_suffix(".json")
-        program, _, found = run_program(
+        program, _, execution = run_program(
             file, target, settings, inputs, random, check=False, trace=place, output=None,
             limit=limit,
         )  # fmt: skip
-        words = found.result.events[:, 0].tolist()
+        words = execution.result.events[:, 0].tolist()
         lines = Counter(program.line(word) for word in words)
     if as_json:
         console.print_json({"output": str(place), "events": len(words)})

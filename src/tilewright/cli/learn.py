@@ -39,15 +39,15 @@ def learn_command(
 
     with console.refusals(as_json), console.progress(quiet) as progress:
         chosen, machine = resolve(target, None, console.machine_values(settings))
-        found = learn(models, chosen, machine, samples=samples, progress=progress)
+        learned = learn(models, chosen, machine, samples=samples, progress=progress)
         place = output or Path(f"{Path(target).stem}-cost.json")
         with written(place) as fresh:
-            fresh.write_text(found.text(), encoding="utf-8")
+            fresh.write_text(learned.text(), encoding="utf-8")
     if as_json:
-        console.print_json({"target": chosen.name, "file": str(place)} | found.model_dump())
+        console.print_json({"target": chosen.name, "file": str(place)} | learned.model_dump())
         return
     console.say(
-        f"learned from {found.samples} kernels, which it predicts to {found.mean_deviation:.1%} "
-        f"in the mean, {found.greatest_deviation:.1%} at worst\n"
+        f"learned from {learned.samples} kernels, which it predicts to "
+        f"{learned.mean_deviation:.1%} in the mean, {learned.greatest_deviation:.1%} at worst\n"
         f"stored in {place}; use it: tilewright fuse MODEL --target {target} --cost learned={place}"
     )

@@ -42,11 +42,11 @@ def memory(
     from tilewright.report.picture import picture
 
     with console.refusals(as_json), console.progress(quiet) as progress:
-        found, machine = resolve(target, None, console.machine_values(settings))
+        chosen, machine = resolve(target, None, console.machine_values(settings))
         given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
         state = run_pipeline(
             model,
-            found,
+            chosen,
             machine,
             shapes=console.shapes(shape),
             weights=weights,
@@ -58,7 +58,7 @@ def memory(
         )
         network = network_of(state.network)
         plan = memory_plan_of(network, exact=exact_memory)
-        report = memory_report(state.name, found.name, network, plan)
+        report = memory_report(state.name, chosen.name, network, plan)
         if svg is not None:
             with written(svg) as fresh:
                 fresh.write_text(picture(report), encoding="utf-8")

@@ -102,18 +102,18 @@ def chosen(
     equalise: bool | None = None,
 ) -> Chosen:
     """The options together; empty if none is given."""
-    found: Chosen = {}
+    options: Chosen = {}
     if format is not None:
-        found["numbers"] = format
+        options["numbers"] = format
     if observer is not None:
-        found["observer"] = observer
+        options["observer"] = observer
     if keep_float:
-        found["keep_float"] = tuple(keep_float)
+        options["keep_float"] = tuple(keep_float)
     if equalise is not None:
-        found["equalise"] = equalise
+        options["equalise"] = equalise
     if calibration is not None or preprocess is not None:
-        found["calibration"] = samples(calibration, preprocess)
-    return found
+        options["calibration"] = samples(calibration, preprocess)
+    return options
 
 
 def numbers_on(machine: Machine, given: Chosen) -> Numbers | None:

@@ -38,8 +38,8 @@ def opt(
 
     with console.refusals():
         if list_passes:
-            for name, made in sorted(all_passes().items()):
-                first = (made.__doc__ or "").strip().splitlines()
+            for name, pass_class in sorted(all_passes().items()):
+                first = (pass_class.__doc__ or "").strip().splitlines()
                 console.say(f"{name:<20} {first[0] if first else ''}")
             return
         text = sys.stdin.read() if file == "-" else _read(Path(file))

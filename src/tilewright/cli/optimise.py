@@ -67,7 +67,9 @@ def optimise_text(
         raise refuse("text-invalid", "regions are nested too deeply") from error
     known = all_passes()
     try:
-        available = {name: (lambda made=made: made) for name, made in known.items()}
+        available = {
+            name: (lambda pass_class=pass_class: pass_class) for name, pass_class in known.items()
+        }
         steps = PassPipeline.parse_spec(available, passes).passes if passes else ()
     except Exception as error:  # xDSL raises bare exceptions for pass specifications
         raise refuse("pass-unknown", str(error), passes, ", ".join(sorted(known))) from error

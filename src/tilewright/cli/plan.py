@@ -48,13 +48,13 @@ def plan_command(
     from tilewright.compiler.pipeline import plans_of, resolve, run_pipeline
 
     with console.refusals(as_json), console.progress(quiet) as progress:
-        found, machine = resolve(target, None, console.machine_values(settings))
+        chosen, machine = resolve(target, None, console.machine_values(settings))
         given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
-        second = None if beside is None else found.planner(beside, machine)
-        with found.planner(planner, machine) as asked:
+        second = None if beside is None else chosen.planner(beside, machine)
+        with chosen.planner(planner, machine) as asked:
             state = run_pipeline(
                 with_constants(model, constant) if constant else model,
-                found,
+                chosen,
                 machine,
                 shapes=console.shapes(shape),
                 weights=weights,
@@ -68,7 +68,7 @@ def plan_command(
         if second is not None:
             kernels = [item.kernel for item in state.kernels if item.schedule is not None]
             with second as asked:
-                others = plans_of(kernels, machine, asked, found.timer(machine), progress)
+                others = plans_of(kernels, machine, asked, chosen.timer(machine), progress)
     rows: list[dict[str, Any]] = []
     for item in state.kernels:
         row: dict[str, Any] = {"name": item.kernel.symbol, "nodes": list(item.kernel.nodes)}
@@ -81,7 +81,7 @@ def plan_command(
             row["beside"] = others[item.kernel.symbol].to_json()
         rows.append(row)
     if as_json:
-        console.print_json({"target": found.name, "machine": machine.name, "kernels": rows})
+        console.print_json({"target": chosen.name, "machine": machine.name, "kernels": rows})
         return
     planned = [row for row in rows if row["engine"] == "accelerator"]
     heads = ("cycles", "bound", "granule", "bytes")
@@ -121,7 +121,7 @@ def _say_beside(planner: str, beside: str, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         other = row["beside"]
         figures = [_cycles(row), _cycles(other), row["candidates"], other["candidates"]]
-        total = [one + more for one, more in zip(total, figures, strict=True)]
+        total = [left + right for left, right in zip(total, figures, strict=True)]
         console.say(_compared(_name(row), figures))
     console.say(_compared("total", total))
 

@@ -43,13 +43,13 @@ def quantise(
     from tilewright.report.quantisation import quantisation_report
 
     with console.refusals(as_json), console.progress(quiet) as progress:
-        found, machine = resolve(target, None, console.machine_values(settings))
+        chosen, machine = resolve(target, None, console.machine_values(settings))
         if format is None and machine.computes_as_given:
             raise refuse("option-numbers", "say which: --numbers int8", "--numbers")
         source, shapes = bound_model(model, shape, None, progress, weights)
         report = quantisation_report(
             source,
-            found,
+            chosen,
             machine,
             numbers_of(format or machine.element, observer, tuple(keep_float or ()), equalise),
             shapes=shapes,

@@ -58,12 +58,12 @@ def replay(
         except (DecodeError, OSError, ValueError) as error:
             raise refuse("reference-model", str(error), repr(str(model))) from error
         progress("compare", 0, 0)
-        found = agreement(loaded, arrays, tuple(targets or TARGETS))
+        result = agreement(loaded, arrays, tuple(targets or TARGETS))
     if as_json:
-        console.print_json(found.to_json())
+        console.print_json(result.to_json())
     else:
-        console.say(str(found))
-    if not found.passed:
+        console.say(str(result))
+    if not result.passed:
         raise typer.Exit(1)
 
 

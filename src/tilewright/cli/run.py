@@ -65,15 +65,15 @@ def open_or_compile(
     if model.is_dir() or is_elf(model):
         from tilewright.compiler.packages import Executable
 
-        found = Executable.load(model, cache=console.cache(), progress=progress)
-        fixed = constants or (bool(shape) and not found.free)
+        package = Executable.load(model, cache=console.cache(), progress=progress)
+        fixed = constants or (bool(shape) and not package.free)
         chosen = exact_convolution or planner != "model"
         if target or settings or fixed or given or weights or chosen:
             raise refuse(
                 "option-package", "a package is already compiled", str(model),
                 "give these options to a model file",
             )  # fmt: skip
-        return bound_package(found, shape, files, progress)
+        return bound_package(package, shape, files, progress)
     cache = console.cache() if keep else None
     request = None
     if cache is not None and planner == "model" and not constants:

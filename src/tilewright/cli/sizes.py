@@ -49,11 +49,11 @@ def bound_model(
     from tilewright.shapes import settle
 
     shapes = console.shapes(shape)
-    found = None if weights else with_constants(model, constants)
-    if not isinstance(found, frontends.Opened):
+    opened = None if weights else with_constants(model, constants)
+    if not isinstance(opened, frontends.Opened):
         return model, shapes
-    settled = settle(found.signature.inputs, shapes)
-    return found, settled.bind(_sizes(settled, settled.free, files, progress))
+    settled = settle(opened.signature.inputs, shapes)
+    return opened, settled.bind(_sizes(settled, settled.free, files, progress))
 
 
 def with_constants(model: Path, constants: list[str] | None) -> Model:
@@ -78,7 +78,7 @@ def bound_package(
     sizes = _sizes(settled, bounds, files, progress)
     named = {name: settled.names[name] for name in executable.free}
     return executable.specialise(
-        {name: sizes[found] if isinstance(found, str) else found for name, found in named.items()}
+        {name: sizes[size] if isinstance(size, str) else size for name, size in named.items()}
     )
 
 

@@ -34,11 +34,11 @@ def targets(
             for row in [] if as_json else rows:
                 console.say(f"{row['name']:<16} {row['description']}")
             return
-        found = find_target(name)
-        machine = found.machine()
+        target = find_target(name)
+        machine = target.machine()
     if as_json:
-        facts: dict[str, Any] = found.options()
-        facts["implements"] = sorted(found.implements)
+        facts: dict[str, Any] = target.options()
+        facts["implements"] = sorted(target.implements)
         console.print_json({"name": name, "machine": machine.model_dump(mode="json")} | facts)
         return
     console.say(f"{machine.name}: {machine.description}")
@@ -57,4 +57,4 @@ def targets(
         console.say(f"  primitive {primitive.name:<16} {', '.join(primitive.operations)}")
     for fusion in machine.fusions:
         console.say(f"  fusion    {fusion.name:<16} {fusion.query}")
-    console.say("  implements the keys of machine files " + ", ".join(sorted(found.implements)))
+    console.say("  implements the keys of machine files " + ", ".join(sorted(target.implements)))

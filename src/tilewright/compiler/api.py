@@ -142,9 +142,9 @@ def compile(
     from tilewright.shapes import settle
     from tilewright.targets.base import Form
 
-    found, described = resolve(target, machine, values, cpu)
+    chosen, described = resolve(target, machine, values, cpu)
     learned = chains_by(fusion_cost, described, planner, bool(schedules))
-    form = form_of(found, weights_as, bare)
+    form = form_of(chosen, weights_as, bare)
     name = "" if name is None else chosen_name(name)
     options = observer is not None or keep_float or equalise is not None
     if isinstance(numbers, str) or options:
@@ -178,20 +178,22 @@ def compile(
             source = model
             notes = source.trial(settled)
             ranges, factors = calibrated(
-                source, settled, found, described, calibration, numbers, progress
+                source, settled, chosen, described, calibration, numbers, progress
             )
-            how = Recipe(found.name, described, exact_memory, ranges, notes, numbers, factors, name)
+            how = Recipe(
+                chosen.name, described, exact_memory, ranges, notes, numbers, factors, name
+            )
             make = partial(
                 write_with_plans, source=source, settled=settled, recipe=how, progress=progress
             )
             return write_apart(make, directory, cache, progress)
 
     def write(place: Path) -> None:
-        with found.planner(planner, described, database) as asked:
+        with chosen.planner(planner, described, database) as asked:
             by_hand = ByHand(schedules, described, asked) if schedules else None
             state = run_pipeline(
                 model,
-                found,
+                chosen,
                 described,
                 shapes=shapes,
                 weights=weights,
@@ -212,7 +214,7 @@ def compile(
 
     if cache is not None and plain:
         kept = obtained(
-            cache, model, weights, found, described, shapes,
+            cache, model, weights, chosen, described, shapes,
             numbers=numbers, exact_memory=exact_memory, name=name, form=form, directory=directory,
             write=write, progress=progress, request=request,
         )  # fmt: skip

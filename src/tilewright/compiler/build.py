@@ -200,9 +200,11 @@ def _write(
     state.progress("emit", 0, 0)
     arenas = arenas_of(network_of(state.network))
     kernels = tuple(state.kernels)
-    made = Compilation(state.machine, state.network, state.weights, kernels, arenas, form, free)
+    compilation = Compilation(
+        state.machine, state.network, state.weights, kernels, arenas, form, free
+    )
     try:
-        write_package(directory, state.target, made, state.plans, state.name, state.notes)
+        write_package(directory, state.target, compilation, state.plans, state.name, state.notes)
     except KernelError:
         # Nothing half-written is left to an attempt without that kernel.
         shutil.rmtree(directory / PROGRAM, ignore_errors=True)

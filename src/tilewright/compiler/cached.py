@@ -35,10 +35,10 @@ def files_of(model: Model, weights: str | Path | None) -> Mapping[str, Path] | N
         return model.files() if model.on_disk else None
     if not isinstance(model, str | Path) or not Path(model).is_file():
         return None
-    found = {"model": Path(model)}
+    paths = {"model": Path(model)}
     if weights is not None:
-        found[WEIGHTS] = Path(weights)
-    return found
+        paths[WEIGHTS] = Path(weights)
+    return paths
 
 
 def beside(files: Mapping[str, Path]) -> Mapping[str, Path]:
@@ -130,10 +130,10 @@ def obtained(
             with suppress(TilewrightError):
                 target.load(place / PROGRAM).prepare()
 
-    found = cache.obtain(key, build, lambda what: progress(what, 0, 0))
+    executable = cache.obtain(key, build, lambda what: progress(what, 0, 0))
     if request is not None and request.unchanged(known=files.values()):
-        cache.remember(request.digest, found, beside(files))
-    return placed(found, directory)
+        cache.remember(request.digest, executable, beside(files))
+    return placed(executable, directory)
 
 
 __all__ = ["beside", "digests_of", "files_of", "key_of", "obtained"]

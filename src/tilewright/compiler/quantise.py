@@ -34,12 +34,12 @@ def read_stated_points(state: CompilationState) -> None:
     network = network_of(state.network)
     if network.numbers is not None:
         return
-    found = read_points(network, state.runner.context)
-    state.notes += found.left
-    if found.fractions:
-        state.stated = found
-        state.ranges = {**found.ranges(state.machine.fixed_bits), **(state.ranges or {})}
-        count = len(found.fractions)
+    points = read_points(network, state.runner.context)
+    state.notes += points.left
+    if points.fractions:
+        state.stated = points
+        state.ranges = {**points.ranges(state.machine.fixed_bits), **(state.ranges or {})}
+        count = len(points.fractions)
         state.notes.append(f"{count} tensors keep the binary points that the model states")
 
 

@@ -89,10 +89,10 @@ def _told(value: object, files: dict[Path, str]) -> Any:
     if isinstance(value, bool | int | float | str):
         return [type(value).__name__, repr(value)]
     if isinstance(value, Mapping):
-        items = [(_told(key, files), _told(one, files)) for key, one in value.items()]  # pyright: ignore[reportUnknownArgumentType]
+        items = [(_told(key, files), _told(entry, files)) for key, entry in value.items()]  # pyright: ignore[reportUnknownArgumentType]
         return None if any(None in item for item in items) else ["mapping", sorted(items)]
     if isinstance(value, tuple | list):
-        parts = [_told(one, files) for one in value]  # pyright: ignore[reportUnknownArgumentType]
+        parts = [_told(entry, files) for entry in value]  # pyright: ignore[reportUnknownArgumentType]
         return None if None in parts else ["sequence", parts]
     return None
 
@@ -106,7 +106,7 @@ def _processor() -> str:
     """What of the processor may decide what is made, caches included; "" where none tells."""
     path, caches = Path("/proc/cpuinfo"), Path("/sys/devices/system/cpu/cpu0/cache")
     first = path.read_text().partition("\n\n")[0] if path.exists() else ""
-    facts = ["".join(found) for found in _FACTS.findall(first)]
+    facts = ["".join(words) for words in _FACTS.findall(first)]
     for name in ("level", "type", "size", "shared_cpu_list"):
-        facts += [one.read_text() for one in sorted(caches.glob(f"index*/{name}"))]
+        facts += [file.read_text() for file in sorted(caches.glob(f"index*/{name}"))]
     return "\n".join(facts)

@@ -110,13 +110,15 @@ def context_of(
     machine: Machine | None = None,
 ) -> CompilerContext:
     """What passes see: the machine, the weights so far, and ranges of values."""
-    made = CompilerContext(machine or state.machine, state.weights, ranges, state.factors)
+    compiler_context = CompilerContext(
+        machine or state.machine, state.weights, ranges, state.factors
+    )
     if machine is None or machine is state.machine:
-        made.plans = cast("dict[Any, Any]", state.plan_cache)
-        made.planner = for_methods(state.planner)
+        compiler_context.plans = cast("dict[Any, Any]", state.plan_cache)
+        compiler_context.planner = for_methods(state.planner)
     for dialect in graph_context().loaded_dialects:
-        made.load_dialect(dialect)
-    return made
+        compiler_context.load_dialect(dialect)
+    return compiler_context
 
 
 def drop_dead_weights(state: CompilationState) -> None:

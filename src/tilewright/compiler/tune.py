@@ -87,17 +87,17 @@ def tune(
     KeyboardInterrupt loses nothing that was measured.
     """
     end = time.monotonic() + seconds
-    found, machine = resolve(target, None, values)
+    chosen, machine = resolve(target, None, values)
     if exact_convolution:
         machine = machine.exact()
-    measure = found.measurer()
+    measure = chosen.measurer()
     if measure is None:
         raise refuse("target-measure", f"target {target} runs on no processor at hand")
     state = run_pipeline(
-        model, found, machine, shapes=shapes, weights=weights, progress=progress, until="plan"
+        model, chosen, machine, shapes=shapes, weights=weights, progress=progress, until="plan"
     )
     kernels = [(item.kernel, state.plans.get(item.kernel.symbol)) for item in state.kernels]
-    with Measurements(database, found.built()) as known:
+    with Measurements(database, chosen.built()) as known:
         rows: dict[Kernel, Tuned] = {}
         for kernel, plan in kernels:
             if plan is None:
@@ -139,7 +139,7 @@ def _search(
     try:
         while time.monotonic() < end and (waiting or running):
             while waiting and (executor is None or len(running) < jobs):
-                row = max(waiting, key=lambda one: one.weight / (1 + one.batches))
+                row = max(waiting, key=lambda candidate: candidate.weight / (1 + candidate.batches))
                 batch = next(row.rest, None)
                 if batch is None:
                     waiting.remove(row)

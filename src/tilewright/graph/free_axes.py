@@ -92,9 +92,9 @@ def _of_kernel(
     operands, None for constants."""
     node = ", ".join(kernel.nodes) or kernel.symbol
     free: set[str] = set()
-    every = [one for part in (*kernel.producers, kernel) for one in part.stages]
-    given = {one.name: axes[one.name] for one in kernel.inputs}
-    for stage in every:
+    stages = [stage for part in (*kernel.producers, kernel) for stage in part.stages]
+    given = {operand.name: axes[operand.name] for operand in kernel.inputs}
+    for stage in stages:
         for operand in stage.inputs:
             for axis in given.get(operand.name) or ():
                 access = operand.access[axis]
@@ -103,7 +103,7 @@ def _of_kernel(
                 elif access.dims or access.offset:
                     reason = f"{stage.operation} reads [{access}] of an axis that ends early"
                     raise _refusal(node, reason)
-    for stage in every:
+    for stage in stages:
         for operand in (*stage.inputs, stage.output):
             ends = given.get(operand.name)
             for axis, access in enumerate(operand.access):
@@ -134,7 +134,7 @@ def _one_dim(access: Affine) -> str | None:
 def _reshaped(op: Operation, axes: Axes) -> Axes:
     """The same axes of the new shape: with as many elements before them, and of the same size."""
     source, target = (shape_of(value) for value in (op.operands[0], op.results[0]))
-    found: set[int] = set()
+    kept: set[int] = set()
     for axis in axes:
         before = prod(source[:axis])
         same = [
@@ -145,22 +145,22 @@ def _reshaped(op: Operation, axes: Axes) -> Axes:
         if not same:
             reason = f"{list(source)} as {list(target)} joins or splits an axis that ends early"
             raise _refusal(str(op.get_attr_or_prop("node") or op.name), reason)
-        found.add(same[0])
-    return frozenset(found)
+        kept.add(same[0])
+    return frozenset(kept)
 
 
 def _sliced(op: SliceOp, axes: Axes) -> Axes:
     """The axes that are taken whole; of others the first index alone, which every run has."""
     shape = shape_of(op.operands[0])
-    found: set[int] = set()
+    whole: set[int] = set()
     for axis, taken in enumerate(op.ranges(shape)):
         if axis not in axes or taken == range(1):
             continue
         if taken != range(shape[axis]):
             reason = f"takes {taken} of an axis that ends early"
             raise _refusal(str(op.get_attr_or_prop("node") or op.name), reason)
-        found.add(axis)
-    return frozenset(found)
+        whole.add(axis)
+    return frozenset(whole)
 
 
 def same_but_for(
@@ -180,25 +180,25 @@ def same_but_for(
     for number in range(max(map(len, pairs))):
         if number >= count:
             raise _differs(pairs[len(pairs[1]) > count][number], sizes, "is there for one alone")
-        one, other = (ops[number] for ops in pairs)
-        if one.name != other.name:
-            raise _differs(one, sizes, f"is {one.name} for one and {other.name} for the other")
-        if [numbers.get(v) for v in one.operands] != [others.get(v) for v in other.operands]:
-            raise _differs(one, sizes, "has other operands")
-        for place, (a, b) in enumerate(zip(one.results, other.results, strict=True)):
+        op, counterpart = (ops[number] for ops in pairs)
+        if op.name != counterpart.name:
+            raise _differs(op, sizes, f"is {op.name} for one and {counterpart.name} for the other")
+        if [numbers.get(v) for v in op.operands] != [others.get(v) for v in counterpart.operands]:
+            raise _differs(op, sizes, "has other operands")
+        for place, (a, b) in enumerate(zip(op.results, counterpart.results, strict=True)):
             numbers[a] = others[b] = number * 16 + place
-            _compare_extents(one, shape_of(a), shape_of(b), sizes)
-        for a, b in zip(one.regions, other.regions, strict=True):
+            _compare_extents(op, shape_of(a), shape_of(b), sizes)
+        for a, b in zip(op.regions, counterpart.regions, strict=True):
             for first, second in zip(a.blocks, b.blocks, strict=True):
                 for place, (x, y) in enumerate(zip(first.args, second.args, strict=True)):
                     numbers[x] = others[y] = -(number * 64 + place + 1)
-        if isinstance(one, WeightOp) and isinstance(other, WeightOp):
-            a, b = large[1].get(one.symbol.data), small[1].get(other.symbol.data)
+        if isinstance(op, WeightOp) and isinstance(counterpart, WeightOp):
+            a, b = large[1].get(op.symbol.data), small[1].get(counterpart.symbol.data)
             begin = a[tuple(slice(extent) for extent in b.shape)]
             if not np.array_equal(begin, b, equal_nan=a.dtype.kind == "f"):
-                raise _differs(one, sizes, "is a constant of other numbers")
-        elif not isinstance(one, NetworkOp):
-            _compare_attributes(one, other, sizes)
+                raise _differs(op, sizes, "is a constant of other numbers")
+        elif not isinstance(op, NetworkOp):
+            _compare_attributes(op, counterpart, sizes)
 
 
 def _differs(op: Operation, sizes: tuple[int, int], reason: str) -> TilewrightError:
@@ -212,16 +212,16 @@ def _differs(op: Operation, sizes: tuple[int, int], reason: str) -> TilewrightEr
 
 
 def _compare_extents(
-    op: Operation, one: tuple[int, ...], other: tuple[int, ...], sizes: tuple[int, int]
+    op: Operation, left: tuple[int, ...], right: tuple[int, ...], sizes: tuple[int, int]
 ) -> None:
-    if len(one) != len(other) or any(
-        a != b and (a, b) != sizes for a, b in zip(one, other, strict=True)
+    if len(left) != len(right) or any(
+        a != b and (a, b) != sizes for a, b in zip(left, right, strict=True)
     ):
-        raise _differs(op, sizes, f"has shape {list(one)} for one and {list(other)} for the other")
+        raise _differs(op, sizes, f"has shape {list(left)} for one and {list(right)} for the other")
 
 
-def _compare_attributes(one: Operation, other: Operation, sizes: tuple[int, int]) -> None:
-    left, right = (op.properties | op.attributes for op in (one, other))
+def _compare_attributes(op: Operation, counterpart: Operation, sizes: tuple[int, int]) -> None:
+    left, right = (each.properties | each.attributes for each in (op, counterpart))
     for name in {*left, *right}:
         texts = [str(part.get(name)) for part in (left, right)]
         if texts[0] == texts[1]:
@@ -230,9 +230,7 @@ def _compare_attributes(one: Operation, other: Operation, sizes: tuple[int, int]
         if len(words[0]) != len(words[1]) or any(
             a != b and (a, b) != (str(sizes[0]), str(sizes[1])) for a, b in zip(*words, strict=True)
         ):
-            raise _differs(
-                one, sizes, f"has {name} {texts[0]} for one and {texts[1]} for the other"
-            )
+            raise _differs(op, sizes, f"has {name} {texts[0]} for one and {texts[1]} for the other")
 
 
 _WORDS = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|[^\d\s-]+|-")

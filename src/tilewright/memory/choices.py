@@ -40,7 +40,7 @@ def pick(
     """
     floors, counts, least = sections[1], sections[2], sections[3]
     best_choices, best_key = FAR, FAR
-    found, height = begin, FAR
+    address, height = begin, FAR
     left = begin
     while left < stop:
         floor, right, above = floors[left], left + 1, floors[left] + least[left]
@@ -63,9 +63,9 @@ def pick(
                 if rule != FEWEST:
                     choices = min(choices, 2)
                 if choices < best_choices or (choices == best_choices and key < best_key):
-                    best_choices, best_key, found, height = choices, key, s, above
+                    best_choices, best_key, address, height = choices, key, s, above
         left = right
-    return found, height
+    return address, height
 
 
 @compiled

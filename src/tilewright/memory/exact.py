@@ -256,16 +256,16 @@ def _fit(part: _Part, capacity: int, budget: _Budget, rules: Sequence[int]) -> l
         members[:buffers] = attempt.order
         nodes = np.array([0, min(attempt.nodes, allowed - used), 0], np.int64)
         offset = np.zeros(buffers, np.int64)
-        found = fill(
+        verdict = fill(
             0, buffers, buffers, -1, capacity, attempt.rule, attempt.keys, part.first, part.last,
             part.size, hashes, np.zeros(buffers, np.int64), np.zeros(buffers, np.int64), offset,
             part.demand.copy(), members, failed, sections, nodes,
         )  # fmt: skip
         used += int(nodes[0])
         budget.left -= int(nodes[0])
-        if found == FITS:
+        if verdict == FITS:
             return [int(at) for at in offset]
-        if found == DOES_NOT_FIT:
+        if verdict == DOES_NOT_FIT:
             return None
         if used >= allowed:
             raise _OutOfBudget

@@ -74,18 +74,18 @@ def fill(
         ends = np.empty(parts + 1, np.int64)
         _group(start, end, free, begin, stop, first, members, sections[0], ends)
         outer = rank.copy()
-        found = FITS
+        verdict = FITS
         for part in np.argsort(np.diff(ends), kind="mergesort"):
-            found = fill(
+            verdict = fill(
                 int(ends[part]), int(ends[part + 1]), int(ends[parts]), none, capacity, rule, keys,
                 first, last, size, hashes, lowest, rank, offset, demand, members, failed, sections,
                 nodes,
             )  # fmt: skip
             nodes[2] = deep
-            if found != FITS:
+            if verdict != FITS:
                 break
         rank[:] = outer
-        return found
+        return verdict
     if nodes[0] >= nodes[1] or nodes[2] >= DEEPEST:
         return OUT_OF_NODES
     nodes[0] += 1
@@ -127,14 +127,14 @@ def fill(
                 if first[b] <= last[choice] and first[choice] <= last[b]:
                     covered = True
                     lowest[b] = max(lowest[b], top)
-        found = FITS
+        verdict = FITS
         if rest > free:
-            found = fill(
+            verdict = fill(
                 free, rest, rest, choice, capacity, rule, keys, first, last, size, hashes, lowest,
                 rank, offset, demand, members, failed, sections, nodes,
             )  # fmt: skip
-        if found != DOES_NOT_FIT:
-            return found
+        if verdict != DOES_NOT_FIT:
+            return verdict
         for k in range(start, end):
             lowest[members[k]] = before[k - start]
         for s in range(first[choice], last[choice] + 1):
@@ -147,12 +147,12 @@ def fill(
             b = members[k]
             if first[b] <= section <= last[b]:
                 lowest[b] = max(lowest[b], above)
-        found = fill(
+        verdict = fill(
             start, end, free, none, capacity, rule, keys, first, last, size, hashes, lowest, rank,
             offset, demand, members, failed, sections, nodes,
         )  # fmt: skip
-        if found != DOES_NOT_FIT:
-            return found
+        if verdict != DOES_NOT_FIT:
+            return verdict
         for k in range(start, end):
             lowest[members[k]] = before[k - start]
     if whole:

@@ -92,10 +92,10 @@ def _shown(text: str) -> str:
 
 def memory_report(model: str, target: str, network: NetworkOp, plan: MemoryPlan) -> MemoryReport:
     """The report on a plan of a network's memory."""
-    found = name_values(network)
+    naming = name_values(network)
     nodes: dict[str, str] = {}
     for name, value in network.inputs:
-        nodes[found.names[value]] = name
+        nodes[naming.names[value]] = name
     for op in network.block.ops:
         inner = op
         if isinstance(op, KernelOp):
@@ -103,5 +103,5 @@ def memory_report(model: str, target: str, network: NetworkOp, plan: MemoryPlan)
             owner = last.values[0].owner if isinstance(last, YieldOp) else None
             inner = owner if isinstance(owner, GraphOperation) else op
         if isinstance(inner, GraphOperation) and inner.result_node:
-            nodes[found.names[op.results[0]]] = inner.result_node
+            nodes[naming.names[op.results[0]]] = inner.result_node
     return MemoryReport(model, target, plan, nodes)

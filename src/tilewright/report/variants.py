@@ -87,33 +87,33 @@ class Variants(ABC):
         """The float outputs on all samples, one after another, and so the named values."""
         names = value_names(module)
         wanted = {names[value]: (node, value) for node, value in values.items()}
-        found: dict[str, list[Array]] = {node: [] for node in values}
+        values_by_node: dict[str, list[Array]] = {node: [] for node in values}
         outputs: list[Array] = []
 
         def observed(name: str, array: Array) -> None:
             if name in wanted:
                 node, value = wanted[name]
-                found[node].append(plain(value, array).reshape(-1).astype(np.float64))
+                values_by_node[node].append(plain(value, array).reshape(-1).astype(np.float64))
 
         weights = (state or self.state).weights
         for sample in self.samples:
-            made = interpret(module, weights, sample, observed)
-            outputs += [array.reshape(-1) for array in made.values() if array.dtype.kind == "f"]
+            results = interpret(module, weights, sample, observed)
+            outputs += [array.reshape(-1) for array in results.values() if array.dtype.kind == "f"]
         joined = np.concatenate(outputs) if outputs else np.zeros(0)
-        return joined, {node: np.concatenate(parts) for node, parts in found.items()}
+        return joined, {node: np.concatenate(parts) for node, parts in values_by_node.items()}
 
     def copy(self) -> tuple[CompilationState, dict[SSAValue, SSAValue]]:
         """The state with a network and weights of its own, and its values by the original's."""
         network = self.state.network.clone()
         weights = self.state.weights.subset(self.state.weights)
-        made = replace(self.state, network=network, weights=weights)
+        clone = replace(self.state, network=network, weights=weights)
         pairs = zip(self.state.network.walk(), network.walk(), strict=True)
         values = {
             old: new
             for first, second in pairs
             for old, new in zip(_values(first), _values(second), strict=True)
         }
-        return made, values
+        return clone, values
 
 
 def _values(op: Operation) -> list[SSAValue]:
@@ -134,18 +134,18 @@ class QuantisedVariants(Variants):
 
     def variant(self, node: str | None) -> tuple[CompilationState, SSAValue | None]:
         """A clone that the pass has rewritten."""
-        made, values = self.copy()
+        clone, values = self.copy()
         step = Quantise(
             self.numbers.format.name,
             self.numbers.keep_float if node is None else (),
             None if node is None else (node,),
             self.numbers.observer == "mean-squared-error",
         )
-        instead = step.rewrite(made.network, context_of(made, self.state.runner.context.ranges))
+        instead = step.rewrite(clone.network, context_of(clone, self.state.runner.context.ranges))
         if node is None:
-            return made, None
+            return clone, None
         value = values[self.layers[node]]
-        return made, instead.get(value, value)
+        return clone, instead.get(value, value)
 
 
 class FixedVariants(Variants):
@@ -184,20 +184,20 @@ class FixedVariants(Variants):
 
     def variant(self, node: str | None) -> tuple[CompilationState, SSAValue | None]:
         """A clone in which the host computes all other nodes."""
-        made, _ = self.copy()
+        clone, _ = self.copy()
         others = {
-            op.node_name for op in made.network.walk() if isinstance(op, GraphOperation)
+            op.node_name for op in clone.network.walk() if isinstance(op, GraphOperation)
         } - {""}  # fmt: skip
         members = self.members[node] if node is not None else set[str]()
         host = self.numbers.keep_float if node is None else tuple(sorted(others - members))
-        self.kernels(made, host)
-        FixNumbers().apply(context_of(made, self.ranges), made.network)
+        self.kernels(clone, host)
+        FixNumbers().apply(context_of(clone, self.ranges), clone.network)
         if node is None:
-            return made, None
-        found: SSAValue | None = None
-        for op in network_of(made.network).block.ops:
+            return clone, None
+        result: SSAValue | None = None
+        for op in network_of(clone.network).block.ops:
             if isinstance(op, KernelOp) and not op.on_host:
                 names = {step.node_name for step in op.operations}
                 if names & members and op.operations[0].name.split(".")[1] not in _CONVERSIONS:
-                    found = op.result
-        return made, found
+                    result = op.result
+        return clone, result

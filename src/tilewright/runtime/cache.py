@@ -129,7 +129,7 @@ class Cache:
         return None if kept is None else Recalled(kept, answer.notes)
 
     def remember(
-        self, request: str, found: Executable, files: Mapping[str, Path], notes: Sequence[str] = ()
+        self, request: str, kept: Executable, files: Mapping[str, Path], notes: Sequence[str] = ()
     ) -> None:
         """Let ``recall`` give this entry of the cache for a request from now on.
 
@@ -137,7 +137,7 @@ class Cache:
         that ``recall`` is given; ``notes`` are for the person who asks. What is no entry of this
         cache, or cannot be written down, is not remembered.
         """
-        entry = found.directory.parent
+        entry = kept.directory.parent
         if entry.parent != self.directory / "entries":
             return
         with suppress(OSError):

@@ -144,17 +144,17 @@ def elf_sections(data: memoryview, where: str) -> dict[str, memoryview]:
     if titles not in spans:
         raise _no_package("its sections have no names", where)
     text = data[slice(*spans[titles])]
-    found: dict[str, memoryview] = {}
+    by_name: dict[str, memoryview] = {}
     for number, span in spans.items():
         begin = rows[number][0]
         end = bytes(text[begin : begin + _MOST_NAME]).find(b"\0") if begin < len(text) else -1
         if end < 0:
             raise _no_package("a section's name does not end", where)
         name = bytes(text[begin : begin + end]).decode("utf-8", "replace")
-        if name in found:
+        if name in by_name:
             raise _no_package(f"it has two sections {name!r}", where)
-        found[name] = data[slice(*span)]
-    return found
+        by_name[name] = data[slice(*span)]
+    return by_name
 
 
 _MOST_NAME = 2048

@@ -111,10 +111,10 @@ def _objects(host: Path) -> bytes:
     with suppress(TilewrightError, OSError, subprocess.SubprocessError):
         command = find_compiler()
         with tempfile.TemporaryDirectory() as folder:
-            made = Path(folder) / "host.o"
-            flags = [*_FLAGS, "-r", "-nostdlib", "-o", str(made)]
+            linked = Path(folder) / "host.o"
+            flags = [*_FLAGS, "-r", "-nostdlib", "-o", str(linked)]
             subprocess.run(
                 [*command, *flags, *sources], cwd=host, check=True, capture_output=True, timeout=300
             )
-            return made.read_bytes()
+            return linked.read_bytes()
     return b""

@@ -311,12 +311,12 @@ def opened(
     )
 
 
-def placed(found: Executable, directory: str | Path | None) -> Executable:
+def placed(executable: Executable, directory: str | Path | None) -> Executable:
     """A package that has been found whole: its copy in ``directory``, or itself without one."""
     if directory is None:
-        return found
-    place = found.save(directory)
-    return opened(place) if place.is_file() else Executable(place, manifest=found.manifest)
+        return executable
+    place = executable.save(directory)
+    return opened(place) if place.is_file() else Executable(place, manifest=executable.manifest)
 
 
 class replacing:

@@ -31,12 +31,16 @@ def packed_weights(target: Target, program: Path) -> Path | None:
     return path if target.weights_file and path.is_file() else None
 
 
-def write_reference(folder: Path, made: Compilation, packed: Path | None) -> None:
+def write_reference(folder: Path, compilation: Compilation, packed: Path | None) -> None:
     """Write a graph and those of its weights that are not in the file ``packed``."""
-    weights = made.weights
+    weights = compilation.weights
     assert isinstance(weights, Weights)
-    (folder / GRAPH_FILE).write_text(made.text)
-    there = {op.symbol.data for op in _packed(made.network)} if packed is not None else set[str]()
+    (folder / GRAPH_FILE).write_text(compilation.text)
+    there = (
+        {op.symbol.data for op in _packed(compilation.network)}
+        if packed is not None
+        else set[str]()
+    )
     weights.subset(symbol for symbol in weights if symbol not in there).save(folder / WEIGHTS_FILE)
 
 

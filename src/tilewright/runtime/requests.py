@@ -58,14 +58,14 @@ def read_answer(path: Path) -> Answer | None:
     try:
         if path.stat().st_size > _MOST_BYTES:
             return None
-        found = Answer.model_validate_json(path.read_bytes())
+        answer = Answer.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return None
     inside = all(
         name and not (parts := PurePosixPath(name)).is_absolute() and ".." not in parts.parts
-        for name in found.files
+        for name in answer.files
     )
-    return found if inside and re.fullmatch(r"[0-9a-f]{64}", found.key) else None
+    return answer if inside and re.fullmatch(r"[0-9a-f]{64}", answer.key) else None
 
 
 def write_answer(folder: Path, request: str, answer: Answer) -> None:
@@ -86,8 +86,8 @@ def write_answer(folder: Path, request: str, answer: Answer) -> None:
 def drop_dangling(folder: Path, entries: Path) -> None:
     """Remove the answers whose entries are gone, and what was left half-written."""
     for path in folder.iterdir():
-        found = read_answer(path)
-        if path.name.startswith(".") or found is None or not (entries / found.key).is_dir():
+        answer = read_answer(path)
+        if path.name.startswith(".") or answer is None or not (entries / answer.key).is_dir():
             with suppress(OSError):
                 path.unlink(missing_ok=True)
 

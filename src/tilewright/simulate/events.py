@@ -87,8 +87,8 @@ def match(events: EventArray, depth: int | None, values: Ints | None = None) -> 
     if depth is not None:
         turns = given % span
         later = np.flatnonzero(turns >= depth)
-        place, found = _find(given[later] - depth, asked)
-        again, taken = signals[later[found]], waits[place[found]]
+        place, present = _find(given[later] - depth, asked)
+        again, taken = signals[later[present]], waits[place[present]]
     _, used = _find(given, asked)
     return Matched(
         waits=matched[early],
@@ -102,9 +102,9 @@ def match(events: EventArray, depth: int | None, values: Ints | None = None) -> 
 
 def counts(events: EventArray, matched: Matched) -> Ints:
     """For each event: entries of the source's queue that a wait waits for; 0 for all others."""
-    found = np.zeros(events.size, np.int64)
-    found[matched.waits] = events["place"][matched.signals]
-    return found
+    entries = np.zeros(events.size, np.int64)
+    entries[matched.waits] = events["place"][matched.signals]
+    return entries
 
 
 def _turns(group: Ints) -> Ints:
@@ -124,5 +124,5 @@ def _find(wanted: Ints, keys: Ints) -> tuple[Ints, NDArray[np.bool_]]:
         return np.zeros(wanted.size, np.int64), np.zeros(wanted.size, np.bool_)
     order = np.argsort(keys, kind="stable")
     place = np.minimum(np.searchsorted(keys[order], wanted), keys.size - 1)
-    found: Any = order[place]
-    return found, keys[found] == wanted
+    nearest: Any = order[place]
+    return nearest, keys[nearest] == wanted

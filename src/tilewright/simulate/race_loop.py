@@ -61,15 +61,15 @@ def clocks(engine: Array, waits: Array, first: Array, order: Array) -> tuple[Arr
 def run_starts(address: int, count: Array, stride: Array, low: int, high: int) -> Array:
     """Sorted starts of the runs of an access that begin in ``[low, high)``."""
     starts = np.empty(count[0] * count[1] * count[2], np.int64)
-    found = 0
+    number = 0
     for i in range(count[0]):
         for j in range(count[1]):
             for k in range(count[2]):
                 start = address + i * stride[0] + j * stride[1] + k * stride[2]
                 if low <= start < high:
-                    starts[found] = start
-                    found += 1
-    return np.sort(starts[:found])
+                    starts[number] = start
+                    number += 1
+    return np.sort(starts[:number])
 
 
 @compiled

@@ -201,7 +201,7 @@ def _unmet(
     """Name the first command that waits for more commands than an engine has."""
     has = np.zeros(MAX_ENGINES, np.int64)
     has[: counts.size] = counts
-    command, engine = (int(found[0]) for found in np.nonzero(waits > has))
+    command, engine = (int(indices[0]) for indices in np.nonzero(waits > has))
     names = [part.name for part in machine.engines]
     name = names[engine] if engine < len(names) else f"engine {engine}"
     return refuse(

@@ -151,12 +151,21 @@ def precompile(header: Path, includes: Sequence[Path], flags: Sequence[str]) -> 
     A compiler that makes nothing of it reads the header again.
     """
     search = [f"-I{path}" for path in includes]
-    made = header.with_name(f"{header.name}.gch")
-    command = [*find_compiler(), *flags, *search, "-x", "c-header", str(header), "-o", str(made)]
+    compiled = header.with_name(f"{header.name}.gch")
+    command = [
+        *find_compiler(),
+        *flags,
+        *search,
+        "-x",
+        "c-header",
+        str(header),
+        "-o",
+        str(compiled),
+    ]
     try:
         run_compiler(command)
     except TilewrightError:
-        made.unlink(missing_ok=True)
+        compiled.unlink(missing_ok=True)
 
 
 def run_compiler(command: Sequence[str], folder: Path | None = None) -> None:

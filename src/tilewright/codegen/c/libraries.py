@@ -76,13 +76,13 @@ def _name(key: str, library: Path) -> str:
 
 def _tidy(folder: Path, most: int) -> None:
     """Remove the libraries used longest ago beyond the bounds."""
-    found: list[tuple[float, int, Path]] = []
+    entries: list[tuple[float, int, Path]] = []
     for path in folder.glob("*.so"):
         with suppress(FileNotFoundError):
             status = path.stat()
-            found.append((status.st_mtime, status.st_size, path))
+            entries.append((status.st_mtime, status.st_size, path))
     size = 0
-    for number, (_, bytes_, path) in enumerate(sorted(found, reverse=True)):
+    for number, (_, bytes_, path) in enumerate(sorted(entries, reverse=True)):
         size += bytes_
         if number >= most or (number and size > MOST_BYTES):
             path.unlink(missing_ok=True)

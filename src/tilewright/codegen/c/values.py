@@ -119,10 +119,10 @@ class Nest:
         for slot in slots:
             choices.append((f"{slot.name} * {slot.bytes}", column - slot.slot * slot.bytes))
         for attempt in (self._sum, self._conditions):
-            found = [(shift, attempt(rest)) for shift, rest in choices]
+            terms = [(shift, attempt(rest)) for shift, rest in choices]
             texts = [
                 f"{shift} + {text}" if shift and text != "0" else shift or text
-                for shift, text in found
+                for shift, text in terms
                 if text is not None
             ]
             if texts:
@@ -165,7 +165,7 @@ class Nest:
         functions: list[Array] = []
         whole = np.full(column.shape, int(column[0]), np.int64)
         for loop in self.loops:
-            others = [one.runs == 0 for one in self.loops if one is not loop]
+            others = [other.runs == 0 for other in self.loops if other is not loop]
             alone = np.logical_and.reduce(others) if others else np.ones(self.count, np.bool_)
             values = np.zeros(loop.count, np.int64)
             values[loop.runs[alone]] = column[alone] - column[0]

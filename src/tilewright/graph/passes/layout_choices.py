@@ -183,7 +183,7 @@ def _turned(
     kernel: KernelOp, choices: Sequence[Choice], machine: Machine, primitive: Primitive
 ) -> list[Choice]:
     """The choices with matrices that lie with rows and columns exchanged, each way."""
-    found: list[Choice] = []
+    both_ways: list[Choice] = []
     roles = operand_roles(kernel)
     for choice in choices:
         ways: list[list[str | None]] = []
@@ -191,12 +191,12 @@ def _turned(
             turned = machine.turned_layout(primitive, own[0], len(shape_of(value)))
             constant = isinstance(value.owner, WeightOp)
             ways.append([text, turned] if turned and not constant and len(own) == 1 else [text])
-        found += [
+        both_ways += [
             Choice(operands, choice.result, choice.primitive)
             for operands in product(*ways)
             if operands != choice.operands
         ]
-    return found
+    return both_ways
 
 
 def _in_order(kernel: KernelOp, machine: Machine, known: PlanCache) -> list[Primitive]:
