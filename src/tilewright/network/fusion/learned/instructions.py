@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.ir import Operation
 from tilewright.ir.types import Array, element_name, layout_of
-from tilewright.machine import Machine, parse_expression
+from tilewright.machine import Expression, Machine, parse_expression
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
@@ -81,6 +80,7 @@ class Reading:
         self.commands = commands_of(program)
         self.engines = [engine.name for engine in machine.engines]
         self.memories = [memory.name for memory in machine.memories]
+        self._axes: dict[BufferOp, int | None] = {}
         self._places: dict[BufferOp, tuple[Boxes, Array]] = {}
 
     @cached_property
@@ -102,8 +102,11 @@ class Reading:
     def _axis(self, buffer: BufferOp) -> int | None:
         """The axis along which a buffer has rows: the outermost one in main memory, of those with
         more than one index along which a result does not reduce alone."""
-        if not self.machine.row_waits:
-            return None
+        if buffer not in self._axes:
+            self._axes[buffer] = self._row_axis(buffer) if self.machine.row_waits else None
+        return self._axes[buffer]
+
+    def _row_axis(self, buffer: BufferOp) -> int | None:
         shape = buffer.tensor_shape
         factors = Layout.parse(layout_of(buffer.tensor_op.result), len(shape)).factors
         reduced = frozenset[str]()
@@ -304,7 +307,7 @@ def _repeated(counts: Array) -> tuple[Array, Array]:
     return at, np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
-def _steps(cycles: object, sizes: Mapping[str, Array]) -> dict[str, int]:
+def _steps(cycles: Expression, sizes: Mapping[str, Array]) -> dict[str, int]:
     """Along a result's rows, and its own channels: how many take no longer than one."""
     found: dict[str, int] = {}
     wanted = next((dim for dim in ROWS if dim in sizes), ""), CHANNELS

@@ -3,8 +3,8 @@
 What an instruction takes is linear in what is known of it: ``times`` its cycles or bytes, and so
 many ``more``; of loads of windows, which share of them is brought window by window (``apart``); and
 ``ready``, in which order a chain's instructions are dispatched. All else follows from the pipeline
-(pipeline.py). What the samples do not decide stays as the machine's description has it. (DNNVM, section 5.1, has a
-small neural network for this.)
+(pipeline.py). What the samples do not decide stays as the machine's description has it. (DNNVM,
+section 5.1, has a small neural network for this.)
 """
 
 from __future__ import annotations

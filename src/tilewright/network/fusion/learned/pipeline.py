@@ -20,7 +20,9 @@ from tilewright.planning import Plan
 from tilewright.planning.domain import Kernel
 from tilewright.simulate import simulate
 from tilewright.simulate.commands import TimedArray, timed_table
-from tilewright.tile.lower import tile
+from tilewright.tile.build import build_program
+from tilewright.tile.dialect import ProgramOp
+from tilewright.tile.passes import AssignEvents, Check, Synchronise, TilePass, pipeline
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,7 @@ class Instructions:
             engines = [
                 engine.model_copy(update={"queue": len(table)}) for engine in self.machine.engines
             ]
-            endless = self.machine.model_copy(
-                update={"issue_cycles": 0, "engines": tuple(engines)}
-            )
+            endless = self.machine.model_copy(update={"issue_cycles": 0, "engines": tuple(engines)})
             table = table[np.argsort(simulate(table, endless).start, kind="stable")]
         return float(simulate(table, self.machine).cycles)
 
@@ -95,8 +95,7 @@ def instructions_of(kernel: Kernel, plan: Plan, machine: Machine) -> Instruction
     """
     from tilewright.network.fusion.learned.dependences import waits_of  # It compiles on first use.
 
-    reading = Reading(tile(kernel, plan.schedule, machine, check=False), machine)
-    works = reading.works
+    works = Reading(_placed(kernel, plan, machine), machine).works
     kinds = tuple(sorted({work.kind for work in works}))
     windows = tuple(sorted({work.windows for work in works if work.windows}))
     counts = [work.execution.size for work in works]
@@ -131,6 +130,15 @@ def instructions_of(kernel: Kernel, plan: Plan, machine: Machine) -> Instruction
         waits_of(engine, first, begin, end, writes, len(machine.engines), places),
         sum(work.move < 0 for work in works),
     )
+
+
+def _placed(kernel: Kernel, plan: Plan, machine: Machine) -> ProgramOp:
+    """The tile program with its buffers in place, and no waits: instructions have their own."""
+    program = build_program(kernel, plan.schedule, machine)
+    for step in (entry.step for entry in pipeline(machine)):
+        if isinstance(step, TilePass) and not isinstance(step, Synchronise | AssignEvents | Check):
+            step.run(program, machine)
+    return program
 
 
 FAR = 1 << 40

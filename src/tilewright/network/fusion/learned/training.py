@@ -31,8 +31,8 @@ from tilewright.planning.canonical import canonical
 from tilewright.planning.domain import Kernel
 from tilewright.runtime.executable import Progress, quiet
 
-MOST_INSTRUCTIONS = 4000
-"""Of a kernel: those of larger ones are of the same kinds, and the time would go into one sample."""
+MOST_INSTRUCTIONS = 3000
+"""Of a kernel: larger ones have instructions of the same kinds, and take longer to simulate."""
 
 Group = tuple[KernelOp, ...]
 
