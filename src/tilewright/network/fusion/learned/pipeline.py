@@ -24,6 +24,9 @@ from tilewright.tile.build import build_program
 from tilewright.tile.dialect import ProgramOp
 from tilewright.tile.passes import AssignEvents, Check, Synchronise, TilePass, pipeline
 
+MOST_AMOUNT = 1 << 40
+"""Cycles or bytes of an instruction: a file of costs may say more."""
+
 
 @dataclass(frozen=True)
 class Instructions:
@@ -48,7 +51,8 @@ class Instructions:
     computes: int
 
     def table(self, values: Mapping[str, float]) -> TimedArray:
-        """The instructions as the timing core takes them; ``values`` are those of ``Effect``."""
+        """The instructions as the timing core takes them; ``values`` are fitted
+        (``fitting.Term``)."""
         size, move = np.array(self.known), self.move
         share = _column(values, [f"apart.{name}" for name in self.windows], 0.0, self.loads)
         size += share * (self.apart - size)
@@ -56,7 +60,7 @@ class Instructions:
         size += _column(values, [f"more.{kind}" for kind in self.kinds], 0.0, self.kind)
         table = timed_table(len(move))
         latency = np.array([*(int(m.latency) for m in self.machine.moves), 0])
-        amount = np.rint(size).astype(np.int64)
+        amount = np.rint(np.clip(size, 0, MOST_AMOUNT)).astype(np.int64)
         table["engine"], table["move"] = self.engine, move
         table["bytes"] = np.where(move >= 0, amount, 0) + self._fetched
         table["cycles"] = np.where(move < 0, amount, 0)
