@@ -7,6 +7,7 @@ import pytest
 
 from tests.graph.passes.pass_networks import Builder
 from tests.network.fusion.kernel_networks import formed, kernels_of
+from tilewright.ir.types import shape_of
 from tilewright.network.fusion.forms import described, forms_of
 from tilewright.network.fusion.learned.pipeline import instructions_of
 from tilewright.planning import plan
@@ -64,3 +65,38 @@ def test_instructions(number: int) -> None:
     cycles = timer(CORE, MACHINE)(kernel, found.schedule)
     assert ours.cycles({}, ready=True) == pytest.approx(cycles, rel=0.05)
     assert ours.computes == (2 if number == 2 else 1)
+
+
+CHAINS = {
+    "turns": ((1, 24, 14, 14), ("conv", "depthwise", "conv")),
+    "windows": ((1, 3, 48, 48), ("first", "pool")),
+}
+"""Kernels in which engines take turns, and whose loads bring every window anew."""
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_chains(name: str) -> None:
+    """What chains take follows from durations that are known of other kernels."""
+    shape, operations = CHAINS[name]
+    net = Builder(1, x=shape)
+    y = net.inputs["x"]
+    for operation in operations:
+        if operation == "pool":
+            y = net.op("max_pool", y, kernel=(2, 2), strides=(2, 2))
+        elif operation == "first":
+            y = net.op("relu", net.conv(y, 16, **PADS))
+        elif operation == "depthwise":
+            y = net.op("relu", net.conv(y, 144, group=144, **PADS))
+        else:
+            y = net.op("relu", net.conv(y, 144 if shape_of(y)[1] == 24 else 24, 1))
+    module, _ = formed(net, y, machine=MACHINE)
+    with forms_of(kernels_of(module), MACHINE) as trials:
+        assert isinstance(trials, list)
+        forms = [described(kernel, MACHINE, primitive) for kernel, primitive in trials]
+    values = {"apart.conv-few": 1.0, "times.load.bias": 0.25}
+    for kernel in forms:
+        found = plan(kernel, MACHINE)
+        cycles = timer(CORE, MACHINE)(kernel, found.schedule)
+        ours = instructions_of(kernel, found, MACHINE)
+        assert ours.cycles(values, ready=True) == pytest.approx(cycles, rel=0.03)
+        assert ours.cycles({}, ready=False) != pytest.approx(cycles, rel=0.05)
