@@ -38,7 +38,7 @@ FUSION_COSTS = ("closed", SIMULATED, LEARNED)
 """Where the costs of groups come from: planning's prediction, the target's simulator, or what was
 learned from it."""
 
-LEARNED_SAMPLES = 80
+LEARNED_SAMPLES = 32
 """Kernels that are simulated for a learned cost unless another number is given."""
 
 ENGINES = ("DLP", "CAFFE")

@@ -2,50 +2,62 @@
 
 import json
 from collections.abc import Callable
-from math import exp
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
+from tests.graph.passes.pass_networks import Builder
+from tests.network.fusion.kernel_networks import formed, kernels_of
 from tilewright.errors import TilewrightError
-from tilewright.network.fusion.learned.model import FEWEST, Sample, digest_of, fitted, read
+from tilewright.network.fusion.forms import described
+from tilewright.network.fusion.learned.fitting import Sample
+from tilewright.network.fusion.learned.model import FEWEST, digest_of, fitted, read
+from tilewright.network.fusion.learned.pipeline import Instructions, instructions_of
+from tilewright.planning import plan
 from tilewright.targets.dpu.core import core_named
 from tilewright.targets.dpu.machine import machine_of
 
 MACHINE = machine_of(core_named("zu2"))
 
 
-def samples(count: int = 60) -> list[Sample]:
-    """Kernels whose cycles follow a law, and of which one feature says nothing."""
-    rng = np.random.default_rng(1)
-    found: list[Sample] = []
-    for _ in range(count):
-        features = dict(zip("abc", rng.uniform(-1, 1, 3).tolist(), strict=True))
-        law = 0.1 + 0.2 * features["a"] - 0.1 * features["b"]
-        base = float(rng.uniform(1e3, 1e6))
-        found.append((base, {**features, "floor": -1.0, "same": 3.0}, base * exp(law)))
+LAWS = [
+    {"times.load.weight": 1.3, "times.compute.conv": 1.2},
+    {"times.compute.conv": 1.3},
+    {"apart.conv": 1.0},
+]
+
+
+@cache
+def kernels() -> list[Instructions]:
+    """Instructions of convolutions of several sizes, of which some are bound by their weights."""
+    found: list[Instructions] = []
+    for number in range(FEWEST):
+        size, channels = 3 + 3 * number, 24 * (FEWEST - number)
+        net = Builder(1, x=(1, channels, size, size))
+        module, _ = formed(net, net.conv(net.inputs["x"], 36), machine=MACHINE)
+        (kernel,) = (described(one, MACHINE) for one in kernels_of(module))
+        found.append(instructions_of(kernel, plan(kernel, MACHINE), MACHINE))
     return found
 
 
-def test_a_law_is_found_and_kept(tmp_path: Path) -> None:
-    found = fitted(samples(), MACHINE)
-    weights = {one.feature: one.weight for one in found.coefficients}
-    assert weights.keys() == {"a", "b", "c"}
-    assert weights["a"] == pytest.approx(0.2, rel=0.03)
-    assert weights["b"] == pytest.approx(-0.1, rel=0.03) and abs(weights["c"]) < 0.01
-    assert 0 < found.mean_deviation <= found.greatest_deviation < 0.01
-    assert fitted(samples(), MACHINE).text() == found.text()
+def samples(count: int = FEWEST, law: int = 0) -> list[Sample]:
+    """Kernels whose instructions follow a law."""
+    return [(kernel, kernel.cycles(LAWS[law], ready=False)) for kernel in kernels()[:count]]
+
+
+@pytest.mark.parametrize("law", range(len(LAWS)))
+def test_a_law_is_found_and_kept(tmp_path: Path, law: int) -> None:
+    before = [abs(kernel.cycles({}, ready=False) / n - 1) for kernel, n in samples(law=law)]
+    found = fitted(samples(law=law), MACHINE)
+    for name, value in LAWS[law].items():
+        assert found.values[name] == pytest.approx(value, rel=0.02)
+    assert found.greatest_deviation < 0.005 < max(before) and not found.ready
+    assert fitted(samples(law=law), MACHINE).text() == found.text()
     file = tmp_path / "cost.json"
     file.write_text(found.text())
     assert read(file) == found
-    base, features, cycles = samples()[0]
-    assert read(file).predicted(base, features) == pytest.approx(cycles, rel=0.01)
-    # Far outside of what was seen, a feature counts no more; and nothing goes below the floor.
-    far, further = (found.predicted(1e3, {**features, "a": value}) for value in (1e3, 1e9))
-    assert far == further > found.predicted(1e3, {**features, "a": 2.0})
-    assert found.predicted(1e3, {**features, "floor": 0.5}) == pytest.approx(1e3 * exp(0.5))
 
 
 def test_what_is_not_learned() -> None:
@@ -87,12 +99,12 @@ def edit(change: Callable[[Any], object]) -> Callable[[str], str]:
         (halved, "Invalid JSON"),
         (nested, "Invalid JSON"),
         (padded, "more than 1048576 bytes"),
-        (edit(lambda c: c.update(format=2)), "format: Input should be 1"),
+        (edit(lambda c: c.update(format=1)), "format: Input should be 2"),
         (edit(lambda c: c.update(more=1)), "more: Extra inputs"),
         (edit(lambda c: c.pop("digest")), "digest: Field required"),
-        (edit(lambda c: c.update(constant=float("nan"))), "constant: Input should be a finite"),
-        (edit(lambda c: c["coefficients"][0].update(weight=1e300)), "coefficients.0.weight"),
-        (edit(lambda c: c["coefficients"].extend([c["coefficients"][0]] * 1000)), "at most 1000"),
+        (edit(lambda c: c["values"].update(a=float("nan"))), "values.a: Input should be a finite"),
+        (edit(lambda c: c["values"].update(a=1e300)), "values.a"),
+        (edit(lambda c: c["values"].update((str(n), 1) for n in range(1001))), "at most 1000"),
     ],
 )
 def test_damaged_files(tmp_path: Path, damage: Callable[[str], str], reason: str) -> None:

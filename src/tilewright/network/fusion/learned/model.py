@@ -1,43 +1,37 @@
-"""A learned cost: coefficients by which features give a kernel's cycles, and the file of them.
+"""A learned cost: how instructions differ from what a tile program says of them, and its file.
 
-The logarithm of simulated cycles over a kernel's ``base`` is linear in its features, by ridge
-regression: few samples decide many coefficients, and those that they do not decide stay small. No
-prediction goes below a kernel's floor, and no feature counts for much more than the most that was
-seen in training. (DNNVM, section 5.1, has a small neural network for this.)
+What an instruction takes is linear in what is known of it: ``times`` its cycles or bytes, and so
+many ``more``; of loads of windows, which share of them is brought window by window (``apart``); and
+``ready``, in which order a chain's instructions are dispatched. All else follows from the pipeline
+(pipeline.py). What the samples do not decide stays as the machine's description has it. (DNNVM,
+section 5.1, has a small neural network for this.)
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
-from math import exp
 from pathlib import Path
 from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine
-from tilewright.network.fusion.learned.features import features_of
+from tilewright.network.fusion.learned.fitting import Fit, Sample
+from tilewright.network.fusion.learned.pipeline import instructions_of
 from tilewright.planning import Plan
 from tilewright.planning.domain import Kernel
 
-FORMAT = 1
-"""Version of the file, and of the meaning of the features in it; readers refuse any other."""
+FORMAT = 2
+"""Version of the file, and of the meaning of the values in it; readers refuse any other."""
 
 FEWEST = 8
 """Samples without which nothing is learned."""
 
-RIDGE = 0.03
-"""Weight of the squares of the coefficients, of standardised features, for each sample."""
-
-BEYOND = 10.0
-"""Of the range of a feature in training: further outside of it, a feature counts no more."""
-
-DIGITS = 9
-"""Significant digits of coefficients: sums in another order, on other processors, end alike."""
+DIGITS = 4
+"""Significant digits of values: sums in another order, on other processors, end alike."""
 
 MOST_BYTES = 1 << 20
 """Of a file that is read."""
@@ -45,18 +39,7 @@ MOST_BYTES = 1 << 20
 Name = Annotated[str, Field(min_length=1, max_length=100)]
 
 Bounded = Annotated[FiniteFloat, Field(ge=-1e6, le=1e6)]
-"""A coefficient: sums of these neither overflow nor cancel to no number."""
-
-
-class Coefficient(BaseModel):
-    """Of one feature: between which values it counts, and how much."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    feature: Name
-    low: Bounded
-    high: Bounded
-    weight: Bounded
+"""A value: instructions are neither endless nor too long for the timing core."""
 
 
 class LearnedCost(BaseModel):
@@ -64,7 +47,7 @@ class LearnedCost(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    format: Literal[1] = FORMAT
+    format: Literal[2] = FORMAT
     machine: str
     """Name of the machine."""
     digest: str
@@ -74,24 +57,17 @@ class LearnedCost(BaseModel):
     mean_deviation: FiniteFloat
     """Of the predicted from the simulated cycles of the samples, as a part of these."""
     greatest_deviation: FiniteFloat
-    constant: Bounded
-    coefficients: Annotated[tuple[Coefficient, ...], Field(max_length=1000)]
+    ready: bool
+    """Whether a chain's instructions are dispatched as they could begin."""
+    values: Annotated[dict[Name, Bounded], Field(max_length=1000)]
+    """``Instructions.table`` has their names; of what has none, the machine's description holds."""
 
     def cycles(self, kernel: Kernel, plan: Plan, machine: Machine) -> float:
         """Predicted cycles of a kernel under a plan.
 
         Raises TilewrightError where the plan has no tile program.
         """
-        return self.predicted(*features_of(kernel, plan, machine))
-
-    def predicted(self, base: float, features: Mapping[str, float]) -> float:
-        """Predicted cycles of a kernel of which these are ``features_of``."""
-        total = self.constant
-        for coefficient in self.coefficients:
-            total += coefficient.weight * min(
-                max(features.get(coefficient.feature, 0.0), coefficient.low), coefficient.high
-            )
-        return base * exp(min(max(total, features["floor"]), 10.0))
+        return instructions_of(kernel, plan, machine).cycles(self.values, ready=self.ready)
 
     def check(self, machine: Machine, source: str) -> None:
         """Refuse (``learned-machine``) another machine than what this was learned of."""
@@ -138,10 +114,6 @@ def digest_of(machine: Machine) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-Sample = tuple[float, Mapping[str, float], float]
-"""``features_of`` a kernel, and its simulated cycles."""
-
-
 def fitted(samples: Sequence[Sample], machine: Machine) -> LearnedCost:
     """The cost that fits samples best; refuses (``learned-samples``) too few. The same samples give
     the same cost."""
@@ -150,41 +122,20 @@ def fitted(samples: Sequence[Sample], machine: Machine) -> LearnedCost:
             "learned-samples", f"{len(samples)} kernels could be simulated; {FEWEST} are needed",
             machine.name, "more models, or larger ones",
         )  # fmt: skip
-    names = sorted({name for _, features, _ in samples for name in features})
-    table = np.array([[features.get(name, 0.0) for name in names] for _, features, _ in samples])
-    wanted = np.log([cycles / base for base, _, cycles in samples])
-    low, high, spread = table.min(axis=0), table.max(axis=0), table.std(axis=0)
-    varied = np.flatnonzero(spread > 1e-6)
-    centre = table[:, varied].mean(axis=0)
-    scaled = (table[:, varied] - centre) / spread[varied]
-    square = scaled.T @ scaled + RIDGE * len(samples) * np.eye(len(varied))
-    weights = np.linalg.solve(square, scaled.T @ (wanted - wanted.mean())) / spread[varied]
-    margin = BEYOND * (high - low)
-    cost = LearnedCost(
+    chains = any(instructions.computes > 1 for instructions, _ in samples)
+    fits = [Fit(samples, ready) for ready in ((False, True) if chains else (False,))]
+    results = [fit.best() for fit in fits]
+    number = min(range(len(fits)), key=lambda number: results[number][0])
+    fit, (_, point) = fits[number], results[number]
+    values = {name: float(f"{value:.{DIGITS}g}") for name, value in fit.values(point).items()}
+    predicted = [(kernel.cycles(values, ready=fit.ready), cycles) for kernel, cycles in samples]
+    errors = [abs(ours / cycles - 1) for ours, cycles in predicted]
+    return LearnedCost(
         machine=machine.name,
         digest=digest_of(machine),
         samples=len(samples),
-        mean_deviation=0.0,
-        greatest_deviation=0.0,
-        constant=_rounded(wanted.mean() - centre @ weights),
-        coefficients=tuple(
-            Coefficient(
-                feature=names[n],
-                low=_rounded(low[n] - margin[n]),
-                high=_rounded(high[n] + margin[n]),
-                weight=_rounded(weight),
-            )
-            for n, weight in zip(varied.tolist(), weights.tolist(), strict=True)
-        ),
+        mean_deviation=float(f"{sum(errors) / len(errors):.3g}"),
+        greatest_deviation=float(f"{max(errors):.3g}"),
+        ready=fit.ready,
+        values=values,
     )
-    errors = [abs(cost.predicted(base, f) / cycles - 1) for base, f, cycles in samples]
-    return cost.model_copy(
-        update={
-            "mean_deviation": float(f"{sum(errors) / len(errors):.3g}"),
-            "greatest_deviation": float(f"{max(errors):.3g}"),
-        }
-    )
-
-
-def _rounded(value: float) -> float:
-    return float(f"{float(value):.{DIGITS}g}")

@@ -23,16 +23,16 @@ from tilewright.network.fusion.cost import CostOracle
 from tilewright.network.fusion.embeddings import candidates_of
 from tilewright.network.fusion.forms import described
 from tilewright.network.fusion.graph import graph_of
-from tilewright.network.fusion.learned.features import features_of
-from tilewright.network.fusion.learned.model import Sample
+from tilewright.network.fusion.learned.fitting import Sample
+from tilewright.network.fusion.learned.pipeline import instructions_of
 from tilewright.network.fusion.run import members_of
 from tilewright.planning import Plan, Timer
 from tilewright.planning.canonical import canonical
 from tilewright.planning.domain import Kernel
 from tilewright.runtime.executable import Progress, quiet
 
-MOST_LINES = 8000
-"""Rows that a kernel may move: of larger ones, the time goes into one sample."""
+MOST_INSTRUCTIONS = 3000
+"""Of a kernel: larger ones have instructions of the same kinds, and take longer to simulate."""
 
 Group = tuple[KernelOp, ...]
 
@@ -92,7 +92,7 @@ def samples_of(
     most: int,
     progress: Progress = quiet,
 ) -> Iterator[Sample]:
-    """Features and simulated cycles of the first groups that can be planned and simulated."""
+    """Instructions and simulated cycles of the first groups that can be planned and simulated."""
     oracle, count = Planned(machine), 0
     for group in groups:
         progress("simulate kernels", count, min(most, len(groups)))
@@ -101,13 +101,13 @@ def samples_of(
             continue
         kernel, plan = fastest
         try:
-            base, features = features_of(kernel, plan, machine)
-            if base * features["lines"] > MOST_LINES:
+            instructions = instructions_of(kernel, plan, machine)
+            if instructions.kind.size > MOST_INSTRUCTIONS:
                 continue
             cycles = timer(kernel, plan.schedule)
         except TilewrightError:
             continue  # No instructions say it.
-        yield base, features, cycles
+        yield instructions, cycles
         count += 1
         if count == most:
             return

@@ -60,10 +60,7 @@ class KernelLowering:
     def lower(self) -> None:
         """Add all instructions. Raises TilewrightError."""
         commands = commands_of(self.program)
-        for op in commands:
-            if isinstance(op, ComputeOp) and self.bias_of(op) is None and _adds_bias(op):
-                self._load_zeros()
-                break
+        self._load_zeros([op for op in commands if isinstance(op, ComputeOp) and _adds_bias(op)])
         events = sorted(
             (int(key), number, row)
             for number, op in enumerate(commands)
@@ -77,12 +74,25 @@ class KernelLowering:
             else:
                 self._compute(op, row, epilogues[op])
 
-    def _load_zeros(self) -> None:
-        build, core = self.build, self.core
-        build.add(
-            "load", bank_id=core.group("bias").first, bank_addr=ZEROS,
-            channel=MOST_GROUPS * core.channels, reg_id=REGISTERS[BIASES],
-        )  # fmt: skip
+    def _load_zeros(self, computes: list[ComputeOp]) -> None:
+        """A LOAD of zeros for computes without a bias. A CONV reads one row of them for all of its
+        groups of channels, a DWCONV a row for each."""
+        rows = [
+            self._groups(op) if op.stages[0].operation.data == "depthwise_conv" else 1
+            for op in computes
+            if self.bias_of(op) is None
+        ]
+        if rows:
+            self.build.add(
+                "load", bank_id=self.core.group("bias").first, bank_addr=ZEROS,
+                channel=max(rows) * self.core.channels, reg_id=REGISTERS[BIASES],
+            )  # fmt: skip
+
+    def _groups(self, op: ComputeOp) -> int:
+        """Groups of channels of a compute's result at most."""
+        output = op.output.owner
+        assert isinstance(output, BufferOp)
+        return -(-int(output.get("shape")[1]) // self.core.channels)
 
     def tensor(self, op: TensorOp) -> Tensor:
         """A tensor, in main memory unless it is internal; refuses one that lies beyond what
