@@ -42,6 +42,7 @@ from dataclasses import dataclass, replace
 
 from tilewright.errors import refuse
 from tilewright.targets.ascend.blocks import alike, conflicts, traces
+from tilewright.targets.ascend.look_ups import check_look_ups
 from tilewright.targets.ascend.program import (
     Barrier,
     Buffer,
@@ -111,6 +112,7 @@ Case = tuple[int, int]
 def cases(program: Program) -> list[Case]:
     """One block of each kind, for the longest and the lengths that are proven beside it. Refuses
     (``lower-blocks``) a program of which a block touches what another one writes."""
+    check_look_ups(program)
     found: list[Case] = []
     for length in (program.longest, *proven_lengths(program.longest)):
         steps = traces(program, length)

@@ -25,7 +25,7 @@ from tilewright.targets.ascend.machine import (
 )
 from tilewright.targets.ascend.program import Command, Expr, Place, Region, Value
 
-WIDTHS = {"half": 2, "float": 4, "int32_t": 4, "int16_t": 2, "uint16_t": 2}
+WIDTHS = {"half": 2, "float": 4, "int32_t": 4, "int16_t": 2, "uint16_t": 2, "int64_t": 8}
 """Bytes of the element types of pointers."""
 
 COPIES = {

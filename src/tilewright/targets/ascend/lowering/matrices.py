@@ -17,7 +17,7 @@ from tilewright.planning.layout import Layout
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import matrices, padded
 from tilewright.targets.ascend.lowering.epilogue import Epilogue
-from tilewright.targets.ascend.lowering.nest import NOTHING, Span, Spans
+from tilewright.targets.ascend.lowering.nest import NOTHING, Linear, Span, Spans
 from tilewright.targets.ascend.lowering.walk import Home, Homes, main_bytes
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, DaVinci
 from tilewright.targets.ascend.program import (
@@ -155,8 +155,10 @@ class Products:
         blocks = columns.size // CUBE * batch
         source, target = Place(home.buffer), Place(outer.buffer)
         copy = isa.cc_to_ub(target, source, blocks, rows.size // CUBE, self.epilogue.mode)
+        bias = self.epilogue.bias
+        first = Linear() if bias is None else self.homes[bias].spans[axes.columns].start
         after = self.epilogue.statements(
-            target, self.homes, (axes.columns, columns), (rows.size, rows.most), (batch, most)
+            target, self.homes, columns, first, (rows.size, rows.most), (batch, most)
         )
         return [copy, *after]
 

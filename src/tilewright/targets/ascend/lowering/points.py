@@ -60,9 +60,12 @@ def points(
                 "write the power as exponentials and logarithms",
             )
         operation, operands, alike = POWERS[exponent], operands[:1], alike[:1]
-    if operation not in RECIPES or operation == "cast":
+    if operation == "cast" and target is not None and operands[0].element == target.element:
+        operation = "copy"
+    if operation not in RECIPES:
         raise launches.refusal(f"there is no kernel for {stage.operation}")
-    if recipe_of(operation, launches.core) is None:
+    recipe = recipe_of(operation, launches.core)
+    if recipe is None:
         raise launches.refusal(
             f"{launches.core.name} has no division, and its reciprocals are right for finite "
             "divisors alone"
@@ -86,7 +89,7 @@ def points(
     name = launches.name(operation)
     forms = {(value.shape, value.element, value.layout) for value in values.values()}
     result = target or launches.buffer(shape, element, next(iter(values.values())).layout)
-    if forms == {(shape, result.element, result.layout)}:
+    if forms == {(shape, element, result.layout)} and result.element == recipe.types.get(element):
         # Blocks are computed with what pads them.
         count = prod(Layout.parse(result.layout, len(shape)).physical_shape(shape))
         program = elementwise(
