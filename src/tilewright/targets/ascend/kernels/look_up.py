@@ -54,9 +54,7 @@ def look_up(
     out = Tensor("out", outer * count * inner * width + SLACK, element, written=True)
     columns = cut(inner, core.ub // 2 // width, BLOCK // width)
     pitch = pitch_of(columns.size, width)
-    # Of rows in parts each goes alone: what is stored behind a row's end the next one overwrites.
-    most = min(core.ub // 2 // pitch, MAX_BURSTS) if columns.count == 1 else 1
-    rows = cut(count, most, 1)
+    rows = cut(count, min(core.ub // 2 // pitch, MAX_BURSTS), 1)
     tiles = Tiles(name, core, (outer, rows.count, columns.count))
     home = Place(tiles.tile("rows", rows.size * pitch, element))
     first, tile, part = tiles.variables

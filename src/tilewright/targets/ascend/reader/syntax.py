@@ -37,7 +37,7 @@ block: "{" statement* "}"
     | "(" "(" "uint64_t" "[" "]" ")" "{" value ("," value)* "}" ")" -> list
 cast: "(" [QUALIFIER] TYPE ["*"] ")"
 
-TYPE.2: /(half|float|u?int(8|16|32|64)_t|uintptr_t|event_t)\b/
+TYPE.2: /(half|float|u?int(8|16|32)_t|int64_t|uintptr_t|event_t)\b/
 QUALIFIER.2: /__(gm|cbuf|ca|cb|cc|ubuf)__/
 NUMBER: /0x[0-9a-fA-F]+(ULL)?|[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?(f|ULL)?/
 NAME: /[A-Za-z_][A-Za-z0-9_]*/
