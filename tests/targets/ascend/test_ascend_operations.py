@@ -79,3 +79,56 @@ def test_look_ups(
     network = compiled(tmp_path, nodes, {"i": i}, {"y": (np.float32, expected.shape)}, {"x": table})
     assert not network.host
     np.testing.assert_array_equal(network.outputs({"i": i})["y"], expected)
+
+
+def test_comparisons_and_choices(tmp_path: Path) -> None:
+    """A causal mask, and one that is computed: of NaN, infinities and negative zeros, too."""
+    random = np.random.default_rng(1)
+    x = random.integers(-3, 4, (2, 3, 17, 17)).astype(np.float32)
+    x[0, 0, 0, :5] = [np.nan, np.inf, -np.inf, -0.0, 1]
+    y = random.integers(-3, 4, (17,)).astype(np.float32)
+    mask = np.tril(np.ones((17, 17), np.bool_))
+    nodes = [
+        helper.make_node("Greater", ["x", "y"], ["g"]),
+        helper.make_node("Where", ["g", "x", "low"], ["a"]),
+        helper.make_node("Where", ["m", "a", "low"], ["z"]),
+    ]
+    network = compiled(
+        *(tmp_path, nodes, {"x": x, "y": y}),
+        {"z": (np.float32, x.shape), "g": (np.bool_, x.shape)},
+        {"m": mask, "low": np.float32(-1e4)},
+    )
+    assert not network.host
+    found = network.outputs({"x": x, "y": y})
+    np.testing.assert_array_equal(found["g"], x > y)
+    chosen = np.where(mask & (x > y), x, np.float32(-1e4))
+    np.testing.assert_array_equal(found["z"], chosen)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "pads", "strides"),
+    [((3, 3), (1, 1, 1, 1), (2, 2)), ((2, 2), (0,) * 4, (2, 2)), ((13, 15), (0,) * 4, (1, 1))],
+)
+def test_maxima_leave_nan_out(
+    kernel: tuple[int, int], pads: tuple[int, ...], strides: tuple[int, int], tmp_path: Path
+) -> None:
+    """As the interpreter's: minus infinity where a window has no number."""
+    random = np.random.default_rng(2)
+    x = random.normal(0, 1, (2, 20, 13, 15)).astype(np.float16).astype(np.float32)
+    x[random.random(x.shape) < 0.5] = np.nan
+    expected = reference.max_pool2d(x, kernel, strides, pads)
+    windows = {"kernel_shape": kernel, "strides": strides, "pads": pads}
+    nodes = [helper.make_node("MaxPool", ["x"], ["y"], **windows)]
+    network = compiled(tmp_path, nodes, {"x": x}, {"y": (np.float32, expected.shape)})
+    assert not network.host
+    np.testing.assert_array_equal(network.outputs({"x": x})["y"], expected)
+
+
+def test_large_planes_are_padded(tmp_path: Path) -> None:
+    """ResNet's first pool: a plane is more than UB holds."""
+    x = np.random.default_rng(3).normal(0, 1, (1, 17, 112, 112)).astype(np.float32)
+    windows = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+    nodes = [helper.make_node("MaxPool", ["x"], ["y"], **windows)]
+    network = compiled(tmp_path, nodes, {"x": x}, {"y": (np.float32, (1, 17, 56, 56))})
+    assert not network.host
+    network.outputs({"x": x}, orders=(0, 1))

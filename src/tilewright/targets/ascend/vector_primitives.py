@@ -77,6 +77,21 @@ def vector_primitives() -> tuple[Primitive, ...]:
         primitive("move", ("transpose", "slice", "pad"), _POINTS, 2),
         primitive("cast", ("cast",), _POINTS, 1),
         Primitive(
+            name="choose",
+            operations=("less", "less_equal", "equal", "select"),
+            engine="v",
+            operands={
+                **dict.fromkeys(
+                    ("input", "weight", "residual"),
+                    Storage(memory="ub", elements=("float16", "bool")),
+                ),
+                "output": Storage(memory="ub"),
+            },
+            epilogue=(("cast",),),
+            cycles=f"ceil({_POINTS}*4/128)",
+            peak=f"{_POINTS}*4/128",
+        ),
+        Primitive(
             name="look_up",
             operations=("gather",),
             engine="v",

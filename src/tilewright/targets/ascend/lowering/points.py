@@ -51,15 +51,15 @@ def points(
 ) -> Value:
     """The launch of an elementwise stage; see ``STAGES``."""
     operation = NAMES.get(stage.operation, stage.operation)
-    alike = [_alike(launches, operand) for operand in stage.inputs]
+    numbers = [alike(launches, operand) for operand in stage.inputs]
     if operation == "pow":
-        exponent = alike[1]
+        exponent = numbers[1]
         if exponent is None or exponent not in POWERS:
             raise launches.refusal(
                 "there is no kernel for powers of other exponents than 1, 2, 0.5 and -1",
                 "write the power as exponentials and logarithms",
             )
-        operation, operands, alike = POWERS[exponent], operands[:1], alike[:1]
+        operation, operands, numbers = POWERS[exponent], operands[:1], numbers[:1]
     if operation == "cast" and target is not None and operands[0].element == target.element:
         operation = "copy"
     if operation not in RECIPES:
@@ -73,15 +73,15 @@ def points(
     shape = stage.output.shape
     values = {
         name: value
-        for name, value, constant in zip(("x", "y"), operands, alike, strict=False)
+        for name, value, constant in zip(("x", "y"), operands, numbers, strict=False)
         if constant is None
     }
     if not values:
         # All operands are constant: one of them is read, all the same.
-        alike, values = [None, *alike[1:]], {"x": operands[0]}
+        numbers, values = [None, *numbers[1:]], {"x": operands[0]}
     constants = {
         name: number(constant)
-        for name, constant in zip(("x", "y"), alike, strict=False)
+        for name, constant in zip(("x", "y"), numbers, strict=False)
         if constant is not None
     }
     element = next(iter(values.values())).element
@@ -144,7 +144,7 @@ def _broadcast(
     ):
         raise launches.refusal(f"{stage.operation} has operands of several forms")
     for operand in stage.inputs:
-        if not _aligned(operand, stage.output):
+        if not aligned(operand, stage.output):
             raise launches.refusal(f"{stage.operation} reads {operand.name} in another order")
     named = dict(zip(RECIPES[operation].scalars, scalars, strict=True))
     return broadcast(
@@ -159,7 +159,7 @@ def _broadcast(
     )
 
 
-def _aligned(operand: Operand, result: Operand) -> bool:
+def aligned(operand: Operand, result: Operand) -> bool:
     """Whether axes are those of the result from the last on, or broadcast."""
     axes = zip(
         reversed(operand.shape), reversed(operand.access), reversed(result.access), strict=False
@@ -167,7 +167,7 @@ def _aligned(operand: Operand, result: Operand) -> bool:
     return all(extent == 1 or own == other for extent, own, other in axes)
 
 
-def _alike(launches: Launches, operand: Operand) -> float | None:
+def alike(launches: Launches, operand: Operand) -> float | None:
     """The number that all elements of a constant are."""
     data = launches.known.get(operand.name)
     if data is None or not data.size or not np.issubdtype(data.dtype, np.floating):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from tilewright.planning.domain import Stage
 from tilewright.targets.ascend.lowering.attention import attend
+from tilewright.targets.ascend.lowering.choices import CHOICES, choice
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.lowering.look_up import rows_by_index
 from tilewright.targets.ascend.lowering.moves import move, pad, relay
@@ -34,6 +35,7 @@ STAGES: dict[str, StageLowering] = {
     "convert_layout": relay,
     "attention": attend,
     "gather": rows_by_index,
+    **dict.fromkeys(CHOICES, choice),
 }
 """Operation -> what lowers it. Products (products.py) are anchors with stages of their own."""
 

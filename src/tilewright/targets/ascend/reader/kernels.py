@@ -166,12 +166,14 @@ def _check_access(command: Command, access: Access, size: int | None) -> None:
             "cce-address",
             f"{command.name} touches {access.home} from {first} to {end}; it has {size} bytes",
         )
+    # Of masks of 128 bits a block holds two.
+    granule = BLOCK // 2 if command.name == "set_cmpmask" else BLOCK
     for number in (access.start, *access.strides):
-        if number % BLOCK:
+        if number % granule:
             raise refuse(
                 "cce-address",
                 f"{command.name} touches {access.home} at {access.start} by {access.strides}: "
-                f"{number} is no multiple of {BLOCK}",
+                f"{number} is no multiple of {granule}",
             )
 
 
