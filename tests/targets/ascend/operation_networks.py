@@ -17,7 +17,8 @@ from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.runtime.executable import Executable
 from tilewright.targets.ascend.runner import AscendRunner
 
-Arrays = Mapping[str, NDArray[Any]]
+Arrays = Mapping[str, Any]
+"""Of arrays, or numbers, by name."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +44,12 @@ def test_convolutions_of_groups(case: tuple[int, ...], tmp_path: Path) -> None:
     w = random.normal(0, scale, (results, depth, size, size)).astype(np.float32)
     b = random.normal(0, 1, results).astype(np.float32)
     pads = [dilation * (size // 2)] * 4
-    windows = {"strides": [stride] * 2, "dilations": [dilation] * 2, "pads": pads, "group": group}
+    windows: dict[str, Any] = {
+        "strides": [stride] * 2,
+        "dilations": [dilation] * 2,
+        "pads": pads,
+        "group": group,
+    }
     nodes = [
         helper.make_node("Conv", ["x", "w", "b"], ["a"], **windows),
         helper.make_node("Relu", ["a"], ["y"]),
@@ -117,7 +123,7 @@ def test_maxima_leave_nan_out(
     x = random.normal(0, 1, (2, 20, 13, 15)).astype(np.float16).astype(np.float32)
     x[random.random(x.shape) < 0.5] = np.nan
     expected = reference.max_pool2d(x, kernel, strides, pads)
-    windows = {"kernel_shape": kernel, "strides": strides, "pads": pads}
+    windows: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "pads": pads}
     nodes = [helper.make_node("MaxPool", ["x"], ["y"], **windows)]
     network = compiled(tmp_path, nodes, {"x": x}, {"y": (np.float32, expected.shape)})
     assert not network.host
@@ -127,7 +133,7 @@ def test_maxima_leave_nan_out(
 def test_large_planes_are_padded(tmp_path: Path) -> None:
     """ResNet's first pool: a plane is more than UB holds."""
     x = np.random.default_rng(3).normal(0, 1, (1, 17, 112, 112)).astype(np.float32)
-    windows = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+    windows: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
     nodes = [helper.make_node("MaxPool", ["x"], ["y"], **windows)]
     network = compiled(tmp_path, nodes, {"x": x}, {"y": (np.float32, (1, 17, 56, 56))})
     assert not network.host
