@@ -147,6 +147,9 @@ def device_memory(
             buffers.append(Buffer(f"work{number}_{place}", size, number, number))
         _results(plan, op, number, launches, len(steps) + 1)
     kept = list(plan.values.values())
+    for held in kept:
+        if Box.of(held.value).arena == WEIGHTS:
+            held.last = len(steps) + 1  # As they are for a run, they are for the next.
     buffers += [
         Buffer(f"value{number}", held.bytes, held.first, held.last)
         for number, held in enumerate(kept)
