@@ -22,6 +22,8 @@ from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import element_dtype, shape_of, tensor_type
+from tilewright.targets.ascend.machine import ASCEND_910
+from tilewright.targets.ascend.network import network_machine
 from tilewright.targets.cambricon.machine import MACHINE as ACC_C
 from tilewright.targets.cambricon_x.machine import MACHINE as CAMBRICON_X
 from tilewright.targets.cpu.machine import machine as cpu
@@ -38,6 +40,8 @@ MACHINES = {
         {"element": "float16", "accumulator": "float32", "overflow": "saturate"}
     ),
     "bytes": accelerator().with_values({"element": "int8", "accumulator": "int32"}),
+    # Channels in blocks of 16.
+    "blocks": network_machine(ASCEND_910),
     "cambricon": CAMBRICON_X,
     "accc": ACC_C,
 }

@@ -180,7 +180,7 @@ def test_no_data_move_between_consecutive_products(tmp_path: Path) -> None:
 
 
 def test_depthwise_convolutions(tmp_path: Path) -> None:
-    """On the core, by diagonals; other groups on the host."""
+    """By diagonals; other groups as groups of whole blocks."""
     random = np.random.default_rng(3)
     shapes = {"w0": (33, 1, 3, 3), "w1": (33, 11, 3, 3)}
     weights = {name: random.normal(0, 0.3, shape) for name, shape in shapes.items()}
@@ -263,14 +263,12 @@ def test_kernels_alike_share_a_function(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, reference(path, given), atol=2e-3)
 
 
-def test_a_network_on_the_core_and_the_host(tmp_path: Path) -> None:
+def test_a_network_on_the_core(tmp_path: Path) -> None:
     executable, given = built(tmp_path)
     kernels = [op for op in network_of(executable.graph).walk() if isinstance(op, KernelOp)]
     there = [op.symbol.data for op in kernels if not op.on_host]
     assert len(there) >= 3
-    reasons = [op.reason.data for op in kernels if op.on_host and op.reason is not None]
-    casts = "ascend910 reads and writes float16 only"
-    assert set(reasons) == {casts}
+    assert len(there) == len(kernels)
     found = executable.run(given)
     assert executable.check(given, found).passed
     profile = executable.profile

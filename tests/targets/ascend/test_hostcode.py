@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import helper
 from tests.slow import but_fast
+from tests.targets.ascend.operation_networks import compiled
 from tests.targets.ascend.test_ascend_networks import gram
 
 import tilewright
@@ -47,6 +49,42 @@ def test_host_code_gives_what_a_run_gives(name: str, tmp_path: Path) -> None:
     steps = (*steps, "aclrtResetDevice", "aclFinalize")
     places = [main.index(step) for step in steps]
     assert places == sorted(places)
+
+
+def test_values_stay_on_the_device(tmp_path: Path) -> None:
+    """Two branches of which the host computes a part: what is copied, and what comes of it."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], "first"),
+        helper.make_node("Exp", ["a"], ["b"], "second"),
+        helper.make_node("Sin", ["b"], ["c"], "hosted"),
+        helper.make_node("Add", ["c", "b"], ["d"], "third"),
+        helper.make_node("Reshape", ["d", "shape"], ["e"], "view"),
+        helper.make_node("Mul", ["e", "e"], ["f"], "fourth"),
+        helper.make_node("Mul", ["a", "b"], ["y"], "fifth"),
+    ]
+    x = np.random.default_rng(5).normal(size=(6, 35)).astype(np.float32)
+    network = compiled(
+        *(tmp_path, nodes, {"x": x}),
+        {"f": (np.float32, (210,)), "y": (np.float32, (6, 35))},
+        {"shape": np.array([210])},
+    )
+    assert len(network.host) == 1
+    package = tilewright.Executable.load(network.executable.save(tmp_path / "package"))
+    folder = package.directory / "program" / "acl"
+    make = ["make", "-s", f"CC={' '.join(find_compiler())}", "CFLAGS=-O1 -Werror"]
+    subprocess.run(make, cwd=folder, check=True)
+    x.tofile(folder / "x.bin")
+    files = ["kernels.so", "../weights.bin", "../constants.bin", "x.bin", "f.bin", "y.bin"]
+    subprocess.run(["./main", *files], cwd=folder, check=True)
+    for name, wanted in network.executable.run({"x": x}).items():
+        found = np.fromfile(folder / f"{name}.bin", np.float32)
+        np.testing.assert_array_equal(found, wanted.ravel())
+    text = (folder / "main.c").read_text()
+    text = text[text.index("/* What a function of the device") :]
+    # The input and the hosted result; what the host reads, and two outputs.
+    assert text.count("copy_in(") == 2
+    assert text.count("copy_out(") == 3
+    assert text.count("on_device(") == 1 + text.count("constants = on_device(")
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +134,11 @@ MISUSE = {
     "too small a copy": ("(&z, 160", "(&z, 64", "argument|room for|beyond"),
     "a copy too large": ("(x, 160, halves, 128", "(x, 160, halves, 161", "room for 160"),
     "from the device to the device": ("(y, 160, halves", "(y, 160, x", "no memory of the host"),
+    "a copy too early": (
+        "aclrtSynchronizeStream(stream);\n",
+        "aclrtMemcpy(x, 160, halves, 128, ACL_MEMCPY_HOST_TO_DEVICE);\n",
+        "may still use before aclrtSynchronize",
+    ),
     "a launch after free": ("rtKernelLaunch", "aclrtFree(y);\nrtKernelLaunch", "argument 2"),
     "a result too soon": ("aclrtSynchronizeStream(stream);\n", "", "before aclrtSynchronize"),
     "freed twice": ("aclrtFree(x);\n", "aclrtFree(x);\naclrtFree(x);\n", "not allocated"),

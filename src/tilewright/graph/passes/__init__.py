@@ -17,6 +17,7 @@ from tilewright.graph.passes.fuse_pointwise import FusePointwise
 from tilewright.graph.passes.fuse_pools import FusePools
 from tilewright.graph.passes.fuse_separable import FuseSeparable
 from tilewright.graph.passes.join_biases import JoinBiases
+from tilewright.graph.passes.join_groups import JoinGroups
 from tilewright.graph.passes.narrow_floats import NarrowFloats
 from tilewright.graph.passes.partition import Partition
 from tilewright.graph.passes.plan_memory import PlanMemory
@@ -46,6 +47,7 @@ PASSES: dict[str, type[ModulePass]] = {
         FusePools,
         FuseSeparable,
         JoinBiases,
+        JoinGroups,
         NarrowFloats,
         Partition,
         PlanMemory,
@@ -90,8 +92,11 @@ def kernel_pipeline(machine: Machine, host: tuple[str, ...] = ()) -> list[PassEn
             ReadShortFloats(), "before kernels: copies in float32 would be kernels of their own"
         )
     ]
+    blocks = any(primitive.blocks for primitive in machine.primitives)
+    groups = [PassEntry(JoinGroups(), "a primitive in blocks takes groups of whole blocks")]
     return [
         *(shorts if machine.computes_as_given else []),
+        *(groups if blocks else []),
         PassEntry(Partition(host), f"ask {machine.name} what it computes, operation by operation"),
         PassEntry(Subsample(), "pixels that no window touches need not travel to the accelerator"),
         PassEntry(FusePointwise(), "what passes between a kernel's stages never leaves the chip"),

@@ -114,7 +114,9 @@ def _numbers(asked: Candidate, machine: Machine) -> str | None:
     if machine.computes_as_given:
         return None
     elements = {element_name(tensor_type(value).element_type) for value in asked.op.inputs}
-    own = (machine.element, machine.accumulator)
+    own = {machine.element, machine.accumulator} | _taken(asked, machine)
+    if machine.number.kind == "float":
+        elements.add(element_name(tensor_type(asked.op.result).element_type))
     others = sorted(name for name in elements if not ELEMENTS[name].is_plain and name not in own)
     if others:
         return f"{machine.name} computes on {machine.element}, not on {', '.join(others)}"
@@ -131,6 +133,16 @@ def _numbers(asked: Candidate, machine: Machine) -> str | None:
     if element == machine.element or _requantises(asked, machine):
         return None
     return f"{asked.operation} gives 32-bit results, and no primitive for it can requantise them"
+
+
+def _taken(asked: Candidate, machine: Machine) -> set[str]:
+    """The elements that primitives for the operation name for one of their operands."""
+    return {
+        element
+        for primitive in serving(asked, machine)
+        for storage in primitive.operands.values()
+        for element in storage.elements
+    }
 
 
 def has_meaning(asked: Candidate, machine: Machine) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, network_of
 from tilewright.graph.operations import Operation
+from tilewright.graph.passes.constraints import objection
 from tilewright.graph.passes.editing import add_weight, compiler, constant, erase, make, sweep
 from tilewright.graph.passes.enclosing import (
     accelerated_values,
@@ -53,8 +54,9 @@ class NarrowFloats(ModulePass):
 
     A kernel computes in float32 from its operands to its result, which is rounded once. Biases
     stay float32. Constants are rounded here, those beyond the largest number to it (masks of
-    -3.4e38 stay finite). What enters the accelerator is rounded on the host, what leaves it
-    widened; the network's inputs and outputs and all kernels of the host stay float32.
+    -3.4e38 stay finite). What enters the accelerator is rounded, what leaves it widened: by the
+    accelerator, where it has a primitive for casts, or else by the host. The network's inputs and
+    outputs and all kernels of the host stay float32. Indices and booleans stay what they are.
     """
 
     name = "narrow-floats"
@@ -102,8 +104,10 @@ class _Narrowing:
         sweep(self.network)
 
     def narrow_of(self, value: SSAValue, before: AnyOperation) -> SSAValue:
-        """A value in 16 bits: rounded here if it is float32."""
+        """A value in 16 bits: rounded here if it is float32; other elements stay."""
         if value not in self.narrow:
+            if tensor_type(value).element_type != f32:
+                return value
             array = constant(value, self.ctx)
             if array is not None:
                 short = rounded(array, self.ctx.machine.number, saturate=True)
@@ -114,7 +118,9 @@ class _Narrowing:
         return self.narrow[value]
 
     def wide_of(self, value: SSAValue, before: AnyOperation) -> SSAValue:
-        """A value of the accelerator as float32, once for all users."""
+        """A value of the accelerator as float32, once for all users; other elements stay."""
+        if tensor_type(value).element_type != f32:
+            return self.narrow[value]
         if value not in self.wide:
             self.wide[value] = self.conversion(
                 self.narrow[value], {"to": "float32"}, before, self.names[value]
@@ -135,11 +141,13 @@ class _Narrowing:
         before: AnyOperation,
         hint: str = "",
     ) -> SSAValue:
-        """The result of a kernel of the host that rounds or widens a value."""
+        """The result of a kernel that rounds or widens a value."""
         op = make("cast", [value], attributes, before=before)
         machine = self.ctx.machine
-        op.engine = StringAttr("host")
-        op.reason = StringAttr(f"{machine.name} reads and writes {machine.element} only")
+        op.engine = StringAttr("accelerator")
+        if objection(op, machine) is not None:
+            op.engine = StringAttr("host")
+            op.reason = StringAttr(f"{machine.name} reads and writes {machine.element} only")
         name = f"cast_{hint or self.names[value]}"
         symbol = kernel_symbol([op], len(self.symbols), self.symbols, name)
         return enclose([op], symbol).result

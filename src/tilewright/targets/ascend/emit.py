@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from tilewright.codegen.c.source import Writer, comment
@@ -9,6 +10,7 @@ from tilewright.targets.ascend.isa import element_of
 from tilewright.targets.ascend.program import (
     BLOCK_INDEX,
     LENGTH,
+    SCALAR,
     Barrier,
     Command,
     Flag,
@@ -81,6 +83,10 @@ def _used(body: Sequence[Statement], tensor: Tensor) -> bool:
         if isinstance(statement, Loop) and _used(statement.body, tensor):
             return True
         if isinstance(statement, Command):
+            if statement.name == SCALAR and re.search(
+                rf"\b{tensor.name}\[", of(statement.arguments[1]).text
+            ):
+                return True
             places = (one for one in statement.arguments if isinstance(one, Place))
             if any(place.home is tensor for place in places):
                 return True
@@ -96,6 +102,9 @@ def _body(writer: Writer, body: Sequence[Statement]) -> None:
             head = f"for (int64_t {name} = 0; {name} < {statement.count}; {name}++)"
             with writer.block(head):
                 _body(writer, statement.body)
+        elif isinstance(statement, Command) and statement.name == SCALAR:
+            name, value = statement.arguments
+            writer.line(f"const int64_t {name} = {value};")
         elif isinstance(statement, Command):
             _call(writer, statement)
         elif isinstance(statement, Flag):

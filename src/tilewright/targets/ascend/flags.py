@@ -42,6 +42,8 @@ from dataclasses import dataclass, replace
 
 from tilewright.errors import refuse
 from tilewright.targets.ascend.blocks import alike, conflicts, traces
+from tilewright.targets.ascend.fields import check_fields
+from tilewright.targets.ascend.look_ups import check_look_ups
 from tilewright.targets.ascend.program import (
     Barrier,
     Buffer,
@@ -110,13 +112,17 @@ Case = tuple[int, int]
 
 def cases(program: Program) -> list[Case]:
     """One block of each kind, for the longest and the lengths that are proven beside it. Refuses
-    (``lower-blocks``) a program of which a block touches what another one writes."""
+    (``lower-blocks``) a program of which a block touches what another one writes, and
+    (``lower-field``) one that computes a number which no field holds."""
+    check_look_ups(program)
     found: list[Case] = []
     for length in (program.longest, *proven_lengths(program.longest)):
         steps = traces(program, length)
         wrong = conflicts(steps)
         if wrong:
             raise refuse("lower-blocks", f"{program.name}: {wrong[0]}")
+        for block in steps:
+            check_fields(block, program.name)
         found += [(length, block) for block in sorted(set(alike(steps)))]
     return found
 

@@ -7,8 +7,10 @@
     acl/acl.h, acl.c   the calls' meaning on a host, where misuse is an error; core.h, shim/: the
                        host core that runs kernels; Makefile
 
-A kernel's operands are copied to the device and its result back, as the host may compute between
-two kernels. The device object holds the functions of cce/: on a host a shared object, on an Ascend
+Values that kernels of the device hand to each other stay in its memory, in one arena whose places
+device_memory.py plans. Inputs, weights and constants are copied there once, in front of all
+launches, and outputs back behind them; what the host computes between is copied where it is needed.
+The device object holds the functions of cce/: on a host a shared object, on an Ascend
 processor what the CCE compiler makes of the same files. A network whose length comes with a run
 takes it as a word, and hands it to kernels as the last of their arguments; memory is that of the
 longest run.
@@ -17,7 +19,6 @@ longest run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from math import prod
 from pathlib import Path
@@ -27,10 +28,9 @@ from tilewright.codegen.c.source import Writer, comment, string
 from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.names import network_name
-from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
+from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir import SSAValue
-from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
-from tilewright.planning.layout import Layout
+from tilewright.targets.ascend.device_memory import Box, DeviceMemory, device_memory
 from tilewright.targets.ascend.host import QUEUES, SHIM
 from tilewright.targets.ascend.lowering.launches import Argument, Launch, Length
 from tilewright.targets.ascend.machine import DaVinci
@@ -49,36 +49,6 @@ SUPPORT = ("scalars.h", "integers.h", "pieces.h", "shorts.h", "vectors.h")
 
 ACL = Path(__file__).parent / "acl"
 """The files that are the same for every network."""
-
-
-@dataclass(frozen=True)
-class Box:
-    """Where a value lies in the host's memory."""
-
-    arena: str
-    offset: int
-    """Bytes."""
-    extents: tuple[int, ...]
-    strides: tuple[int, ...]
-    """Bytes."""
-    width: int
-    """Bytes of an element."""
-
-    @classmethod
-    def of(cls, value: SSAValue) -> Box:
-        """The box of a value of the network."""
-        place, shape = placement_of(value), shape_of(value)
-        width = element_dtype(tensor_type(value).element_type).itemsize
-        extents = Layout.parse(layout_of(value), len(shape)).physical_shape(shape)
-        strides = tuple(step * width for step in place.strides)
-        return cls(place.arena, place.offset, extents, strides, width)
-
-    def arguments(self) -> str:
-        """C of what ``copy_in`` and ``copy_out`` take for the host's side."""
-        arena = "weights" if self.arena == WEIGHTS else "activations"
-        numbers = [", ".join(map(str, each or (1,))) for each in (self.extents, self.strides)]
-        lists = ", ".join(f"(const long[]){{{each}}}" for each in numbers)
-        return f"{arena} + {self.offset},\n            {len(self.extents)}, {lists}, {self.width}"
 
 
 def write_host(
@@ -151,13 +121,14 @@ def _texts(
     functions = list(dict.fromkeys(launch.function for launch in launches))
     writer = Writer()
     _head(writer, network_name(network.symbol.data), calls, functions)
-    for op in steps:
+    plan = device_memory(steps, {row.symbol: launches[row.start : row.end] for row in rows})
+    for number, op in enumerate(steps, 1):
         if op.symbol.data in on_device:
             row = on_device[op.symbol.data]
-            _kernel(writer, op, row, launches[row.start : row.end])
+            _kernel(writer, row, launches[row.start : row.end], number, op, plan)
     arenas = compilation.arenas
     sizes = (arenas.get(WEIGHTS, 0), arenas.get(ACTIVATIONS, 0), constants)
-    _main(writer, steps, calls, functions, ports, sizes, length)
+    _main(writer, steps, calls, functions, ports, sizes, length, plan)
     return str(writer), layers
 
 
@@ -208,7 +179,14 @@ def _head(
         line(f"static const char {function}_stub;")
 
 
-def _kernel(writer: Writer, op: KernelOp, row: KernelRow, launches: Sequence[Launch]) -> None:
+def _kernel(
+    writer: Writer,
+    row: KernelRow,
+    launches: Sequence[Launch],
+    step: int,
+    op: KernelOp,
+    plan: DeviceMemory,
+) -> None:
     """A function that runs a kernel of the device."""
     line = writer.line
     line()
@@ -217,15 +195,24 @@ def _kernel(writer: Writer, op: KernelOp, row: KernelRow, launches: Sequence[Lau
         line(f"/* {comment(nodes)} */")
     places: dict[tuple[str, int], int] = {}
     for launch in launches:
-        for argument in launch.arguments:
-            if argument.kind != "constant":
-                places.setdefault((argument.kind, argument.number), argument.bytes)
+        for one in launch.arguments:
+            key = one.kind, one.number
+            if one.kind == "operand":
+                places[key] = plan.offset(op.inputs[one.number])
+            elif one.kind == "result":
+                places[key] = plan.offset(op.result)
+            elif one.kind == "work":
+                places[key] = plan.work[step, one.number]
     with writer.block(f"static void {row.symbol}(void)"):
-        line("/* 2: memory of the device, and the operands. */")
-        for (kind, number), size in places.items():
-            line(f"char *{kind}{number} = on_device({size});")
-            if kind == "operand":
-                line(f"copy_in({kind}{number}, {Box.of(op.inputs[number]).arguments()});")
+        if step in plan.before:
+            line(
+                "/* 2: what the host has computed; nothing runs that might still use the place. */"
+            )
+            line("CHECK(aclrtSynchronizeStream(stream));")
+            for value in plan.before[step]:
+                line(_copy("in", plan.offset(value), value))
+        for (kind, number), offset in places.items():
+            line(f"char *const {kind}{number} = arena + {offset};")
         line("/* 4: the launches. */")
         for launch in launches:
             words = [_pointer(each) for each in launch.arguments]
@@ -234,12 +221,14 @@ def _kernel(writer: Writer, op: KernelOp, row: KernelRow, launches: Sequence[Lau
             pointers, count = ", ".join(words), len(words)
             stub = f"&{launch.function}_stub, {launch.blocks}"
             line(f"launch({stub}, (void *[]){{{pointers}}}, {count});")
-        line("/* 5: the stream's end. */")
-        line("CHECK(aclrtSynchronizeStream(stream));")
-        line("/* 6: the result, and no memory any more. */")
-        line(f"copy_out(result0, {Box.of(op.result).arguments()});")
-        for kind, number in places:
-            line(f"CHECK(aclrtFree({kind}{number}));")
+        if step in plan.after:
+            line("/* 5 and 6: the stream's end, and the result for the host. */")
+            line("CHECK(aclrtSynchronizeStream(stream));")
+            line(_copy("out", plan.offset(op.result), op.result))
+
+
+def _copy(way: str, offset: int, value: SSAValue) -> str:
+    return f"copy_{way}(arena + {offset}, {Box.of(value).arguments()});"
 
 
 def _pointer(argument: Argument) -> str:
@@ -257,6 +246,7 @@ def _main(
     ports: Sequence[Sequence[Port]],
     sizes: tuple[int, int, int],
     length: Length | None,
+    plan: DeviceMemory,
 ) -> None:
     line = writer.line
     inputs, outputs = ports
@@ -283,23 +273,32 @@ def _main(
         line("CHECK(aclInit(NULL));")
         line("CHECK(aclrtSetDevice(0));")
         line("CHECK(aclrtCreateStream(&stream));")
-        line("/* 2: what all kernels read. */")
+        line("/* 2: memory of the device; constants, inputs and weights. */")
         if sizes[2]:
             line(f"char *image = loaded(words[3], {sizes[2]});")
             line(f"constants = on_device({sizes[2]});")
             room = f"{sizes[2]}, image, {sizes[2]}"
             line(f"CHECK(aclrtMemcpy(constants, {room}, ACL_MEMCPY_HOST_TO_DEVICE));")
             line("free(image);")
+        if plan.bytes:
+            line(f"arena = on_device({plan.bytes});")
+        for value in plan.before.get(0, ()):
+            line(_copy("in", plan.offset(value), value))
         line("/* 3: the device object and its functions. */")
         line("register_object(words[1]);")
         for function in functions:
             line(f'register_function(&{function}_stub, "{function}");')
-        line("/* 4 and 5, and the host's own kernels between them. */")
+        line("/* 4: the launches, and the host's own kernels between them. */")
         for op in steps:
             line(calls[op.symbol.data][1] if op.symbol.data in calls else f"{op.symbol.data}();")
-        line("/* 6: release everything. */")
-        line("if (constants)")
-        line("    CHECK(aclrtFree(constants));")
+        line("/* 5: the stream's end. */")
+        line("CHECK(aclrtSynchronizeStream(stream));")
+        line("/* 6: the outputs, and no memory any more. */")
+        for value in plan.end:
+            line(_copy("out", plan.offset(value), value))
+        for name in ("constants", "arena"):
+            line(f"if ({name})")
+            line(f"    CHECK(aclrtFree({name}));")
         line("CHECK(aclrtDestroyStream(stream));")
         line("CHECK(aclrtResetDevice(0));")
         line("CHECK(aclFinalize());")

@@ -23,9 +23,17 @@ from tilewright.targets.ascend.machine import (
     MAX_STRIDE,
     REPEAT_BLOCKS,
 )
-from tilewright.targets.ascend.program import Command, Expr, Place, Region, Value
+from tilewright.targets.ascend.program import Buffer, Command, Expr, Place, Region, Value
 
-WIDTHS = {"half": 2, "float": 4, "int32_t": 4, "int16_t": 2, "uint16_t": 2}
+WIDTHS = {
+    "half": 2,
+    "float": 4,
+    "int32_t": 4,
+    "int16_t": 2,
+    "uint16_t": 2,
+    "int64_t": 8,
+    "uint8_t": 1,
+}
 """Bytes of the element types of pointers."""
 
 COPIES = {
@@ -249,6 +257,8 @@ def vector(
     if not sources:
         # vector_dup has the fields of a source, which it does not read.
         arguments = (dst, scalar, repeat, blocks[0], 1, repeats[0], 8)
+    if name == "vsel":
+        regions.append(Region(CMPMASK, LANES // 8))
     slow = 1
     if name in ("vdiv", "vexp", "vln", "vsqrt"):
         # 32 elements a cycle, whatever their width.
@@ -256,6 +266,45 @@ def vector(
     return Command(
         name, "V", arguments, tuple(regions[1:]), tuple(regions[:1]), cycles=repeat * slow
     )
+
+
+RELATIONS = ("eq", "ne", "lt", "le", "gt", "ge")
+"""Relations of halves: ``vcmpv_eq`` and so on."""
+
+LANES = 128
+"""Halves of a repeat."""
+
+CMPMASK = Place(Buffer("cmpmask", "cmpmask", 0, BLOCK, element="uint8_t"))
+"""The register by which ``vsel`` chooses: 128 bits."""
+
+
+def compare(
+    relation: str,
+    bits: Place,
+    sources: tuple[Place, Place],
+    repeat: Value,
+    blocks: Sequence[Value],
+    repeats: Sequence[Value],
+) -> Command:
+    """Whether a relation holds of the halves of whole repeats, a bit each, those of a repeat behind
+    those of the one before; the mask plays no part."""
+    _within("the number of repeats", repeat, MAX_REPEAT)
+    for stride in (*blocks, *repeats):
+        _within("a stride", stride, MAX_REPEAT)
+    reads = tuple(
+        Region(place, BLOCK, (repeat, REPEAT_BLOCKS), (step * BLOCK, block * BLOCK))
+        for place, block, step in zip(sources, blocks, repeats, strict=True)
+    )
+    writes = (Region(bits, repeat * (LANES // 8)),)
+    arguments = (bits, *sources, repeat, 1, *blocks, 8, *repeats)
+    return Command(f"vcmpv_{relation}", "V", arguments, reads, writes, cycles=repeat)
+
+
+def set_cmpmask(bits: Place) -> Command:
+    """The 128 bits by which later ``vsel`` choose."""
+    size = LANES // 8
+    reads, writes = (Region(bits, size),), (Region(CMPMASK, size),)
+    return Command("set_cmpmask", "V", (bits,), reads, writes, cycles=1)
 
 
 def scatter(dst: tuple[Place, int, int], src: tuple[Place, int, int], repeat: int) -> list[Command]:

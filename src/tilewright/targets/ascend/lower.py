@@ -15,7 +15,7 @@ from tilewright.ir.types import Array
 from tilewright.targets.ascend.lowering.cube import FORMS
 from tilewright.targets.ascend.lowering.launches import Device, Launches, Value
 from tilewright.targets.ascend.lowering.products import product
-from tilewright.targets.ascend.lowering.stages import STAGES
+from tilewright.targets.ascend.lowering.stages import STAGES, operand_of
 from tilewright.targets.base import CompiledKernel
 from tilewright.tile.dialect import programs_of
 
@@ -79,6 +79,9 @@ def _stages(launches: Launches) -> None:
         lower = STAGES.get(stage.operation)
         if lower is None:
             raise launches.refusal(f"there is no kernel for {stage.operation}")
-        operands = [values.get(one.name) or launches.operand(one) for one in stage.inputs]
+        operands = [
+            values.get(one.name) or operand_of(launches, stage, number)
+            for number, one in enumerate(stage.inputs)
+        ]
         target = launches.result() if stage is stages[-1] else None
         values[stage.output.name] = lower(launches, stage, operands, target)

@@ -104,7 +104,8 @@ def _products() -> tuple[Primitive, ...]:
 
 
 def _convolution() -> Primitive:
-    """Convolutions next to the cube go tap by tap: img2col makes a product of each."""
+    """Convolutions next to the cube go tap by tap: img2col makes a product of each. Groups are of
+    whole blocks of channels (join-groups)."""
     return Primitive(
         name="conv",
         operations=("conv",),
@@ -119,13 +120,12 @@ def _convolution() -> Primitive:
             "output": Storage(memory="cc", multiples=_cubes("co", "ow"), layout=image()),
         },
         epilogue=_EPILOGUE,
-        cycles="ceil(oh*ow/16)*ceil(co/16)*ceil(ci/16)*kh*kw",
-        peak="n*oh*ow*co*ci*kh*kw/4096",
+        cycles="g*ceil(oh*ow/16)*ceil(co/16)*ceil(ci/16)*kh*kw",
+        peak="g*n*oh*ow*co*ci*kh*kw/4096",
         multiples=_cubes("co", "ci"),
         blocks=("co", "ci"),
-        limits={"n": 1, "co": MOST, "ci": MOST, "kh": 1, "kw": 1},
+        limits={"n": 1, "g": 1, "co": MOST, "ci": MOST, "kh": 1, "kw": 1},
         whole=("ow",),
-        extents={"g": (1, 1)},
         sums=True,
     )
 

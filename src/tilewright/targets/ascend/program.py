@@ -99,6 +99,16 @@ def _compared(left: Value, sign: str, right: Value) -> Expr:
     return Expr(f"{a.text} {sign} {b.text}", f"{a.python} {sign} {b.python}", 1)
 
 
+def element_at(tensor: Tensor, index: Value) -> Expr:
+    """An integer of a tensor that the scalar unit reads. What it is nobody knows before the kernel
+    runs: ``trace`` takes 0, and ``check_look_ups`` holds what may depend on it."""
+    return Expr(f"{tensor.name}[{of(index).text}]", UNKNOWN)
+
+
+UNKNOWN = "int()"
+"""What stands for a number from main memory in Python."""
+
+
 def equal(left: Value, right: Value) -> Expr:
     """1 where two values are equal."""
     return _compared(left, "==", right)
@@ -216,6 +226,15 @@ class Command:
     """Where that holds, a command of the same pipe that wrote the same needs no barrier before."""
     cycles: Value = 0
     """What it takes the cube or the vector unit; moves take what their bytes do."""
+
+
+SCALAR = "scalar"
+"""A command of the scalar unit that gives a value a name: ``const int64_t name = value;``."""
+
+
+def scalar(name: str, value: Value, cycles: int = 0) -> Command:
+    """A name for a value, within the body that it stands in; ``cycles`` hold the scalar unit up."""
+    return Command(SCALAR, "S", (name, value), cycles=cycles)
 
 
 @dataclass(eq=False)
@@ -348,6 +367,9 @@ def trace(
                 lines.append(f"{space}    pass")
                 write(statement.body, depth + 1)
             elif not isinstance(statement, Remark):
+                if isinstance(statement, Command) and statement.name == SCALAR:
+                    name, value = statement.arguments
+                    lines.append(f"{space}{variable(name).python} = {of(value).python}")
                 number = len(known)
                 known.append(statement)
                 fixed.append(_fixed(statement))

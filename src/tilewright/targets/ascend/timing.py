@@ -99,6 +99,7 @@ def simulate_trace(
                 free[statement.target] = max(free[statement.target], raised[key].pop(0))
             continue
         if statement.pipe == "S":
+            issued += one.cycles
             continue
         if isinstance(statement, Barrier):
             pipes = PIPES if statement.pipe == "ALL" else (statement.pipe,)

@@ -21,6 +21,9 @@ POINTS = (
 
 FOLDS = ("reduce_mean", "reduce_sum", "reduce_product", "reduce_max", "reduce_min")
 
+INDICES = ("int64", "int32")
+"""Elements of look-ups' indices."""
+
 _MATRICES = ("input", "output")
 """Roles of whole matrices; the others are one row."""
 
@@ -72,6 +75,36 @@ def vector_primitives() -> tuple[Primitive, ...]:
             *("pool", ("max_pool", "average_pool"), "n*c*oh*ow*kh*kw", 1, ("kh", "kw"), images)
         ),
         primitive("move", ("transpose", "slice", "pad"), _POINTS, 2),
+        primitive("cast", ("cast",), _POINTS, 1),
+        Primitive(
+            name="choose",
+            operations=("less", "less_equal", "equal", "select"),
+            engine="v",
+            operands={
+                **dict.fromkeys(
+                    ("input", "weight", "residual"),
+                    Storage(memory="ub", elements=("float16", "bool")),
+                ),
+                "output": Storage(memory="ub"),
+            },
+            epilogue=(("cast",),),
+            cycles=f"ceil({_POINTS}*4/128)",
+            peak=f"{_POINTS}*4/128",
+        ),
+        Primitive(
+            name="look_up",
+            operations=("gather",),
+            engine="v",
+            operands={
+                "input": Storage(memory="ub", elements=("float16", *INDICES)),
+                "output": Storage(memory="ub"),
+            },
+            epilogue=(("cast",),),
+            cycles=f"ceil({_POINTS}/64)",
+            peak=f"{_POINTS}/64",
+            # Rows are read where they lie, whatever their number.
+            limits={"v": 1},
+        ),
         Primitive(
             name="attention",
             operations=("attention",),

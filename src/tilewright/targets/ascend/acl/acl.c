@@ -163,8 +163,9 @@ aclError acl_memcpy(const char *file, int line, void *to, size_t room, const voi
     if (bytes > room || bytes > left)
         fail(file, line, "aclrtMemcpy of %lu bytes, where there is room for %lu", (unsigned long)bytes,
              (unsigned long)(bytes > room ? room : left));
-    if (!down && launched)
-        fail(file, line, "aclrtMemcpy of a result before aclrtSynchronizeStream");
+    if (launched)
+        fail(file, line, "aclrtMemcpy %s before aclrtSynchronizeStream",
+             down ? "to what a kernel may still use" : "of a result");
     memcpy(to, from, bytes);
     return ACL_SUCCESS;
 }

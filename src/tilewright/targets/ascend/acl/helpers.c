@@ -1,5 +1,5 @@
 static char *weights, *activations, *object;
-static char *constants; /* On the device. */
+static char *constants, *arena; /* On the device. */
 static aclrtStream stream;
 static long length; /* Of a run, where the network takes one. */
 static void *handle;

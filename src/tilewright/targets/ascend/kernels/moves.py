@@ -33,7 +33,7 @@ from tilewright.targets.ascend.kernels.turning import (
 )
 from tilewright.targets.ascend.kernels.vectors import Grid, Vectors, pitch_of
 from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci
-from tilewright.targets.ascend.program import Buffer, Place, Program, Tensor, Value
+from tilewright.targets.ascend.program import Buffer, Loop, Place, Program, Statement, Tensor, Value
 
 MOST_COPIES = 1 << 16
 """Copies of single rows or elements in one kernel."""
@@ -238,16 +238,28 @@ def pad_axis(
     once.fill(Grid(alike), 1, fill, f"({value})")
     tiles.before.extend(once.body)
     (number,) = tiles.variables
+    part = cut(count, LONGEST)
+    pieces = Loop("piece", part.count)
+    size, turn = pitch_of(part.size, width), number * part.count + pieces.variable
+    slots = min(2, outer * part.count)
+    slot = turn % slots if slots > 1 else 0
+    room = tiles.room.take(size * slots)
+    home = Buffer("x", "ub", room, size, slots, slot, pieces, element)
+    tiles.buffers.append(home)
+    start = part.start(pieces.variable)
+    main = Place(x, (number * count + start) * width)
+    pieces.body += load_rows(Place(home), 0, main, 1, part.size, width)
+    main = Place(out, (number * whole + (start + pads[0])) * width)
+    pieces.body += store_rows(main, Place(home), 0, 1, part.size, width)
+
+    def filled(extent: int, first: int) -> list[Statement]:
+        alike_part = cut(extent, LONGEST)
+        found: list[Statement] = []
+        for piece in range(alike_part.count if extent else 0):
+            main = Place(out, (number * whole + (alike_part.start(piece) + first)) * width)
+            found += store_rows(main, alike, 0, 1, alike_part.size, width)
+        return found
+
     # In ascending order: what is written behind a part is written again.
-    for extent, first in ((pads[0], 0), (count, pads[0]), (pads[1], pads[0] + count)):
-        part = cut(extent, LONGEST)
-        for piece in range(part.count if extent else 0):
-            start = part.start(piece)
-            home = alike
-            if first == pads[0] and extent == count:
-                home = Place(tiles.tile(f"x{piece}", pitch_of(part.size, width), element))
-                main = Place(x, (number * count + start) * width)
-                tiles.body.extend(load_rows(home, 0, main, 1, part.size, width))
-            main = Place(out, (number * whole + (start + first)) * width)
-            tiles.body.extend(store_rows(main, home, 0, 1, part.size, width))
+    tiles.body.extend([*filled(pads[0], 0), pieces, *filled(pads[1], pads[0] + count)])
     return tiles.program((x, out), f"{outer} runs of {count} elements padded by {pads}")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.errors import refuse
+from tilewright.targets.ascend.kernels.choices import alike, choice_bytes, choice_room
 from tilewright.targets.ascend.kernels.tiles import Tiles, cut
 from tilewright.targets.ascend.kernels.transfers import SLACK, load_rows, store_rows
 from tilewright.targets.ascend.kernels.vectors import Grid, Vectors, number
@@ -92,6 +93,12 @@ def pool(
     ]
     vectors = Vectors()
     if fold == "max":
+        # Padding and what is no number take no part.
+        low, scratch = alike(tiles, "low", "-1.0f / 0.0f"), choice_room(tiles)
+        pixels = Grid(source)
+        vectors.choose(
+            "eq", pixels, (pixels, pixels), (pixels, low), 1, high * width * CUBE, scratch
+        )
         # At first the tap itself, of which the others take the rest.
         vectors.operation("vmax", grid, (taps[0], taps[-1]), row.size, count)
         for tap in taps[1:-1]:
@@ -134,8 +141,9 @@ def _most_rows(
 ) -> int:
     """Rows of results of a tile."""
     each = columns * PIXEL * (2 if fold == "max" else 6 + 4 * factors)
+    room = core.ub - (choice_bytes(1) if fold == "max" else 0)
     for most in range(rows, 0, -1):
-        if 2 * window.span(0, most) * width * PIXEL + most * each <= core.ub:
+        if 2 * window.span(0, most) * width * PIXEL + most * each <= room:
             return most
     raise refuse(
         "plan-capacity",

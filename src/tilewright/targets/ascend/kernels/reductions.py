@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from tilewright.errors import refuse
 from tilewright.targets.ascend.isa import WIDTHS
+from tilewright.targets.ascend.kernels.choices import alike, choice_bytes, choice_room
 from tilewright.targets.ascend.kernels.folds import (
     FOLDS,
     LINES,
@@ -112,8 +113,13 @@ def reduce_across(
     mean: bool = False,
     name: str = "reduce",
     element: str = "float",
+    skips: bool = False,
 ) -> Program:
-    """The kernel from x, outer by rows by columns, to outer by columns, without flags."""
+    """The kernel from x, outer by rows by columns, to outer by columns, without flags.
+
+    A maximum of halves that ``skips`` leaves out what is no number, as pools do; it is minus
+    infinity where there is none.
+    """
     narrow = WIDTHS[element]
     x = Tensor("x", outer * rows * columns * narrow + SLACK, element)
     out = Tensor("out", outer * columns * narrow + SLACK, element, written=True)
@@ -121,7 +127,8 @@ def reduce_across(
     pitch = pitch_of(width.size, narrow)
     wide = pitch_of(width.size, 4)
     converted = wide if element == "half" else 0
-    part = min(rows, max((core.ub - 2 * pitch - wide) // (3 * pitch + converted), 1))
+    room = core.ub - (choice_bytes(1) if skips else 0)
+    part = min(rows, max((room - 2 * pitch - wide) // (3 * pitch + converted), 1))
     tiles = Tiles(name, core, (outer, width.count))
     result = Place(tiles.tile("out", pitch, element))
     line = Grid(Place(tiles.kept("line", wide)))
@@ -129,13 +136,18 @@ def reduce_across(
     first, tile = tiles.variables
     column = width.start(tile)
     instruction, nothing = FOLDS[fold]
+    chosen = (alike(tiles, "low", "-1.0f / 0.0f"), choice_room(tiles)) if skips else None
     start = Vectors()
     start.fill(line, 1, width.size, nothing)
     tiles.body.extend(start.body)
 
     def load(home: Place, vectors: Vectors, row: Value, count: int) -> list[Statement]:
         at = Place(x, ((first * rows + row) * columns + column) * narrow)
-        grid = _floats(vectors, Grid(home, pitch), floats, count, width.size)
+        own = Grid(home, pitch)
+        if chosen is not None:
+            low, scratch = chosen
+            vectors.choose("eq", own, (own, own), (own, low), count, width.size, scratch)
+        grid = _floats(vectors, own, floats, count, width.size)
         vectors.fold_rows(instruction, line, grid, count, width.size)
         return [
             *load_rows(home, pitch, at, count, width.size, narrow, columns * narrow),

@@ -26,7 +26,12 @@ from tilewright.targets.ascend.program import Loop, Place, Statement, Value
 REPEAT = REPEAT_BLOCKS * BLOCK
 """Bytes of a repeat."""
 
-CASTS = {("half", "float"): "vconv_f162f32", ("float", "half"): "vconv_f322f16"}
+CASTS = {
+    ("half", "float"): "vconv_f162f32",
+    ("float", "half"): "vconv_f322f16",
+    ("uint8_t", "half"): "vconv_u82f16",
+    ("half", "uint8_t"): "vconv_f162u8",
+}
 """From one element to another; ``cast`` is any of them."""
 
 
@@ -55,6 +60,19 @@ class Grid:
     def at(self, offset: Value) -> Grid:
         """The same so many bytes further on."""
         return replace(self, place=self.place.at(offset))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What choices need in UB beside their operands."""
+
+    bits: Place
+    """``CHOICE_BITS`` bytes of ``uint8_t``."""
+    ends: tuple[Place, Place]
+    """A repeat of halves each, which hold numbers."""
+
+
+CHOICE_BITS = MAX_REPEAT * isa.LANES // 8
 
 
 def pitch_of(columns: int, width: int) -> int:
@@ -177,6 +195,60 @@ class Vectors:
     def fill(self, out: Grid, rows: int, columns: int, scalar: str) -> None:
         """All elements alike."""
         self.operation("vector_dup", out, (), rows, columns, f"({out.element}){scalar}")
+
+    def choose(
+        self,
+        relation: str,
+        out: Grid,
+        compared: tuple[Grid, Grid],
+        chosen: tuple[Grid, Grid],
+        rows: int,
+        columns: int,
+        scratch: Choice,
+    ) -> None:
+        """Of each element the first of ``chosen`` where the relation holds of ``compared``, else
+        the second; all of halves. ``out`` may be one of ``chosen``."""
+        grids = (out, *compared, *chosen)
+        if rows > 1 and all(_dense(grid, columns) for grid in grids):
+            rows, columns = 1, rows * columns
+        chunks, rest = divmod(columns, isa.LANES)
+        with self.loop(rows) as row:
+            here = [grid.at(row * grid.pitch) for grid in grids]
+            for first in range(0, chunks, MAX_REPEAT):
+                count = min(MAX_REPEAT, chunks - first)
+                moved = [_along_row(grid, first * isa.LANES) for grid in here]
+                self._chosen(relation, moved, count, isa.LANES, scratch.bits)
+            if rest:
+                moved = [_along_row(grid, chunks * isa.LANES) for grid in here]
+                # A comparison reads whole repeats, of which rows do not have all.
+                for number, home in enumerate(scratch.ends, 1):
+                    if not moved[number].spread:
+                        size = -(-rest * 2 // BLOCK)
+                        self.body.append(isa.copy(home, moved[number].place, 1, size))
+                        moved[number] = Grid(home)
+                self._chosen(relation, moved, 1, rest, scratch.bits)
+
+    def _chosen(
+        self, relation: str, grids: Sequence[Grid], repeat: int, used: int, bits: Place
+    ) -> None:
+        steps = [0 if grid.spread else REPEAT_BLOCKS * grid.blocks for grid in grids]
+        blocks = [0 if grid.spread else grid.blocks for grid in grids]
+        places = [grid.place for grid in grids]
+        compared = places[1], places[2]
+        self.body.append(isa.compare(relation, bits, compared, repeat, blocks[1:3], steps[1:3]))
+        if used < isa.LANES:
+            self.body.append(isa.mask_of(isa.LANES, used))
+        with self.loop(repeat) as number:
+            parts = [g.place.at(number * (s * BLOCK)) for g, s in zip(grids, steps, strict=True)]
+            self.body.append(isa.set_cmpmask(bits.at(number * (isa.LANES // 8))))
+            self.body.append(
+                isa.vector(
+                    *("vsel", parts[0], parts[3:], 1, (blocks[0], *blocks[3:])),
+                    *((steps[0], *steps[3:]), "", used),
+                )
+            )
+        if used < isa.LANES:
+            self.body.append(isa.mask_of(isa.LANES, isa.LANES))
 
     def accumulate(self, name: str, out: Grid, source: Grid, rows: int, columns: int) -> None:
         """Fold each row of ``source`` into a row of ``out``, which has the elements of a repeat."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tilewright.errors import refuse
 from tilewright.ir import SSAValue
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.lowering.nest import Span
+from tilewright.targets.ascend.lowering.nest import Linear, Span
 from tilewright.targets.ascend.lowering.walk import Homes
 from tilewright.targets.ascend.machine import BLOCK, CUBE
 from tilewright.targets.ascend.program import Loop, Place, Statement, Value
@@ -60,22 +60,21 @@ class Epilogue:
         self,
         tile: Place,
         homes: Homes,
-        columns: tuple[str, Span],
+        columns: Span,
+        first: Linear,
         rows: tuple[Value, int],
         batch: tuple[Value, int] = (1, 1),
     ) -> list[Statement]:
-        """The vector unit's part on a tile in UB: its columns with their dim, its rows and
-        matrices, each with the most that there are."""
+        """The vector unit's part on a tile in UB: its columns, of which the bias's buffer begins
+        with ``first``, its rows and matrices, each with the most that there are."""
         if self.bias is None and self.summand is None:
             return []
         found: list[Statement] = [isa.mask_of(LANES, LANES)]
-        dim, span = columns
-        count, most = span.size // CUBE, span.most // CUBE
+        count, most = columns.size // CUBE, columns.most // CUBE
         if self.bias is not None:
-            home = homes[self.bias]
-            local = span.start.less(home.spans[dim].start).times(2).value
+            local = columns.start.less(first).times(2).value
             relu = self.relu and self.summand is None
-            row = Place(home.buffer, local)
+            row = Place(homes[self.bias].buffer, local)
             if batch[1] > 1:
                 around = Loop("e", batch[0])
                 block = tile.at(around.variable * (count * rows[0] * BLOCK))

@@ -9,14 +9,14 @@ Channels come padded to blocks of 16. Weights have zeros there, and images finit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.ir.types import layout_of
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import convolution_weight, image, padded
 from tilewright.targets.ascend.lowering.epilogue import Epilogue
-from tilewright.targets.ascend.lowering.nest import Spans
+from tilewright.targets.ascend.lowering.nest import Linear, Span, Spans
 from tilewright.targets.ascend.lowering.walk import Home, Homes, main_bytes
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
 from tilewright.targets.ascend.program import (
@@ -81,9 +81,10 @@ class Convolutions:
         assert isinstance(owner, BufferOp)
         _, channels, self.height, self.width = owner.tensor_shape
         self.channels = padded(channels) // CUBE
-        self.results = padded(self.exact[self.result]) // CUBE
-        if self.exact.get("g", 1) > 1:
-            raise self._refusal("convolutions in groups have no kernel")
+        self.groups = self.exact.get("g", 1)
+        if self.groups > 1 and any(self.exact[dim] % CUBE for dim in ("co", "ci")):
+            raise self._refusal(f"groups of a number of channels that {CUBE} does not divide")
+        self.results = self.groups * (padded(self.exact[self.result]) // CUBE)
 
     def _pair(self, parameters: dict[str, object], name: str) -> tuple[int, int]:
         found = parameters.get(name, (1, 1))
@@ -100,8 +101,27 @@ class Convolutions:
         return dim in self.blocked_dims
 
     def spans(self, spans: Spans) -> Spans:
-        """The spans by the names that a convolution's dims have."""
-        return spans
+        """The spans by the names that a convolution's dims have; channels are those of the images,
+        of all groups of a tile."""
+        if self.groups == 1:
+            return spans
+        return {**spans, **{dim: self._all_channels(dim, spans) for dim in ("co", "ci")}}
+
+    def _all_channels(self, dim: str, spans: Spans) -> Span:
+        """Channels of a tile's groups as an interval of the image's."""
+        group, own, extent = spans["g"], spans[dim], self.exact[dim]
+        if group.most > 1 and own.most < extent:
+            raise self._refusal("tiles of parts of several groups have no kernel")
+        start = Linear(
+            (*((loop, step * extent) for loop, step in group.start.terms), *own.start.terms)
+        )
+        if group.most == 1:
+            return replace(own, start=start)
+        return Span(start, group.size * extent, group.most * extent)
+
+    def _weight_spans(self, spans: Spans) -> Spans:
+        """Those of weights, which have the image's channels of one group."""
+        return {**self.spans(spans), "ci": spans["ci"]} if self.groups > 1 else self.spans(spans)
 
     # Sizes.
 
@@ -111,12 +131,13 @@ class Convolutions:
 
     def bytes(self, op: BufferOp, spans: Spans) -> int:
         """Bytes of whole blocks of channels, of positions, and of rows of the image."""
+        weights = self._weight_spans(spans)
         spans = self.spans(spans)
         role, width = op.get("role"), WIDTH.get(op.memory, 2)
         if role == "bias":
             return spans["co"].most * 2
         if role == "weight":
-            return spans["co"].most * self._depth(spans) * 2
+            return weights["co"].most * self._depth(weights) * 2
         if role != "input":
             return spans["co"].most * self._most(spans) * width
         if op.memory == "ca":
@@ -230,7 +251,7 @@ class Convolutions:
 
     def _weights(self, home: Home, outer: Home | Tensor) -> list[Statement]:
         """Fractals of FRACTAL_Z, which are those of L0B; of a tap's row those of a tile."""
-        spans = self.spans(home.spans)
+        spans = self._weight_spans(home.spans)
         co, ci, kh, kw = (spans[dim] for dim in ("co", "ci", "kh", "kw"))
         if isinstance(outer, Tensor):
             kernel = self.exact["kh"], self.exact["kw"]
@@ -246,7 +267,7 @@ class Convolutions:
         i, p, q = (
             Loop(name, n) for name, n in (("i", ci.size // CUBE), ("p", kh.size), ("q", kw.size))
         )
-        large = self.spans(outer.spans)
+        large = self._weight_spans(outer.spans)
         block = ci.start.less(large["ci"].start).over(CUBE).value + i.variable
         row = kh.start.less(large["kh"].start).value + p.variable
         column = kw.start.less(large["kw"].start).value + q.variable
@@ -268,7 +289,7 @@ class Convolutions:
 
     def _weight_parts(self, home: Home, tensor: Tensor) -> Statement:
         """Weights of some taps, tap by tap."""
-        spans = self.spans(home.spans)
+        spans = self._weight_spans(home.spans)
         co, ci, kh, kw = (spans[dim] for dim in ("co", "ci", "kh", "kw"))
         i, p, q = Loop("i", ci.size // CUBE), Loop("p", kh.size), Loop("q", kw.size)
         block = ci.start.over(CUBE).value + i.variable
@@ -384,12 +405,10 @@ class Convolutions:
             return self._planes(target, Place(home.buffer), blocks, count, gaps)
         target = Place(outer.buffer)
         copy = isa.cc_to_ub(target, Place(home.buffer), blocks, whole // 16, self.epilogue.mode)
-        return [
-            copy,
-            *self.epilogue.statements(
-                target, self.homes, (self.result, spans["co"]), (whole, self._most(spans))
-            ),
-        ]
+        bias = self.epilogue.bias
+        first = Linear() if bias is None else self.spans(self.homes[bias].spans)["co"].start
+        rows = whole, self._most(spans)
+        return [copy, *self.epilogue.statements(target, self.homes, spans["co"], first, rows)]
 
     # Products.
 

@@ -34,8 +34,11 @@ MOST_BLOCKS = 65_535
 SLACK = 32
 """Bytes behind every value on the device that kernels may touch."""
 
-ELEMENTS = {"float32": "float", "float16": "half", "int32": "int32_t"}
+ELEMENTS = {"float32": "float", "float16": "half", "int32": "int32_t", "bool": "uint8_t"}
 """Element types of values -> those of CCE C."""
+
+INDEX_ELEMENTS = {"int64": "int64_t", "int32": "int32_t"}
+"""Those of indices, which the scalar unit reads."""
 
 
 class Argument(BaseModel):
@@ -164,18 +167,29 @@ class Launches:
 
     def operand(self, operand: Operand) -> Value:
         """An operand of the kernel, as it lies in main memory."""
-        numbers = [one.name for one in self.kernel.inputs]
-        number = numbers.index(operand.name)
-        return self._value(operand, "operand", number, operand.layout)
+        return self._value(operand, "operand", self._number(operand), operand.layout)
+
+    def indices(self, operand: Operand) -> Value:
+        """An operand of indices, as it lies in main memory, row by row."""
+        known = INDEX_ELEMENTS
+        return self._value(operand, "operand", self._number(operand), operand.layout, known)
+
+    def _number(self, operand: Operand) -> int:
+        return [one.name for one in self.kernel.inputs].index(operand.name)
 
     def result(self) -> Value:
         """Where the kernel's result goes."""
         return self._value(self.kernel.output, "result", 0, self.kernel.output.layout)
 
     def _value(
-        self, operand: Operand, kind: Literal["operand", "result"], number: int, layout: str
+        self,
+        operand: Operand,
+        kind: Literal["operand", "result"],
+        number: int,
+        layout: str,
+        elements: Mapping[str, str] = ELEMENTS,
     ) -> Value:
-        element = ELEMENTS.get(operand.element)
+        element = elements.get(operand.element)
         if element is None:
             raise self.refusal(f"{operand.name} has elements of {operand.element}")
         parsed = Layout.parse(layout, len(operand.shape))

@@ -17,9 +17,9 @@ from tilewright.planning.layout import Layout
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import matrices, padded
 from tilewright.targets.ascend.lowering.epilogue import Epilogue
-from tilewright.targets.ascend.lowering.nest import NOTHING, Span, Spans
+from tilewright.targets.ascend.lowering.nest import NOTHING, Linear, Span, Spans
 from tilewright.targets.ascend.lowering.walk import Home, Homes, main_bytes
-from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, DaVinci
+from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
 from tilewright.targets.ascend.program import (
     Loop,
     Place,
@@ -155,8 +155,10 @@ class Products:
         blocks = columns.size // CUBE * batch
         source, target = Place(home.buffer), Place(outer.buffer)
         copy = isa.cc_to_ub(target, source, blocks, rows.size // CUBE, self.epilogue.mode)
+        bias = self.epilogue.bias
+        first = Linear() if bias is None else self.homes[bias].spans[axes.columns].start
         after = self.epilogue.statements(
-            target, self.homes, (axes.columns, columns), (rows.size, rows.most), (batch, most)
+            target, self.homes, columns, first, (rows.size, rows.most), (batch, most)
         )
         return [copy, *after]
 
@@ -183,8 +185,18 @@ class Products:
             row = rows.start.value
             at = (column + row + matrix * (axes.width // CUBE * axes.height)) * BLOCK
             inner = Place(home.buffer, local * (columns.size // CUBE * pitch * BLOCK))
-            ends = (inner, Place(tensor, at)) if inwards else (Place(tensor, at), inner)
-            return [isa.copy(*ends, bursts, rows.size, *(gaps if inwards else gaps[::-1]))]
+            main = Place(tensor, at)
+            if axes.height <= MAX_FIELD:
+                ends = (inner, main) if inwards else (main, inner)
+                return [isa.copy(*ends, bursts, rows.size, *(gaps if inwards else gaps[::-1]))]
+            # Blocks of columns lie further apart than a field holds.
+            block = Loop("q", bursts)
+            inner = inner.at(block.variable * (pitch * BLOCK))
+            main = main.at(block.variable * (axes.height * BLOCK))
+            block.body.append(
+                isa.copy(*((inner, main) if inwards else (main, inner)), 1, rows.size)
+            )
+            return [block]
 
         return self._matrices(axes, spans, copy)
 

@@ -51,18 +51,21 @@ def points(
 ) -> Value:
     """The launch of an elementwise stage; see ``STAGES``."""
     operation = NAMES.get(stage.operation, stage.operation)
-    alike = [_alike(launches, operand) for operand in stage.inputs]
+    numbers = [alike(launches, operand) for operand in stage.inputs]
     if operation == "pow":
-        exponent = alike[1]
+        exponent = numbers[1]
         if exponent is None or exponent not in POWERS:
             raise launches.refusal(
                 "there is no kernel for powers of other exponents than 1, 2, 0.5 and -1",
                 "write the power as exponentials and logarithms",
             )
-        operation, operands, alike = POWERS[exponent], operands[:1], alike[:1]
-    if operation not in RECIPES or operation == "cast":
+        operation, operands, numbers = POWERS[exponent], operands[:1], numbers[:1]
+    if operation == "cast" and target is not None and operands[0].element == target.element:
+        operation = "copy"
+    if operation not in RECIPES:
         raise launches.refusal(f"there is no kernel for {stage.operation}")
-    if recipe_of(operation, launches.core) is None:
+    recipe = recipe_of(operation, launches.core)
+    if recipe is None:
         raise launches.refusal(
             f"{launches.core.name} has no division, and its reciprocals are right for finite "
             "divisors alone"
@@ -70,15 +73,15 @@ def points(
     shape = stage.output.shape
     values = {
         name: value
-        for name, value, constant in zip(("x", "y"), operands, alike, strict=False)
+        for name, value, constant in zip(("x", "y"), operands, numbers, strict=False)
         if constant is None
     }
     if not values:
         # All operands are constant: one of them is read, all the same.
-        alike, values = [None, *alike[1:]], {"x": operands[0]}
+        numbers, values = [None, *numbers[1:]], {"x": operands[0]}
     constants = {
         name: number(constant)
-        for name, constant in zip(("x", "y"), alike, strict=False)
+        for name, constant in zip(("x", "y"), numbers, strict=False)
         if constant is not None
     }
     element = next(iter(values.values())).element
@@ -86,7 +89,7 @@ def points(
     name = launches.name(operation)
     forms = {(value.shape, value.element, value.layout) for value in values.values()}
     result = target or launches.buffer(shape, element, next(iter(values.values())).layout)
-    if forms == {(shape, result.element, result.layout)}:
+    if forms == {(shape, element, result.layout)} and result.element == recipe.types.get(element):
         # Blocks are computed with what pads them.
         count = prod(Layout.parse(result.layout, len(shape)).physical_shape(shape))
         program = elementwise(
@@ -141,7 +144,7 @@ def _broadcast(
     ):
         raise launches.refusal(f"{stage.operation} has operands of several forms")
     for operand in stage.inputs:
-        if not _aligned(operand, stage.output):
+        if not aligned(operand, stage.output):
             raise launches.refusal(f"{stage.operation} reads {operand.name} in another order")
     named = dict(zip(RECIPES[operation].scalars, scalars, strict=True))
     return broadcast(
@@ -156,7 +159,7 @@ def _broadcast(
     )
 
 
-def _aligned(operand: Operand, result: Operand) -> bool:
+def aligned(operand: Operand, result: Operand) -> bool:
     """Whether axes are those of the result from the last on, or broadcast."""
     axes = zip(
         reversed(operand.shape), reversed(operand.access), reversed(result.access), strict=False
@@ -164,7 +167,7 @@ def _aligned(operand: Operand, result: Operand) -> bool:
     return all(extent == 1 or own == other for extent, own, other in axes)
 
 
-def _alike(launches: Launches, operand: Operand) -> float | None:
+def alike(launches: Launches, operand: Operand) -> float | None:
     """The number that all elements of a constant are."""
     data = launches.known.get(operand.name)
     if data is None or not data.size or not np.issubdtype(data.dtype, np.floating):

@@ -46,6 +46,7 @@ def pooling(
             mean=average,
             name=launches.name("pool"),
             element="half",
+            skips=not average,
         )
         launches.launch(program, value, result)
         return result

@@ -13,7 +13,9 @@ from collections.abc import Callable, Sequence
 
 from tilewright.planning.domain import Stage
 from tilewright.targets.ascend.lowering.attention import attend
+from tilewright.targets.ascend.lowering.choices import CHOICES, choice
 from tilewright.targets.ascend.lowering.launches import Launches, Value
+from tilewright.targets.ascend.lowering.look_up import rows_by_index
 from tilewright.targets.ascend.lowering.moves import move, pad, relay
 from tilewright.targets.ascend.lowering.points import points
 from tilewright.targets.ascend.lowering.pools import pooling
@@ -24,7 +26,7 @@ StageLowering = Callable[[Launches, Stage, Sequence[Value], Value | None], Value
 """Launches, stage, operands, target -> where the result is."""
 
 STAGES: dict[str, StageLowering] = {
-    **dict.fromkeys(POINTS, points),
+    **dict.fromkeys((*POINTS, "cast"), points),
     **dict.fromkeys(("softmax", "layer_norm"), normal),
     **dict.fromkeys(FOLD_OF, reduction),
     **dict.fromkeys(("transpose", "slice"), move),
@@ -32,5 +34,15 @@ STAGES: dict[str, StageLowering] = {
     **dict.fromkeys(("max_pool", "average_pool"), pooling),
     "convert_layout": relay,
     "attention": attend,
+    "gather": rows_by_index,
+    **dict.fromkeys(CHOICES, choice),
 }
 """Operation -> what lowers it. Products (products.py) are anchors with stages of their own."""
+
+
+def operand_of(launches: Launches, stage: Stage, number: int) -> Value:
+    """An operand of the kernel that a stage reads; indices of look-ups are integers."""
+    operand = stage.inputs[number]
+    if stage.operation == "gather" and number == 1:
+        return launches.indices(operand)
+    return launches.operand(operand)

@@ -260,6 +260,27 @@ def _fill(call: Call) -> Command:
     return isa.vector(call.name, dst, (), repeat, (block,), (step,), str(call.arguments[1]), lanes)
 
 
+def _relation(call: Call) -> Command:
+    call.count(10)
+    call.fixed(4, 1)
+    call.fixed(7, 8)
+    bits, left, right = (call.place(at, "ub") for at in range(3))
+    if {isa.element_of(place) for place in (left, right)} != {"half"}:
+        raise call.refusal("compares halves alone")
+    repeat, blocks, steps = (
+        call.value(3),
+        (call.value(5), call.value(6)),
+        (call.value(8), call.value(9)),
+    )
+    relation = call.name.removeprefix("vcmpv_")
+    return isa.compare(relation, bits, (left, right), repeat, blocks, steps)
+
+
+def _chosen(call: Call) -> Command:
+    call.count(1)
+    return isa.set_cmpmask(call.place(0, "ub"))
+
+
 def _addresses(call: Call) -> Command:
     call.count(2)
     number, rows = call.arguments
@@ -299,7 +320,10 @@ INSTRUCTIONS: dict[str, Callable[[Call], Command]] = {
     **dict.fromkeys(
         ("vabs", "vrelu", "vexp", "vln", "vsqrt", "vrec", "vrsqrt", "vnot"), _vector(1)
     ),
-    **dict.fromkeys(("vconv_f162f32", "vconv_f322f16"), _vector(1)),
+    **dict.fromkeys(("vconv_f162f32", "vconv_f322f16", "vconv_u82f16", "vconv_f162u8"), _vector(1)),
+    **{f"vcmpv_{relation}": _relation for relation in isa.RELATIONS},
+    "set_cmpmask": _chosen,
+    "vsel": _vector(2),
     **dict.fromkeys(("vadds", "vmuls"), _vector(1, scalar=True)),
     "vector_dup": _fill,
     "set_va_reg_sb": _addresses,

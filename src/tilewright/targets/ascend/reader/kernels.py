@@ -17,6 +17,7 @@ from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.blocks import alike, conflicts, traces
 from tilewright.targets.ascend.emit import QUALIFIERS
 from tilewright.targets.ascend.flags import proven_lengths
+from tilewright.targets.ascend.look_ups import check_look_ups
 from tilewright.targets.ascend.machine import BLOCK, MAX_BURSTS, MAX_FIELD, DaVinci
 from tilewright.targets.ascend.program import (
     BLOCK_INDEX,
@@ -34,6 +35,7 @@ from tilewright.targets.ascend.program import (
     Statement,
     Tensor,
     Value,
+    scalar,
 )
 from tilewright.targets.ascend.proof import PIPES, prove_trace
 from tilewright.targets.ascend.reader.instructions import (
@@ -104,6 +106,9 @@ def _kernel(source: Source, tree: Tree[Token], core: DaVinci) -> Program:
         raise refuse("cce-syntax", reason, _line(defined), f"/* {LENGTH}: 1 to 512 */")
     for tensor in tensors:
         tensor.written = tensor.name in reader.written
+        if tensor.written and tensor.name in reader.indices:
+            reason = f"{tensor.name} is written here, and read by the scalar unit"
+            raise refuse("cce-value", reason, _line(defined))
     words = "\n".join(_comment(remark) for remark in about)
     buffers = tuple(reader.buffers)
     return Program(
@@ -119,6 +124,7 @@ def verified(program: Program, core: DaVinci) -> None:
     too long to prove that (``cce-length``). A kernel that takes a length is looked at for the
     longest and for ``proven_lengths``, and all blocks of a launch for what one touches of what
     another one writes."""
+    check_look_ups(program)
     for length in (program.longest, *proven_lengths(program.longest)):
         try:
             steps = traces(program, length, MOST_STEPS)
@@ -160,12 +166,14 @@ def _check_access(command: Command, access: Access, size: int | None) -> None:
             "cce-address",
             f"{command.name} touches {access.home} from {first} to {end}; it has {size} bytes",
         )
+    # Of masks of 128 bits a block holds two.
+    granule = BLOCK // 2 if command.name == "set_cmpmask" else BLOCK
     for number in (access.start, *access.strides):
-        if number % BLOCK:
+        if number % granule:
             raise refuse(
                 "cce-address",
                 f"{command.name} touches {access.home} at {access.start} by {access.strides}: "
-                f"{number} is no multiple of {BLOCK}",
+                f"{number} is no multiple of {granule}",
             )
 
 
@@ -199,6 +207,8 @@ class _Reader:
         self.constants: list[tuple[str, Value]] = []
         self.buffers: list[Buffer] = []
         self.written: set[str] = set()
+        self.indices: set[str] = set()
+        """Tensors of which the scalar unit reads elements."""
 
     def body(
         self, block: Tree[Token], settings: Settings, variables: frozenset[str]
@@ -208,7 +218,12 @@ class _Reader:
         for tree in trees(block.children):
             if tree.data == "constant":
                 with _at(tree):
-                    variables |= {self._constant(tree, variables, first=not statements)}
+                    outside = variables == self.sizes | {name for name, _ in self.constants}
+                    if not statements and outside:
+                        variables |= {self._constant(tree, variables)}
+                    else:
+                        statements.append(self._scalar(tree, variables))
+                        variables |= {str(tree.children[0])}
                 continue
             with _at(tree):
                 statement = self._statement(tree, settings, variables, first=not statements)
@@ -216,13 +231,28 @@ class _Reader:
                 statements.append(statement)
         return statements
 
-    def _constant(self, tree: Tree[Token], variables: frozenset[str], *, first: bool) -> str:
-        """A constant, which stands in front of all statements; its name."""
+    def _scalar(self, tree: Tree[Token], variables: frozenset[str]) -> Command:
+        """A name for a value, which may be an element of a tensor of integers."""
+        name, value = self._named(tree, variables)
+        elements = [str(node.children[0]) for node in value.find_data("element")]
+        for element in elements:
+            tensor = self.tensors.get(element)
+            if tensor is None or tensor.element not in ("int32_t", "int64_t"):
+                raise refuse("cce-value", f"no parameter of integers has the name {element}")
+        cycles = int(self.core.latency.value) if elements else 0
+        self.indices |= set(elements)
+        return scalar(name, self._value(value, variables), cycles)
+
+    def _named(self, tree: Tree[Token], variables: frozenset[str]) -> tuple[str, Tree[Token]]:
+        """The name that a line gives to a value, and that value."""
         name, value = str(tree.children[0]), trees(tree.children)[0]
-        if not first or variables != self.sizes | {known for known, _ in self.constants}:
-            raise refuse("cce-syntax", "a constant behind statements, or in a loop")
         if name in variables or name in self.tensors or name == str(BLOCK_INDEX):
             raise refuse("cce-value", f"{name} is another name's already", help="rename it")
+        return name, value
+
+    def _constant(self, tree: Tree[Token], variables: frozenset[str]) -> str:
+        """A constant of a block, in front of all statements; its name."""
+        name, value = self._named(tree, variables)
         place = {str(BLOCK_INDEX)} if self.blocks > 1 else set[str]()
         self.constants.append((name, self._value(value, variables | place)))
         return name

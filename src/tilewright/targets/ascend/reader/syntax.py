@@ -12,7 +12,7 @@ from functools import cache
 from lark import Lark, Token, Tree, UnexpectedInput, UnexpectedToken
 
 from tilewright.errors import refuse
-from tilewright.targets.ascend.program import Expr, Value, variable
+from tilewright.targets.ascend.program import UNKNOWN, Expr, Value, variable
 
 GRAMMAR = r"""
 file: kernel+
@@ -33,10 +33,11 @@ block: "{" statement* "}"
     | product "%" unary -> modulo
 ?unary: atom | "-" unary -> negative | cast unary -> converted
 ?atom: NUMBER -> number | NAME -> name | "(" value ")" -> inside
+    | NAME "[" value "]" -> element
     | "(" "(" "uint64_t" "[" "]" ")" "{" value ("," value)* "}" ")" -> list
 cast: "(" [QUALIFIER] TYPE ["*"] ")"
 
-TYPE.2: /(half|float|u?int(8|16|32)_t|uintptr_t|event_t)\b/
+TYPE.2: /(half|float|u?int(8|16|32)_t|int64_t|uintptr_t|event_t)\b/
 QUALIFIER.2: /__(gm|cbuf|ca|cb|cc|ubuf)__/
 NUMBER: /0x[0-9a-fA-F]+(ULL)?|[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?(f|ULL)?/
 NAME: /[A-Za-z_][A-Za-z0-9_]*/
@@ -138,6 +139,8 @@ def _python(source: Source, tree: Tree[Token]) -> str:
         return _python(source, parts[0])
     if tree.data == "negative":
         return f"(-{_python(source, parts[0])})"
+    if tree.data == "element":
+        return UNKNOWN
     if tree.data == "name":
         return variable(str(tree.children[0])).python
     number = str(tree.children[0]) if tree.data == "number" else ""

@@ -36,24 +36,26 @@ typedef enum {
 } ConvRelu_t;
 enum { VA0, VA1, VA2, VA3, VA_REGISTERS };
 
-enum cce_memory { CCE_GM, CCE_CBUF, CCE_CA, CCE_CB, CCE_CC, CCE_UB, CCE_MEMORIES };
+/* CCE_CMPMASK is a register of the vector unit, 128 bits. */
+enum cce_memory { CCE_GM, CCE_CBUF, CCE_CA, CCE_CB, CCE_CC, CCE_UB, CCE_CMPMASK, CCE_MEMORIES };
 
 enum cce_operation {
-    CCE_COPY, CCE_LOAD, CCE_MAD, CCE_CC_TO_UB, CCE_SCATTER, CCE_VECTOR, CCE_IMG2COL,
-    CCE_OPERATIONS
+    CCE_COPY, CCE_LOAD, CCE_MAD, CCE_CC_TO_UB, CCE_SCATTER, CCE_VECTOR, CCE_IMG2COL, CCE_COMPARE,
+    CCE_SET_CMPMASK, CCE_OPERATIONS
 };
 
 enum cce_function {
-    CCE_VADD, CCE_VSUB, CCE_VMUL, CCE_VDIV, CCE_VMAX, CCE_VMIN, CCE_VAND, CCE_VOR,
+    CCE_VADD, CCE_VSUB, CCE_VMUL, CCE_VDIV, CCE_VMAX, CCE_VMIN, CCE_VAND, CCE_VOR, CCE_VSEL,
     CCE_VABS, CCE_VRELU, CCE_VEXP, CCE_VLN, CCE_VREC, CCE_VRSQRT, CCE_VSQRT, CCE_VNOT,
-    CCE_VADDS, CCE_VMULS, CCE_DUP, CCE_CONVERT, CCE_FUNCTIONS
+    CCE_VADDS, CCE_VMULS, CCE_DUP, CCE_CONVERT, CCE_EQ, CCE_NE, CCE_LT, CCE_LE, CCE_GT, CCE_GE,
+    CCE_FUNCTIONS
 };
 
-enum cce_type { CCE_HALF, CCE_FLOAT, CCE_S32, CCE_S16, CCE_U16 };
+enum cce_type { CCE_HALF, CCE_FLOAT, CCE_S32, CCE_S16, CCE_U16, CCE_U8 };
 
 #define CCE_TYPE(pointer) _Generic((pointer), \
     half *: CCE_HALF, float *: CCE_FLOAT, int32_t *: CCE_S32, int16_t *: CCE_S16, \
-    uint16_t *: CCE_U16)
+    uint16_t *: CCE_U16, uint8_t *: CCE_U8)
 #define CCE_ADDRESS(pointer) ((uint64_t)(uintptr_t)(pointer))
 
 void cce_copy(int line, pipe_t pipe, int to, int from, uint64_t dst, uint64_t src, int64_t bursts,
@@ -71,6 +73,9 @@ void cce_scatter(int line, int to, int from, int64_t repeat, int64_t dst_stride,
 void cce_vector(int line, enum cce_function function, enum cce_type dst_type,
                 enum cce_type src_type, uint64_t dst, uint64_t src0, uint64_t src1, double scalar,
                 int64_t repeat, const int64_t strides[6]);
+void cce_compare(int line, enum cce_function function, enum cce_type type, uint64_t dst, uint64_t src0,
+                 uint64_t src1, int64_t repeat, const int64_t strides[4]);
+void cce_cmpmask(int line, uint64_t src);
 void cce_mask(int line, uint64_t high, uint64_t low);
 void cce_va(int line, int number, const uint64_t addresses[8]);
 void cce_set_flag(int line, pipe_t from, pipe_t to, int event);
@@ -141,6 +146,23 @@ void cce_barrier(int line, pipe_t pipe);
 #define vmin(...) CCE_BINARY(CCE_VMIN, __VA_ARGS__)
 #define vand(...) CCE_BINARY(CCE_VAND, __VA_ARGS__)
 #define vor(...) CCE_BINARY(CCE_VOR, __VA_ARGS__)
+
+/* Relations of all elements of whole repeats, whatever the mask is: a bit each, those of a repeat
+   behind those of the one before. set_cmpmask takes 128 of them, by which vsel chooses from a (1) or
+   b (0) in every repeat, under the mask. */
+#define CCE_RELATION(function, dst, a, b, repeat, db, ab, bb, dr, ar, br) \
+    ((void)(db), (void)(dr), cce_compare(__LINE__, function, CCE_TYPE(a), CCE_ADDRESS(dst), \
+                                         CCE_ADDRESS(a), CCE_ADDRESS(b), repeat, \
+                                         (const int64_t[]){ab, bb, ar, br}))
+#define vcmpv_eq(...) CCE_RELATION(CCE_EQ, __VA_ARGS__)
+#define vcmpv_ne(...) CCE_RELATION(CCE_NE, __VA_ARGS__)
+#define vcmpv_lt(...) CCE_RELATION(CCE_LT, __VA_ARGS__)
+#define vcmpv_le(...) CCE_RELATION(CCE_LE, __VA_ARGS__)
+#define vcmpv_gt(...) CCE_RELATION(CCE_GT, __VA_ARGS__)
+#define vcmpv_ge(...) CCE_RELATION(CCE_GE, __VA_ARGS__)
+#define set_cmpmask(bits) cce_cmpmask(__LINE__, CCE_ADDRESS(bits))
+#define vsel(...) CCE_BINARY(CCE_VSEL, __VA_ARGS__)
+
 #define vabs(dst, a, ...) CCE_UNARY(CCE_VABS, dst, a, 0, __VA_ARGS__)
 #define vrelu(dst, a, ...) CCE_UNARY(CCE_VRELU, dst, a, 0, __VA_ARGS__)
 #define vexp(dst, a, ...) CCE_UNARY(CCE_VEXP, dst, a, 0, __VA_ARGS__)
@@ -153,6 +175,8 @@ void cce_barrier(int line, pipe_t pipe);
 #define vmuls(dst, a, scalar, ...) CCE_UNARY(CCE_VMULS, dst, a, scalar, __VA_ARGS__)
 #define vconv_f162f32(dst, a, ...) CCE_UNARY(CCE_CONVERT, dst, a, 0, __VA_ARGS__)
 #define vconv_f322f16(dst, a, ...) CCE_UNARY(CCE_CONVERT, dst, a, 0, __VA_ARGS__)
+#define vconv_u82f16(dst, a, ...) CCE_UNARY(CCE_CONVERT, dst, a, 0, __VA_ARGS__)
+#define vconv_f162u8(dst, a, ...) CCE_UNARY(CCE_CONVERT, dst, a, 0, __VA_ARGS__)
 #define vconv_s322f32(dst, a, ...) CCE_UNARY(CCE_CONVERT, dst, a, 0, __VA_ARGS__)
 #define vconv_f322s32r(dst, a, ...) CCE_UNARY(CCE_CONVERT, dst, a, 0, __VA_ARGS__)
 #define vector_dup(dst, scalar, repeat, db, ab, dr, ar) \

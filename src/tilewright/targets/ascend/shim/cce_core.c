@@ -27,10 +27,10 @@ struct region {
 
 struct cce_counts cce_counts;
 int64_t cce_block, cce_blocks = 1;
-const char *const CCE_MEMORY[] = {"gm", "cbuf", "ca", "cb", "cc", "ub"};
+const char *const CCE_MEMORY[] = {"gm", "cbuf", "ca", "cb", "cc", "ub", "the mask of vsel"};
 const char *const CCE_PIPE[] = {"S", "V", "M", "MTE1", "MTE2", "MTE3", "ALL"};
 
-static uint64_t sizes[CCE_MEMORIES] = {0, 1 << 20, 64 << 10, 64 << 10, 256 << 10, 256 << 10};
+static uint64_t sizes[CCE_MEMORIES] = {0, 1 << 20, 64 << 10, 64 << 10, 256 << 10, 256 << 10, BLOCK};
 static uint8_t *bytes[CCE_MEMORIES];
 static struct shadow *shadows[CCE_MEMORIES];
 static struct region regions[REGIONS];
@@ -77,7 +77,7 @@ static void *allocate(size_t count, size_t size)
 /* A core with memories of these bytes (cbuf, ca, cb, cc, ub) and so many events per pair. */
 void cce_core(const uint64_t memory_sizes[5], int event_count, int count_flags, int barrier_blocks)
 {
-    for (int memory = CCE_CBUF; memory < CCE_MEMORIES; memory++) {
+    for (int memory = CCE_CBUF; memory <= CCE_UB; memory++) {
         sizes[memory] = memory_sizes[memory - 1];
         free(bytes[memory]);
         free(shadows[memory]);

@@ -48,6 +48,8 @@ void cce_run_cc_to_ub(const struct cce_command *command);
 void cce_run_scatter(const struct cce_command *command);
 void cce_run_vector(const struct cce_command *command);
 void cce_run_img2col(const struct cce_command *command);
+void cce_run_compare(const struct cce_command *command);
+void cce_run_cmpmask(const struct cce_command *command);
 
 /* What was executed; read by name with cce_count. */
 struct cce_counts {

@@ -22,7 +22,7 @@ struct flag {
 
 int cce_barrier_blocks = 10;
 
-static const uint64_t aligned[CCE_MEMORIES] = {1, BLOCK, FRACTAL, FRACTAL, 2 * FRACTAL, BLOCK};
+static const uint64_t aligned[CCE_MEMORIES] = {1, BLOCK, FRACTAL, FRACTAL, 2 * FRACTAL, BLOCK, BLOCK};
 static uint32_t known[PIPES][PIPES], numbers[PIPES], tickets[PIPES];
 static uint32_t before[PIPES]; /* numbers of earlier blocks end here */
 static unsigned issue_order;
@@ -99,7 +99,7 @@ static void run(const void *record)
 {
     static void (*const functions[])(const struct cce_command *) = {
         cce_run_copy, cce_run_load, cce_run_mad, cce_run_cc_to_ub, cce_run_scatter, cce_run_vector,
-        cce_run_img2col,
+        cce_run_img2col, cce_run_compare, cce_run_cmpmask,
     };
     const struct cce_command *command = record;
     functions[command->operation](command);
@@ -254,6 +254,37 @@ void cce_vector(int line, enum cce_function function, enum cce_type dst_type,
                                   .function = (int)function, .scalar = scalar};
     memcpy(command.strides, strides, sizeof command.strides);
     memcpy(command.mask, mask, sizeof mask);
+    cce_issue(&command);
+}
+
+void cce_compare(int line, enum cce_function function, enum cce_type type, uint64_t dst, uint64_t src0,
+                 uint64_t src1, int64_t repeat, const int64_t strides[4])
+{
+    if (!in_range(line, "repeat", repeat, 0, 255) || !at_block(line, "dst", CCE_UB, dst)
+        || !at_block(line, "src0", CCE_UB, src0) || !at_block(line, "src1", CCE_UB, src1))
+        return;
+    for (int number = 0; number < 4; number++)
+        if (!in_range(line, "a stride", strides[number], 0, 255))
+            return;
+    if (type != CCE_HALF) {
+        cce_report(line, "vector relation %d has no form for these types", (int)function);
+        return;
+    }
+    struct cce_command command = {.operation = CCE_COMPARE, .pipe = PIPE_V, .line = line,
+                                  .from = (int)type, .dst = dst, .src = src0, .other = src1,
+                                  .bursts = repeat, .function = (int)function};
+    memcpy(command.strides, strides, 4 * sizeof strides[0]);
+    cce_issue(&command);
+}
+
+void cce_cmpmask(int line, uint64_t src)
+{
+    if (src % 16) {
+        cce_report(line, "the mask is at 0x%llx, no multiple of 16", (unsigned long long)src);
+        return;
+    }
+    struct cce_command command = {.operation = CCE_SET_CMPMASK, .pipe = PIPE_V, .line = line,
+                                  .src = src};
     cce_issue(&command);
 }
 

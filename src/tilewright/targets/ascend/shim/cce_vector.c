@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-static const size_t WIDTH[] = {2, 4, 4, 2, 2};
+static const size_t WIDTH[] = {2, 4, 4, 2, 2, 1};
 
 static double number_at(const void *from, int type)
 {
@@ -14,6 +14,7 @@ static double number_at(const void *from, int type)
     case CCE_FLOAT: return *(const float *)from;
     case CCE_S32: return *(const int32_t *)from;
     case CCE_S16: return *(const int16_t *)from;
+    case CCE_U8: return *(const uint8_t *)from;
     default: return *(const uint16_t *)from;
     }
 }
@@ -30,6 +31,7 @@ static void put(void *to, int type, double value)
     case CCE_FLOAT: *(float *)to = (float)value; break;
     case CCE_S32: *(int32_t *)to = (int32_t)whole(value, -2147483648.0, 2147483647.0); break;
     case CCE_S16: *(int16_t *)to = (int16_t)whole(value, -32768, 32767); break;
+    case CCE_U8: *(uint8_t *)to = (uint8_t)whole(value, 0, 255); break;
     default: *(uint16_t *)to = (uint16_t)whole(value, 0, 65535); break;
     }
 }
@@ -87,7 +89,9 @@ static int legal(const struct cce_command *c)
     int bits = c->function == CCE_VAND || c->function == CCE_VOR || c->function == CCE_VNOT;
     int short_type = c->to == CCE_S16 || c->to == CCE_U16;
     int slow = c->function == CCE_VDIV || (c->function >= CCE_VEXP && c->function <= CCE_VSQRT);
-    if ((bits && !short_type) || (short_type && !bits && c->function != CCE_DUP)
+    int byte = c->to == CCE_U8 || c->from == CCE_U8;
+    if ((byte && (c->function != CCE_CONVERT || c->to + c->from != CCE_U8 + CCE_HALF))
+        || (c->function == CCE_VSEL && c->to != CCE_HALF) || (bits && !short_type) || (short_type && !bits && c->function != CCE_DUP)
         || (slow && c->to == CCE_S32) || (c->function != CCE_CONVERT && c->to != c->from)) {
         cce_report(c->line, "vector function %d has no form for these types", c->function);
         return 0;
@@ -108,7 +112,8 @@ void cce_run_vector(const struct cce_command *c)
     if (!legal(c))
         return;
     size_t out = WIDTH[c->to], in = WIDTH[c->from], wide = out > in ? out : in;
-    int lanes = (int)(256 / wide), operands = c->function <= CCE_VOR ? 2 : c->function != CCE_DUP;
+    int lanes = (int)(256 / wide), operands = c->function <= CCE_VSEL ? 2 : c->function != CCE_DUP;
+    const uint8_t *chosen = c->function == CCE_VSEL ? cce_touch(c, CCE_CMPMASK, 0, 16, 0) : NULL;
     uint64_t sources[2] = {c->src, c->other};
     for (int64_t repeat = 0; repeat < c->bursts; repeat++) {
         uint8_t inputs[2][256], result[256];
@@ -130,7 +135,9 @@ void cce_run_vector(const struct cce_command *c)
             }
             const void *a = &inputs[0][byte], *b = &inputs[1][byte];
             void *to = &result[(size_t)lane * out];
-            if (!put_integer(to, c->to, c->function, a, operands == 2 ? b : NULL))
+            if (chosen)
+                memcpy(to, chosen[lane / 8] >> lane % 8 & 1 ? a : b, out);
+            else if (!put_integer(to, c->to, c->function, a, operands == 2 ? b : NULL))
                 put(to, c->to,
                     value_of(c, operands ? number_at(a, c->from) : 0,
                              operands == 2 ? number_at(b, c->from) : 0));
@@ -152,6 +159,49 @@ void cce_run_vector(const struct cce_command *c)
     }
     cce_counts.vector_commands++;
     cce_counts.vector_cycles += (uint64_t)c->bursts * cycles_of(c);
+}
+
+void cce_run_compare(const struct cce_command *c)
+{
+    const int lanes = 128;
+    uint64_t sources[2] = {c->src, c->other};
+    for (int64_t repeat = 0; repeat < c->bursts; repeat++) {
+        double values[2][128];
+        uint8_t bits[16] = {0};
+        for (int operand = 0; operand < 2; operand++)
+            for (int block = 0; block < 8; block++) {
+                uint64_t at = sources[operand]
+                              + (uint64_t)(repeat * c->strides[2 + operand]
+                                           + block * c->strides[operand])
+                                    * BLOCK;
+                const uint16_t *from = cce_touch(c, CCE_UB, at, BLOCK, 0);
+                for (int lane = 0; lane < 16; lane++)
+                    values[operand][block * 16 + lane] = number_at(from + lane, c->from);
+            }
+        for (int lane = 0; lane < lanes; lane++) {
+            double a = values[0][lane], b = values[1][lane];
+            int holds = c->function == CCE_EQ   ? a == b
+                        : c->function == CCE_NE ? a != b
+                        : c->function == CCE_LT ? a < b
+                        : c->function == CCE_LE ? a <= b
+                        : c->function == CCE_GT ? a > b
+                                                : a >= b;
+            bits[lane / 8] |= (uint8_t)(holds << lane % 8);
+        }
+        memcpy(cce_touch(c, CCE_UB, c->dst + (uint64_t)repeat * sizeof bits, sizeof bits, 1), bits,
+               sizeof bits);
+    }
+    cce_counts.vector_commands++;
+    cce_counts.vector_cycles += (uint64_t)c->bursts;
+}
+
+void cce_run_cmpmask(const struct cce_command *c)
+{
+    uint8_t bits[16];
+    memcpy(bits, cce_touch(c, CCE_UB, c->src, sizeof bits, 0), sizeof bits);
+    memcpy(cce_touch(c, CCE_CMPMASK, 0, sizeof bits, 1), bits, sizeof bits);
+    cce_counts.vector_commands++;
+    cce_counts.vector_cycles++;
 }
 
 void cce_run_scatter(const struct cce_command *c)

@@ -1,0 +1,88 @@
+"""join-groups: groups of a convolution that are no whole blocks of channels become fewer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd, lcm
+
+import numpy as np
+
+from tilewright.graph.dialect import network_of
+from tilewright.graph.operations import Operation
+from tilewright.graph.passes.constraints import candidate, serving
+from tilewright.graph.passes.editing import (
+    add_weight,
+    compiler,
+    constant,
+    make,
+    operations_of,
+    replace,
+    sweep,
+)
+from tilewright.ir import Context, ModuleOp, ModulePass
+from tilewright.ir.types import Array
+from tilewright.machine import Machine
+
+
+@dataclass(frozen=True)
+class JoinGroups(ModulePass):
+    """Join groups until their channels are whole blocks; weights between what was apart are zero.
+
+    Before, on a machine whose channels come in blocks of 16::
+
+        %1 = graph.conv %x, %w {group = 8} : (tensor<1x64x9x9xf32>, tensor<32x8x3x3xf32>) -> ...
+
+    After::
+
+        %1 = graph.conv %x, %v {group = 2} : (tensor<1x64x9x9xf32>, tensor<32x32x3x3xf32>) -> ...
+
+    Four groups are 32 channels of the image and 16 of the result. A machine that computes blocks
+    takes as long for part of one as for all of it, so up to a block the zeros cost nothing. Where
+    no number of groups is whole blocks, all become one. Done for constant weights, on machines with
+    a primitive for the convolution whose ``blocks`` name its channels. Depthwise convolutions have
+    primitives of their own (``depthwise_conv``).
+    """
+
+    name = "join-groups"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrite the module in place."""
+        context = compiler(ctx)
+        for step in operations_of(op):
+            count = joined(step, context.machine)
+            weights = constant(step.inputs[1], context) if count > 1 else None
+            if weights is None:
+                continue
+            group = step.integer("group", 1, 2**24)
+            held = add_weight(context, spread(weights, group, count), step, "grouped")
+            values = {**step.values, "group": group // count}
+            inputs = [step.inputs[0], held, *step.inputs[2:]]
+            replace(step, make("conv", inputs, values, before=step, like=step).result)
+        sweep(network_of(op))
+
+
+def joined(op: Operation, machine: Machine) -> int:
+    """How many groups of a convolution become one; 1 where none need to."""
+    if op.operation != "conv" or op.integer("group", 1, 2**24) == 1:
+        return 1
+    asked = candidate(op)
+    if asked.operation != "conv" or not serving(asked, machine):
+        return 1
+    primitive, group = serving(asked, machine)[0], asked.extents["g"]
+    count = 1
+    for dim in ("co", "ci"):
+        if dim in primitive.blocks:
+            granule = primitive.multiples.get(dim, 1)
+            count = lcm(count, granule // gcd(granule, asked.extents[dim]))
+    return count if group % count == 0 else group
+
+
+def spread(weights: Array, group: int, count: int) -> Array:
+    """Weights [co, ci/group, kh, kw] as those of ``group // count`` groups."""
+    channels, depth = weights.shape[:2]
+    result = np.zeros((channels, depth * count, *weights.shape[2:]), weights.dtype)
+    for number in range(group):
+        rows = slice(number * channels // group, (number + 1) * channels // group)
+        first = number % count * depth
+        result[rows, first : first + depth] = weights[rows]
+    return result

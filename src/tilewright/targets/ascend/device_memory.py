@@ -1,0 +1,212 @@
+"""Where values lie in the device's memory during a run of a network: one arena, planned before.
+
+A value that a kernel of the device gives stays there for those that read it; what comes from the
+host (inputs, weights, results of its kernels) is copied once, and back comes what the host reads.
+Room is planned as the host's own is, by the steps from which to which a value is needed
+(memory/heuristics.py), with the bytes behind each that kernels may touch. Values that only look at
+others otherwise (a reshape) are those; parts of larger ones, and joins, lie together in the host's
+memory, and go through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from tilewright.graph.dialect import GraphOperation, KernelOp, OutputOp
+from tilewright.graph.placement import WEIGHTS, placement_of
+from tilewright.ir import BlockArgument, SSAValue
+from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
+from tilewright.memory.heuristics import allocate
+from tilewright.memory.problem import Buffer, Problem
+from tilewright.planning.layout import Layout
+from tilewright.targets.ascend.lowering.launches import Launch
+
+ALIGNMENT = 512
+"""Bytes: what main memory's full rate asks for."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """Where a value lies in the host's memory."""
+
+    arena: str
+    offset: int
+    """Bytes."""
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    """Bytes."""
+    width: int
+    """Bytes of an element."""
+
+    @classmethod
+    def of(cls, value: SSAValue) -> Box:
+        """The box of a value of the network."""
+        place, shape = placement_of(value), shape_of(value)
+        width = element_dtype(tensor_type(value).element_type).itemsize
+        extents = Layout.parse(layout_of(value), len(shape)).physical_shape(shape)
+        strides = tuple(step * width for step in place.strides)
+        return cls(place.arena, place.offset, extents, strides, width)
+
+    @property
+    def bytes(self) -> int:
+        """Of all elements."""
+        return prod(self.extents) * self.width
+
+    @property
+    def dense(self) -> bool:
+        """Whether elements follow each other without a gap, in order."""
+        step = self.width
+        for extent, stride in zip(reversed(self.extents), reversed(self.strides), strict=True):
+            if extent > 1 and stride != step:
+                return False
+            step *= extent
+        return True
+
+    def same(self, other: Box) -> bool:
+        """Whether both are the same bytes in the same order."""
+        ends = [(box.arena, box.offset, box.bytes) for box in (self, other)]
+        return ends[0] == ends[1] and self.dense and other.dense
+
+    def arguments(self) -> str:
+        """C of what ``copy_in`` and ``copy_out`` take for the host's side."""
+        arena = "weights" if self.arena == WEIGHTS else "activations"
+        numbers = [", ".join(map(str, each or (1,))) for each in (self.extents, self.strides)]
+        lists = ", ".join(f"(const long[]){{{each}}}" for each in numbers)
+        return f"{arena} + {self.offset},\n            {len(self.extents)}, {lists}, {self.width}"
+
+
+@dataclass
+class Held:
+    """A value on the device."""
+
+    value: SSAValue
+    bytes: int = 0
+    first: int = 0
+    """The step from which on it is there; 0 is before all."""
+    last: int = 0
+    offset: int = 0
+
+
+@dataclass
+class DeviceMemory:
+    """The plan; steps are numbered from 1 on, in the network's order."""
+
+    bytes: int = 0
+    """Of the arena."""
+    values: dict[SSAValue, Held] = field(default_factory=dict[SSAValue, Held])
+    """By the value that was there first (``origin``)."""
+    work: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+    """Where a kernel's buffers lie, by its step and their number."""
+    before: dict[int, list[SSAValue]] = field(default_factory=dict[int, list[SSAValue]])
+    """What is copied to the device in front of a step; of step 0 what is there from the start."""
+    after: dict[int, list[SSAValue]] = field(default_factory=dict[int, list[SSAValue]])
+    """What is copied back behind a step: results that the host reads."""
+    end: list[SSAValue] = field(default_factory=list[SSAValue])
+    """What is copied back at the end: outputs."""
+
+    def offset(self, value: SSAValue) -> int:
+        """Where a value lies."""
+        return self.values[origin(value)].offset
+
+
+def origin(value: SSAValue) -> SSAValue:
+    """The value whose bytes these are, in the same order."""
+    owner = value.owner
+    if isinstance(owner, GraphOperation) and len(owner.inputs) == 1:
+        before = owner.inputs[0]
+        if Box.of(value).same(Box.of(before)):
+            return origin(before)
+    return value
+
+
+def device_memory(
+    steps: Sequence[KernelOp], launches: Mapping[str, Sequence[Launch]]
+) -> DeviceMemory:
+    """The plan for a network's kernels in order; ``launches`` has those of the device's kernels, by
+    symbol."""
+    plan = DeviceMemory()
+    buffers: list[Buffer] = []
+    places: list[tuple[int, int]] = []
+    for number, op in enumerate(steps, 1):
+        if op.symbol.data not in launches:
+            continue
+        work: dict[int, int] = {}
+        for launch in launches[op.symbol.data]:
+            for one in launch.arguments:
+                if one.kind == "work":
+                    work[one.number] = max(work.get(one.number, 0), one.bytes)
+                elif one.kind == "operand":
+                    _read(plan, op.inputs[one.number], number, one.bytes)
+                elif one.kind == "result":
+                    held = plan.values.setdefault(op.result, Held(op.result, 0, number, number))
+                    held.bytes = max(held.bytes, one.bytes)
+        for place, size in work.items():
+            places.append((number, place))
+            buffers.append(Buffer(f"work{number}_{place}", size, number, number))
+        _results(plan, op, number, launches, len(steps) + 1)
+    kept = list(plan.values.values())
+    for held in kept:
+        if Box.of(held.value).arena == WEIGHTS:
+            held.last = len(steps) + 1  # As they are for a run, they are for the next.
+    buffers += [
+        Buffer(f"value{number}", held.bytes, held.first, held.last)
+        for number, held in enumerate(kept)
+    ]
+    allocation = allocate(Problem(tuple(buffers), ALIGNMENT))
+    plan.bytes = allocation.peak
+    plan.work = dict(zip(places, allocation.offsets, strict=False))
+    for held, offset in zip(kept, allocation.offsets[len(places) :], strict=True):
+        held.offset = offset
+    return plan
+
+
+def _read(plan: DeviceMemory, value: SSAValue, step: int, size: int) -> None:
+    """An operand of a step: what is not there yet is copied, inputs and weights at the start."""
+    first = origin(value)
+    held = plan.values.get(first)
+    if held is None:
+        early = isinstance(first, BlockArgument) or Box.of(first).arena == WEIGHTS
+        held = plan.values[first] = Held(first, 0, 0 if early else step)
+        plan.before.setdefault(held.first, []).append(first)
+    held.bytes = max(held.bytes, size)
+    held.last = max(held.last, step)
+
+
+def _results(
+    plan: DeviceMemory,
+    op: KernelOp,
+    step: int,
+    launches: Mapping[str, Sequence[Launch]],
+    end: int,
+) -> None:
+    """Whether the host reads a kernel's result, on the way or at the end."""
+    readers = _readers(op.result)
+    if any(
+        not (isinstance(reader, OutputOp) or _on_device(reader, launches)) for reader in readers
+    ):
+        plan.after.setdefault(step, []).append(op.result)
+    elif any(isinstance(reader, OutputOp) for reader in readers):
+        plan.end.append(op.result)
+        plan.values[op.result].last = end
+
+
+def _on_device(reader: object, launches: Mapping[str, Sequence[Launch]]) -> bool:
+    return isinstance(reader, KernelOp) and reader.symbol.data in launches
+
+
+def _readers(value: SSAValue) -> list[object]:
+    """What reads a value, by other looks at its bytes, too."""
+    found: list[object] = []
+    for use in value.uses:
+        reader = use.operation
+        result = reader.results[0] if reader.results else None
+        if isinstance(reader, GraphOperation) and result is not None and origin(result) != result:
+            found += _readers(result)
+        else:
+            found.append(reader)
+    return found
+
+
+__all__ = ["Box", "DeviceMemory", "device_memory", "origin"]

@@ -1,0 +1,78 @@
+"""Rows of a table by indices that are known at run time alone: an embedding's look-up.
+
+The scalar unit reads an index in main memory, counts a negative one from the end, cuts what is out
+of range, and issues the copy of that row. So no index reads outside of the table. Rows come to UB
+one by one, and go back side by side. Nothing else depends on an index (look_ups.py): flags hand on
+tiles, whatever rows they have.
+"""
+
+from __future__ import annotations
+
+from tilewright.errors import refuse
+from tilewright.targets.ascend import isa
+from tilewright.targets.ascend.isa import WIDTHS
+from tilewright.targets.ascend.kernels.tiles import Tiles, cut
+from tilewright.targets.ascend.kernels.transfers import SLACK, store_rows
+from tilewright.targets.ascend.kernels.vectors import pitch_of
+from tilewright.targets.ascend.machine import BLOCK, MAX_BURSTS, DaVinci
+from tilewright.targets.ascend.program import (
+    Loop,
+    Place,
+    Program,
+    Tensor,
+    element_at,
+    greatest,
+    least,
+    more,
+    scalar,
+    select,
+    variable,
+)
+
+INDICES = ("int64_t", "int32_t")
+"""Element types of indices."""
+
+
+def look_up(
+    outer: int,
+    extent: int,
+    inner: int,
+    count: int,
+    core: DaVinci,
+    *,
+    index: str = "int64_t",
+    name: str = "look_up",
+    element: str = "half",
+) -> Program:
+    """The kernel from x [outer, extent, inner] and indices i [count] to out [outer, count, inner],
+    without flags."""
+    if index not in INDICES:
+        raise refuse("lower-operation", f"{name}: indices of {index} have no kernel")
+    width = WIDTHS[element]
+    x = Tensor("x", outer * extent * inner * width + SLACK, element)
+    indices = Tensor("i", count * WIDTHS[index] + SLACK, index)
+    out = Tensor("out", outer * count * inner * width + SLACK, element, written=True)
+    columns = cut(inner, core.ub // 2 // width, BLOCK // width)
+    pitch = pitch_of(columns.size, width)
+    rows = cut(count, min(core.ub // 2 // pitch, MAX_BURSTS), 1)
+    tiles = Tiles(name, core, (outer, rows.count, columns.count))
+    home = Place(tiles.tile("rows", rows.size * pitch, element))
+    first, tile, part = tiles.variables
+    row, column = rows.start(tile), columns.start(part)
+    loop = Loop("row", rows.size)
+    given, wrapped, kept, at = (variable(word) for word in ("given", "wrapped", "kept", "at"))
+    main = ((first * extent + at) * inner + column) * width
+    loop.body += [
+        scalar("given", element_at(indices, row + loop.variable), int(core.latency.value)),
+        scalar("wrapped", select(more(0, given), given + extent, given)),
+        scalar("kept", greatest(wrapped, 0)),
+        scalar("at", least(kept, extent - 1)),
+        isa.copy(home.at(loop.variable * pitch), Place(x, main), 1, pitch // BLOCK),
+    ]
+    store = store_rows(
+        Place(out, ((first * count + row) * inner + column) * width),
+        *(home, pitch, rows.size, columns.size, width, inner * width, "back"),
+    )
+    tiles.body.extend([loop, *store])
+    about = f"{count} of {extent} rows of {inner} {element}s, {outer} times"
+    return tiles.program((x, indices, out), about)

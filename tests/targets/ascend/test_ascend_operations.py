@@ -1,0 +1,140 @@
+"""Single operations on the DaVinci targets against the interpreter and NumPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+from tests.slow import but_fast
+from tests.targets.ascend.operation_networks import compiled
+
+from tilewright.numerics import reference
+
+
+@pytest.mark.parametrize("shape", [(1,), (3, 5), (1, 3, 17, 19)])
+def test_casts_at_the_edges(shape: tuple[int, ...], tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(0, 3, shape).astype(np.float32)
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    network = compiled(tmp_path, nodes, {"x": x}, {"y": (np.float32, shape)})
+    assert not network.host
+    expected = np.maximum(x, 0).astype(np.float16).astype(np.float32)
+    np.testing.assert_array_equal(network.outputs({"x": x})["y"], expected)
+
+
+GROUPS = [
+    # images, channels, results, groups, window, stride, dilation, rows
+    (2, 64, 96, 2, 3, 2, 1, 11),
+    (1, 64, 32, 8, 3, 1, 2, 13),
+    (1, 12, 20, 4, 1, 1, 1, 7),
+    (1, 34, 17, 17, 3, 1, 1, 5),
+    (1, 256, 256, 4, 3, 1, 1, 14),
+]
+
+
+@pytest.mark.parametrize("case", but_fast(GROUPS, GROUPS[:2]))
+def test_convolutions_of_groups(case: tuple[int, ...], tmp_path: Path) -> None:
+    images, channels, results, group, size, stride, dilation, rows = case
+    random = np.random.default_rng(1)
+    x = random.normal(0, 1, (images, channels, rows, rows + 2)).astype(np.float32)
+    depth = channels // group
+    scale = 1 / np.sqrt(depth * size * size)
+    w = random.normal(0, scale, (results, depth, size, size)).astype(np.float32)
+    b = random.normal(0, 1, results).astype(np.float32)
+    pads = [dilation * (size // 2)] * 4
+    windows: dict[str, Any] = {
+        "strides": [stride] * 2,
+        "dilations": [dilation] * 2,
+        "pads": pads,
+        "group": group,
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["a"], **windows),
+        helper.make_node("Relu", ["a"], ["y"]),
+    ]
+    halves = (a.astype(np.float16).astype(np.float32) for a in (x, w, b))
+    image, weights, bias = halves
+    expected = reference.conv2d(
+        *(image, weights, (stride, stride), tuple(pads), (dilation, dilation), group)
+    )
+    expected = np.maximum(expected + bias[:, None, None], 0)
+    network = compiled(
+        tmp_path, nodes, {"x": x}, {"y": (np.float32, expected.shape)}, {"w": w, "b": b}
+    )
+    assert not network.host
+    np.testing.assert_allclose(network.outputs({"x": x})["y"], expected, atol=6e-3)
+
+
+LOOK_UPS = [((50, 48), 0, (2, 7)), ((3, 13, 17), 1, (5,)), ((4, 9), 1, (1,)), ((7,), 0, (4,))]
+
+
+@pytest.mark.parametrize("case", LOOK_UPS)
+@pytest.mark.parametrize("index", [np.int64, np.int32])
+def test_look_ups(
+    case: tuple[tuple[int, ...], int, tuple[int, ...]], index: type[np.integer], tmp_path: Path
+) -> None:
+    """Rows of a constant by indices of either sign."""
+    shape, axis, places = case
+    random = np.random.default_rng(len(shape))
+    table = random.normal(0, 1, shape).astype(np.float32)
+    i = random.integers(-shape[axis], shape[axis], places).astype(index)
+    nodes = [helper.make_node("Gather", ["x", "i"], ["y"], axis=axis)]
+    expected = np.take(table, i, axis).astype(np.float16).astype(np.float32)
+    network = compiled(tmp_path, nodes, {"i": i}, {"y": (np.float32, expected.shape)}, {"x": table})
+    assert not network.host
+    np.testing.assert_array_equal(network.outputs({"i": i})["y"], expected)
+
+
+def test_comparisons_and_choices(tmp_path: Path) -> None:
+    """A causal mask, and one that is computed: of NaN, infinities and negative zeros, too."""
+    random = np.random.default_rng(1)
+    x = random.integers(-3, 4, (2, 3, 17, 17)).astype(np.float32)
+    x[0, 0, 0, :5] = [np.nan, np.inf, -np.inf, -0.0, 1]
+    y = random.integers(-3, 4, (17,)).astype(np.float32)
+    mask = np.tril(np.ones((17, 17), np.bool_))
+    nodes = [
+        helper.make_node("Greater", ["x", "y"], ["g"]),
+        helper.make_node("Where", ["g", "x", "low"], ["a"]),
+        helper.make_node("Where", ["m", "a", "low"], ["z"]),
+    ]
+    network = compiled(
+        *(tmp_path, nodes, {"x": x, "y": y}),
+        {"z": (np.float32, x.shape), "g": (np.bool_, x.shape)},
+        {"m": mask, "low": np.float32(-1e4)},
+    )
+    assert not network.host
+    found = network.outputs({"x": x, "y": y})
+    np.testing.assert_array_equal(found["g"], x > y)
+    chosen = np.where(mask & (x > y), x, np.float32(-1e4))
+    np.testing.assert_array_equal(found["z"], chosen)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "pads", "strides"),
+    [((3, 3), (1, 1, 1, 1), (2, 2)), ((2, 2), (0,) * 4, (2, 2)), ((13, 15), (0,) * 4, (1, 1))],
+)
+def test_maxima_leave_nan_out(
+    kernel: tuple[int, int], pads: tuple[int, ...], strides: tuple[int, int], tmp_path: Path
+) -> None:
+    """As the interpreter's: minus infinity where a window has no number."""
+    random = np.random.default_rng(2)
+    x = random.normal(0, 1, (2, 20, 13, 15)).astype(np.float16).astype(np.float32)
+    x[random.random(x.shape) < 0.5] = np.nan
+    expected = reference.max_pool2d(x, kernel, strides, pads)
+    windows: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "pads": pads}
+    nodes = [helper.make_node("MaxPool", ["x"], ["y"], **windows)]
+    network = compiled(tmp_path, nodes, {"x": x}, {"y": (np.float32, expected.shape)})
+    assert not network.host
+    np.testing.assert_array_equal(network.outputs({"x": x})["y"], expected)
+
+
+def test_large_planes_are_padded(tmp_path: Path) -> None:
+    """ResNet's first pool: a plane is more than UB holds."""
+    x = np.random.default_rng(3).normal(0, 1, (1, 17, 112, 112)).astype(np.float32)
+    windows: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+    nodes = [helper.make_node("MaxPool", ["x"], ["y"], **windows)]
+    network = compiled(tmp_path, nodes, {"x": x}, {"y": (np.float32, (1, 17, 56, 56))})
+    assert not network.host
+    network.outputs({"x": x}, orders=(0, 1))

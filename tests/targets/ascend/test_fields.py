@@ -1,0 +1,48 @@
+"""Fields of instructions: what a kernel computes as it runs fits them, or is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import helper
+from tests.targets.ascend.operation_networks import compiled
+
+from tilewright.errors import TilewrightError
+from tilewright.targets.ascend import isa
+from tilewright.targets.ascend.flags import synchronised
+from tilewright.targets.ascend.machine import MAX_FIELD
+from tilewright.targets.ascend.program import Buffer, Loop, Place, Program, Tensor
+
+
+@pytest.mark.parametrize("last", [MAX_FIELD, MAX_FIELD + 1])
+@pytest.mark.parametrize("field", ["gap", "bursts"])
+def test_numbers_that_depend_on_a_loop(last: int, field: str) -> None:
+    """The last iteration's gap, or number of bursts, is the one that fits or does not."""
+    limits = {"gap": MAX_FIELD, "bursts": 4095}
+    loop = Loop("n", 2)
+    most = limits[field] + (last - MAX_FIELD)
+    value = loop.variable + (most - 1)
+    x, ub = Tensor("x", 1 << 30), Buffer("ub", "ub", 0, 1 << 17)
+    copy = (2, 1, value) if field == "gap" else (value, 1)
+    loop.body.append(isa.copy(Place(ub), Place(x), *copy))
+    program = Program("kernel", (x,), [loop], (ub,))
+    if last == MAX_FIELD:
+        synchronised(program)
+        return
+    with pytest.raises(TilewrightError, match="a field holds") as error:
+        synchronised(program)
+    assert error.value.problems[0].code == "lower-field"
+
+
+@pytest.mark.slow
+def test_blocks_of_columns_far_apart(tmp_path: Path) -> None:
+    """A product of more rows than the gap between bursts holds blocks."""
+    random = np.random.default_rng(1)
+    x = random.normal(0, 1, (70_000, 20)).astype(np.float32)
+    w = random.normal(0, 1, (20, 17)).astype(np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    network = compiled(tmp_path, nodes, {"x": x}, {"y": (np.float32, (70_000, 17))}, {"w": w})
+    assert not network.host
+    network.outputs({"x": x}, orders=(0,))
