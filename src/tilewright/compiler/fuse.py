@@ -45,8 +45,9 @@ def fuse(
     them alone, so that the search decides what takes them. ``patterns`` are looked for beside the
     machine's own. Costs are those of the machine's element type, without calibration, from the
     source ``cost``. Plans that have the kernels of a compilation say what stays on the chip for
-    several of them, on machines whose memories share. Raises TilewrightError as ``compile`` does, ``option-search``, ``option-cost``,
-    ``option-pattern``, and for files of learned costs ``learned-file`` and ``learned-machine``.
+    several of them, on machines whose memories share. Raises TilewrightError as ``compile`` does,
+    ``option-search``, ``option-cost``, ``option-pattern``, and for files of learned costs
+    ``learned-file`` and ``learned-machine``.
     """
     for name in searches:
         if name not in SEARCHES:

@@ -135,8 +135,8 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
         banks=side,
         layouts={"activation": "NCHW", "weight": "OIHW"},
     )
-    # In the original the buffers exchange their roles when a layer is done; here what one holds goes
-    # to the other, a block of the array in a cycle.
+    # In the original the buffers exchange their roles when a layer is done; here what one holds
+    # goes to the other, a block of the array in a cycle.
     exchange = Move(
         name="exchange",
         source="nbout",
