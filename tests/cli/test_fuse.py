@@ -63,7 +63,7 @@ def test_a_machine_without_patterns() -> None:
 
 
 ANYWHERE = [
-    *((target, "closed") for target in ("cambricon", "cambricon-x", "shidiannao", "cpu")),
+    *((target, "closed") for target in ("cambricon", "cambricon-x", "shidiannao", "sunway", "cpu")),
     *((target, "simulated") for target in ("cambricon", "cambricon-x", "shidiannao")),
 ]
 
@@ -85,11 +85,13 @@ def test_every_target(small: Path, where: tuple[str, str]) -> None:
 
 def test_patterns_of_machine_files(tmp_path: Path) -> None:
     machine = tmp_path / "npu.toml"
-    lines = '[fusion.f]\nquery = "conv -> pool"\nbetween = "result"\nresidency = "whole"\n'
+    lines = '[move.hand-on]\nsource = "result"\ntarget = "feature"\n'
+    lines += 'engine = "store"\nbytes_per_cycle = 8\n'
+    lines += '[fusion.f]\nquery = "conv -> pool"\nbetween = "result"\nresidency = "whole"\n'
     machine.write_text(f"{NPU.read_text()}\n{lines}")
     found = answer("fuse", LENET, "-t", machine, "--set", "memory.result.bytes=8192")
     problems = [one["problem"] for one in found["candidates"]]
-    assert [problem["code"] for problem in problems] == ["fusion-capacity", "fusion-form"]
+    assert [problem["code"] for problem in problems] == ["fusion-capacity", "fusion-gain"]
     # 6 channels of 28 x 28 and 14 x 14, of 2 bytes, in granules of the memory.
     assert "bytes of result" in problems[0]["reason"]
     assert problems[0]["help"].startswith("--set memory.result.bytes=")
