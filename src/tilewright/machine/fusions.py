@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tilewright.machine.patterns import PatternError, Template, Vertex, parse_pattern
 
 if TYPE_CHECKING:
-    from tilewright.machine.model import Machine, Primitive
+    from tilewright.machine.model import Fusion, Machine, Primitive
 
 _ON_CHIP = "a memory that both use, or moves on the chip from the first one's to the second's"
 
@@ -33,6 +33,22 @@ def fusion_problems(machine: Machine) -> Iterator[tuple[str, str, str]]:
             yield f"{where}.between", "is main memory, and what lies there has left the chip", ""
         if fusion.residency == "whole" and not fusion.between:
             yield f"{where}.between", "is needed: the memory that holds the tensors whole", ""
+
+
+def fusion_of(machine: Machine, *operations: str) -> Fusion | None:
+    """The machine's pattern for kernels that begin with these operations, each reading the result
+    of the one before; None if it has none without a memory ``between`` them."""
+    for fusion in machine.fusions:
+        template = parse_pattern(fusion.query)
+        ends = [(e.source, e.target) for e in template.edges if e.relation == "produces"]
+        if (
+            not fusion.between
+            and len(template.vertices) == len(operations)
+            and ends == [(n, n + 1) for n in range(len(template.edges))]
+            and all(o in v.operations for o, v in zip(operations, template.vertices, strict=True))
+        ):
+            return fusion
+    return None
 
 
 def unserved_vertex(machine: Machine, template: Template) -> str:
