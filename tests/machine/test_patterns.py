@@ -126,8 +126,22 @@ def test_kinds_are_operations() -> None:
     assert set(ONE_INPUT) <= set(DIMS)
 
 
+HAND_ON = """
+[move.hand-on]
+source = "result"
+target = "feature"
+engine = "store"
+bytes_per_cycle = 8
+"""
+"""With it a kernel can read on the chip what another has made."""
+
+
 def test_machine_files_list_patterns() -> None:
-    text = NPU + '\n[fusion.conv-pool]\nquery = "conv -> pool"\nbetween = "result"\ngain = 0.9\n'
+    text = (
+        NPU
+        + HAND_ON
+        + '\n[fusion.conv-pool]\nquery = "conv -> pool"\nbetween = "result"\ngain = 0.9\n'
+    )
     machine = load_machine(text)
     assert machine.fusions == (
         Fusion(name="conv-pool", query="conv -> pool", between="result", gain=0.9),
@@ -142,7 +156,13 @@ def test_machine_files_list_patterns() -> None:
         ('query = "a: conv -> pool -> a"', "fusion.f.query", "is cyclic"),
         ('query = "conv -> cnv"', "fusion.f.query", "there is no kind 'cnv'"),
         ('query = "conv -> attention"', "fusion.f.query", "never matches: no primitive of"),
-        ('query = "conv -> pool"\nbetween = "near"', "fusion.f.between", "no memory 'near'"),
+        (
+            'query = "conv -> pool"\nbetween = "result"',
+            "fusion.f.query",
+            "never matches: pool cannot read on the chip what conv makes",
+        ),
+        ('query = "conv -> add"\nbetween = "dram"', "fusion.f.between", "is main memory"),
+        ('query = "conv -> add"\nbetween = "near"', "fusion.f.between", "no memory 'near'"),
         ('query = "conv -> pool"\nresidency = "whole"', "fusion.f.between", "is needed"),
         ('query = "conv -> pool"\ngain = 2', "fusion.f.gain", "less than or equal to 1"),
         ('query = "conv -> pool"\nquerry = 2', "fusion.f.querry", "unknown key"),

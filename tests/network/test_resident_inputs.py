@@ -12,8 +12,10 @@ import pytest
 import tilewright
 from tests.end_to_end.end_to_end_models import image
 from tests.targets.dpu.test_dpu_networks import Net
+from tilewright.compiler.fuse import fuse
 from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.machine import Machine
+from tilewright.network.fusion.plan import FusionPlan
 from tilewright.targets.base import Profile, find_target
 
 
@@ -79,6 +81,25 @@ def test_siblings_load_their_tensor_once(tmp_path: Path) -> None:
     stays, loads = compared(siblings(), "zu2", tmp_path, fused=False)
     assert (loads.dram_bytes or 0) - (stays.dram_bytes or 0) == 2 * 29 * 9 * 11
     assert (stays.cycles or 0) < (loads.cycles or 0)
+
+
+def test_fusion_plans_say_what_stays(tmp_path: Path) -> None:
+    """The tensor, who reads it, its bytes in granules of the banks, and what it gains; as text."""
+    path = tmp_path / "model.onnx"
+    onnx.save(siblings(), path)
+    target, machine = resolve("zu2")
+    machine = machine.model_copy(update={"fusions": machine.fusions[:1]})
+    plan = fuse(path, target, machine, searches=("exact",)).plans["exact"]
+    (staying,) = plan.stays
+    assert staying.memory == "vb0" and len(staying.readers) == 3
+    assert set(staying.readers) < plan.kernels
+    assert staying.bytes >= 29 * 9 * 11 and staying.gain > 0
+    assert FusionPlan.parse(str(plan)) == plan == FusionPlan.from_json(plan.to_json())
+    state = run_pipeline(path, target, machine)
+    reading = [k for k, held in state.held.items() if held.plan.schedule.stays]
+    assert tuple(reading) == staying.readers
+    alone = fuse(path, target, without(machine), searches=("exact",)).plans["exact"]
+    assert alone.stays == () and alone.cycles == plan.cycles
 
 
 @pytest.mark.slow

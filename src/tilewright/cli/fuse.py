@@ -158,7 +158,11 @@ def _say(report: FusionReport, machine: Machine, patterns: bool) -> None:
     if first:
         plan = report.plans[first]
         lines = [line for line in str(plan).splitlines() if not line.startswith("alone: ")]
-        console.say("\n" + "\n".join([*lines, f"alone: {len(plan.alone)} kernels"]))
+        groups, stays = lines[: 1 + len(plan.groups)], lines[1 + len(plan.groups) :]
+        console.say("\n" + "\n".join([*groups, f"alone: {len(plan.alone)} kernels", *stays]))
+        if plan.stays:
+            gain = sum(one.gain for one in plan.stays)
+            console.say(f"what stays gains {gain:,.0f} simulated cycles")
 
 
 def _short(candidate: PricedCandidate) -> str:

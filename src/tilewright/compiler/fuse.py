@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tilewright.choices import FUSION_COSTS, LEARNED, SIMULATED
@@ -14,6 +15,7 @@ from tilewright.graph.passes import kernel_pipeline
 from tilewright.graph.passes.fuse_pointwise import FusePointwise
 from tilewright.ir.passes import PassEntry
 from tilewright.machine import Fusion, Machine
+from tilewright.machine.capabilities import Capability
 from tilewright.machine.fusions import unserved_vertex
 from tilewright.machine.patterns import PatternError, parse_pattern
 from tilewright.network.fusion.cost import CostOracle
@@ -42,8 +44,10 @@ def fuse(
     Maps of two computed values (sums) stay kernels of their own here where the machine computes
     them alone, so that the search decides what takes them. ``patterns`` are looked for beside the
     machine's own. Costs are those of the machine's element type, without calibration, from the
-    source ``cost``. Raises TilewrightError as ``compile`` does, ``option-search``, ``option-cost``,
-    ``option-pattern``, and for files of learned costs ``learned-file`` and ``learned-machine``.
+    source ``cost``. Plans that have the kernels of a compilation say what stays on the chip for
+    several of them, on machines whose memories share. Raises TilewrightError as ``compile`` does,
+    ``option-search``, ``option-cost``, ``option-pattern``, and for files of learned costs
+    ``learned-file`` and ``learned-machine``.
     """
     for name in searches:
         if name not in SEARCHES:
@@ -61,7 +65,17 @@ def fuse(
         model, target, machine, shapes=shapes, weights=weights, progress=progress
     )
     oracle = CostOracle(machine, timer, learned)
-    return search_fusions(network_of(state.network), machine, oracle, searches, fusions, progress)
+    report = search_fusions(network_of(state.network), machine, oracle, searches, fusions, progress)
+    if Capability.SHARES in target.implements and any(one.shares for one in machine.memories):
+        # What stays depends on numbers and schedules: the network is planned as `compile` does.
+        state = run_pipeline(
+            model, target, machine, shapes=shapes, weights=weights, learned=learned,
+            progress=progress, until="plan",
+        )  # fmt: skip
+        for name, plan in report.plans.items():
+            if plan.kernels == state.plans.keys():
+                report.plans[name] = replace(plan, stays=state.staying)
+    return report
 
 
 def chains_by(cost: str, machine: Machine, planner: str, by_hand: bool) -> LearnedCost | None:

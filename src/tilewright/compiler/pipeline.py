@@ -182,9 +182,11 @@ def plan_kernels(state: CompilationState) -> None:
     if state.hold and Capability.SHARES in state.target.implements and state.planner is None:
         by_symbol = {kernel.symbol: kernel for kernel in planned}
         run_timer = state.target.run_timer(state.machine, arenas_of(network))
-        state.held |= hold_inputs(
+        inputs = hold_inputs(
             network, state.machine, by_symbol, state.plans, run_timer, state.shared
         )
+        state.held |= inputs.kernels
+        state.staying = inputs.tensors
         state.plans |= {symbol: one.plan for symbol, one in state.held.items()}
     for kernel, on_host in described:
         if on_host:

@@ -18,6 +18,7 @@ from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.network.fusion.learned.model import LearnedCost
+from tilewright.network.fusion.plan import StayingTensor
 from tilewright.network.resident_inputs import Known
 from tilewright.network.resident_values import HeldKernel
 from tilewright.numbers.calibration import Samples
@@ -89,6 +90,8 @@ class CompilationState:
     """Whether values may stay on the chip between kernels (network/resident_values.py)."""
     held: dict[str, HeldKernel] = field(default_factory=dict[str, HeldKernel])
     """The kernels that run while values do, by their symbols."""
+    staying: tuple[StayingTensor, ...] = ()
+    """The tensors that stay for all kernels that read them (network/resident_inputs.py)."""
     plan_cache: PlanCache = field(default_factory=dict[PlanKey, Plan])
     """Plans of this machine: those that passes have asked for to choose methods, and the final
     ones."""

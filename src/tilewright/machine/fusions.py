@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tilewright.machine.patterns import PatternError, Template, parse_pattern
+from tilewright.machine.patterns import PatternError, Template, Vertex, parse_pattern
 
 if TYPE_CHECKING:
-    from tilewright.machine.model import Machine
+    from tilewright.machine.model import Fusion, Machine, Primitive
+
+_ON_CHIP = "a memory that both use, or moves on the chip from the first one's to the second's"
 
 
 def fusion_problems(machine: Machine) -> Iterator[tuple[str, str, str]]:
@@ -23,10 +25,30 @@ def fusion_problems(machine: Machine) -> Iterator[tuple[str, str, str]]:
         else:
             if unserved := unserved_vertex(machine, template):
                 yield f"{where}.query", unserved, ""
+            elif fusion.between and (apart := _edge_apart(machine, template)):
+                yield f"{where}.query", apart, _ON_CHIP
         if fusion.between and fusion.between not in memories:
             yield f"{where}.between", f"there is no memory {fusion.between!r}", ""
+        if fusion.between == machine.main:
+            yield f"{where}.between", "is main memory, and what lies there has left the chip", ""
         if fusion.residency == "whole" and not fusion.between:
             yield f"{where}.between", "is needed: the memory that holds the tensors whole", ""
+
+
+def fusion_of(machine: Machine, *operations: str) -> Fusion | None:
+    """The machine's pattern for kernels that begin with these operations, each reading the result
+    of the one before; None if it has none without a memory ``between`` them."""
+    for fusion in machine.fusions:
+        template = parse_pattern(fusion.query)
+        ends = [(e.source, e.target) for e in template.edges if e.relation == "produces"]
+        if (
+            not fusion.between
+            and len(template.vertices) == len(operations)
+            and ends == [(n, n + 1) for n in range(len(template.edges))]
+            and all(o in v.operations for o, v in zip(operations, template.vertices, strict=True))
+        ):
+            return fusion
+    return None
 
 
 def unserved_vertex(machine: Machine, template: Template) -> str:
@@ -43,3 +65,41 @@ def unserved_vertex(machine: Machine, template: Template) -> str:
         if not vertex.operations & computed:
             return f"never matches: no primitive of {machine.name} computes {vertex}"
     return ""
+
+
+def _edge_apart(machine: Machine, template: Template) -> str:
+    """Why a template's kernels never hand on a result on the chip, or ""."""
+    for edge in template.edges:
+        source, target = template.vertices[edge.source], template.vertices[edge.target]
+        writers = _writers(machine, source)
+        readers = [p for p in machine.primitives if target.operations & {*p.operations}]
+        joined = any(target.operations & set(names) for p in writers for names in p.epilogue)
+        if edge.relation != "produces" or joined or any(p.epilogue_any for p in writers):
+            continue
+        if not any(hands_on(machine, one, other) for one in writers for other in readers):
+            return f"never matches: {target} cannot read on the chip what {source} makes"
+    return ""
+
+
+def _writers(machine: Machine, vertex: Vertex) -> list[Primitive]:
+    """The primitives that leave a vertex's result somewhere: it may be a map behind their own."""
+    return [
+        primitive
+        for primitive in machine.primitives
+        if vertex.operations & {*primitive.operations, *(n for g in primitive.epilogue for n in g)}
+    ]
+
+
+def hands_on(machine: Machine, writer: Primitive, reader: Primitive) -> bool:
+    """Whether one primitive reads on the chip what another writes: there is a memory that both use,
+    or moves on the chip lead from the first one's to the second's."""
+    written, read = writer.operands.get("output"), reader.operands.get("input")
+    if written is None or read is None:
+        return False
+    if ({*written.places} & {*read.places}) - {machine.main}:
+        return True
+    try:
+        path = machine.path(written.memory, read.memory)
+    except KeyError:
+        return False
+    return machine.main not in (written.memory, read.memory, *(move.target for move in path))

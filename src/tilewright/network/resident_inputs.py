@@ -31,6 +31,7 @@ from tilewright.ir import SSAValue
 from tilewright.machine import Machine, Memory
 from tilewright.memory import align_up
 from tilewright.network.candidates import Trials, sizes_of
+from tilewright.network.fusion.plan import StayingTensor
 from tilewright.network.resident_values import HeldKernel
 from tilewright.planning import Plan, PlanCache, plan
 from tilewright.planning.bounds import main_bandwidth
@@ -55,6 +56,15 @@ class Known:
     """Cycles of kernels in a row."""
 
 
+@dataclass(frozen=True)
+class HeldInputs:
+    """What a search has found."""
+
+    kernels: dict[str, HeldKernel] = field(default_factory=dict[str, HeldKernel])
+    """The kernels that run while a tensor stays, by their symbols."""
+    tensors: tuple[StayingTensor, ...] = ()
+
+
 def hold_inputs(
     network: NetworkOp,
     machine: Machine,
@@ -62,15 +72,15 @@ def hold_inputs(
     plans: Mapping[str, Plan],
     run_timer: RunTimer | None,
     known: Known | None = None,
-) -> dict[str, HeldKernel]:
-    """The kernels that run while a tensor stays, by their symbols.
+) -> HeldInputs:
+    """The tensors that stay, and the kernels that run at that time.
 
     ``kernels`` are those of the accelerator and ``plans`` their plans where nothing stays;
     ``known`` is what another search for the machine has found. Nothing stays where ``run_timer``
     cannot tell whether that pays.
     """
     if run_timer is None or not any(memory.shares for memory in machine.memories):
-        return {}
+        return HeldInputs()
     trials = Trials(network, machine, kernels, plans, {})
     return _Search(machine, trials, run_timer, known or Known()).run()
 
@@ -95,8 +105,9 @@ class _Search:
     run_timer: RunTimer
     known: Known
     chosen: dict[str, HeldKernel] = field(default_factory=dict[str, HeldKernel])
+    tensors: list[StayingTensor] = field(default_factory=list[StayingTensor])
 
-    def run(self) -> dict[str, HeldKernel]:
+    def run(self) -> HeldInputs:
         """All rows of kernels, one after the other."""
         for row in self._rows():
             cycles, free = sum(self.trials.plans[symbol].cycles for symbol in row), 0
@@ -106,10 +117,17 @@ class _Search:
                 if first < free or shared.saved < WORTH * cycles:
                     continue
                 trial = self._trial(shared, row[first:last])
-                if trial and self._pays(trial, row, first, last):
+                gain = self._gain(trial, row, first, last) if trial else 0.0
+                if gain > 0:
                     self.chosen |= trial
+                    readers = (s for s, kernel in trial.items() if kernel.plan.schedule.stays)
+                    self.tensors.append(
+                        StayingTensor(
+                            shared.name, shared.memory.name, tuple(readers), shared.bytes, gain
+                        )
+                    )
                     free = last
-        return self.chosen
+        return HeldInputs(self.chosen, tuple(self.tensors))
 
     def _rows(self) -> list[list[str]]:
         """Kernels that run one behind the other, the host none between them."""
@@ -205,16 +223,16 @@ class _Search:
         )
         return {**trial, readers[0]: replace(first, plan=loading)}
 
-    def _pays(
+    def _gain(
         self, trial: Mapping[str, HeldKernel], row: Sequence[str], first: int, last: int
-    ) -> bool:
-        """Whether kernels of a row are faster so, with those before and behind, or, where these
-        cannot be timed, alone."""
+    ) -> float:
+        """Cycles by which kernels of a row are faster so, with those before and behind, or, where
+        these cannot be timed, alone."""
         for around in (row[max(first - 1, 0) : last + 1], row[first:last]):
             before = self._cycles(around, {})
             if before < inf:
-                return self._cycles(around, trial) < before
-        return False
+                return before - self._cycles(around, trial)
+        return 0.0
 
     def _cycles(self, symbols: Sequence[str], trial: Mapping[str, HeldKernel]) -> float:
         """What kernels in a row take, some of them as a trial has them."""

@@ -8,11 +8,12 @@ from tests.graph.passes.methods import methods
 from tests.graph.passes.pass_networks import Builder, assert_same, context, evaluate, inputs_of
 from tilewright.graph.dialect import KernelOp, ScratchOp, network_of
 from tilewright.graph.passes import place_pipeline, prepare_pipeline
-from tilewright.graph.passes.fuse_separable import GAIN, FuseSeparable
+from tilewright.graph.passes.fuse_separable import FuseSeparable
 from tilewright.graph.passes.reanchoring import plain_kernel
 from tilewright.ir import SSAValue
 from tilewright.ir.passes import PassRunner
 from tilewright.ir.types import shape_of
+from tilewright.machine import Machine
 from tilewright.planning import plan
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
@@ -101,4 +102,19 @@ def test_the_prediction_decides() -> None:
 
     (one,), two = cycles(True), cycles(False)
     assert len(two) == 2
-    assert one < GAIN * sum(two)
+    gain = MACHINE.fusion("separable").gain
+    assert one < gain * sum(two)
+
+
+def test_the_machine_s_pattern_decides() -> None:
+    def fused(machine: Machine) -> bool:
+        net = Builder(6, x=(1, 32, 112, 112))
+        module = net.finish(block(net, net.inputs["x"], 16))
+        made = context(machine, net.store)
+        PassRunner(made).run(module, prepare_pipeline(machine), "")
+        FuseSeparable().apply(made, module)
+        return "separable_conv" in str(module)
+
+    assert fused(MACHINE)
+    assert not fused(MACHINE.with_values({"fusion.separable.gain": 0.05}))
+    assert not fused(MACHINE.model_copy(update={"fusions": ()}))

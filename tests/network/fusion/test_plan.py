@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.errors import TilewrightError
-from tilewright.network.fusion.plan import FusedGroup, FusionPlan
+from tilewright.network.fusion.plan import FusedGroup, FusionPlan, StayingTensor
 
 PLAN = FusionPlan(
     "lenet5",
@@ -15,11 +15,13 @@ PLAN = FusionPlan(
     "exact",
     (FusedGroup("conv-pool", ("k0_conv1", "k1_pool1"), 15530.5),),
     (("k2_conv2", 17222.0),),
+    (StayingTensor('a "b"', "vb0", ("k1_pool1", "k2_conv2"), 784, 20.5),),
 )
 TEXT = """\
 fusion plan of "lenet5" for "cpu" by exact: 32752.5 cycles
 fuse conv-pool: k0_conv1, k1_pool1 (15530.5 cycles)
 alone: k2_conv2 (17222.0 cycles)
+stays in vb0: "a \\"b\\"" for k1_pool1, k2_conv2 (784 bytes, 20.5 cycles less)
 """
 
 names = st.sampled_from(["cpu", "conv-pool", "A", "small_npu-2"])
@@ -40,6 +42,17 @@ plans = st.builds(
         max_size=3,
     ).map(tuple),
     st.lists(st.tuples(symbols, cycles), max_size=3).map(tuple),
+    st.lists(
+        st.builds(
+            StayingTensor,
+            st.text(max_size=20),
+            st.sampled_from(["vb0", "maps"]),
+            st.lists(symbols, min_size=2, max_size=4).map(tuple),
+            st.integers(0, 10**9),
+            cycles,
+        ),
+        max_size=2,
+    ).map(tuple),
 )
 
 
@@ -63,9 +76,11 @@ def test_round_trips(plan: FusionPlan) -> None:
     [
         ("", "line 1"),
         ("fusion plan", "line 1"),
-        (TEXT + "merge: k1\n", "line 4"),
+        (TEXT + "merge: k1\n", "line 5"),
         (TEXT.replace("17222.0", "many"), ""),
         (TEXT.replace("32752.5", "1.0"), ""),
+        (TEXT.replace("784 bytes", "-1 bytes"), "line 4"),
+        (TEXT.replace('"a ', "'a "), "line 4"),
         (TEXT.replace('"cpu"', '"c"pu"'), ""),
         (TEXT.replace("exact", "nan nan"), "line 1"),
     ],
@@ -76,7 +91,17 @@ def test_other_texts_are_refused(text: str, where: str) -> None:
     assert [(p.code, p.where) for p in caught.value.problems] == [("fusion-plan", where)]
 
 
-@pytest.mark.parametrize("change", [{"hash": "0"}, {"groups": 1}, {"alone": [{}]}, {"search": "x"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hash": "0"},
+        {"groups": 1},
+        {"alone": [{}]},
+        {"search": "x"},
+        {"stays": [{"bytes": 1}]},
+        {"stays": []},
+    ],
+)
 def test_other_objects_are_refused(change: dict[str, object]) -> None:
     with pytest.raises(TilewrightError, match="fusion-plan"):
         FusionPlan.from_json(PLAN.to_json() | change)

@@ -97,7 +97,7 @@ def test_packages_list_assemble_and_trace(executable, tmp_path: Path) -> None:
     assert {event.get("name") for event in events} >= {"load", "save", "conv", "elew"}
 
 
-@pytest.mark.parametrize("damage", ["short", "opcode", "end", "core"])
+@pytest.mark.parametrize("damage", ["short", "opcode", "end", "core", "place"])
 def test_damaged_packages_are_refused(executable, damage: str, tmp_path: Path) -> None:
     package = tmp_path / "package"
     executable.save(package)
@@ -110,8 +110,14 @@ def test_damaged_packages_are_refused(executable, damage: str, tmp_path: Path) -
         words = b"\xff" * 4 + words[4:]
     elif damage == "end":
         words = words[:-4]
-    else:
+    elif damage == "core":
         target = "dpu-b4096"
+    else:
+        text = (folder / "network.mlir").read_text()
+        placed = [line for line in text.splitlines() if "graph.kernel" in line]
+        other = re.sub(r", placement = .*\]\]\}", "}", placed[0])
+        assert other != placed[0]
+        (folder / "network.mlir").write_text(text.replace(placed[0], other))
     (folder / "program.bin").write_bytes(words)
     with pytest.raises(TilewrightError, match=r"package-invalid"):
         find_target(target).load(folder)

@@ -13,6 +13,7 @@ from tilewright.graph.passes.reanchoring import anchor_operands, plain_kernel, w
 from tilewright.ir import Context, ModuleOp, ModulePass, f32
 from tilewright.ir.types import tensor_type
 from tilewright.machine import Machine, Primitive
+from tilewright.machine.fusions import fusion_of
 from tilewright.planning.caches.behind_cost import BehindCost
 from tilewright.planning.caches.planner import plan_cached
 from tilewright.planning.caches.sharing import slowest
@@ -42,9 +43,9 @@ class FuseNorms(ModulePass):
     are normalised there, by the same instructions in the same order as in a kernel of their own.
     So the sums have no place in memory beside the result, and results are the same, bit for bit.
     Cores then divide rows, as no core may wait for another's part of a row: with few rows that
-    costs more than it saves, as each core reads all weights. So the planner is asked, with all
-    cores; where there is nothing in it, a kernel less is taken. ``always`` joins whatever can be,
-    for comparisons.
+    costs more than it saves, as each core reads all weights. So, where the machine has the pattern,
+    the planner is asked, with all cores; where there is nothing in it, a kernel less is taken.
+    ``always`` joins whatever can be, for comparisons.
 
     It can be where nothing else reads the sums (networks that normalise before a product, as ViT,
     read them again, so they are kept for both), all numbers behind the product are float32, and
@@ -120,7 +121,13 @@ def _joined(first: KernelOp, kernel: KernelOp) -> KernelOp:
 def _pays(
     trial: KernelOp, first: KernelOp, kernel: KernelOp, machine: Machine, primitive: Primitive
 ) -> bool:
-    """Whether one kernel is predicted to take no more time than both, on all cores."""
+    """Whether one kernel is predicted to take no more time than both, on all cores, or than the
+    part of it that the machine's pattern says."""
+    anchors = [one.operations[0] for one in (first, kernel)]
+    names = [anchor.operation for anchor in anchors if isinstance(anchor, Operation)]
+    fusion = fusion_of(machine, *names)
+    if fusion is None:
+        return False
     joined, product = (
         with_layouts(plain_kernel(of_joined), machine, primitive) for of_joined in (trial, first)
     )
@@ -131,4 +138,7 @@ def _pays(
     apart = slowest(product, machine, two.schedule, two.predicted_cycles)
     # Priced alike in both forms: planned alone, it is charged for sums that a cache still holds.
     apart += slowest(norm, machine, rows.schedule, BehindCost(joined, machine).apart())
-    return slowest(joined, machine, of_joined.schedule, of_joined.predicted_cycles) <= apart
+    return (
+        slowest(joined, machine, of_joined.schedule, of_joined.predicted_cycles)
+        <= fusion.gain * apart
+    )

@@ -15,6 +15,7 @@ from tilewright.graph.passes.fuse_pointwise import MAPS
 from tilewright.ir import Context, ModuleOp, ModulePass, bf16, f16, f32
 from tilewright.ir.types import shape_of, tensor_type
 from tilewright.machine import Machine
+from tilewright.machine.fusions import fusion_of
 from tilewright.planning.pooling import pooled
 
 
@@ -37,13 +38,13 @@ class FusePools(ModulePass):
           %3 = graph.relu %2 : ... -> tensor<1x64x224x224xf32>
           %5 = graph.max_pool %3 {kernel = [2, 2], strides = [2, 2]} ...
 
-    DNNVM fuses pools behind convolutions in the same way (section 4.1.3). It is done wherever it
-    can be, as it takes nothing: the same sums and comparisons in the same order, one write and one
-    read of the image less. It can be where a primitive reduces windows of its results (``pools``),
-    these are as far apart as they are wide, lie whole within its tiles and in the image, nothing
-    else reads the image, all numbers are floats (of 32 bits for a mean), and the maps in between
-    have constants per channel as their only other operands. So it comes after choose-methods, which
-    decides on tiles.
+    DNNVM fuses pools behind convolutions in the same way (section 4.1.3). Where the machine has the
+    pattern, it is done wherever it can be, as it takes nothing: the same sums and comparisons in
+    the same order, one write and one read of the image less. It can be where a primitive reduces
+    windows of its results (``pools``), these are as far apart as they are wide, lie whole within
+    its tiles and in the image, nothing else reads the image, all numbers are floats (of 32 bits for
+    a mean), and the maps in between have constants per channel as their only other operands. So it
+    comes after choose-methods, which decides on tiles.
     """
 
     name = "fuse-pools"
@@ -63,6 +64,8 @@ def _front(kernel: KernelOp, machine: Machine) -> KernelOp | None:
     if kernel.on_host or not isinstance(pool, PoolOperation):
         return None
     outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
+    if fusion_of(machine, "conv", pool.operation) is None:
+        return None
     image = outer[pool.inputs[0]]  # type: ignore[index]
     first = image.owner
     if not isinstance(first, KernelOp) or first.on_host or only_user(image) is not kernel:

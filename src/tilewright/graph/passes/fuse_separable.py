@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from tilewright.ir import (
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import shape_of, tensor, tensor_type
 from tilewright.machine import Machine
+from tilewright.machine.fusions import fusion_of
 from tilewright.planning.caches.blocks import scratch_elements
 from tilewright.planning.caches.cost import cache_levels
 from tilewright.planning.caches.planner import plan_cached, schedules
@@ -39,13 +41,6 @@ from tilewright.planning.canonical import canonical
 
 OPERATION = "separable_conv"
 """What the pair becomes, as primitives list it."""
-
-GAIN = 0.85
-"""Part of both kernels' predicted cycles that the one kernel must stay below.
-
-Predictions charge two kernels for images that a second cache still holds: pairs of which nine
-tenths are predicted took as long either way (measured).
-"""
 
 ROOM = 0.5
 """Part of the cache before the last one that a block of the depthwise result may take."""
@@ -71,11 +66,12 @@ class FuseSeparable(ModulePass):
 
     The one kernel computes the depthwise result a block of rows at a time into scratch and
     multiplies it from there (MobileNets' blocks; Howard et al., 2017). Both parts sum in the order
-    of the kernels that they replace. A pair is fused if the planner predicts less time for it than
-    for both kernels one after the other, by a margin; ``always`` fuses every pair that can be, for
-    comparisons. It can be where nothing else reads the image between them, a map of one operand at
-    most lies there, all numbers are float32, weights are constants, and the chain behind the 1x1
-    convolution does not read the depthwise one's image.
+    of the kernels that they replace. Where the machine has the pattern, a pair is fused if the
+    planner predicts less time for it than for both kernels one after the other, by the pattern's
+    ``gain``; ``always`` fuses every pair that can be, for comparisons. It can be where nothing else
+    reads the image between them, a map of one operand at most lies there, all numbers are float32,
+    weights are constants, and the chain behind the 1x1 convolution does not read the depthwise
+    one's image.
     """
 
     name = "fuse-separable"
@@ -84,6 +80,10 @@ class FuseSeparable(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite the module in place."""
         context = compiler(ctx)
+        fusion = fusion_of(context.machine, "depthwise_conv", "conv")
+        if fusion is None and not self.always:
+            return
+        gain = inf if self.always or fusion is None else fusion.gain
         network = network_of(op)
         known: dict[object, int] = {}
         for kernel in [step for step in network.block.ops if isinstance(step, KernelOp)]:
@@ -92,29 +92,31 @@ class FuseSeparable(ModulePass):
                 continue
             key = canonical(plain_kernel(first))[0], canonical(plain_kernel(kernel))[0]
             if key not in known:
-                known[key] = self._scratch(first, kernel, context)
+                known[key] = _scratch(first, kernel, context, gain)
             if known[key]:
                 _fused(first, kernel, known[key], context)
                 erase(first)
         sweep(network)
 
-    def _scratch(self, first: KernelOp, kernel: KernelOp, context: CompilerContext) -> int:
-        """Elements of scratch with which a pair is computed as one; 0 if it stays two kernels."""
-        machine = context.machine
-        trial = trial_pair(first, kernel, machine)
-        primitive = next(iter(serving(candidate(_anchor(trial)), machine)), None)
-        elements = 0
-        if primitive is not None:
-            described = with_layouts(plain_kernel(trial), machine, primitive)
-            if next(schedules(described, machine, primitive), None) is not None:
-                plan = plan_cached(described, machine)
-                # Matrix tiles may multiply faster what is a kernel of its own.
-                product = priced_methods(kernel, machine, most_scratch(machine))
-                apart = _cycles(first, machine) + min(method.cycles for method in product)
-                if self.always or plan.predicted_cycles < GAIN * apart:
-                    elements = scratch_elements(primitive, plan.schedule, described)
-        forget_pair(trial)
-        return elements
+
+def _scratch(first: KernelOp, kernel: KernelOp, context: CompilerContext, gain: float) -> int:
+    """Elements of scratch with which a pair is computed as one; 0 where that takes not less than
+    ``gain`` of the cycles of two kernels."""
+    machine = context.machine
+    trial = trial_pair(first, kernel, machine)
+    primitive = next(iter(serving(candidate(_anchor(trial)), machine)), None)
+    elements = 0
+    if primitive is not None:
+        described = with_layouts(plain_kernel(trial), machine, primitive)
+        if next(schedules(described, machine, primitive), None) is not None:
+            plan = plan_cached(described, machine)
+            # Matrix tiles may multiply faster what is a kernel of its own.
+            product = priced_methods(kernel, machine, most_scratch(machine))
+            apart = _cycles(first, machine) + min(method.cycles for method in product)
+            if plan.predicted_cycles < gain * apart:
+                elements = scratch_elements(primitive, plan.schedule, described)
+    forget_pair(trial)
+    return elements
 
 
 _NONE = "no_bias"

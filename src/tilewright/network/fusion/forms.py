@@ -37,6 +37,7 @@ from tilewright.graph.passes.reanchoring import anchor_operands, plain_kernel, w
 from tilewright.graph.passes.rewrite_method import forget, rewritten
 from tilewright.ir import SSAValue, UnitAttr
 from tilewright.machine import Machine, Primitive
+from tilewright.machine.fusions import hands_on
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.domain import Kernel, Operand
 
@@ -185,24 +186,15 @@ class _Pair:
 
     def _reads_on_chip(self) -> Primitive | None:
         """The second kernel's primitive, where it may be a compute that reads on the chip what the
-        first kernel makes: there is a memory in which both have it, or moves on the chip lead from
-        the first one's to the second's."""
+        first kernel makes."""
         writer, reader = self.first.computes[-1][0], self.second.operations[0]
         if not isinstance(writer, Operation) or not isinstance(reader, Operation):
             return None
         writing = next(iter(serving(candidate(writer), self.machine)), None)
         reading = next(iter(serving(candidate(reader), self.machine)), None)
-        if writing is None or reading is None or "input" not in reading.operands:
+        if writing is None or reading is None:
             return None
-        places = {*writing.operands["output"].places} & {*reading.operands["input"].places}
-        if places - {self.machine.main}:
-            return reading
-        ends = writing.operands["output"].memory, reading.operands["input"].memory
-        try:
-            path = self.machine.path(*ends)
-        except KeyError:
-            return None
-        return None if self.machine.main in (*ends, *(move.target for move in path)) else reading
+        return reading if hands_on(self.machine, writing, reading) else None
 
     def _with_maps(self) -> Iterator[tuple[KernelOp, Primitive]]:
         """Maps behind the first kernel's own."""

@@ -70,8 +70,19 @@ def network_machine(core: DaVinci) -> Machine:
 MOST = 127 * CUBE
 """Largest extent of a tile of a product, by the fields of loads and vector operations."""
 
-_EPILOGUE = (("add",), ("relu",), ("cast",))
+FUNCTIONS = (
+    *("clip", "leaky_relu", "hard_swish", "hard_sigmoid"),
+    *("gelu", "silu", "sigmoid", "tanh", "elu", "softplus"),
+)
+"""Of one element, behind a product: what networks have there."""
+
+EPILOGUE_BYTES = 8192
+"""Of UB that stay free for what functions behind a product need beside its tiles."""
+
+_EPILOGUE = (("add",), ("relu", *FUNCTIONS), ("cast",))
 """What follows a product in UB; relu alone comes with the conversion on the way there."""
+
+_LEFT = {"ub": EPILOGUE_BYTES}
 
 
 def _products() -> tuple[Primitive, ...]:
@@ -93,6 +104,7 @@ def _products() -> tuple[Primitive, ...]:
                 "output": Storage(memory="cc", multiples=_cubes("n", "m", "co"), layout=matrix),
             },
             epilogue=_EPILOGUE,
+            reserved=_LEFT,
             cycles="b0*b1*ceil(n*m/16)*ceil(co/16)*ceil(ci/16)",
             peak="b0*b1*n*m*co*ci/4096",
             multiples=_cubes("n", "m", "co", "ci"),
@@ -120,6 +132,7 @@ def _convolution() -> Primitive:
             "output": Storage(memory="cc", multiples=_cubes("co", "ow"), layout=image()),
         },
         epilogue=_EPILOGUE,
+        reserved=_LEFT,
         cycles="g*ceil(oh*ow/16)*ceil(co/16)*ceil(ci/16)*kh*kw",
         peak="g*n*oh*ow*co*ci*kh*kw/4096",
         multiples=_cubes("co", "ci"),
@@ -145,6 +158,7 @@ def _depthwise() -> Primitive:
             "output": Storage(memory="cc", multiples=channels, layout=image()),
         },
         epilogue=_EPILOGUE,
+        reserved=_LEFT,
         cycles="ceil(oh*ow/16)*ceil(c/16)*kh*kw",
         peak="n*oh*ow*c*kh*kw/256",
         multiples=_cubes("c"),

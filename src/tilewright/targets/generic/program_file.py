@@ -22,7 +22,7 @@ from tilewright.errors import refuse
 from tilewright.graph.arenas import write_value
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.operations import context as graph_context
-from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
+from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
 from tilewright.ir import ModuleOp, Operation, ParseError, Parser, VerifyException
 from tilewright.machine import Machine
 from tilewright.machine.forms import machine_of
@@ -169,6 +169,10 @@ def read_program(directory: Path, image: str) -> ProgramParts:
         module = Parser(graph_context(), source).parse_module()
         module.verify()
         network = network_of(module)
+        for kernel in network.block.ops:
+            if isinstance(kernel, KernelOp):
+                for value in (*kernel.inputs, kernel.result):
+                    placement_of(value)  # Raises where there is none.
     except (ParseError, VerifyException) as error:
         raise refuse("package-invalid", str(error)[:300], str(directory / "network.mlir")) from None
     _check(file, image, weights.size, directory)

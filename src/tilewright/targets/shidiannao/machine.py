@@ -14,7 +14,7 @@ A dim that an operation does not have counts as 1 in the expressions.
 
 from __future__ import annotations
 
-from tilewright.machine import Machine, Primitive, Storage
+from tilewright.machine import Fusion, Machine, Move, Primitive, Storage
 from tilewright.targets.generic.three_buffers import (
     EPILOGUE,
     NBIN,
@@ -35,6 +35,16 @@ CONFIGURATIONS = (SMALL, ORIGINAL, LARGE)
 ``side`` is the number of rows and columns of the array. (The configuration called small has small
 buffers, but an array of 16 x 16.)
 """
+
+
+FUSIONS = {
+    "conv-pool": "conv -> pool",
+    "conv-conv": "conv -> conv",
+    "conv-pool-conv-pool": "conv -> pool -> conv -> pool",
+    "product-product": "product -> product",
+}
+"""Kernels that may be one where all that they read and make lies in the buffers whole, as the
+original's networks do."""
 
 
 def _products(side: int) -> tuple[Primitive, ...]:
@@ -117,13 +127,30 @@ def _others(side: int) -> tuple[Primitive, ...]:
 def machine(size: Configuration = ORIGINAL) -> Machine:
     """ACC-S in one of its sizes; make other variants with ``with_values``."""
     side = size.side
-    return accelerator(
+    plain = accelerator(
         size,
         f"ShiDianNao: an array of {side} x {side} elements, 16-bit fixed point, 1 GHz",
         (*_products(side), *_others(side)),
         granule=2 * side,
         banks=side,
         layouts={"activation": "NCHW", "weight": "OIHW"},
+    )
+    # In the original the buffers exchange their roles when a layer is done; here what one holds
+    # goes to the other, a block of the array in a cycle.
+    exchange = Move(
+        name="exchange",
+        source="nbout",
+        target="nbin",
+        engine="store",
+        bytes_per_cycle=2 * side * side,
+        in_flight=1,
+    )
+    fusions = (
+        Fusion(name=name, query=query, residency="whole", between="nbin")
+        for name, query in FUSIONS.items()
+    )
+    return plain.model_copy(
+        update={"moves": (*plain.moves, exchange), "fusions": (*plain.fusions, *fusions)}
     )
 
 

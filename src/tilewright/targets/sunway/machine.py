@@ -26,7 +26,7 @@ of the memory pipeline (two loads and a store of what is not aligned, two slots 
 
 from __future__ import annotations
 
-from tilewright.machine import Engine, Machine, Memory, Move, Primitive, Storage
+from tilewright.machine import Engine, Fusion, Machine, Memory, Move, Primitive, Storage
 
 CPES = 64
 LDM_BYTES = 64 << 10
@@ -203,6 +203,7 @@ MACHINE = Machine(
     ),
     engines=(Engine(name="get"), Engine(name="put"), Engine(name="cpe")),
     primitives=_primitives(),
+    fusions=(Fusion(name="sum", query="conv|depthwise|product -> add"),),
     cores=CPES,
     spawn_cycles=15_000,
     memory_growth=8,

@@ -59,8 +59,8 @@ class Convolutions:
     def __init__(self, program: ProgramOp, core: DaVinci, homes: Homes) -> None:
         self.program, self.core, self.homes = program, core, homes
         compute = next(op for op in program.walk() if isinstance(op, ComputeOp))
-        self.epilogue = Epilogue.of(compute)
-        self.before: list[Statement] = []
+        self.epilogue = Epilogue.of(compute, core)
+        self.before, self.work = self.epilogue.before, self.epilogue.work
         anchor: StageOp = compute.stages[0]
         self.exact = program.extents
         for name, op in program.tensors.items():

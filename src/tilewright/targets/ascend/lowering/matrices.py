@@ -81,8 +81,8 @@ class Products:
         self.program = program
         self.core = core
         self.homes = homes
-        self.before: list[Statement] = []
-        self.epilogue = Epilogue.of(computes[0])
+        self.epilogue = Epilogue.of(computes[0], core)
+        self.before, self.work = self.epilogue.before, self.epilogue.work
         self.exact: dict[str, Value] = {**program.extents}
         """Extents; of a dim that is summed, a launch's own length where it has one."""
         self.turned: set[str] = set()

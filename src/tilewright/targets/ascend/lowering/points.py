@@ -7,7 +7,7 @@ of its text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -20,27 +20,11 @@ from tilewright.targets.ascend.kernels.broadcast import broadcast
 from tilewright.targets.ascend.kernels.elementwise import SHORT_PORTION, Short, elementwise
 from tilewright.targets.ascend.kernels.recipes import RECIPES, recipe_of
 from tilewright.targets.ascend.kernels.vectors import number
+from tilewright.targets.ascend.lowering.functions import NAMES, scalars_of
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.lowering.rows import in_blocks
 from tilewright.targets.ascend.machine import BLOCK, CUBE
 from tilewright.targets.ascend.program import Program
-
-NAMES = {"clip": "clamp", "identity": "copy"}
-"""Operations of the graph whose recipe has another name."""
-
-SCALARS: dict[str, Callable[[Stage], tuple[float, ...]]] = {
-    "clip": lambda stage: (
-        float(str(stage.attribute("minimum", "-inf"))),
-        float(str(stage.attribute("maximum", "inf"))),
-    ),
-    "leaky_relu": lambda stage: (float(str(stage.attribute("alpha", 0.01))),),
-    "elu": lambda stage: (float(str(stage.attribute("alpha", 1.0))),),
-    "hard_sigmoid": lambda stage: (
-        float(str(stage.attribute("alpha", 0.2))),
-        float(str(stage.attribute("beta", 0.5))),
-    ),
-}
-"""What an operation's attributes say, in the order of its recipe's scalars."""
 
 POWERS = {1.0: "copy", 2.0: "square", 0.5: "sqrt", -1.0: "reciprocal"}
 """Exponents that have a recipe."""
@@ -85,7 +69,7 @@ def points(
         if constant is not None
     }
     element = next(iter(values.values())).element
-    scalars = tuple(number(value) for value in SCALARS.get(stage.operation, lambda _: ())(stage))
+    scalars = tuple(map(number, scalars_of(stage.operation, dict(stage.attributes))))
     name = launches.name(operation)
     forms = {(value.shape, value.element, value.layout) for value in values.values()}
     result = target or launches.buffer(shape, element, next(iter(values.values())).layout)

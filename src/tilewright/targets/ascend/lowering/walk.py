@@ -67,6 +67,8 @@ class Forms(Protocol):
 
     before: list[Statement]
     """Statements in front of all loops, once the walk is done."""
+    work: list[Buffer]
+    """Buffers of UB behind the program's, once the walk is done."""
 
     def extents(self) -> dict[str, int]:
         """Extent of every dim, rounded up where it comes in blocks."""
@@ -133,7 +135,10 @@ class Walk:
         if self.ended:
             body = self._guarded(body)
         tensors = tuple(self.tensors[one] for one in order)
-        buffers = tuple(home.buffer for home in self.homes.values())
+        work = self.forms.work
+        if any(buffer.address < self.used["ub"] for buffer in work):
+            raise self.refusal("plan-capacity", "functions have no room behind a product's tiles")
+        buffers = (*(home.buffer for home in self.homes.values()), *work)
         longest = max((self.program.extents[dim] for dim in self.free), default=0)
         constants, blocks = self._constants()
         return Program(

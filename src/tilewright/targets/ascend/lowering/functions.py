@@ -1,0 +1,23 @@
+"""Functions of one element: the recipe of a graph's operation, and what its attributes say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+NAMES = {"clip": "clamp", "identity": "copy"}
+"""Operations of the graph whose recipe has another name."""
+
+SCALARS: dict[str, tuple[tuple[str, float], ...]] = {
+    "clip": (("minimum", float("-inf")), ("maximum", float("inf"))),
+    "leaky_relu": (("alpha", 0.01),),
+    "elu": (("alpha", 1.0),),
+    "hard_sigmoid": (("alpha", 0.2), ("beta", 0.5)),
+}
+"""Attributes and their defaults, in the order of the recipe's scalars."""
+
+
+def scalars_of(operation: str, attributes: Mapping[str, object]) -> tuple[float, ...]:
+    """The scalars of an operation's recipe."""
+    return tuple(
+        float(str(attributes.get(name, default))) for name, default in SCALARS.get(operation, ())
+    )
