@@ -243,6 +243,8 @@ def _check_operands(
             if name not in memories:
                 found.add(f"{key}.alternatives", f"there is no memory {shown(name)!r}")
         _check_granules(f"{key}.multiples", storage.multiples, dims, found)
+        if storage.gathered:
+            _check_gathered(machine, primitive, role, key, found)
         for element in storage.elements:
             if element not in ELEMENT_BYTES:
                 known = ", ".join(ELEMENT_BYTES)
@@ -262,6 +264,26 @@ def _check_operands(
             other.joined is not None or other.memory != storage.memory
         ):
             found.add(f"{key}.joined", "must name an operand in the same memory, itself not joined")
+
+
+def _check_gathered(
+    machine: Machine, primitive: Primitive, role: str, key: str, found: _Findings
+) -> None:
+    """Windows are those of a product's input, and a move gathers them last."""
+    storage = primitive.operands[role]
+    others = set(primitive.operations) - {"conv", "matmul"}
+    if role != "input" or others:
+        found.add(f"{key}.gathered", "is of the input of conv and matmul alone")
+    if storage.circular or storage.alternatives or storage.joined is not None:
+        found.add(f"{key}.gathered", "does not go with circular, alternatives and joined")
+    into = [move for move in machine.moves if move.target == storage.memory]
+    if not any("img2col" in move.transforms for move in into):
+        named = ", ".join(move.name for move in into)
+        found.add(
+            f"{key}.gathered",
+            f"no move into {storage.memory} gathers windows",
+            f'transforms = ["img2col"] of {named}' if named else "",
+        )
 
 
 def _check_granules(

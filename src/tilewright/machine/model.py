@@ -29,6 +29,9 @@ MATRICES = "..."
 MIN_RATE = 1e-6
 """Least bandwidth, in bytes per cycle."""
 
+Transform = Literal["img2col"]
+"""What a move can do on the way."""
+
 _Named = TypeVar("_Named", "Memory", "Engine", "Primitive", "Fusion")
 
 
@@ -89,6 +92,8 @@ class Move(_Part):
     curves: dict[str, tuple[tuple[int, float], ...]] = {}
     """Efficiencies by name, where measurements differ; ``curve`` says which holds."""
     curve: str = ""
+    transforms: tuple[Transform, ...] = ()
+    """What it can do on the way beside copying; ``img2col``: gather the windows of an image."""
     c: CFunction | None = None
     """Its function in C."""
 
@@ -137,6 +142,8 @@ class Storage(_Part):
     asked for where they all have one index."""
     leaves: bool = False
     """Whether parts of results are moved on while others of their tile are computed."""
+    gathered: bool = False
+    """Whether windows come gathered, an element for each position and tap (planning/windows.py)."""
     circular: bool = False
     """Whether rows of the operand's images may turn in a circular buffer (line buffer)."""
     alternatives: tuple[str, ...] = ()

@@ -42,7 +42,7 @@ class Instruction:
     @property
     def summary(self) -> str:
         """One sentence for the manual."""
-        if self.move is not None:
+        if self.move is not None and self.family.name == "transfer":
             return f"Copies boxes from {self.move.source} to {self.move.target}."
         return self.family.summary
 
@@ -70,9 +70,9 @@ class InstructionSet:
         """The instructions by opcode."""
         return {one.opcode: one for one in self.instructions}
 
-    def for_move(self, move: Move) -> Instruction:
-        """The instruction that performs a move of the machine."""
-        return next(one for one in self.instructions if one.move == move)
+    def for_move(self, move: Move, transform: str = "transfer") -> Instruction:
+        """The instruction that performs a move of the machine, and what it does on the way."""
+        return next(o for o in self.instructions if o.move == move and o.family.name == transform)
 
     def for_compute(self, primitive: str, operation: str) -> Instruction:
         """The instruction that computes an anchor operation with a primitive.
@@ -91,7 +91,7 @@ class InstructionSet:
 def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> InstructionSet:
     """The instruction set of a machine.
 
-    Every move and, for each primitive, every family of its operations becomes an instruction. Where
+    Every move, each of its transforms and, for each primitive, every family of its operations becomes an instruction. Where
     engines signal one another, each has instructions to signal and to wait, and all have a barrier.
     Field widths follow from the sizes of the memories. ``opcodes`` fixes the opcodes of the named
     instructions; the others are numbered in the order of the description. Words have
@@ -143,6 +143,10 @@ def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> Instru
     transfer = FAMILIES["transfer"]
     for move in machine.moves:
         add(move.name, move.engine, transfer, transfer.fields(machine, move), move)
+        for name in move.transforms:
+            family = FAMILIES[name]
+            fields = family.fields(machine, move)
+            add(f"{move.name}_{name}", move.engine, family, fields, move)
     for primitive in machine.primitives:
         families: dict[str, list[str]] = {}
         for operation in primitive.operations:

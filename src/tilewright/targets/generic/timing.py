@@ -47,12 +47,10 @@ def timed_of(one: Instruction, columns: Columns, count: int, machine: Machine) -
 
 
 def moved_bytes(one: Instruction, columns: Columns, machine: Machine) -> Column:
-    """Bytes of bandwidth that transfers cost: those of the end in main memory."""
+    """Bytes of bandwidth that transfers cost."""
     move = one.move
     assert move is not None
-    side = 1 if move.target == machine.main else 0
-    # Touches come in pairs, the box and the second run: first the source's, then the target's.
-    touches = one.family.touches(machine, move, columns)[2 * side : 2 * side + 2]
+    touches = one.family.charged(machine, move, columns)
     total = np.zeros_like(columns["element"])
     for touch in touches:
         run, counts, strides = coalesce(touch)

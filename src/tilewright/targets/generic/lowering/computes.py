@@ -11,6 +11,7 @@ from tilewright.ir.types import element_name
 from tilewright.numerics import fixed
 from tilewright.numerics.sparse import steps_of
 from tilewright.targets.generic.families.layer_norm import OTHERS
+from tilewright.targets.generic.families.product import TAPS
 from tilewright.targets.generic.families.sparse import lanes_of
 from tilewright.targets.generic.functions import FUNCTIONS, bits_of
 from tilewright.targets.generic.lowering.context import Context, Fields, Operand
@@ -97,9 +98,12 @@ def _product(context: Context) -> Fields:
             raise refuse("lower-rank", "a tile over several batch dims", context.where)
         dims |= {"n": "m", "g": (covered or ["b0"])[0]}
     x, weight = context.operand(context.anchor, 0), context.operand(context.anchor, 1)
-    found = _window(context, x)
-    for axis, dim in (("n", dims["n"]), ("g", dims["g"]), ("c", "ci")):
-        found[f"input.{axis}"] = x.stride(dim)
+    if context.part.operands["input"].gathered:
+        found = x.fields("input", {axis: dims.get(axis, axis) for axis in TAPS})
+    else:
+        found = _window(context, x)
+        for axis, dim in (("n", dims["n"]), ("g", dims["g"]), ("c", "ci")):
+            found[f"input.{axis}"] = x.stride(dim)
     names = {"g": dims["g"], "co": "co", "kh": "kh", "kw": "kw", "ci": "ci"}
     found |= weight.fields("weight", names)
     if len(context.anchor.inputs) == 3:
