@@ -41,6 +41,7 @@ UNUSUAL = {
     Capability.LINEAR: True,
     Capability.IN_FLIGHT: 2,
     Capability.TRANSACTION: 16,
+    Capability.TRANSFORMS: ["img2col"],
     Capability.EFFICIENCY: [[64, 0.5]],
     Capability.JOINED: "weight",
     Capability.CIRCULAR: True,

@@ -52,7 +52,6 @@ class Capability(StrEnum):
     CLIPS = "primitive.clips"
     REPLACES = "primitive.replaces"
     ROLLS = "primitive.rolls"
-    GATHERED = "operand.gathered"
     TRANSFORMS = "move.transforms"
     EPILOGUE_ANY = "primitive.epilogue_any"
     POOLS = "primitive.pools"

@@ -63,8 +63,8 @@ from tilewright.tile.operations import (
     StageOp,
     TensorOp,
 )
-from tilewright.tile.verify import GATHER
 from tilewright.tile.tensors import Placement, tensor_of, type_of, value_name
+from tilewright.tile.verify import GATHER
 
 
 def build(

@@ -154,7 +154,7 @@ def _check_gathered(buffer: BufferOp, where: str) -> None:
     if not alone or any(axis.offset for axis in buffer.window.data):
         raise VerifyException(f"{where}: gathers, and {buffer.window} is not a dim for each axis")
     names = [terms[0][0] for terms in dims]
-    if len(set(names)) != len(names) or set(names) != buffer.gathers.dims:
+    if len(set(names)) != len(names) or frozenset(names) != buffer.gathers.dims:
         raise VerifyException(f"{where}: gathers {buffer.gathers}, of other dims than its axes")
     if any(program.extents[n] != e for n, e in zip(names, buffer.tensor_shape, strict=False)):
         raise VerifyException(f"{where}: an axis that gathers is as long as its dim")

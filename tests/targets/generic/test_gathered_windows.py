@@ -147,6 +147,8 @@ def test_predictions_are_close() -> None:
     assert time is not None
     errors: list[float] = []
     for seed, (ci, co, size, kernel, stride) in enumerate(deep.SHAPES):
+        if kernel == 1:  # of stride 1, it is copied
+            continue
         case = deep.convolution(seed, ci, min(co, 256), min(size, 28), kernel, stride)
         found = plan(case.kernel, MACHINE, budget=Budget(greedy=False))
         errors.append(abs(found.predicted_cycles / time(case.kernel, found.schedule) - 1))
@@ -182,7 +184,7 @@ def test_functions_in_c(seed: int, tmp_path: Path) -> None:
     [
         ('transforms = ["img2col"], ', "", "no move into windows gathers windows"),
         ('["img2col"]', '["fractal"]', "transforms"),
-        ('operands.weight = {', "operands.weight = { gathered = true,", "conv and matmul alone"),
+        ("operands.weight = {", "operands.weight = { gathered = true,", "conv and matmul alone"),
         ("gathered = true", "gathered = true, circular = true", "does not go with circular"),
     ],
 )

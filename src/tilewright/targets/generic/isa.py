@@ -91,8 +91,9 @@ class InstructionSet:
 def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> InstructionSet:
     """The instruction set of a machine.
 
-    Every move, each of its transforms and, for each primitive, every family of its operations becomes an instruction. Where
-    engines signal one another, each has instructions to signal and to wait, and all have a barrier.
+    Every move, each of its transforms and, for each primitive, every family of its operations
+    becomes an instruction. Where engines signal one another, each has instructions to signal and to
+    wait, and all have a barrier.
     Field widths follow from the sizes of the memories. ``opcodes`` fixes the opcodes of the named
     instructions; the others are numbered in the order of the description. Words have
     ``machine.instruction_bytes``, or more if the fields need it. Raises TilewrightError.

@@ -31,7 +31,8 @@ class InstructionTarget(Target):
         {
             *(Capability.ISSUE_CYCLES, Capability.LATE_LOADS, Capability.PART_STORES),
             *(Capability.IN_FLIGHT, Capability.TRANSACTION, Capability.EFFICIENCY),
-            *(Capability.GATHERED, Capability.TRANSFORMS, Capability.JOINED, Capability.CIRCULAR, Capability.C, Capability.SYNCHRONISATION),
+            *(Capability.JOINED, Capability.CIRCULAR, Capability.C, Capability.SYNCHRONISATION),
+            Capability.TRANSFORMS,
         }
     )
     falls_back = True

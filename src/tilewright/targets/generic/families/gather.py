@@ -29,10 +29,10 @@ class Gather(Family):
     name = "img2col"
     summary = "Gathers the windows of an image, an element for each position and tap."
     text = """\
-The element of `element` bytes at position (oh, ow) of batch n and group g, tap (kh, kw) and channel ci
-is that of the image in row `row + oh*stride.h + kh*dilation.h` and column
-`column + ow*stride.w + kw*dilation.w`, or 0 where the image has no such row (0 to `rows`-1) or column
-(0 to `columns`-1). It costs the bandwidth of what it writes.
+The element of `element` bytes at position (oh, ow) of batch n and group g, tap (kh, kw) and channel
+ci is that of the image in row `row + oh*stride.h + kh*dilation.h` and column
+`column + ow*stride.w + kw*dilation.w`, or 0 where the image has no such row (0 to `rows`-1) or
+column (0 to `columns`-1). It costs the bandwidth of what it writes.
 """
 
     def fields(self, machine: Machine, part: Move) -> tuple[Field, ...]:
@@ -61,9 +61,7 @@ is that of the image in row `row + oh*stride.h + kh*dilation.h` and column
                         f"{end}.address", address_bits(machine, memory), f"first byte in {memory}"
                     ),
                     *(
-                        Field(
-                            f"{end}.{axis}", stride_bits(machine, memory), f"bytes along {axis}"
-                        )
+                        Field(f"{end}.{axis}", stride_bits(machine, memory), f"bytes along {axis}")
                         for axis in axes
                     ),
                 )
