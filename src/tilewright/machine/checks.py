@@ -14,6 +14,7 @@ from tilewright.machine.c_interface import c_problems
 from tilewright.machine.dims import DIMS, dims_of
 from tilewright.machine.expression import parse_expression
 from tilewright.machine.fusions import fusion_problems
+from tilewright.machine.numbers import number_problems
 from tilewright.machine.synchronisation import synchronisation_problems
 from tilewright.numerics.element_types import ELEMENT_BYTES
 
@@ -66,6 +67,7 @@ def check(machine: Machine) -> None:
         for where, reason, help in (
             *c_problems(machine),
             *fusion_problems(machine),
+            *number_problems(machine),
             *of_engines,
         ):
             found.add(where, reason, help)

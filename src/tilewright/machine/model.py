@@ -165,6 +165,8 @@ class Primitive(_Part):
     operations: tuple[str, ...]
     """Anchor operations of the graph that it computes (``conv``, ``max_pool``)."""
     engine: str
+    element: Literal["float32", "int8"] | None = None
+    """What it computes on, where that is not the machine's element (numbers.py)."""
     operands: dict[str, Storage]
     """Role (input, weight, bias, residual, output) -> storage. Main memory means: in place."""
     epilogue: tuple[tuple[str, ...], ...] = ()
@@ -258,7 +260,12 @@ class Primitive(_Part):
     def takes(self, role: str, element: str) -> bool:
         """Whether it takes an operand of that role with elements of that type."""
         storage = self.operands.get(role)
-        return storage is None or not storage.elements or element in storage.elements
+        if storage is None:
+            return True
+        known = storage.elements
+        if not known and self.element is not None:
+            known = (self.element, ELEMENTS[self.element].accumulator or "")
+        return not known or element in known
 
 
 class Fusion(_Part):

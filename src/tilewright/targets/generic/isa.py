@@ -13,6 +13,7 @@ from functools import cached_property
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Move, Primitive
+from tilewright.machine.numbers import seen_by
 from tilewright.targets.generic.families import FAMILIES, family_of
 from tilewright.targets.generic.families.ordering import carried
 from tilewright.targets.generic.family import Family
@@ -59,6 +60,16 @@ class InstructionSet:
     def lanes(self) -> int:
         """64-bit lanes of a word."""
         return self.word_bytes * 8 // LANE_BITS
+
+    @cached_property
+    def machines(self) -> dict[int, Machine]:
+        """By opcode, the machine with the numbers of the instruction's primitive."""
+        return {
+            one.opcode: self.machine
+            if one.primitive is None
+            else seen_by(self.machine, one.primitive)
+            for one in self.instructions
+        }
 
     @cached_property
     def by_mnemonic(self) -> dict[str, Instruction]:
@@ -149,15 +160,16 @@ def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> Instru
             fields = family.fields(machine, move)
             add(f"{move.name}_{name}", move.engine, family, fields, move)
     for primitive in machine.primitives:
+        seen = seen_by(machine, primitive)
         families: dict[str, list[str]] = {}
         for operation in primitive.operations:
             family = family_of(operation)
-            if family is not None and machine.number.kind in family.kinds:
+            if family is not None and seen.number.kind in family.kinds:
                 families.setdefault(family.name, []).append(operation)
         for name, operations in families.items():
             family = FAMILIES[name]
             mnemonic = primitive.name if len(families) == 1 else f"{primitive.name}_{name}"
-            fields = family.fields(machine, primitive)
+            fields = family.fields(seen, primitive)
             add(mnemonic, primitive.engine, family, fields, primitive, tuple(operations))
     if machine.synchronisation.signals:
         for engine in machine.engines:

@@ -358,7 +358,7 @@ class KernelLowering:
         context = Context(
             op,
             self.order,
-            self.machine,
+            self.whole.instructions.machines[one.opcode],
             part,
             one,
             self.buffer,

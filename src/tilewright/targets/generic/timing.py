@@ -173,7 +173,8 @@ def accesses_of(program: Program) -> AccessArray:
     for group in program.groups:
         one = group.instruction
         part = one.move or one.primitive
-        touches = one.family.touches(machine, part, group.columns)
+        seen = program.instructions.machines[one.opcode]
+        touches = one.family.touches(seen, part, group.columns)
         parts.append(records(touches, group.rows, names))
     found = np.concatenate(parts) if parts else records([], np.zeros(0, np.int64), names)
     return found[np.argsort(found["command"], kind="stable")]
@@ -206,10 +207,10 @@ def race_error(report: RaceReport, where: list[str]) -> TilewrightError:
 
 def check_bounds(program: Program, sizes: dict[str, int]) -> None:
     """Refuse (``simulate-bounds``) instructions that reach outside the memories."""
-    machine = program.instructions.machine
     for group in program.groups:
         one = group.instruction
-        for touch in one.family.touches(machine, one.move or one.primitive, group.columns):
+        seen = program.instructions.machines[one.opcode]
+        for touch in one.family.touches(seen, one.move or one.primitive, group.columns):
             bad = touch.used & ((touch.end > sizes.get(touch.memory, 0)) | (touch.address < 0))
             if bad.any():
                 index = int(np.flatnonzero(bad)[0])

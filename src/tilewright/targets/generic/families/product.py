@@ -23,6 +23,7 @@ from tilewright.targets.generic.operands import (
     Values,
     memory_of,
     operand_fields,
+    result_fields,
     size_fields,
     touch,
 )
@@ -73,7 +74,7 @@ Where the input's windows are gathered, element (n, g, oh, ow, kh, kw, ci) lies 
             ),
             *operand_fields(machine, "weight", memory_of(part, "weight"), _WEIGHT),
             *bias,
-            *operand_fields(machine, "output", memory_of(part, "output"), OUT, wide=True),
+            *result_fields(machine, part, OUT),
             *accumulate.FIELDS,
             *epilogue.fields(machine, part, OUT),
         )

@@ -16,9 +16,9 @@ from tilewright.targets.generic.families.sparse import lanes_of
 from tilewright.targets.generic.functions import FUNCTIONS, bits_of
 from tilewright.targets.generic.lowering.context import Context, Fields, Operand
 from tilewright.targets.generic.lowering.steps import (
+    element_columns,
     elements,
     fraction,
-    is_wide,
     parameters,
     step_columns,
 )
@@ -39,8 +39,7 @@ def lower_compute(context: Context) -> Fields:
             context.where,
             "add it to operands.output.elements, or the step that converts to the epilogue",
         )
-    if "output.wide" in fields:
-        columns["output.wide"] = int(is_wide(result))
+    columns |= element_columns(fields, "output", result)
     unknown = [name for name in columns if name not in fields]
     if unknown:
         raise refuse("lower-field", f"{context.one.mnemonic} lacks {unknown}", context.where)
@@ -57,8 +56,8 @@ def _steps(context: Context, dims: Mapping[str, str]) -> Fields:
         stage, index = residual
         operand = context.operand(stage, index)
         found |= operand.fields("residual", dims)
-        if "residual.wide" in context.one.format.by_name:
-            found["residual.wide"] = int(is_wide(elements(stage)[0][index]))
+        kind = elements(stage)[0][index]
+        found |= element_columns(context.one.format.by_name, "residual", kind)
     return found
 
 
@@ -215,8 +214,7 @@ def _points(context: Context) -> Fields:
         if operand.place.memory != memory:
             raise refuse("lower-place", f"{name} lies in {operand.place.memory}", context.where)
         found |= operand.fields(name, _POINTS)
-        if f"{name}.wide" in fields:
-            found[f"{name}.wide"] = int(is_wide(kinds[index]))
+        found |= element_columns(fields, name, kinds[index])
     found |= {dim: context.size(dim) for dim in _POINTS}
     found |= context.output.fields("output", _POINTS)
     return found | _steps(context, _POINTS)
