@@ -163,7 +163,7 @@ def has_meaning(asked: Candidate, machine: Machine) -> bool:
 ON_INTEGERS = frozenset(
     (
         *("conv", "matmul", "max_pool", "requantise_linear", "add_linear", "mul_linear"),
-        *("look_up", "add", "sub", "mul", "max", "min", "relu", "transpose"),
+        *("look_up", "add", "sub", "mul", "max", "min", "relu", "transpose", "convert_layout"),
     )
 )
 """Operations that plain integers have."""

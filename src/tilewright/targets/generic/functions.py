@@ -83,6 +83,7 @@ FUNCTIONS: Mapping[str, Function] = {
         Function("prelu", True, ("unused", "binary point of the slope")),
         # The value itself: the strides of the operand exchange the axes.
         Function("transpose"),
+        Function("convert_layout"),
         Function("relu"),
         Function("neg"),
         Function("abs"),
@@ -117,7 +118,10 @@ FUNCTIONS: Mapping[str, Function] = {
 }
 """Every function by the name of its graph operation."""
 
-STEPS = tuple(name for name in FUNCTIONS if name != "transpose")
+MOVING = ("transpose", "convert_layout")
+"""The functions that exchange axes, and leave elements as they are."""
+
+STEPS = tuple(name for name in FUNCTIONS if name not in MOVING)
 """The functions that may be steps behind an instruction's own: they leave elements in place."""
 
 
@@ -145,7 +149,7 @@ def evaluate(
     other: NDArray[Any] | None,
 ) -> NDArray[Any]:
     """A function of arrays, its parameters in ``prefix.x``, ``prefix.y``, ..., ``prefix.table``."""
-    if function.name == "transpose":
+    if function.name in MOVING:
         return operand
     arrays = [operand] if other is None else [operand, other]
     x, y = values.get(f"{prefix}.x", 0), values.get(f"{prefix}.y", 0)
