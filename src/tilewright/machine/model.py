@@ -29,9 +29,6 @@ MATRICES = "..."
 MIN_RATE = 1e-6
 """Least bandwidth, in bytes per cycle."""
 
-Transform = Literal["img2col"]
-"""What a move can do on the way."""
-
 _Named = TypeVar("_Named", "Memory", "Engine", "Primitive", "Fusion")
 
 
@@ -92,7 +89,7 @@ class Move(_Part):
     curves: dict[str, tuple[tuple[int, float], ...]] = {}
     """Efficiencies by name, where measurements differ; ``curve`` says which holds."""
     curve: str = ""
-    transforms: tuple[Transform, ...] = ()
+    transforms: tuple[Literal["img2col"], ...] = ()
     """What it can do on the way beside copying; ``img2col``: gather the windows of an image."""
     c: CFunction | None = None
     """Its function in C."""
