@@ -132,7 +132,7 @@ def test_networks(name: str, tmp_path: Path) -> None:
     own = compiled(model, tmp_path, Path("cpu"), calibration=samples, numbers="int8")
     ours, theirs = (error(model, samples[0], one) for one in (outputs, own.run(samples[0])))
     assert ours < 1.3 * theirs
-    assert theirs < 0.1
+    assert theirs < 0.15
 
 
 def error(model: onnx.ModelProto, inputs: Arrays, outputs: Mapping[str, Any]) -> float:
