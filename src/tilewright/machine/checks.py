@@ -278,14 +278,15 @@ def _check_gathered(
         found.add(f"{key}.gathered", "is of the input of conv and matmul alone")
     if storage.circular or storage.alternatives or storage.joined is not None:
         found.add(f"{key}.gathered", "does not go with circular, alternatives and joined")
-    into = [move for move in machine.moves if move.target == storage.memory]
-    if not any("img2col" in move.transforms for move in into):
-        named = ", ".join(move.name for move in into)
-        found.add(
-            f"{key}.gathered",
-            f"no move into {storage.memory} gathers windows",
-            f'transforms = ["img2col"] of {named}' if named else "",
-        )
+    if not _reaches(machine, machine.main, storage.memory):
+        return  # which is a problem of its own
+    for last in machine.path(machine.main, storage.memory)[-1:]:
+        if "img2col" not in last.transforms:
+            found.add(
+                f"{key}.gathered",
+                f"{last.name}, the last move on the way there, gathers no windows",
+                f'transforms = ["img2col"] of {last.name}',
+            )
 
 
 def _check_granules(

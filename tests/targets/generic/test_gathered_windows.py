@@ -182,7 +182,11 @@ def test_functions_in_c(seed: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "reason"),
     [
-        ('transforms = ["img2col"], ', "", "no move into windows gathers windows"),
+        (
+            'transforms = ["img2col"], ',
+            "",
+            "load-windows, the last move on the way there, gathers no",
+        ),
         ('["img2col"]', '["fractal"]', "transforms"),
         ("operands.weight = {", "operands.weight = { gathered = true,", "conv and matmul alone"),
         ("gathered = true", "gathered = true, circular = true", "does not go with circular"),
