@@ -35,8 +35,8 @@ padding and takes no part in moves. With two slots, successive iterations take t
 stand in loops of its own, behind those of the compute: it then moves the part of the box that these
 span, one in each run.
 
-**A move may gather windows** (img2col). The buffer behind it has an axis for each dim that the image
-depends on, and holds one element for each point: a position's window is a row, padding zeros::
+**A move may gather windows** (img2col). The buffer behind it has an axis for each dim that the
+image depends on, and one element for each point: a position's window is a row, padding zeros::
 
     %bx = tile.buffer "x" of %x1 [n, oh, ow, kh, kw, ci] gathers [n, ci, oh + kh - 1, ow + kw - 1]
           as tensor<1x56x56x3x3x64x...> in "l0a" slots 2
