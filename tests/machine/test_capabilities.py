@@ -41,6 +41,8 @@ UNUSUAL = {
     Capability.LINEAR: True,
     Capability.IN_FLIGHT: 2,
     Capability.TRANSACTION: 16,
+    Capability.ELEMENT: "int8",
+    Capability.TRANSFORMS: ["img2col"],
     Capability.EFFICIENCY: [[64, 0.5]],
     Capability.JOINED: "weight",
     Capability.CIRCULAR: True,
@@ -86,6 +88,8 @@ def with_key(capability: Capability) -> tuple[Machine, str]:
     if capability is Capability.HIT_BYTES_PER_CYCLE:  # Of main memory, which has a rate.
         part, place = data["memories"][0], "memory.dram."
         part["bytes_per_cycle"] = part["bytes_per_cycle"] or 4.0
+    if capability is Capability.ELEMENT:  # Beside float32 alone.
+        data["element"] = data["accumulator"] = "float32"
     part[field] = UNUSUAL[capability]
     if capability is Capability.C:  # All parts name a function, or none does.
         for number, one in enumerate([*data["moves"], *data["primitives"]]):

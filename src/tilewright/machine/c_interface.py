@@ -25,6 +25,12 @@ Finding = tuple[str, str, str]
 def c_problems(machine: Machine) -> Iterator[Finding]:
     """What is wrong with the C functions that a machine names."""
     parts = [(f"move.{part.name}", part.c) for part in machine.moves]
+    also = [
+        (f"move.{move.name}.transforms", f"{move.c.function}_{transform}")
+        for move in machine.moves
+        for transform in move.transforms
+        if move.c is not None
+    ]
     parts += [(f"primitive.{part.name}", part.c) for part in machine.primitives]
     if machine.c is None:
         for where, function in parts:
@@ -50,7 +56,7 @@ def c_problems(machine: Machine) -> Iterator[Finding]:
         else:
             names.append((f"{where}.c.function", function.function))
     seen: dict[str, str] = {}
-    for where, name in names:
+    for where, name in (*names, *also):
         shown = "".join(c if c.isprintable() else "?" for c in name[:80])
         if not _IDENTIFIER.fullmatch(name):
             help = "letters, digits and _, beginning with a letter; 63 at most"

@@ -52,6 +52,8 @@ class Capability(StrEnum):
     CLIPS = "primitive.clips"
     REPLACES = "primitive.replaces"
     ROLLS = "primitive.rolls"
+    ELEMENT = "primitive.element"
+    TRANSFORMS = "move.transforms"
     EPILOGUE_ANY = "primitive.epilogue_any"
     POOLS = "primitive.pools"
     ROWS = "primitive.rows"

@@ -14,6 +14,7 @@ from tilewright.machine.c_interface import c_problems
 from tilewright.machine.dims import DIMS, dims_of
 from tilewright.machine.expression import parse_expression
 from tilewright.machine.fusions import fusion_problems
+from tilewright.machine.numbers import number_problems
 from tilewright.machine.synchronisation import synchronisation_problems
 from tilewright.numerics.element_types import ELEMENT_BYTES
 
@@ -66,6 +67,7 @@ def check(machine: Machine) -> None:
         for where, reason, help in (
             *c_problems(machine),
             *fusion_problems(machine),
+            *number_problems(machine),
             *of_engines,
         ):
             found.add(where, reason, help)
@@ -243,6 +245,8 @@ def _check_operands(
             if name not in memories:
                 found.add(f"{key}.alternatives", f"there is no memory {shown(name)!r}")
         _check_granules(f"{key}.multiples", storage.multiples, dims, found)
+        if storage.gathered:
+            _check_gathered(machine, primitive, role, key, found)
         for element in storage.elements:
             if element not in ELEMENT_BYTES:
                 known = ", ".join(ELEMENT_BYTES)
@@ -262,6 +266,27 @@ def _check_operands(
             other.joined is not None or other.memory != storage.memory
         ):
             found.add(f"{key}.joined", "must name an operand in the same memory, itself not joined")
+
+
+def _check_gathered(
+    machine: Machine, primitive: Primitive, role: str, key: str, found: _Findings
+) -> None:
+    """Windows are those of a product's input, and a move gathers them last."""
+    storage = primitive.operands[role]
+    others = set(primitive.operations) - {"conv", "matmul"}
+    if role != "input" or others:
+        found.add(f"{key}.gathered", "is of the input of conv and matmul alone")
+    if storage.circular or storage.alternatives or storage.joined is not None:
+        found.add(f"{key}.gathered", "does not go with circular, alternatives and joined")
+    if not _reaches(machine, machine.main, storage.memory):
+        return  # which is a problem of its own
+    for last in machine.path(machine.main, storage.memory)[-1:]:
+        if "img2col" not in last.transforms:
+            found.add(
+                f"{key}.gathered",
+                f"{last.name}, the last move on the way there, gathers no windows",
+                f'transforms = ["img2col"] of {last.name}',
+            )
 
 
 def _check_granules(

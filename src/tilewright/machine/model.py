@@ -89,6 +89,8 @@ class Move(_Part):
     curves: dict[str, tuple[tuple[int, float], ...]] = {}
     """Efficiencies by name, where measurements differ; ``curve`` says which holds."""
     curve: str = ""
+    transforms: tuple[Literal["img2col"], ...] = ()
+    """What it can do on the way beside copying; ``img2col``: gather the windows of an image."""
     c: CFunction | None = None
     """Its function in C."""
 
@@ -137,6 +139,8 @@ class Storage(_Part):
     asked for where they all have one index."""
     leaves: bool = False
     """Whether parts of results are moved on while others of their tile are computed."""
+    gathered: bool = False
+    """Whether windows come gathered, an element for each position and tap (planning/windows.py)."""
     circular: bool = False
     """Whether rows of the operand's images may turn in a circular buffer (line buffer)."""
     alternatives: tuple[str, ...] = ()
@@ -158,6 +162,8 @@ class Primitive(_Part):
     operations: tuple[str, ...]
     """Anchor operations of the graph that it computes (``conv``, ``max_pool``)."""
     engine: str
+    element: Literal["float32", "int8"] | None = None
+    """What it computes on, where that is not the machine's element (numbers.py)."""
     operands: dict[str, Storage]
     """Role (input, weight, bias, residual, output) -> storage. Main memory means: in place."""
     epilogue: tuple[tuple[str, ...], ...] = ()
@@ -251,7 +257,12 @@ class Primitive(_Part):
     def takes(self, role: str, element: str) -> bool:
         """Whether it takes an operand of that role with elements of that type."""
         storage = self.operands.get(role)
-        return storage is None or not storage.elements or element in storage.elements
+        if storage is None:
+            return True
+        known = storage.elements
+        if not known and self.element is not None:
+            known = (self.element, ELEMENTS[self.element].accumulator or "")
+        return not known or element in known
 
 
 class Fusion(_Part):

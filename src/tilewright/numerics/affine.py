@@ -46,6 +46,13 @@ def quantise(x: Array, scale: Array, zero: Array) -> Array:
     )
 
 
+def quantise_by(x: Array, attributes: Attributes) -> Array:
+    """x / ``scale`` rounded, plus ``zero``, in the type ``to``."""
+    with np.errstate(all="ignore"):
+        units = x.astype(np.float32) / np.float32(attributes["scale"])
+    return _result(units, attributes)
+
+
 def dequantise(x: Array, scale: Array, zero: Array) -> NDArray[np.float32]:
     """(x - zero) * scale; the difference is taken in int32."""
     with np.errstate(all="ignore"):

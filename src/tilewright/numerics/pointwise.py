@@ -89,6 +89,17 @@ def _remainder(arrays: Sequence[Array], values: Attributes) -> Array:
         return (np.fmod if values.get("truncated") else np.mod)(arrays[0], arrays[1])
 
 
+def _quantise_linear(arrays: Sequence[Array], values: Attributes) -> Array:
+    if len(arrays) == 1:
+        return affine.quantise_by(arrays[0], values)
+    return affine.quantise(arrays[0], arrays[1], arrays[2])
+
+
+def _dequantise_linear(arrays: Sequence[Array], values: Attributes) -> Array:
+    zero = arrays[2] if len(arrays) == 3 else np.asarray(int(values["zero"]), np.int32)
+    return affine.dequantise(arrays[0], arrays[1], zero)
+
+
 def _cast(arrays: Sequence[Array], values: Attributes) -> Array:
     """To another element type: towards zero from floats to integers; anything but 0 is true."""
     to = np.dtype(str(values["to"]))
@@ -171,8 +182,8 @@ PLAIN: Mapping[str, Callable[[Sequence[Array], Attributes], Array]] = {
     "select": lambda arrays, _: np.where(arrays[0], arrays[1], arrays[2]),
     "cast": _cast,
     "bit_cast": lambda arrays, values: arrays[0].view(np.dtype(str(values["to"]))),
-    "quantise_linear": lambda arrays, _: affine.quantise(arrays[0], arrays[1], arrays[2]),
-    "dequantise_linear": lambda arrays, _: affine.dequantise(arrays[0], arrays[1], arrays[2]),
+    "quantise_linear": _quantise_linear,
+    "dequantise_linear": _dequantise_linear,
     "requantise_linear": lambda arrays, values: affine.requantise(arrays[0], arrays[1], values),
     "add_linear": lambda arrays, values: affine.add(arrays[0], arrays[1], values),
     "mul_linear": lambda arrays, values: affine.multiply(arrays[0], arrays[1], values),

@@ -154,6 +154,9 @@ class Operand:
     held: str = ""
     """Memory on the chip that holds the tensor for the kernels around this one, too: it is moved
     nowhere. "" is main memory."""
+    image: Operand | None = None
+    """The tensor whose windows the operand holds, an axis for each dim (windows.py); None where it
+    is the tensor itself."""
 
     @cached_property
     def dims(self) -> frozenset[str]:

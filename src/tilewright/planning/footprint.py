@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from tilewright.machine import Machine, Memory, Move, Primitive
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.layout import Layout
+from tilewright.planning.windows import beside
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -66,6 +68,8 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
             raise refuse("plan-operand", f"{reason} ({operand.name})", kernel.symbol)
         memory = machine.memory_beside(primitive, storage.memory)
         output = operand is kernel.output
+        if operand in kernel.anchor.inputs:
+            operand = beside(operand, kernel.anchor, primitive)
         if operand.held == memory.name:
             memory = machine.memory(machine.main)
         ends = (memory.name, machine.main) if output else (machine.main, memory.name)
@@ -199,8 +203,11 @@ def _distinct(axis: Affine, extent: int, extents: Mapping[str, int]) -> int:
 def run_elements(operand: Operand, lengths: Sequence[Ints]) -> Ints:
     """Contiguous elements in main memory of boxes with these lengths along the logical axes.
 
-    Boxes are taken to begin at whole blocks of the layout.
+    Boxes are taken to begin at whole blocks of the layout. Windows that a move gathers are paid as
+    they are written, one after the other.
     """
+    if operand.image is not None:
+        return prod(lengths, start=np.ones(1, np.int64))
     layout = Layout.parse(operand.layout, len(operand.shape))
     extents = layout.physical_shape(operand.shape)
     first = lengths[0] if lengths else np.ones(1, np.int64)  # a scalar has no axes

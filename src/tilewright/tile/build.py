@@ -49,6 +49,7 @@ from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.footprint import keeps_sums
 from tilewright.planning.links import Link, links_of, renamed_axes
 from tilewright.planning.schedule import Schedule
+from tilewright.planning.windows import beside
 from tilewright.tile.accumulators import hold_sums
 from tilewright.tile.attributes import WindowAttr
 from tilewright.tile.circular import keep_rows
@@ -63,6 +64,7 @@ from tilewright.tile.operations import (
     TensorOp,
 )
 from tilewright.tile.tensors import Placement, tensor_of, type_of, value_name
+from tilewright.tile.verify import GATHER
 
 
 def build(
@@ -325,9 +327,12 @@ class _Nest:
         """The stages of one compute; adds buffers and moves to ``ops``."""
         made: list[StageOp] = []
         for stage in stages:
+            if stage is self.kernel.anchor:
+                near = [beside(operand, stage, self.primitive) for operand in stage.inputs]
+                stage = replace(stage, inputs=tuple(near))
             inputs = [self._input(operand, ops) for operand in stage.inputs]
             made.append(self._stage(stage, inputs))
-            if stage is not stages[-1]:
+            if stage.output is not stages[-1].output:
                 self.values[stage.output.name] = made[-1].result
         return made
 
@@ -396,7 +401,10 @@ class _Nest:
         if operand.name in self.shared.stays:  # around all loops
             buffers[-1].stays, ops = UnitAttr(), self.shared.top
         for buffer, path in zip(buffers, self._path(operand, operand.role), strict=True):
-            move = MoveOp.of(buffer.outer, buffer.result, path.engine)
+            transform = "" if buffer.gathers is None else GATHER
+            if transform and transform not in path.transforms:
+                raise self._refuse(f"{path.name} gathers no windows for {operand.name}")
+            move = MoveOp.of(buffer.outer, buffer.result, path.engine, transform)
             partner = self._partner(operand.role, buffer, ops)
             if partner is None:
                 ops += [buffer, move]
@@ -430,8 +438,13 @@ class _Nest:
         memories = [move.source for move in reversed(path)] if outputs else [m.target for m in path]
         buffers: list[BufferOp] = []
         for number, memory in enumerate(memories, 1):
-            own = name if number == len(memories) else f"{name}.{memory}"
-            buffers.append(BufferOp.of(own, value, self._window(operand), memory, role))
+            own, held, gathers = f"{name}.{memory}", operand.image or operand, None
+            if number == len(memories):
+                own, held = name, operand
+                if operand.image is not None:
+                    gathers = self._window(operand.image), type_of(operand)
+            window = self._window(held)
+            buffers.append(BufferOp.of(own, value, window, memory, role, gathers))
             value = buffers[-1].result
             value.name_hint = value_name(f"{name}_{memory}")
         return buffers

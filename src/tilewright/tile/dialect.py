@@ -35,6 +35,15 @@ padding and takes no part in moves. With two slots, successive iterations take t
 stand in loops of its own, behind those of the compute: it then moves the part of the box that these
 span, one in each run.
 
+**A move may gather windows** (img2col). The buffer behind it has an axis for each dim that the
+image depends on, and one element for each point: a position's window is a row, padding zeros::
+
+    %bx = tile.buffer "x" of %x1 [n, oh, ow, kh, kw, ci] gathers [n, ci, oh + kh - 1, ow + kw - 1]
+          as tensor<1x56x56x3x3x64x...> in "l0a" slots 2
+    tile.move %x1 to %bx on "mte1" with "img2col"
+
+From there on its windows are over these axes, and so are those of the stage that reads it.
+
 **A domain gives dims of its own to an earlier stage.** A compute may read what another one makes,
 an *internal* tensor, which lies in no memory but in buffers. The dims of the earlier compute have
 names of their own, and a ``tile.domain`` around it binds them to what the later one reads::

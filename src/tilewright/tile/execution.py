@@ -25,7 +25,7 @@ from tilewright.planning.domain import Affine, Interval
 from tilewright.tile.boxes import Box
 from tilewright.tile.circular import Circle, circle_of
 from tilewright.tile.iteration import Order, reduced_dims
-from tilewright.tile.meaning import ANCHORS, Anchor, Tile, apply_map
+from tilewright.tile.meaning import ANCHORS, Anchor, Tile, apply_map, view_by_dims
 from tilewright.tile.operations import (
     BufferOp,
     ComputeOp,
@@ -123,9 +123,20 @@ class Execution:
         """Fill a buffer's slot with its box."""
         buffer = op.buffer
         content = self.fresh(step, buffer)
-        content.values[...], _ = self.read_box(step, op.source, content.box)
+        if buffer.gathers is None:
+            content.values[...], _ = self.read_box(step, op.source, content.box)
+        else:
+            content.values[...] = self.gathered(step, op)
         content.valid[...] = True
         self.storage.fill(buffer, content)
+
+    def gathered(self, step: Step, op: MoveOp) -> Array:
+        """The windows that a move gathers, an axis for each dim, zeros for what is padding."""
+        buffer, dims = op.buffer, step.outer[op.buffer]
+        window = buffer.outer_window
+        part, box = self.read_box(step, op.source, Box.of(window, buffer.outer_shape, dims))
+        names = [axis.dims[0] for axis in buffer.window.data]
+        return view_by_dims(np.pad(part, box.padding), window, names, dims)
 
     def store(self, step: Step, op: MoveOp) -> None:
         """Write a buffer's box outwards, or the part of it that the dims span here."""

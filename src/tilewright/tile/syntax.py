@@ -236,7 +236,11 @@ def print_buffer(printer: Printer, op: BufferOp) -> None:
     """Print what stands behind ``tile.buffer``."""
     printer.print_string(f" {quoted(op.symbol.data)} of ")
     printer.print_operand(op.outer)
-    printer.print_string(f" {op.window} in {quoted(op.memory)} slots {op.slot_count}")
+    printer.print_string(f" {op.window}")
+    if op.gathers is not None:
+        printer.print_string(f" gathers {op.gathers} as ")
+        printer.print_attribute(op.result.type.of)
+    printer.print_string(f" in {quoted(op.memory)} slots {op.slot_count}")
     if op.accumulates is not None:
         printer.print_string(" accumulates")
     if op.circular_axis is not None:
@@ -245,7 +249,7 @@ def print_buffer(printer: Printer, op: BufferOp) -> None:
         printer.print_string(" stays")
     extra = ("role", "shape", "address", "bytes")
     print_optional(printer, op, *extra)
-    flags = ("accumulates", "circular", "stays")
+    flags = ("accumulates", "circular", "stays", "gathers")
     print_rest(printer, op, ("symbol", "window", "slots", *flags, *extra))
 
 

@@ -22,6 +22,9 @@ from tilewright.tile.operations import (
 )
 from tilewright.tile.queues import GROUPINGS
 
+GATHER = "img2col"
+"""The transform that gathers windows."""
+
 LARGEST = 1 << 40
 """Bound on extents, loop bounds and coefficients; their products stay exact in int64 columns."""
 
@@ -121,7 +124,9 @@ def check_buffer(buffer: BufferOp) -> None:
     if outer is None and not isinstance(buffer.outer.owner, TensorOp):
         raise VerifyException(f"{where}: must be of a tile.tensor or a tile.buffer")
     of = buffer.outer.type if outer is None else outer.result.type.of
-    if of != buffer.result.type.of:
+    if buffer.gathers is not None:
+        _check_gathered(buffer, where)
+    elif of != buffer.result.type.of:
         raise VerifyException(f"{where}: its type must name the tensor's type")
     if outer is not None and outer.memory == buffer.memory:
         raise VerifyException(f"{where}: lies in the memory of the buffer that it is of")
@@ -133,6 +138,29 @@ def check_buffer(buffer: BufferOp) -> None:
         raise VerifyException(f"{where}: what stays has one slot, and no loops around it")
     if not 1 <= buffer.slot_count <= 64:
         raise VerifyException(f"{where}: {buffer.slot_count} slots; 1 to 64 are possible")
+
+
+def _check_gathered(buffer: BufferOp, where: str) -> None:
+    """An axis for each dim of the image's window, as long as the dim, of the same elements."""
+    program, outer = _program(buffer), buffer.outer_buffer
+    assert buffer.gathers is not None
+    _check_window(buffer.gathers, buffer.outer_shape, program, f"{where}, gathers")
+    if outer is not None and outer.gathers is not None:
+        raise VerifyException(f"{where}: gathers windows of what is gathered already")
+    if buffer.circular is not None or buffer.accumulates is not None:
+        raise VerifyException(f"{where}: what is gathered holds no sums and no circular rows")
+    dims = [axis.terms for axis in buffer.window.data]
+    alone = all(len(terms) == 1 and terms[0][1] == 1 for terms in dims)
+    if not alone or any(axis.offset for axis in buffer.window.data):
+        raise VerifyException(f"{where}: gathers, and {buffer.window} is not a dim for each axis")
+    names = [terms[0][0] for terms in dims]
+    if len(set(names)) != len(names) or frozenset(names) != buffer.gathers.dims:
+        raise VerifyException(f"{where}: gathers {buffer.gathers}, of other dims than its axes")
+    if any(program.extents[n] != e for n, e in zip(names, buffer.tensor_shape, strict=False)):
+        raise VerifyException(f"{where}: an axis that gathers is as long as its dim")
+    image = buffer.tensor_op.result.type.element_type
+    if image != buffer.result.type.of.element_type:
+        raise VerifyException(f"{where}: gathers elements of another type")
 
 
 def _check_circular(buffer: BufferOp, axis: int, where: str) -> None:
@@ -168,6 +196,11 @@ def check_move(move: MoveOp) -> None:
     if block is not buffer.parent_block():
         raise VerifyException(f"{where}: must stand in the block of its buffer")
     _check_operands(move, (move.source, move.target), where)
+    transform = "" if move.transform is None else move.transform.data
+    if transform != ("" if buffer.gathers is None else GATHER) or (transform and not move.loads):
+        raise VerifyException(f"{where}: loads with {GATHER!r} what gathers, and nothing else")
+    if transform and move.joined is not None:
+        raise VerifyException(f"{where}: what gathers travels alone")
     _check_engine(move.engine.data, where)
     _check_waits(move.wait_list, move, where)
     if move.ahead is not None and (

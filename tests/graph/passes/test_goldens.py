@@ -22,6 +22,7 @@ from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import element_dtype, shape_of, tensor_type
+from tilewright.machine.load import load_machine
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.network import network_machine
 from tilewright.targets.cambricon.machine import MACHINE as ACC_C
@@ -30,6 +31,7 @@ from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
 
 FOLDER = Path(__file__).parent / "goldens"
+EXAMPLES = Path(__file__).parents[3] / "examples" / "machines"
 MACHINES = {
     "cpu16": cpu(Processor(lanes=16)),
     "pairs": cpu(Processor(lanes=16, pairs_per_cycle=1.0)),
@@ -42,6 +44,7 @@ MACHINES = {
     "bytes": accelerator().with_values({"element": "int8", "accumulator": "int32"}),
     # Channels in blocks of 16.
     "blocks": network_machine(ASCEND_910),
+    "mixed": load_machine(EXAMPLES / "mixed.toml"),
     "cambricon": CAMBRICON_X,
     "accc": ACC_C,
 }

@@ -93,6 +93,13 @@ def affine_expression(
         table = byte_string(int(entry) & 255 for entry in attributes["table"])
         least = -128 if elements[0] == "int8" else 0
         return f"look_up_{result}_{form}({arguments[0]}, {table}, {least})"
+    if operation in ("quantise_linear", "dequantise_linear") and "zero" in attributes:
+        # What loops read as operands is stated as numbers.
+        wide = {"s": ("", ""), "v": ("splat", "splat_int")}[form]
+        stated = [f"{wide[1]}({int(attributes['zero'])})"]
+        if "scale" in attributes:
+            stated.insert(0, f"{wide[0]}({literal(float(attributes['scale']))})")
+        arguments = [*arguments, *stated]
     if operation == "dequantise_linear":
         return f"dequantise_linear_{form}({', '.join(arguments)})"
     least, most = (attributes.get(name) for name in ("minimum", "maximum"))

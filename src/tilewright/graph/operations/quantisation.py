@@ -73,15 +73,26 @@ class QuantiseLinearOp(AffineOperation):
     """x / scale to the nearest integer, the even one of two, plus the zero point, saturated.
 
     Operands: float32 x, float32 scale, and a zero point of the result's type (8 or 16 bits); scale
-    and zero point broadcast to x. NaN gives the least number.
+    and zero point broadcast to x. Or x alone, with ``scale``, ``zero`` and ``to``, the type of the
+    result, as attributes. NaN gives the least number.
     """
 
     name = "graph.quantise_linear"
-    ARITY: ClassVar[tuple[int, int]] = (3, 3)
+    scale = opt_prop_def()
+    zero = opt_prop_def()
+    to = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"scale": None, "zero": None, "to": None}
+    ARITY: ClassVar[tuple[int, int]] = (1, 3)
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape of x, elements of the zero point's type."""
         shape = self.shape(types)
+        if len(types) == 1:
+            self.need_element(types[0], {"float32": f32})
+            self.need(self.number("scale") > 0, "its scale must be above 0")
+            _ = self.integer("zero", -(2**15), 2**16)
+            return self.result_of(shape, self.result_element(QUANTISED))
+        self.need(len(types) == 3 and not self.values, "scale and zero are operands or attributes")
         for kind in types[:2]:
             self.need_element(kind, {"float32": f32})
         self.need_element(types[2], QUANTISED)
@@ -92,20 +103,27 @@ class QuantiseLinearOp(AffineOperation):
 class DequantiseLinearOp(AffineOperation):
     """(x - zero point) * scale in float32; the difference is taken in int32.
 
-    Operands: x of 8, 16 or 32 bits, float32 scale, and a zero point of x's type.
+    Operands: x of 8, 16 or 32 bits, float32 scale, and a zero point of x's type; or x and scale,
+    with ``zero`` as an attribute.
     """
 
     name = "graph.dequantise_linear"
-    ARITY: ClassVar[tuple[int, int]] = (3, 3)
+    zero = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"zero": None}
+    ARITY: ClassVar[tuple[int, int]] = (2, 3)
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape of x, float32."""
         shape = self.shape(types)
         self.need_element(types[0], {**QUANTISED, "int32": i32})
         self.need_element(types[1], {"float32": f32})
-        self.need(
-            types[2].element_type == types[0].element_type, "x and its zero point differ in type"
-        )
+        stated = len(types) == 2
+        self.need(stated == bool(self.values), "its zero point is an operand or an attribute")
+        if stated:
+            _ = self.integer("zero", -(2**15), 2**16)
+        else:
+            same = types[2].element_type == types[0].element_type
+            self.need(same, "x and its zero point differ in type")
         return self.result_of(shape, f32)
 
 

@@ -24,10 +24,12 @@ from tilewright.graph.passes.plan_memory import PlanMemory
 from tilewright.graph.passes.quantise import Quantise
 from tilewright.graph.passes.read_short_floats import ReadShortFloats
 from tilewright.graph.passes.simplify import Simplify
+from tilewright.graph.passes.state_scales import StateScales
 from tilewright.graph.passes.subsample import Subsample
 from tilewright.ir import ModulePass
 from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine
+from tilewright.machine.numbers import is_mixed
 
 PASSES: dict[str, type[ModulePass]] = {
     step.name: step
@@ -54,6 +56,7 @@ PASSES: dict[str, type[ModulePass]] = {
         Quantise,
         ReadShortFloats,
         Simplify,
+        StateScales,
         Subsample,
     )
 }
@@ -94,10 +97,12 @@ def kernel_pipeline(machine: Machine, host: tuple[str, ...] = ()) -> list[PassEn
     ]
     blocks = any(primitive.blocks for primitive in machine.primitives)
     groups = [PassEntry(JoinGroups(), "a primitive in blocks takes groups of whole blocks")]
+    stated = [PassEntry(StateScales(), "instructions carry numbers, and operands that are scales")]
     return [
         *(shorts if machine.computes_as_given else []),
         *(groups if blocks else []),
         PassEntry(Partition(host), f"ask {machine.name} what it computes, operation by operation"),
+        *(stated if is_mixed(machine) else []),
         PassEntry(Subsample(), "pixels that no window touches need not travel to the accelerator"),
         PassEntry(FusePointwise(), "what passes between a kernel's stages never leaves the chip"),
     ]

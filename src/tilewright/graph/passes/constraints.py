@@ -15,6 +15,7 @@ from tilewright.graph.operations import Operation
 from tilewright.ir import SSAValue, VerifyException
 from tilewright.ir.types import FixedType, element_name, tensor, tensor_type
 from tilewright.machine import Machine, Primitive
+from tilewright.machine.numbers import is_mixed, seen_by
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.domain import Stage
 from tilewright.planning.operand_layouts import takes_operand
@@ -109,8 +110,17 @@ def _places(asked: Candidate, machine: Machine) -> str | None:
     return "; ".join(reasons)
 
 
+def _elements(asked: Candidate, machine: Machine) -> str | None:
+    """Whether primitives with numbers of their own take the operands'."""
+    if is_mixed(machine) and not serving(asked, machine):
+        return _own_numbers(asked, machine)
+    return None
+
+
 def _numbers(asked: Candidate, machine: Machine) -> str | None:
     """Whether the operation has a meaning on the machine's elements."""
+    if is_mixed(machine):
+        return _own_numbers(asked, machine)
     if machine.computes_as_given:
         return None
     elements = {element_name(tensor_type(value).element_type) for value in asked.op.inputs}
@@ -145,6 +155,16 @@ def _taken(asked: Candidate, machine: Machine) -> set[str]:
     }
 
 
+def _own_numbers(asked: Candidate, machine: Machine) -> str | None:
+    """Whether a primitive that takes the operands has the operation on its own elements."""
+    primitives = serving(asked, machine)
+    if any(has_meaning(asked, seen_by(machine, one)) for one in primitives):
+        return None
+    elements = [element_name(tensor_type(value).element_type) for value in asked.op.inputs]
+    found = ", ".join(dict.fromkeys(elements))
+    return f"no primitive of {machine.name} computes {asked.operation} on {found}"
+
+
 def has_meaning(asked: Candidate, machine: Machine) -> bool:
     """Whether an operation within a kernel has a meaning on the machine's elements."""
     if machine.number.kind == "integer":
@@ -155,7 +175,7 @@ def has_meaning(asked: Candidate, machine: Machine) -> bool:
 ON_INTEGERS = frozenset(
     (
         *("conv", "matmul", "max_pool", "requantise_linear", "add_linear", "mul_linear"),
-        *("look_up", "add", "sub", "mul", "max", "min", "relu", "transpose"),
+        *("look_up", "add", "sub", "mul", "max", "min", "relu", "transpose", "convert_layout"),
     )
 )
 """Operations that plain integers have."""
@@ -169,6 +189,8 @@ def _integers(asked: Candidate, machine: Machine) -> str | None:
     ]
     if asked.op.operation in ON_INTEGERS and all(end in own for end in ends):
         return None
+    if asked.op.operation == "dequantise_linear" and ends[0] in own:
+        return None  # On the way out: its result is a float.
     others = ", ".join(sorted(set(ends) - set(own)))
     if others:
         return f"{machine.name} computes on {machine.element}, not on {others}"
@@ -312,6 +334,7 @@ CONSTRAINTS: tuple[Constraint, ...] = (
     Constraint("loop-nest", _has_loops, "write the operation in terms of supported ones"),
     Constraint("primitive", _listed, "replace the operation, or add a primitive to the machine"),
     Constraint("extents", _extents, "change the layer's size, or choose another machine"),
+    Constraint("elements", _elements, "quantise the operation, or leave it in floats"),
     Constraint("operands", _places, "give the primitive's operands that role in the machine"),
     Constraint("windows", _windows, "pad by less than the kernel's size"),
     Constraint("numbers", _numbers, "use an operation that the machine's numbers have"),

@@ -23,6 +23,7 @@ from tilewright.ir import (
 from tilewright.ir.types import FixedType, element_name, shape_of, tensor_type
 from tilewright.machine import Machine, Primitive
 from tilewright.machine.expression import parse_expression
+from tilewright.machine.numbers import seen_by
 
 MAPS = (PointwiseOperation, RequantiseOp)
 """What joins the operation before it; networks that come with their numbers requantise."""
@@ -143,7 +144,7 @@ def joins(step: Operation, value: SSAValue, primitive: Primitive, machine: Machi
         return False
     if not _elements_fit(step, value, primitive, machine):
         return False
-    return has_meaning(candidate(step), machine)
+    return has_meaning(candidate(step), seen_by(machine, primitive))
 
 
 def _widened_beside(
@@ -180,7 +181,7 @@ def _operands_fit(step: Operation, value: SSAValue, primitive: Primitive) -> boo
         return False
     if primitive.epilogue_any:
         return True
-    if step.operation == "requantise_linear":
+    if step.operation in ("requantise_linear", "dequantise_linear"):
         return True  # its factors broadcast along with the result's channels
     if any(isinstance(operand.owner, WeightOp) for operand in others):
         return False

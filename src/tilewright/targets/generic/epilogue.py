@@ -21,6 +21,7 @@ from tilewright.targets.generic.fields import Column, Columns, Field, selector
 from tilewright.targets.generic.functions import FUNCTIONS, STEPS, TABLES
 from tilewright.targets.generic.operands import (
     Values,
+    elements_of,
     memory_of,
     operand_fields,
     touch,
@@ -68,7 +69,8 @@ def fields(machine: Machine, part: Primitive, axes: Sequence[str]) -> tuple[Fiel
         binary |= any(FUNCTIONS[operation].binary for operation in group)
     if binary and "residual" in part.operands:
         memory = memory_of(part, "residual")
-        result += operand_fields(machine, "residual", memory, axes, wide=True)
+        elements = elements_of(machine, part, "residual")
+        result += operand_fields(machine, "residual", memory, axes, wide=True, elements=elements)
     return tuple(result)
 
 

@@ -103,6 +103,10 @@ class Family(ABC):
     def touches(self, machine: Machine, part: Any, columns: Columns) -> list[Touch]:
         """What a column of instructions reads and writes."""
 
+    def charged(self, machine: Machine, part: Move, columns: Columns) -> list[Touch]:
+        """Of transfers, the boxes whose bytes they cost of their move's bandwidth."""
+        return []
+
     def dims(self, columns: Columns) -> Mapping[str, Column]:
         """The dims that the primitive's cycle expression sees."""
         return columns

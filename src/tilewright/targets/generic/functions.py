@@ -22,7 +22,7 @@ from tilewright.numerics.element_types import Kind
 from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.family import Unit
 from tilewright.targets.generic.fields import Column
-from tilewright.targets.generic.operands import Values, address_bits
+from tilewright.targets.generic.operands import CODES, Values, address_bits
 
 TABLES = "tables"
 """Name of the memory of function tables."""
@@ -43,7 +43,7 @@ class Function:
     """On fixed point, interpolated in a table."""
     on_fixed: bool = True
     integer_parameters: tuple[str, ...] = ()
-    """Attributes of an affine map: factors are floats, the others integers."""
+    """Attributes of an affine map: factors and scales are floats, the others integers."""
     scaled: bool = False
     """Whether its second operand is a factor, in float32."""
 
@@ -67,6 +67,7 @@ _POINTS = ("binary point of the first operand", "binary point of the second")
 _LIMITS = ("zero", "minimum", "maximum")
 _ZEROS = ("first_zero", "second_zero", *_LIMITS)
 _ADD = ("first_factor", "second_factor", *_ZEROS)
+_QUANTISE = ("scale", *_LIMITS)
 _MULTIPLY = ("factor", *_ZEROS)
 
 FUNCTIONS: Mapping[str, Function] = {
@@ -82,6 +83,7 @@ FUNCTIONS: Mapping[str, Function] = {
         Function("prelu", True, ("unused", "binary point of the slope")),
         # The value itself: the strides of the operand exchange the axes.
         Function("transpose"),
+        Function("convert_layout"),
         Function("relu"),
         Function("neg"),
         Function("abs"),
@@ -90,6 +92,20 @@ FUNCTIONS: Mapping[str, Function] = {
         Function("requantise", False, ("binary point before", "binary point after")),
         Function(
             "requantise_linear", True, on_fixed=False, integer_parameters=_LIMITS, scaled=True
+        ),
+        Function(
+            "quantise_linear",
+            on_fixed=False,
+            float_parameters=_QUANTISE,
+            integer_parameters=_QUANTISE,
+        ),
+        Function(
+            "dequantise_linear",
+            True,
+            on_fixed=False,
+            float_parameters=("zero",),
+            integer_parameters=("zero",),
+            scaled=True,
         ),
         Function("add_linear", True, on_fixed=False, integer_parameters=_ADD),
         Function("mul_linear", True, on_fixed=False, integer_parameters=_MULTIPLY),
@@ -102,7 +118,10 @@ FUNCTIONS: Mapping[str, Function] = {
 }
 """Every function by the name of its graph operation."""
 
-STEPS = tuple(name for name in FUNCTIONS if name != "transpose")
+MOVING = ("transpose", "convert_layout")
+"""The functions that exchange axes, and leave elements as they are."""
+
+STEPS = tuple(name for name in FUNCTIONS if name not in MOVING)
 """The functions that may be steps behind an instruction's own: they leave elements in place."""
 
 
@@ -130,7 +149,7 @@ def evaluate(
     other: NDArray[Any] | None,
 ) -> NDArray[Any]:
     """A function of arrays, its parameters in ``prefix.x``, ``prefix.y``, ..., ``prefix.table``."""
-    if function.name == "transpose":
+    if function.name in MOVING:
         return operand
     arrays = [operand] if other is None else [operand, other]
     x, y = values.get(f"{prefix}.x", 0), values.get(f"{prefix}.y", 0)
@@ -142,9 +161,12 @@ def evaluate(
         return entries[operand.astype(np.int32) - int(np.iinfo(number.dtype).min)]
     if not unit.fixed:
         attributes: dict[str, Any] = {"to": number.name}
+        if "output.element" in values:
+            attributes["to"] = CODES[values["output.element"]]
         for name, letter in zip(function.parameters(number.kind), LETTERS, strict=False):
             bits = values.get(f"{prefix}.{letter}", 0)
-            whole = number.kind == "integer" and not name.endswith("factor")
+            # Of what is mapped to or from integers, only factors and scales are floats.
+            whole = bool(function.integer_parameters) and not name.endswith(("factor", "scale"))
             attributes[name] = bits if whole else float_of(bits)
         return pointwise.evaluate(function.name, arrays, attributes=attributes)
     if function.table:

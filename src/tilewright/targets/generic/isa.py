@@ -13,6 +13,7 @@ from functools import cached_property
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Move, Primitive
+from tilewright.machine.numbers import seen_by
 from tilewright.targets.generic.families import FAMILIES, family_of
 from tilewright.targets.generic.families.ordering import carried
 from tilewright.targets.generic.family import Family
@@ -42,7 +43,7 @@ class Instruction:
     @property
     def summary(self) -> str:
         """One sentence for the manual."""
-        if self.move is not None:
+        if self.move is not None and self.family.name == "transfer":
             return f"Copies boxes from {self.move.source} to {self.move.target}."
         return self.family.summary
 
@@ -61,6 +62,16 @@ class InstructionSet:
         return self.word_bytes * 8 // LANE_BITS
 
     @cached_property
+    def machines(self) -> dict[int, Machine]:
+        """By opcode, the machine with the numbers of the instruction's primitive."""
+        return {
+            one.opcode: self.machine
+            if one.primitive is None
+            else seen_by(self.machine, one.primitive)
+            for one in self.instructions
+        }
+
+    @cached_property
     def by_mnemonic(self) -> dict[str, Instruction]:
         """The instructions by name."""
         return {one.mnemonic: one for one in self.instructions}
@@ -70,9 +81,9 @@ class InstructionSet:
         """The instructions by opcode."""
         return {one.opcode: one for one in self.instructions}
 
-    def for_move(self, move: Move) -> Instruction:
-        """The instruction that performs a move of the machine."""
-        return next(one for one in self.instructions if one.move == move)
+    def for_move(self, move: Move, transform: str = "transfer") -> Instruction:
+        """The instruction that performs a move of the machine, and what it does on the way."""
+        return next(o for o in self.instructions if o.move == move and o.family.name == transform)
 
     def for_compute(self, primitive: str, operation: str) -> Instruction:
         """The instruction that computes an anchor operation with a primitive.
@@ -91,8 +102,9 @@ class InstructionSet:
 def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> InstructionSet:
     """The instruction set of a machine.
 
-    Every move and, for each primitive, every family of its operations becomes an instruction. Where
-    engines signal one another, each has instructions to signal and to wait, and all have a barrier.
+    Every move, each of its transforms and, for each primitive, every family of its operations
+    becomes an instruction. Where engines signal one another, each has instructions to signal and to
+    wait, and all have a barrier.
     Field widths follow from the sizes of the memories. ``opcodes`` fixes the opcodes of the named
     instructions; the others are numbered in the order of the description. Words have
     ``machine.instruction_bytes``, or more if the fields need it. Raises TilewrightError.
@@ -143,16 +155,21 @@ def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> Instru
     transfer = FAMILIES["transfer"]
     for move in machine.moves:
         add(move.name, move.engine, transfer, transfer.fields(machine, move), move)
+        for name in move.transforms:
+            family = FAMILIES[name]
+            fields = family.fields(machine, move)
+            add(f"{move.name}_{name}", move.engine, family, fields, move)
     for primitive in machine.primitives:
+        seen = seen_by(machine, primitive)
         families: dict[str, list[str]] = {}
         for operation in primitive.operations:
             family = family_of(operation)
-            if family is not None and machine.number.kind in family.kinds:
+            if family is not None and seen.number.kind in family.kinds:
                 families.setdefault(family.name, []).append(operation)
         for name, operations in families.items():
             family = FAMILIES[name]
             mnemonic = primitive.name if len(families) == 1 else f"{primitive.name}_{name}"
-            fields = family.fields(machine, primitive)
+            fields = family.fields(seen, primitive)
             add(mnemonic, primitive.engine, family, fields, primitive, tuple(operations))
     if machine.synchronisation.signals:
         for engine in machine.engines:

@@ -21,6 +21,7 @@ from tilewright.targets.generic.isa import Instruction, InstructionSet
 from tilewright.targets.generic.lowering.carried import Carried
 from tilewright.targets.generic.lowering.computes import lower_compute
 from tilewright.targets.generic.lowering.context import Context
+from tilewright.targets.generic.lowering.gather import gather_columns
 from tilewright.targets.generic.lowering.hazards import Footprint, Hazards, Use
 from tilewright.targets.generic.lowering.locations import BufferPlace, TensorPlace
 from tilewright.targets.generic.lowering.parts import Part
@@ -314,7 +315,7 @@ class KernelLowering:
         if outer is not None:
             return [*inner, *self._slot_uses(outer, move, write=not move.loads)]
         tensor = self.tensor(move.buffer.tensor_op)
-        boxes = place.moved_by(move)
+        boxes = place.read_by(move)
         footprint = Footprint(tensor, boxes.clamped_start, boxes.clamped_size)
         main = Use(self.machine.main, *tensor.range, not move.loads, footprint=footprint)
         return [*inner, main]
@@ -328,12 +329,17 @@ class KernelLowering:
         outer = op.buffer.outer_buffer
         memory = self.machine.main if outer is None else outer.memory
         ends = (memory, op.buffer.memory) if op.loads else (op.buffer.memory, memory)
-        return self.whole.instructions.for_move(self.machine.move(*ends))
+        move = self.machine.move(*ends)
+        if op.transform is None:
+            return self.whole.instructions.for_move(move)
+        return self.whole.instructions.for_move(move, op.transform.data)
 
     def _move(self, op: MoveOp) -> tuple[Instruction, dict[str, Any]]:
         place, outer = self.buffer(op.buffer), self._outer(op)
         one = self._move_instruction(op)
         followers = self._followers(op)
+        if op.transform is not None:
+            return one, gather_columns(op, self.order, place, outer)
         joined: tuple[MoveOp, BufferPlace, TensorPlace | BufferPlace] | None = None
         if followers:
             other = followers[0]
@@ -352,7 +358,7 @@ class KernelLowering:
         context = Context(
             op,
             self.order,
-            self.machine,
+            self.whole.instructions.machines[one.opcode],
             part,
             one,
             self.buffer,

@@ -9,6 +9,7 @@ import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive
+from tilewright.numerics.element_types import ELEMENTS
 from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.fields import Column, Columns, Field, bits_for
 
@@ -31,10 +32,29 @@ def stride_bits(machine: Machine, memory: str) -> int:
     return MAIN_ADDRESS_BITS if size is None else bits_for(size)
 
 
+CODES = tuple(ELEMENTS)
+"""Element types by the number that stands for them in a field."""
+
+
+def elements_of(machine: Machine, part: Primitive, role: str) -> tuple[str, ...]:
+    """The element types of an operand that a field chooses from; none where a flag does for the
+    machine's two, or where there is one."""
+    storage = part.operands.get(role)
+    listed = () if storage is None else storage.elements
+    return listed if set(listed) - {machine.element, machine.accumulator} else ()
+
+
 def operand_fields(
-    machine: Machine, name: str, memory: str, axes: Sequence[str], *, wide: bool = False
+    machine: Machine,
+    name: str,
+    memory: str,
+    axes: Sequence[str],
+    *,
+    wide: bool = False,
+    elements: Sequence[str] = (),
 ) -> tuple[Field, ...]:
-    """Address and strides of operand ``name``; with ``wide``, a flag for 32-bit elements too."""
+    """Address and strides of operand ``name``; with ``wide``, a flag for 32-bit elements too, or
+    a field for one of ``elements``."""
     address = Field(
         f"{name}.address", address_bits(machine, memory), f"first byte of {name} in {memory}"
     )
@@ -42,7 +62,18 @@ def operand_fields(
     strides = [Field(f"{name}.{axis}", bits, f"bytes from one {axis} to the next") for axis in axes]
     bits = f"elements are {machine.accumulator}, not {machine.element}"
     flags = [Field(f"{name}.wide", 1, bits)]
+    if elements:
+        bits = f"element type: {', '.join(f'{CODES.index(e)} {e}' for e in elements)}"
+        kind = Field(f"{name}.element", bits_for(len(CODES) - 1), bits)
+        return (address, *strides, kind)
     return (address, *strides, *(flags if wide and machine.number.is_narrow else ()))
+
+
+def result_fields(machine: Machine, part: Primitive, axes: Sequence[str]) -> tuple[Field, ...]:
+    """Address, strides and element type of the result."""
+    elements = elements_of(machine, part, "output")
+    memory = memory_of(part, "output")
+    return operand_fields(machine, "output", memory, axes, wide=True, elements=elements)
 
 
 def size_fields(machine: Machine, part: Primitive, dims: Sequence[str]) -> tuple[Field, ...]:
@@ -76,12 +107,17 @@ def memory_of(part: Primitive, role: str) -> str:
 
 def element_bytes(machine: Machine, columns: Columns | Values, name: str) -> Any:
     """Bytes of an operand's elements, as a column or a number."""
+    if f"{name}.element" in columns:
+        sizes = np.array([ELEMENTS[code].bytes for code in CODES], np.int64)
+        return sizes[np.asarray(columns[f"{name}.element"]) % len(CODES)]
     narrow, wide = machine.number.bytes, machine.sum.bytes
     return narrow + (wide - narrow) * columns.get(f"{name}.wide", columns[f"{name}.address"] * 0)
 
 
 def element_dtype(machine: Machine, values: Values, name: str) -> np.dtype[Any]:
     """The NumPy type of an operand's elements."""
+    if f"{name}.element" in values:
+        return ELEMENTS[CODES[values[f"{name}.element"] % len(CODES)]].dtype
     return machine.sum.dtype if values.get(f"{name}.wide", 0) else machine.number.dtype
 
 

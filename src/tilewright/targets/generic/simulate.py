@@ -27,7 +27,10 @@ class Simulator:
         self.program = program
         machine = program.instructions.machine
         self.memories = Memories(machine, main)
-        self.unit = Unit(machine, self.memories)
+        self.units = {
+            opcode: Unit(seen, self.memories)
+            for opcode, seen in program.instructions.machines.items()
+        }
         check_bounds(program, dict(self.memories.sizes()))
         self._names = [list(group.columns) for group in program.groups]
 
@@ -53,7 +56,7 @@ class Simulator:
             one = groups[kind].instruction
             values = dict(zip(self._names[kind], rows[kind][place - firsts[kind]], strict=True))
             try:
-                one.family.execute(self.unit, one.move or one.primitive, values)
+                one.family.execute(self.units[one.opcode], one.move or one.primitive, values)
             except TilewrightError as error:
                 problem = error.problems[0]
                 where = f"instruction {start + number} ({one.mnemonic})"

@@ -47,12 +47,10 @@ def timed_of(one: Instruction, columns: Columns, count: int, machine: Machine) -
 
 
 def moved_bytes(one: Instruction, columns: Columns, machine: Machine) -> Column:
-    """Bytes of bandwidth that transfers cost: those of the end in main memory."""
+    """Bytes of bandwidth that transfers cost."""
     move = one.move
     assert move is not None
-    side = 1 if move.target == machine.main else 0
-    # Touches come in pairs, the box and the second run: first the source's, then the target's.
-    touches = one.family.touches(machine, move, columns)[2 * side : 2 * side + 2]
+    touches = one.family.charged(machine, move, columns)
     total = np.zeros_like(columns["element"])
     for touch in touches:
         run, counts, strides = coalesce(touch)
@@ -175,7 +173,8 @@ def accesses_of(program: Program) -> AccessArray:
     for group in program.groups:
         one = group.instruction
         part = one.move or one.primitive
-        touches = one.family.touches(machine, part, group.columns)
+        seen = program.instructions.machines[one.opcode]
+        touches = one.family.touches(seen, part, group.columns)
         parts.append(records(touches, group.rows, names))
     found = np.concatenate(parts) if parts else records([], np.zeros(0, np.int64), names)
     return found[np.argsort(found["command"], kind="stable")]
@@ -208,10 +207,10 @@ def race_error(report: RaceReport, where: list[str]) -> TilewrightError:
 
 def check_bounds(program: Program, sizes: dict[str, int]) -> None:
     """Refuse (``simulate-bounds``) instructions that reach outside the memories."""
-    machine = program.instructions.machine
     for group in program.groups:
         one = group.instruction
-        for touch in one.family.touches(machine, one.move or one.primitive, group.columns):
+        seen = program.instructions.machines[one.opcode]
+        for touch in one.family.touches(seen, one.move or one.primitive, group.columns):
             bad = touch.used & ((touch.end > sizes.get(touch.memory, 0)) | (touch.address < 0))
             if bad.any():
                 index = int(np.flatnonzero(bad)[0])

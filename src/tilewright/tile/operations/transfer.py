@@ -22,6 +22,8 @@ from tilewright.ir import (
     prop_def,
     result_def,
 )
+from tilewright.ir.types import shape_of
+from tilewright.planning.domain import Affine
 from tilewright.tile import syntax
 from tilewright.tile.attributes import BufferType, WindowAttr
 from tilewright.tile.operations.base import TileOperation
@@ -37,6 +39,8 @@ class BufferOp(TileOperation):
     ``bytes`` (of one slot; the next slot follows) are set by allocate. ``accumulates`` marks an
     output whose reduction is split over several computes: it holds accumulators until the last.
     ``circular`` is an axis along which rows of one visit stay for the next; see the dialect's text.
+    A buffer that ``gathers`` windows of an image further out, as that window reads it, has an axis
+    for each dim, and a type of its own: one element for each point, zeros for padding.
     What ``stays`` lies at the memory's end, where other programs that read it find it.
     """
 
@@ -51,21 +55,33 @@ class BufferOp(TileOperation):
     bytes = opt_prop_def(IntegerAttr)
     accumulates = opt_prop_def(UnitAttr)
     circular = opt_prop_def(IntegerAttr)
+    gathers = opt_prop_def(WindowAttr)
     stays = opt_prop_def(UnitAttr)
     result = result_def(BufferType)
 
     @classmethod
     def of(
-        cls, symbol: str, outer: SSAValue, window: WindowAttr, memory: str, role: str = ""
+        cls,
+        symbol: str,
+        outer: SSAValue,
+        window: WindowAttr,
+        memory: str,
+        role: str = "",
+        gathers: tuple[WindowAttr, Attribute] | None = None,
     ) -> BufferOp:
-        """A buffer of one slot for ``window`` of ``outer``, a tensor or a buffer."""
+        """A buffer of one slot for ``window`` of ``outer``, a tensor or a buffer; or of the points
+        of that window of it which is given, with the type that they have together."""
         of = outer.type.of if isinstance(outer.type, BufferType) else outer.type
+        points = None
+        if gathers is not None:
+            points, of = gathers
         return cls.build(
             operands=[outer],
             result_types=[BufferType(StringAttr(memory), cast("TensorType[Attribute]", of))],
             properties={
                 "symbol": StringAttr(symbol),
                 "window": window,
+                "gathers": points,
                 "slots": integer(1),
                 "role": StringAttr(role) if role else None,
             },
@@ -104,8 +120,19 @@ class BufferOp(TileOperation):
         return cast(TensorOp, self.outer.owner) if outer is None else outer.tensor_op
 
     @property
+    def outer_window(self) -> tuple[Affine, ...]:
+        """What of its tensor, or of the buffer further out, a move to this buffer reads."""
+        return (self.window if self.gathers is None else self.gathers).data
+
+    @property
+    def outer_shape(self) -> tuple[int, ...]:
+        """Shape of the tensor of which the outer window is."""
+        outer = self.outer_buffer
+        return shape_of(self.outer) if outer is None else outer.tensor_shape
+
+    @property
     def tensor_shape(self) -> tuple[int, ...]:
-        """Shape of the whole tensor."""
+        """Shape of the whole tensor; of a buffer that gathers, of all points."""
         return self.result.type.of.get_shape()
 
     def print(self, printer: Printer) -> None:
@@ -119,9 +146,14 @@ class BufferOp(TileOperation):
         parser.parse_keyword("of")
         outer = syntax.parse_value(parser)
         window = WindowAttr(WindowAttr.parse_axes(parser))
+        properties: dict[str, Attribute | None] = {"symbol": symbol, "window": window}
+        of = outer.type.of if isinstance(outer.type, BufferType) else outer.type
+        if parser.parse_optional_keyword("gathers"):
+            properties["gathers"] = WindowAttr(WindowAttr.parse_axes(parser))
+            parser.parse_keyword("as")
+            of = parser.parse_type()
         parser.parse_keyword("in")
         memory = StringAttr(parser.parse_str_literal())
-        properties: dict[str, Attribute | None] = {"symbol": symbol, "window": window}
         parser.parse_keyword("slots")
         properties["slots"] = integer(syntax.parse_integer(parser))
         if parser.parse_optional_keyword("accumulates"):
@@ -132,7 +164,6 @@ class BufferOp(TileOperation):
             properties["stays"] = UnitAttr()
         for key in ("role", "shape", "address", "bytes"):
             properties[key] = syntax.optional_plain(parser, key)
-        of = outer.type.of if isinstance(outer.type, BufferType) else outer.type
         if not isinstance(of, TensorType):
             parser.raise_error("a buffer is of a tensor or of another buffer")
         kind = BufferType(memory, cast("TensorType[Attribute]", of))
@@ -153,7 +184,8 @@ class MoveOp(TileOperation):
     ones stand in their engine's queue right before the compute, in the "first" run of the loops
     within their block, or in the "last" one of the outermost of these. A move ``ahead`` stands in
     its queue one run of its block earlier, before the loops there: so it is issued before the
-    compute of the run before. For ``waits`` see the dialect's text.
+    compute of the run before. ``transform`` names what the machine's move does on the way.
+    For ``waits`` see the dialect's text.
     """
 
     name = "tile.move"
@@ -163,12 +195,16 @@ class MoveOp(TileOperation):
     joined = opt_prop_def(UnitAttr)
     late = opt_prop_def(StringAttr)
     ahead = opt_prop_def(UnitAttr)
+    transform = opt_prop_def(StringAttr)
     waits = opt_prop_def(ArrayAttr)
 
     @classmethod
-    def of(cls, source: SSAValue, target: SSAValue, engine: str) -> MoveOp:
+    def of(cls, source: SSAValue, target: SSAValue, engine: str, transform: str = "") -> MoveOp:
         """A move on an engine."""
-        return cls.build(operands=[source, target], properties={"engine": StringAttr(engine)})
+        named = {"transform": StringAttr(transform)} if transform else {}
+        return cls.build(
+            operands=[source, target], properties={"engine": StringAttr(engine), **named}
+        )
 
     @property
     def loads(self) -> bool:
@@ -202,6 +238,8 @@ class MoveOp(TileOperation):
         printer.print_string(" to ")
         printer.print_operand(self.target)
         printer.print_string(f" on {syntax.quoted(self.engine.data)}")
+        if self.transform is not None:
+            printer.print_string(f" with {syntax.quoted(self.transform.data)}")
         if self.joined is not None:
             printer.print_string(" joined")
         if self.late is not None:
@@ -209,7 +247,8 @@ class MoveOp(TileOperation):
         if self.ahead is not None:
             printer.print_string(" ahead")
         syntax.print_optional(printer, self, "waits")
-        syntax.print_rest(printer, self, ("engine", "joined", "late", "ahead", "waits"))
+        known = ("engine", "transform", "joined", "late", "ahead", "waits")
+        syntax.print_rest(printer, self, known)
 
     @classmethod
     def parse(cls, parser: PlainParser) -> MoveOp:
@@ -219,6 +258,8 @@ class MoveOp(TileOperation):
         target = syntax.parse_value(parser)
         parser.parse_keyword("on")
         properties: dict[str, Attribute | None] = {"engine": StringAttr(parser.parse_str_literal())}
+        if parser.parse_optional_keyword("with"):
+            properties["transform"] = StringAttr(parser.parse_str_literal())
         if parser.parse_optional_keyword("joined"):
             properties["joined"] = UnitAttr()
         if parser.parse_optional_keyword("late"):

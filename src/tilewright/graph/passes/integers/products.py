@@ -27,6 +27,7 @@ from tilewright.graph.passes.integers.reals import (
 from tilewright.ir import PythonValue, SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, shape_of
+from tilewright.machine.numbers import integers_of
 
 EXACT_FLOAT = 2**24
 """Integers up to this are exact in float32, and so are their sums."""
@@ -257,7 +258,7 @@ def _ended(
 
 def _computed(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
     """A product of two computed matrices: float32 holds its sums exactly while they are small."""
-    if ctx.machine.number.kind == "integer":
+    if integers_of(ctx.machine) is not None:
         return _ended(computed_sums(op, ending.quantise, ctx), op, ending, ctx)
     reals = [plain_bytes(value, ctx) for value in op.inputs]
     if len(reals) != 2 or ending.clipped or any(real is None for real in reals):
@@ -288,7 +289,7 @@ def _computed(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue |
 def computed_sums(op: Operation, before: Operation, ctx: CompilerContext) -> Sums | None:
     """The int32 sums of two computed matrices whose zero points are 0, on machines of integers."""
     reals = [plain_bytes(value, ctx) for value in op.inputs]
-    if ctx.machine.number.kind != "integer" or len(reals) != 2:
+    if integers_of(ctx.machine) is None or len(reals) != 2:
         return None
     known = [real for real in reals if real is not None]
     if [(real.dtype, real.origin) for real in known] != [(activation_dtype(ctx), 0)] * 2:

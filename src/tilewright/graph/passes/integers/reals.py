@@ -13,6 +13,7 @@ from tilewright.graph.passes.editing import constant, make, only_user
 from tilewright.ir import PythonValue, SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, element_dtype, tensor_type
+from tilewright.machine.numbers import integers_of
 from tilewright.numerics import affine
 
 BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
@@ -169,8 +170,8 @@ def table(value: SSAValue, entries: Array, before: Operation) -> SSAValue:
 def activation_dtype(ctx: CompilerContext) -> np.dtype[Any]:
     """The 8-bit integers that the machine's products take: int8 where it computes on integers,
     uint8 where a processor's instructions multiply those by int8."""
-    number = ctx.machine.number
-    return number.dtype if number.kind == "integer" else np.dtype(np.uint8)
+    number = integers_of(ctx.machine)
+    return np.dtype(np.uint8) if number is None else number.dtype
 
 
 def activations(real: Real, before: Operation, ctx: CompilerContext) -> tuple[SSAValue, int]:

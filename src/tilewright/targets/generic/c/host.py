@@ -15,12 +15,14 @@ from tilewright.targets.generic.c.records import (
     interface_of,
     result_of,
 )
+from tilewright.targets.generic.families.gather import IMAGE, POINTS
 from tilewright.targets.generic.families.points import AXES as POINT_AXES
+from tilewright.targets.generic.families.product import TAPS
 from tilewright.targets.generic.functions import FUNCTIONS, TABLES
 from tilewright.targets.generic.isa import Instruction, InstructionSet
 from tilewright.targets.generic.operands import memory_of
 
-COMPUTED = frozenset({"transfer", "product", "depthwise", "pool", "points", "softmax"})
+COMPUTED = frozenset({"transfer", "img2col", "product", "depthwise", "pool", "points", "softmax"})
 """Families that the host computes."""
 
 _SIZES = {
@@ -145,6 +147,9 @@ class _Conversion:
         if family == "transfer":
             self._transfer()
             return
+        if family == "img2col":
+            self._gather()
+            return
         primitive = self.one.primitive
         assert primitive is not None
         for name in _SIZES.get(family, ()):
@@ -153,11 +158,9 @@ class _Conversion:
             for number, axis in enumerate(POINT_AXES):
                 self.line(f"p.size[{number}] = c->{axis};")
         if "row" in self.known:
-            for axis in "hw":
-                self.line(f"p.window.stride_{axis} = c->stride_{axis};")
-                self.line(f"p.window.dilation_{axis} = c->dilation_{axis};")
-            for name in ("row", "rows", "column", "columns"):
-                self.line(f"p.window.{name} = c->{name};")
+            self._window()
+        elif family == "product":
+            self.line("p.gathered = 1;")
         if family == "pool":
             self.line("p.average = c->function == 1;")
             for name in ("window_h", "window_w", "window_row", "window_column"):
@@ -176,6 +179,27 @@ class _Conversion:
             self._step("p.function", "function", mine)
         self._steps(primitive, _OUT[family])
 
+    def _window(self) -> None:
+        for axis in "hw":
+            self.line(f"p.window.stride_{axis} = c->stride_{axis};")
+            self.line(f"p.window.dilation_{axis} = c->dilation_{axis};")
+        for name in ("row", "rows", "column", "columns"):
+            self.line(f"p.window.{name} = c->{name};")
+
+    def _gather(self) -> None:
+        move = self.one.move
+        assert move is not None
+        for dim in POINTS:
+            self.line(f"p.{dim} = c->{dim};")
+        self.line("p.element = c->element;")
+        self._window()
+        for end, memory, axes in (
+            ("source", move.source, IMAGE),
+            ("target", move.target, POINTS),
+        ):
+            strides = [f"c->{end}_{axis}" for axis in axes]
+            self._operand(f"p.{end}", memory, f"c->{end}_address", strides, "8")
+
     def _transfer(self) -> None:
         move = self.one.move
         assert move is not None
@@ -190,7 +214,8 @@ class _Conversion:
 
     def _operands(self, primitive: Primitive, family: str) -> None:
         out = _OUT[family]
-        self._named("input", memory_of(primitive, "input"), out)
+        taps = family == "product" and primitive.operands["input"].gathered
+        self._named("input", memory_of(primitive, "input"), TAPS if taps else out)
         if family in _WEIGHT:
             self._named("weight", memory_of(primitive, "weight"), _WEIGHT[family])
         if "bias" in self.known:

@@ -37,7 +37,7 @@ def function_of(instruction: Instruction) -> str:
     """The C function of an instruction."""
     part = instruction.move or instruction.primitive
     assert part is not None and part.c is not None
-    if instruction.primitive is not None and instruction.mnemonic != part.name:
+    if instruction.mnemonic != part.name:
         return f"{part.c.function}_{instruction.family.name}"
     return part.c.function
 
@@ -153,7 +153,8 @@ def _flags(writer: Writer, machine: Machine, named: Interface) -> None:
 
 def _record(writer: Writer, one: Instruction, named: Interface) -> None:
     name = function_of(one)
-    text = one.summary if one.move is not None else f"{one.family.summary}\n\n{one.family.text}"
+    plain = one.family.name == "transfer"
+    text = one.summary if plain else f"{one.family.summary}\n\n{one.family.text}"
     lines = [comment(part) for part in text.strip().splitlines()]
     for number, part in enumerate(lines):
         end = " */" if number == len(lines) - 1 else ""

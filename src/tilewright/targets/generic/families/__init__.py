@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from tilewright.targets.generic.families.depthwise import Depthwise
+from tilewright.targets.generic.families.gather import Gather
 from tilewright.targets.generic.families.layer_norm import LayerNorm
 from tilewright.targets.generic.families.normalise import Lrn, Softmax
 from tilewright.targets.generic.families.ordering import Barrier, Signal, Wait
@@ -16,7 +17,7 @@ from tilewright.targets.generic.family import Family, Part, Unit
 FAMILIES: Mapping[str, Family] = {
     family.name: family
     for family in (
-        *(Transfer(), Product(), Sparse(), Depthwise()),
+        *(Transfer(), Gather(), Product(), Sparse(), Depthwise()),
         *(Pool(), Points(), Lrn(), Softmax(), LayerNorm()),
         *(Signal(), Wait(), Barrier()),
     )

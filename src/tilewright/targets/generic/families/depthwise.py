@@ -20,6 +20,7 @@ from tilewright.targets.generic.operands import (
     Values,
     memory_of,
     operand_fields,
+    result_fields,
     size_fields,
     touch,
 )
@@ -58,7 +59,7 @@ with `bias` added when `bias` is 1 and `first` is 1.
             *operand_fields(machine, "input", memory_of(part, "input"), OUT),
             *operand_fields(machine, "weight", memory_of(part, "weight"), _WEIGHT),
             *bias,
-            *operand_fields(machine, "output", memory_of(part, "output"), OUT, wide=True),
+            *result_fields(machine, part, OUT),
             *accumulate.FIELDS,
             *epilogue.fields(machine, part, OUT),
         )

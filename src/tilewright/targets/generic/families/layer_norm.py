@@ -14,6 +14,7 @@ from tilewright.targets.generic.operands import (
     Values,
     memory_of,
     operand_fields,
+    result_fields,
     size_fields,
     touch,
 )
@@ -56,7 +57,7 @@ are float64, and are rounded to float32 once (numerics.reference.layer_norm).
             Field("others", 2, "how many of weight and bias are read"),
             *operand_fields(machine, "input", memory_of(part, "input"), self.DIMS),
             *operands,
-            *operand_fields(machine, "output", memory_of(part, "output"), self.DIMS, wide=True),
+            *result_fields(machine, part, self.DIMS),
             *epilogue.fields(machine, part, self.DIMS),
         )
 

@@ -18,6 +18,7 @@ from tilewright.targets.generic.operands import (
     Values,
     memory_of,
     operand_fields,
+    result_fields,
     size_fields,
     touch,
 )
@@ -69,7 +70,7 @@ gives every step). On float32 `alpha`, `bias` and `beta` hold the bits of a floa
             *parameters,
             power,
             *operand_fields(machine, "input", memory_of(part, "input"), self.DIMS),
-            *operand_fields(machine, "output", memory_of(part, "output"), self.DIMS, wide=True),
+            *result_fields(machine, part, self.DIMS),
             *epilogue.fields(machine, part, self.DIMS),
         )
 
@@ -134,7 +135,7 @@ point as numerics.fixed.softmax states, from binary point `point.in` to `point.o
             *size_fields(machine, part, self.DIMS),
             *(_point_fields() if machine.fixed_bits else ()),
             *operand_fields(machine, "input", memory_of(part, "input"), self.DIMS),
-            *operand_fields(machine, "output", memory_of(part, "output"), self.DIMS, wide=True),
+            *result_fields(machine, part, self.DIMS),
             *epilogue.fields(machine, part, self.DIMS),
         )
 

@@ -16,8 +16,10 @@ from tilewright.targets.generic.fields import Columns, Field, selector
 from tilewright.targets.generic.functions import FUNCTIONS
 from tilewright.targets.generic.operands import (
     Values,
+    elements_of,
     memory_of,
     operand_fields,
+    result_fields,
     size_fields,
     touch,
 )
@@ -40,18 +42,18 @@ operands, `other`; a stride of 0 repeats an element. Then the steps `then1`, `th
     def fields(self, machine: Machine, part: Primitive) -> tuple[Field, ...]:
         """Function, sizes, operands, steps."""
         mine = [operation for operation in part.operations if operation in FUNCTIONS]
-        memory = memory_of(part, "input")
+        memory, elements = memory_of(part, "input"), elements_of(machine, part, "input")
         fields = [
             selector("function", mine, "what is computed"),
             *epilogue.parameter_fields(machine, "function", mine),
             *size_fields(machine, part, AXES),
-            *operand_fields(machine, "input", memory, AXES, wide=True),
+            *operand_fields(machine, "input", memory, AXES, wide=True, elements=elements),
         ]
         if any(FUNCTIONS[operation].binary for operation in mine):
-            fields += operand_fields(machine, "other", memory, AXES, wide=True)
+            fields += operand_fields(machine, "other", memory, AXES, wide=True, elements=elements)
         return (
             *fields,
-            *operand_fields(machine, "output", memory_of(part, "output"), AXES, wide=True),
+            *result_fields(machine, part, AXES),
             *epilogue.fields(machine, part, AXES),
         )
 

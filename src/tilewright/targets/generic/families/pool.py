@@ -22,6 +22,7 @@ from tilewright.targets.generic.operands import (
     Values,
     memory_of,
     operand_fields,
+    result_fields,
     size_bits,
     size_fields,
 )
@@ -64,7 +65,7 @@ whose row lies in [`count.top`, `count.bottom`) and whose column lies in [`count
                 )
             ),
             *operand_fields(machine, "input", memory_of(part, "input"), OUT),
-            *operand_fields(machine, "output", memory_of(part, "output"), OUT, wide=True),
+            *result_fields(machine, part, OUT),
             *accumulate.FIELDS,
             *epilogue.fields(machine, part, OUT),
         )

@@ -23,12 +23,16 @@ from tilewright.targets.generic.operands import (
     Values,
     memory_of,
     operand_fields,
+    result_fields,
     size_fields,
     touch,
 )
 
 OUT = ("n", "g", "h", "w", "c")
 """Axes of the result."""
+
+TAPS = ("n", "g", "oh", "ow", "kh", "kw", "ci")
+"""Axes of windows that a move has gathered."""
 
 _WEIGHT = ("g", "co", "kh", "kw", "ci")
 
@@ -42,6 +46,7 @@ class Product(Family):
     text = f"""\
 For every n, g, oh, ow, co: the sum over ci, kh, kw of input[n, g, row, column, ci] times
 weight[g, co, kh, kw, ci], with `bias` added when `bias` is 1 and `first` is 1.
+Where the input's windows are gathered, element (n, g, oh, ow, kh, kw, ci) lies at its own strides.
 {MEETING}Padding counts as zero. Fixed-point sums are modulo 2**32.
 {accumulate.TEXT}"""
 
@@ -60,11 +65,16 @@ weight[g, co, kh, kw, ci], with `bias` added when `bias` is 1 and `first` is 1.
         )
         return (
             *size_fields(machine, part, ("n", "g", "co", "oh", "ow", "ci", "kh", "kw")),
-            *window_fields(machine, part),
-            *operand_fields(machine, "input", memory_of(part, "input"), OUT),
+            *(() if roles["input"].gathered else window_fields(machine, part)),
+            *operand_fields(
+                machine,
+                "input",
+                memory_of(part, "input"),
+                TAPS if roles["input"].gathered else OUT,
+            ),
             *operand_fields(machine, "weight", memory_of(part, "weight"), _WEIGHT),
             *bias,
-            *operand_fields(machine, "output", memory_of(part, "output"), OUT, wide=True),
+            *result_fields(machine, part, OUT),
             *accumulate.FIELDS,
             *epilogue.fields(machine, part, OUT),
         )
@@ -77,7 +87,11 @@ weight[g, co, kh, kw, ci], with `bias` added when `bias` is 1 and `first` is 1.
         depth = prod(kernel)
         if max(n * g * oh * ow * co, g * co * depth) > MAX_POINTS:
             raise refuse("simulate-size", f"a product of {co} x {depth} x {n * g * oh * ow}")
-        seen = windows(unit, part, values, ("n", "g"), number, 0)
+        if part.operands["input"].gathered:
+            shape = (n, g, oh, ow, *kernel)
+            seen = unit.operand(part, values, "input", shape, TAPS).astype(number)
+        else:
+            seen = windows(unit, part, values, ("n", "g"), number, 0)
         weight = unit.operand(part, values, "weight", (g, co, *kernel), _WEIGHT)
         left = seen.reshape(n, g, oh * ow, depth)
         right = weight.astype(number).reshape(g, co, depth).transpose(0, 2, 1)
@@ -95,8 +109,13 @@ weight[g, co, kh, kw, ci], with `bias` added when `bias` is 1 and `first` is 1.
         """Windows, weights, bias, residual, accumulators and result."""
         axes = list(zip(OUT, (columns[d] for d in ("n", "g", "oh", "ow", "co")), strict=True))
         weight = [(axis, columns[axis]) for axis in _WEIGHT]
+        taps = [(axis, columns[axis]) for axis in TAPS]
         found = [
-            *input_touches(machine, part, columns, ("n", "g")),
+            *(
+                [touch(machine, columns, "input", memory_of(part, "input"), taps)]
+                if part.operands["input"].gathered
+                else input_touches(machine, part, columns, ("n", "g"))
+            ),
             touch(machine, columns, "weight", memory_of(part, "weight"), weight),
         ]
         if "bias" in columns:

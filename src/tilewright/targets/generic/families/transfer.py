@@ -14,7 +14,8 @@ AXES = 4
 """Axes of the box."""
 
 
-def _size_bits(machine: Machine, part: Move) -> int:
+def size_bits(machine: Machine, part: Move) -> int:
+    """Bits of an extent: as many as the smaller of the memories has bytes."""
     sizes = [machine.memory(name).bytes or 0 for name in (part.source, part.target)]
     return bits_for(min((size for size in sizes if size), default=(1 << 20) - 1))
 
@@ -33,7 +34,7 @@ goes with a tile of weights, travels in the same transfer: one latency for both.
 
     def fields(self, machine: Machine, part: Move) -> tuple[Field, ...]:
         """Sizes, then both ends, then the second run."""
-        bits = _size_bits(machine, part)
+        bits = size_bits(machine, part)
         ends: list[Field] = []
         for end, memory in (("source", part.source), ("target", part.target)):
             ends.append(
@@ -82,6 +83,11 @@ goes with a tile of weights, travels in the same transfer: one latency for both.
             source = unit.memories.view(part.source, values["extra.source"], np.uint8, size, (1,))
             target = unit.memories.view(part.target, values["extra.target"], np.uint8, size, (1,))
             target[...] = source
+
+    def charged(self, machine: Machine, part: Move, columns: Columns) -> list[Touch]:
+        """The end in main memory, else the source's: touches come in pairs, box and second run."""
+        side = 1 if part.target == machine.main else 0
+        return self.touches(machine, part, columns)[2 * side : 2 * side + 2]
 
     def touches(self, machine: Machine, part: Move, columns: Columns) -> list[Touch]:
         """Both boxes and both runs."""

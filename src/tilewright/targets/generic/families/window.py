@@ -74,6 +74,22 @@ def windows(
 
     ``outer`` names the axes before the pixels (``n``, ``g``); the channel's dim is ``c`` or ``ci``.
     """
+    element = element_dtype(unit.machine, values, "input")
+    memory = memory_of(part, "input")
+    return window_of(unit, memory, "input", element, values, outer, dtype, fill)
+
+
+def window_of(
+    unit: Unit,
+    memory: str,
+    name: str,
+    element: np.dtype[Any],
+    values: Values,
+    outer: tuple[str, ...],
+    dtype: Any,
+    fill: float,
+) -> NDArray[Any]:
+    """An image of ``element``s, the operand ``name`` in a memory, as ``windows`` of ``dtype``."""
     channel = "ci" if "ci" in values else "c"
     height, width = _span(values, "h", "oh", "kh"), _span(values, "w", "ow", "kw")
     row, column = values["row"], values["column"]
@@ -88,12 +104,11 @@ def windows(
         raise refuse("simulate-size", f"a window of {points} elements in one instruction")
     # A plain C-contiguous array of its own: the view below relies on its strides.
     array = np.empty(whole, dtype) if full else np.full(whole, fill, dtype)
-    for first, count, place in pieces(values, "input", top, bottom - top) if inside else ():
-        strides = [values[f"input.{axis}"] for axis in (*outer, "h", "w", "c")]
-        address = values["input.address"] + place * strides[-3] + left * strides[-2]
+    for first, count, place in pieces(values, name, top, bottom - top) if inside else ():
+        strides = [values[f"{name}.{axis}"] for axis in (*outer, "h", "w", "c")]
+        address = values[f"{name}.address"] + place * strides[-3] + left * strides[-2]
         shape = (*sizes, count, right - left, values[channel])
-        element = element_dtype(unit.machine, values, "input")
-        source = unit.memories.view(memory_of(part, "input"), address, element, shape, strides)
+        source = unit.memories.view(memory, address, element, shape, strides)
         to = top - row + first
         array[..., to : to + count, left - column : right - column, :] = source
     *lead, by_row, by_column, by_channel = array.strides
@@ -115,6 +130,15 @@ def input_touches(
     machine: Machine, part: Primitive, columns: Columns, outer: tuple[str, ...]
 ) -> list[Touch]:
     """The part of the input's buffer that the windows reach."""
+    element = np.asarray(element_bytes(machine, columns, "input"), np.int64)
+    box = seen_touch(memory_of(part, "input"), "input", element, columns, outer)
+    return circle_touches(columns, "input", box, len(outer), np.maximum(columns["row"], 0))
+
+
+def seen_touch(
+    memory: str, name: str, element: Column, columns: Columns, outer: tuple[str, ...]
+) -> Touch:
+    """The part of an image, the operand ``name`` in a memory, that the windows reach."""
     channel = "ci" if "ci" in columns else "c"
     start: list[Column] = []
     size: list[Column] = []
@@ -126,13 +150,12 @@ def input_touches(
         end = np.minimum(columns[low] + _span(columns, axis, out, kernel), columns[held])
         start.append(first)
         size.append(np.maximum(end - first, 0))
-    strides = tuple(columns[f"input.{axis}"] for axis in (*outer, "h", "w", "c"))
-    box = Touch(
-        memory_of(part, "input"),
+    strides = tuple(columns[f"{name}.{axis}"] for axis in (*outer, "h", "w", "c"))
+    return Touch(
+        memory,
         False,
-        columns["input.address"] + start[0] * strides[-3] + start[1] * strides[-2],
+        columns[f"{name}.address"] + start[0] * strides[-3] + start[1] * strides[-2],
         (*(columns[axis] for axis in outer), *size, columns[channel]),
         strides,
-        element_bytes(machine, columns, "input"),
+        element,
     )
-    return circle_touches(columns, "input", box, len(outer), start[0])

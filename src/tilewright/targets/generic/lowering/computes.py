@@ -11,13 +11,14 @@ from tilewright.ir.types import element_name
 from tilewright.numerics import fixed
 from tilewright.numerics.sparse import steps_of
 from tilewright.targets.generic.families.layer_norm import OTHERS
+from tilewright.targets.generic.families.product import TAPS
 from tilewright.targets.generic.families.sparse import lanes_of
 from tilewright.targets.generic.functions import FUNCTIONS, bits_of
 from tilewright.targets.generic.lowering.context import Context, Fields, Operand
 from tilewright.targets.generic.lowering.steps import (
+    element_columns,
     elements,
     fraction,
-    is_wide,
     parameters,
     step_columns,
 )
@@ -38,8 +39,7 @@ def lower_compute(context: Context) -> Fields:
             context.where,
             "add it to operands.output.elements, or the step that converts to the epilogue",
         )
-    if "output.wide" in fields:
-        columns["output.wide"] = int(is_wide(result))
+    columns |= element_columns(fields, "output", result)
     unknown = [name for name in columns if name not in fields]
     if unknown:
         raise refuse("lower-field", f"{context.one.mnemonic} lacks {unknown}", context.where)
@@ -56,8 +56,8 @@ def _steps(context: Context, dims: Mapping[str, str]) -> Fields:
         stage, index = residual
         operand = context.operand(stage, index)
         found |= operand.fields("residual", dims)
-        if "residual.wide" in context.one.format.by_name:
-            found["residual.wide"] = int(is_wide(elements(stage)[0][index]))
+        kind = elements(stage)[0][index]
+        found |= element_columns(context.one.format.by_name, "residual", kind)
     return found
 
 
@@ -97,9 +97,12 @@ def _product(context: Context) -> Fields:
             raise refuse("lower-rank", "a tile over several batch dims", context.where)
         dims |= {"n": "m", "g": (covered or ["b0"])[0]}
     x, weight = context.operand(context.anchor, 0), context.operand(context.anchor, 1)
-    found = _window(context, x)
-    for axis, dim in (("n", dims["n"]), ("g", dims["g"]), ("c", "ci")):
-        found[f"input.{axis}"] = x.stride(dim)
+    if context.part.operands["input"].gathered:
+        found = x.fields("input", {axis: dims.get(axis, axis) for axis in TAPS})
+    else:
+        found = _window(context, x)
+        for axis, dim in (("n", dims["n"]), ("g", dims["g"]), ("c", "ci")):
+            found[f"input.{axis}"] = x.stride(dim)
     names = {"g": dims["g"], "co": "co", "kh": "kh", "kw": "kw", "ci": "ci"}
     found |= weight.fields("weight", names)
     if len(context.anchor.inputs) == 3:
@@ -211,8 +214,7 @@ def _points(context: Context) -> Fields:
         if operand.place.memory != memory:
             raise refuse("lower-place", f"{name} lies in {operand.place.memory}", context.where)
         found |= operand.fields(name, _POINTS)
-        if f"{name}.wide" in fields:
-            found[f"{name}.wide"] = int(is_wide(kinds[index]))
+        found |= element_columns(fields, name, kinds[index])
     found |= {dim: context.size(dim) for dim in _POINTS}
     found |= context.output.fields("output", _POINTS)
     return found | _steps(context, _POINTS)

@@ -106,7 +106,7 @@ class BufferPlace:
         self.element = ELEMENT_BYTES[element_name(op.result.type.of.element_type)]
         self.spacing = max(self.element, accumulator) if op.accumulates else self.element
         shape = tuple(int(n) for n in op.get("shape"))
-        axes = physical_order(layout_of(op.tensor_op.result), len(shape), op.symbol.data)
+        axes = physical_order(layout_of(op.result.type.of), len(shape), op.symbol.data)
         self.strides = dense_strides(shape, axes, self.spacing)
         self.address: int = op.get("address")
         self.bytes: int = op.get("bytes")
@@ -133,6 +133,10 @@ class BufferPlace:
     def moved_by(self, op: MoveOp) -> Boxes:
         """The boxes that the executions of a move carry: the buffer's, or parts of them."""
         return box_columns(self.op.window.data, self.op.tensor_shape, self.order.rows(op))
+
+    def read_by(self, op: MoveOp) -> Boxes:
+        """The boxes of the tensor, or of the buffer further out, that its executions touch."""
+        return box_columns(self.op.outer_window, self.op.outer_shape, self.order.rows(op))
 
     def seen_by(self, op: Command, visit: Column | None = None) -> Seen:
         """The buffer as the executions of a command see it."""

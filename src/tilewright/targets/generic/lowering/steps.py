@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -16,6 +16,7 @@ from tilewright.machine import Primitive
 from tilewright.numerics import fixed, pointwise, tables
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.targets.generic.functions import FUNCTIONS, LETTERS, bits_of
+from tilewright.targets.generic.operands import CODES
 from tilewright.tile.dialect import StageOp
 
 
@@ -36,6 +37,13 @@ def is_wide(element: Attribute) -> bool:
     return element_dtype(element).itemsize == 4
 
 
+def element_columns(fields: Mapping[str, Any], name: str, element: Attribute) -> dict[str, int]:
+    """The field that tells an operand's element type, where an instruction has one."""
+    if f"{name}.element" in fields:
+        return {f"{name}.element": CODES.index(element_name(element))}
+    return {f"{name}.wide": int(is_wide(element))} if f"{name}.wide" in fields else {}
+
+
 def elements(stage: StageOp) -> tuple[list[Attribute], Attribute]:
     """Element types of a stage's operands and of its result."""
     found: list[Attribute] = []
@@ -52,11 +60,13 @@ def parameters(stage: StageOp, prefix: str, tables_: Tables) -> dict[str, int]:
     operands, result = elements(stage)
     values = stage.parameters
     if not isinstance(operands[0], FixedType) and function.integer_parameters:
-        limits = np.iinfo(element_dtype(result))
-        known = {"minimum": limits.min, "maximum": limits.max} | dict(values)
+        known = dict(values)
+        if "minimum" in function.integer_parameters:
+            limits = np.iinfo(element_dtype(result))
+            known = {"minimum": limits.min, "maximum": limits.max} | known
         return {
             f"{prefix}.{letter}": bits_of(float(known[key]))
-            if key.endswith("factor")
+            if key.endswith(("factor", "scale"))
             else int(known[key])
             for letter, key in zip(LETTERS, function.integer_parameters, strict=False)
         }

@@ -209,6 +209,27 @@ static int inside(const struct window *w, int64_t oh, int64_t ow, int64_t kh, in
     return *row >= 0 && *row < w->rows && *column >= 0 && *column < w->columns;
 }
 
+void family_img2col(const struct img2col *p)
+{
+    for (int64_t n = 0; n < p->n; n++)
+    for (int64_t g = 0; g < p->g; g++)
+    for (int64_t oh = 0; oh < p->oh; oh++)
+    for (int64_t ow = 0; ow < p->ow; ow++)
+    for (int64_t kh = 0; kh < p->kh; kh++)
+    for (int64_t kw = 0; kw < p->kw; kw++)
+    for (int64_t ci = 0; ci < p->ci; ci++) {
+        int64_t row, column, to[FAMILY_AXES] = {n, g, oh, ow, kh, kw, ci};
+        uint8_t *into = place(&p->target, offset_of(&p->target, to), (uint64_t)p->element);
+        if (inside(&p->window, oh, ow, kh, kw, &row, &column)) {
+            int64_t from[FAMILY_AXES] = {n, g, row, column, ci};
+            memcpy(into, place(&p->source, offset_of(&p->source, from), (uint64_t)p->element),
+                   (size_t)p->element);
+        } else {
+            memset(into, 0, (size_t)p->element);
+        }
+    }
+}
+
 void family_product(const struct product *p)
 {
     for (int64_t n = 0; n < p->n; n++)
@@ -220,14 +241,17 @@ void family_product(const struct product *p)
         uint64_t sum = 0;
         for (int64_t kh = 0; kh < p->kh; kh++)
         for (int64_t kw = 0; kw < p->kw; kw++) {
-            int64_t row, column;
-            if (!inside(&p->window, oh, ow, kh, kw, &row, &column))
+            int64_t row = 0, column = 0;
+            if (!p->gathered && !inside(&p->window, oh, ow, kh, kw, &row, &column))
                 continue;
-            int64_t seen[FAMILY_AXES] = {n, g, row, column, 0};
+            int64_t gathered[FAMILY_AXES] = {n, g, oh, ow, kh, kw, 0};
+            int64_t slid[FAMILY_AXES] = {n, g, row, column, 0};
+            const int64_t *seen = p->gathered ? gathered : slid;
             int64_t used[FAMILY_AXES] = {g, co, kh, kw, 0};
+            int64_t step = p->input.stride[p->gathered ? 6 : 4];
             int64_t x = offset_of(&p->input, seen), w = offset_of(&p->weight, used);
             for (int64_t ci = 0; ci < p->ci; ci++)
-                sum += (uint64_t)(load(&p->input, x + ci * p->input.stride[4], p->input.bits)
+                sum += (uint64_t)(load(&p->input, x + ci * step, p->input.bits)
                                   * load(&p->weight, w + ci * p->weight.stride[4], p->weight.bits));
         }
         int64_t place_of = offset_of(&p->output, at);

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define FAMILY_AXES 5
+#define FAMILY_AXES 7
 #define FAMILY_STEPS 8
 
 /* An operand: elements of 8, 16 or 32 bits, at an address and strides in bytes. */
@@ -54,8 +54,16 @@ struct transfer {
     struct operand source, target, extra_source, extra_target;
 };
 
+/* Windows of an image, axes n, g, h, w, c, to axes n, g, oh, ow, kh, kw, ci. */
+struct img2col {
+    int64_t n, g, oh, ow, kh, kw, ci, element;
+    struct window window;
+    struct operand source, target;
+};
+
 struct product {
     int64_t n, g, co, oh, ow, ci, kh, kw;
+    int gathered; /* the input has the axes of img2col's target, and no window */
     struct window window;
     struct operand input, weight, bias, output;
     int has_bias, first, last;
@@ -95,6 +103,7 @@ struct softmax {
 };
 
 void family_transfer(const struct transfer *t);
+void family_img2col(const struct img2col *p);
 void family_product(const struct product *p);
 void family_depthwise(const struct depthwise *p);
 void family_pool(const struct pool *p);

@@ -1,0 +1,66 @@
+"""Numbers of primitives: those of the machine, unless a primitive names an element of its own.
+
+So one machine multiplies int8 into int32 and computes a softmax in float32. Its own element is then
+the float32 of the model, in which all that is not quantised stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tilewright.numerics.element_types import ELEMENTS, Element
+
+if TYPE_CHECKING:
+    from tilewright.machine.model import Machine, Primitive
+
+Finding = tuple[str, str, str]
+"""Key, reason, and what would help."""
+
+PRODUCTS = ("conv", "matmul")
+
+
+def is_mixed(machine: Machine) -> bool:
+    """Whether primitives compute on elements of their own."""
+    return any(primitive.element is not None for primitive in machine.primitives)
+
+
+def seen_by(machine: Machine, primitive: Primitive) -> Machine:
+    """The machine with the numbers of one of its primitives."""
+    if primitive.element is None:
+        return machine
+    sums = ELEMENTS[primitive.element].accumulator
+    return machine.model_copy(update={"element": primitive.element, "accumulator": sums})
+
+
+def integers_of(machine: Machine) -> Element | None:
+    """The integers, whose scales are operands, that its products multiply; None if they multiply
+    none."""
+    if machine.number.kind == "integer":
+        return machine.number
+    for primitive in machine.primitives:
+        if primitive.element is not None and any(op in PRODUCTS for op in primitive.operations):
+            own = ELEMENTS[primitive.element]
+            if own.kind == "integer":
+                return own
+    return None
+
+
+def number_problems(machine: Machine) -> Iterator[Finding]:
+    """Elements of primitives that do not go with the machine's."""
+    for primitive in machine.primitives:
+        if primitive.element is None:
+            continue
+        where, own = f"primitive.{primitive.name}.element", ELEMENTS[primitive.element]
+        if not machine.number.is_plain:
+            yield (
+                where,
+                f"the machine's own numbers are {machine.element}, and primitives have others "
+                "beside float32 alone",
+                'element = "float32" of the machine',
+            )
+        elif not (own.is_plain or own.kind == "integer"):
+            yield where, f"is {own.name}; beside float32 go integers with scales", "int8"
+
+
+__all__ = ["integers_of", "is_mixed", "number_problems", "seen_by"]

@@ -1,0 +1,94 @@
+"""Transfers that gather windows (img2col): one element for each position and tap."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.errors import refuse
+from tilewright.machine import Machine, Move
+from tilewright.targets.generic.accesses import Touch
+from tilewright.targets.generic.families.transfer import size_bits
+from tilewright.targets.generic.families.window import STEP_BITS, seen_touch, window_of
+from tilewright.targets.generic.family import Family, Unit
+from tilewright.targets.generic.fields import Columns, Field
+from tilewright.targets.generic.operands import Values, address_bits, stride_bits
+
+IMAGE = ("n", "g", "h", "w", "c")
+"""Axes of the image."""
+
+POINTS = ("n", "g", "oh", "ow", "kh", "kw", "ci")
+"""Axes of the windows."""
+
+TYPES = {1: np.dtype(np.int8), 2: np.dtype(np.int16), 4: np.dtype(np.int32)}
+"""Types that hold elements of so many bytes."""
+
+
+class Gather(Family):
+    """Loads of windows."""
+
+    name = "img2col"
+    summary = "Gathers the windows of an image, an element for each position and tap."
+    text = """\
+The element of `element` bytes at position (oh, ow) of batch n and group g, tap (kh, kw) and channel
+ci is that of the image in row `row + oh*stride.h + kh*dilation.h` and column
+`column + ow*stride.w + kw*dilation.w`, or 0 where the image has no such row (0 to `rows`-1) or
+column (0 to `columns`-1). It costs the bandwidth of what it writes.
+"""
+
+    def fields(self, machine: Machine, part: Move) -> tuple[Field, ...]:
+        """Sizes, the window, then both ends."""
+        bits = size_bits(machine, part)
+        return (
+            Field("element", 4, "bytes of an element", default=2),
+            *(Field(dim, bits, f"extent of {dim}", default=1) for dim in POINTS),
+            *(
+                Field(f"{what}.{axis}", STEP_BITS, f"{what} along {axis}", default=1)
+                for what in ("stride", "dilation")
+                for axis in "hw"
+            ),
+            Field("row", bits + 1, "row at which oh = 0 and kh = 0 meet", signed=True),
+            Field("rows", bits, "rows of the image at the source", default=1),
+            Field("column", bits + 1, "column at which ow = 0 and kw = 0 meet", signed=True),
+            Field("columns", bits, "columns of the image at the source", default=1),
+            *(
+                field
+                for end, memory, axes in (
+                    ("source", part.source, IMAGE),
+                    ("target", part.target, POINTS),
+                )
+                for field in (
+                    Field(
+                        f"{end}.address", address_bits(machine, memory), f"first byte in {memory}"
+                    ),
+                    *(
+                        Field(f"{end}.{axis}", stride_bits(machine, memory), f"bytes along {axis}")
+                        for axis in axes
+                    ),
+                )
+            ),
+        )
+
+    def execute(self, unit: Unit, part: Move, values: Values) -> None:
+        """Gather the windows."""
+        dtype = TYPES.get(values["element"])
+        if dtype is None:
+            raise refuse("isa-word", f"elements of {values['element']} bytes are not gathered")
+        outer = ("n", "g")
+        seen = window_of(unit, part.source, "source", dtype, values, outer, dtype, 0)
+        strides = [values[f"target.{axis}"] for axis in POINTS]
+        address = values["target.address"]
+        target = unit.memories.view(part.target, address, dtype, seen.shape, strides)
+        target[...] = seen
+
+    def touches(self, machine: Machine, part: Move, columns: Columns) -> list[Touch]:
+        """The part of the image that the windows reach, and the windows."""
+        element = columns["element"]
+        source = seen_touch(part.source, "source", element, columns, ("n", "g"))
+        return [source, *self.charged(machine, part, columns)]
+
+    def charged(self, machine: Machine, part: Move, columns: Columns) -> list[Touch]:
+        """What is written."""
+        sizes = tuple(columns[dim] for dim in POINTS)
+        strides = tuple(columns[f"target.{axis}"] for axis in POINTS)
+        address = columns["target.address"]
+        return [Touch(part.target, True, address, sizes, strides, columns["element"])]
