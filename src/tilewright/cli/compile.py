@@ -82,7 +82,6 @@ def compile_command(
     Example: tilewright compile lenet5.onnx --target ascend910 --emit hivm -o lenet5.c
     """
     from tilewright.compiler.api import compile
-    from tilewright.targets.base import find_target
 
     if emit is not None:
         others = {"--weights-as": weights_as, "--bare": bare, "--database": database}
@@ -143,8 +142,7 @@ def compile_command(
         console.say(executable.report(kernels=kernels))
         free = "".join(f" --shape {name}={bounds.low}" for name, bounds in executable.free.items())
         next_step = f"; run it: tilewright run {place}{free} --check"
-        runs = find_target(executable.manifest.target).runs
-        console.say(f"package in {place}{next_step if runs else ''}")
+        console.say(f"package in {place}{next_step if executable.manifest.runs else ''}")
 
 
 def _text(

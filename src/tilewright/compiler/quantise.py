@@ -8,6 +8,7 @@ from tilewright.compiler.state import CompilationState, context_of, drop_dead_we
 from tilewright.errors import refuse
 from tilewright.graph.dialect import GraphOperation, network_of
 from tilewright.graph.passes.editing import operations_of
+from tilewright.graph.passes.enclosing import accelerated_values
 from tilewright.graph.passes.equalise_sites import equalising_sites, factors_of
 from tilewright.graph.passes.quantise import check_nodes, quantise_pipeline
 from tilewright.graph.passes.stated_points import read_points
@@ -165,11 +166,14 @@ def kept_on_host(state: CompilationState) -> tuple[str, ...]:
 def calibrate(state: CompilationState) -> None:
     """Ranges of all values on sample inputs, for machines that compute in fixed point.
 
-    A network that came with its numbers needs none.
+    A network that came with its numbers needs none, nor does one that the host runs.
     """
-    if state.machine.number.kind != "fixed" or network_of(state.network).numbers is not None:
+    network = network_of(state.network)
+    if state.machine.number.kind != "fixed" or network.numbers is not None:
         return
     if state.samples is None and state.ranges is None:
+        if not accelerated_values(network):
+            return
         state.notes.append(
             f"binary points come from {RANDOM_SAMPLES} random inputs; give calibration data "
             "for real accuracy"

@@ -33,13 +33,13 @@ from tilewright.ir import (
     ParsePropInAttrDict,
     PythonValue,
     Region,
-    Rewriter,
     SSAValue,
     StringAttr,
     TensorType,
     UnitAttr,
     VerifyException,
     from_attribute,
+    give_type,
     irdl_op_definition,
     opt_prop_def,
     prop_def,
@@ -103,7 +103,7 @@ class GraphOperation(IRDLOperation):
         op = cls.create(operands=list(inputs), result_types=[placeholder], properties=properties)
         if result_type is None:
             inferred = op.infer([tensor_type(value) for value in inputs])
-            Rewriter.replace_value_with_new_type(op.result, inferred)
+            give_type(op.result, inferred)  # nobody holds the result yet
         if node:
             op.result.name_hint = value_hint(node)
         return op

@@ -48,17 +48,20 @@ def interpret(
     inputs: Mapping[str, Array],
     observe: Observer | None = None,
     rounding: Rounding | None = None,
+    names: Mapping[SSAValue, str] | None = None,
 ) -> dict[str, Array]:
     """Run the network in ``module``: arrays by input name in, arrays by output name out.
 
-    ``rounding`` disturbs the operands of every operation (graph/sensitivity.py).
+    ``rounding`` disturbs the operands of every operation (graph/sensitivity.py). Who observes many
+    runs may give the ``names`` of the network's values (``value_names``).
 
     Raises TilewrightError if an input is missing, unknown, or of another shape or dtype
     (``input-mismatch``), or if a weight is (``weights-mismatch``).
     """
     network = module if isinstance(module, NetworkOp) else network_of(module)
     arrays = _bind(network, inputs)
-    names = value_names(network) if observe is not None else {}
+    if names is None:
+        names = value_names(network) if observe is not None else {}
     if observe is not None:
         for value, array in arrays.items():
             observe(names[value], array)

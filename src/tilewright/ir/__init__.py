@@ -2,10 +2,10 @@
 
 import math
 import re
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
 from io import StringIO
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
@@ -52,12 +52,18 @@ from xdsl.ir import (
     Use,
 )
 from xdsl.irdl import (
+    AnyAttr,
+    BaseAttr,
     IRDLOperation,
+    OpDef,
     ParsePropInAttrDict,
+    RangeLengthConstraint,
+    RangeOf,
     ResultDef,
     VarOperandDef,
     attr_def,
     irdl_attr_definition,
+    irdl_op_verify_regions,
     operand_def,
     opt_attr_def,
     opt_operand_def,
@@ -71,6 +77,7 @@ from xdsl.irdl import (
     var_result_def,
 )
 from xdsl.irdl import irdl_op_definition as _irdl_op_definition
+from xdsl.irdl.constraints import VerificationContext
 from xdsl.parser import AttrParser
 from xdsl.parser import Parser as PlainParser
 from xdsl.passes import ModulePass, PassPipeline
@@ -150,6 +157,7 @@ __all__ = [
     "f32",
     "f64",
     "from_attribute",
+    "give_type",
     "i1",
     "i8",
     "i16",
@@ -181,10 +189,16 @@ _Definition = TypeVar("_Definition", bound=IRDLOperation)
 def irdl_op_definition(cls: type[_Definition]) -> type[_Definition]:
     """xDSL's decorator; an operation's only operands, and its only result, are found at once.
 
-    xDSL searches the definition whenever they are asked for: a tenth of a compilation.
+    xDSL searches the definition whenever they are asked for: a tenth of a compilation. Another
+    tenth goes into verifying what the definition states of classes, which here is done once for
+    all operations that have the same classes in the same places; what an operation checks itself,
+    it checks every time.
     """
+    own = cls.verify_
     definition = _irdl_op_definition(cls)
     described = definition.get_irdl_definition()
+    if _asks_classes_alone(described):
+        definition.verify_ = _verifier(described, own)  # pyright: ignore[reportAttributeAccessIssue]
     if len(described.operands) == 1:
         name, kind = described.operands[0]
         if type(kind) is VarOperandDef:
@@ -196,12 +210,68 @@ def irdl_op_definition(cls: type[_Definition]) -> type[_Definition]:
     return definition
 
 
+def _asks_classes_alone(described: OpDef) -> bool:
+    """Whether what a definition states of operands, results, properties and attributes holds for
+    all of the same classes."""
+    if described.successors:
+        return False
+    named = [*described.operands, *described.results]
+    named += [*described.properties.items(), *described.attributes.items()]
+    return all(_is_of_classes(kind.constr) for _, kind in named)
+
+
+def _is_of_classes(constraint: object) -> bool:
+    match constraint:
+        case BaseAttr() | AnyAttr():
+            return True
+        case RangeOf():
+            return _is_of_classes(constraint.constr)  # pyright: ignore[reportUnknownMemberType]
+        case RangeLengthConstraint():
+            return _is_of_classes(constraint.constraint)  # pyright: ignore[reportUnknownMemberType]
+        case _:
+            return False
+
+
+def _verifier(described: OpDef, own: Callable[[Any], None]) -> Callable[[IRDLOperation], None]:
+    """What verifies operations of a definition that asks for classes alone."""
+    sound: set[object] = set()
+
+    def verify_(op: IRDLOperation) -> None:
+        form = (
+            tuple([type(value.type) for value in op.operands]),
+            tuple([type(value.type) for value in op.results]),
+            tuple([(name, type(value)) for name, value in op.properties.items()]),
+            tuple([(name, type(value)) for name, value in op.attributes.items()]),
+            len(op.regions),
+            len(op.successors),
+        )
+        if form not in sound:
+            described.verify(op)
+            sound.add(form)
+        else:
+            if described.regions:
+                irdl_op_verify_regions(op, described, VerificationContext())
+            for trait in described.traits:
+                trait.verify(op)
+        own(op)
+
+    return verify_
+
+
 def _operands(op: Operation) -> Sequence[SSAValue]:
     return op._operands  # pyright: ignore[reportPrivateUsage] # the view of them costs a call each
 
 
 def _result(op: Operation) -> OpResult:
     return op.results[0]
+
+
+def give_type(value: SSAValue, kind: Attribute) -> None:
+    """Give a value another type: one that is being made, and that nobody knows yet.
+
+    For any other, ``Rewriter.replace_value_with_new_type`` makes a value anew.
+    """
+    value._type = kind  # pyright: ignore[reportPrivateUsage]
 
 
 def to_attribute(value: PythonValue) -> Attribute:
@@ -260,16 +330,33 @@ class Parser(PlainParser):
 class TextPrinter(Printer):
     """xDSL's printer; prints 64-bit numbers without their types, which are the default."""
 
+    @cached_property
+    def _types(self) -> dict[int, tuple[Attribute, str]]:
+        """Types that have been printed, by identity, and their texts."""
+        return {}
+
     def print_attribute(self, attribute: Attribute) -> None:
         """Print ``[1, 1]`` for ``[1 : i64, 1 : i64]`` and 0.1 for ``1.000000e-01 : f64``."""
         match attribute:
-            case IntegerAttr() if attribute.type == i64:
+            case IntegerAttr() if attribute.type is i64 or attribute.type == i64:
                 self.print_string(str(attribute.value.data))
             case FloatAttr() if attribute.type == f64 and math.isfinite(attribute.value.data):
                 mantissa, mark, exponent = repr(float(attribute.value.data)).partition("e")
                 self.print_string(mantissa + ("" if "." in mantissa else ".0") + mark + exponent)
+            case TensorType():
+                # Networks have few types, printed many times; who holds one keeps its identity.
+                _, text = self._types.get(id(attribute), (attribute, ""))
+                if not text:
+                    text = self._text_of(attribute)
+                    self._types[id(attribute)] = attribute, text
+                self.print_string(text)
             case _:
                 super().print_attribute(attribute)
+
+    def _text_of(self, attribute: Attribute) -> str:
+        stream = StringIO()
+        Printer.print_attribute(TextPrinter(stream), attribute)
+        return stream.getvalue()
 
     def print_bytes_literal(self, bytestring: bytes) -> None:
         """Print a string literal at once; xDSL prints it byte by byte, in half the time of all."""

@@ -9,26 +9,28 @@ from tilewright.planning.domain import Kernel, Operand, Stage
 from tilewright.planning.schedule import Schedule
 
 
-def canonical(kernel: Kernel) -> tuple[Kernel, dict[str, str]]:
+def canonical(kernel: Kernel, *, meaning: bool = False) -> tuple[Kernel, dict[str, str]]:
     """The kernel without what planning does not look at, and its operand names to the new ones.
 
-    Dropped are symbols, node names, stage attributes and binary points; operands are numbered in
-    order of appearance.
+    Dropped are symbols and node names and, without ``meaning``, stage attributes and binary points;
+    operands are numbered in order of appearance. With ``meaning``, kernels of one form compute the
+    same function.
     """
     names: dict[str, str] = {}
-    return _canonical(kernel, names), names
+    return _canonical(kernel, names, meaning), names
 
 
-def _canonical(kernel: Kernel, names: dict[str, str]) -> Kernel:
+def _canonical(kernel: Kernel, names: dict[str, str], meaning: bool) -> Kernel:
     def operand(old: Operand) -> Operand:
         name = names.setdefault(old.name, f"operand{len(names)}")
-        return replace(old, name=name, fraction=0)
+        return replace(old, name=name, fraction=old.fraction if meaning else 0)
 
     stages: list[Stage] = []
     for stage in kernel.stages:
         inputs = tuple(operand(one) for one in stage.inputs)
-        stages.append(Stage(stage.operation, stage.dims, inputs, operand(stage.output)))
-    producers = tuple(_canonical(producer, names) for producer in kernel.producers)
+        attributes = stage.attributes if meaning else ()
+        stages.append(Stage(stage.operation, stage.dims, inputs, operand(stage.output), attributes))
+    producers = tuple(_canonical(producer, names, meaning) for producer in kernel.producers)
     return Kernel("", tuple(stages), first=kernel.first, producers=producers)
 
 

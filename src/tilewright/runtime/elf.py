@@ -14,7 +14,6 @@ from itertools import pairwise
 from pathlib import Path
 
 from tilewright.errors import TilewrightError, refuse
-from tilewright.memory import align_up
 
 MAGIC = b"\x7fELF"
 
@@ -81,7 +80,7 @@ def elf_bytes(sections: Mapping[str, bytes], symbols: Sequence[Symbol], machine:
     body = bytearray(_HEADER.size)
     headers: list[bytes] = []
     for part, place in zip(parts, places, strict=True):
-        body += bytes(align_up(len(body), _ALIGNMENT) - len(body))
+        body += bytes(-len(body) % _ALIGNMENT)
         offset = len(body) if part.kind != _NULL else 0
         body += part.data
         alignment = {_NULL: 0, _NOTES: 4}.get(part.kind, _ALIGNMENT)
@@ -91,7 +90,7 @@ def elf_bytes(sections: Mapping[str, bytes], symbols: Sequence[Symbol], machine:
                 part.entry,
             )
         )  # fmt: skip
-    body += bytes(align_up(len(body), _ALIGNMENT) - len(body))
+    body += bytes(-len(body) % _ALIGNMENT)
     table_at = len(body)
     body[: _HEADER.size] = _HEADER.pack(
         MAGIC, 2, 1, 1, 0, 0, _RELOCATABLE, machine, 1, 0, 0, table_at, 0, _HEADER.size, 0, 0,

@@ -140,6 +140,8 @@ class Manifest(_Part):
     lower_bound_memory_bytes: int
     """Weights and the most bytes of activations that are live at once."""
     notes: tuple[str, ...] = ()
+    runs: bool = True
+    """Whether something here runs it, or else only other tools."""
     open_model: OpenModel | None = None
     """Only in packages with free dims, which have no program."""
     files: dict[str, FileEntry] = {}

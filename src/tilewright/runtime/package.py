@@ -47,6 +47,7 @@ def write_package(
         activation_bytes=arenas[ACTIVATIONS],
         lower_bound_memory_bytes=activation_bound(network) + arenas[WEIGHTS],
         notes=tuple(notes),
+        runs=target.runs,
     )
     manifest.write(directory)
 

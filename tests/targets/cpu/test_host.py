@@ -2,20 +2,26 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker
 
 from tilewright.errors import TilewrightError
+from tilewright.graph.operations.binary import SubOp
 from tilewright.graph.operations.normalisation import SoftmaxOp
 from tilewright.graph.operations.numbers import DequantiseOp, QuantiseOp
-from tilewright.graph.operations.pointwise import TanhOp
+from tilewright.graph.operations.pointwise import LeakyReluOp, TanhOp
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
+from tilewright.ir import ModuleOp, SSAValue
 from tilewright.ir.types import FixedType, tensor
 from tilewright.numerics import fixed
+from tilewright.planning.domain import Kernel
 from tilewright.targets.base import CompiledKernel
+from tilewright.targets.cpu import host
 from tilewright.targets.cpu.host import emit_host, load_host
+from tilewright.tile.build import build
 
 SHAPE = (1, 5, 3, 4)
 
@@ -65,3 +71,47 @@ def test_steps_run_by_symbol_on_the_arenas(tmp_path: Path) -> None:
 
 def test_a_package_without_host_kernels_has_no_steps(tmp_path: Path) -> None:
     assert load_host(tmp_path) == {}
+
+
+def test_kernels_alike_are_written_once_and_run_on_operands_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    m = Maker(PLAIN, seed=5)
+    x, y = m.input(SHAPE), m.input(SHAPE)
+    difference = m.kernel([(SubOp, [x, y], {}), (TanhOp, [0], {})])
+    other = m.kernel([(SubOp, [y, x], {}), (TanhOp, [0], {})])
+    same = m.kernel([(SubOp, [other, other], {}), (TanhOp, [0], {})])
+    last = m.kernel([(SubOp, [difference, same], {}), (TanhOp, [0], {})])
+    steep, steeper = (m.kernel([(LeakyReluOp, [last], {"alpha": alpha})]) for alpha in (0.25, 0.5))
+    m.finish(difference, other, same, last, steep, steeper)
+    whole = m.compilation()
+    hosted = tuple(CompiledKernel(item.kernel) for item in whole.kernels)
+    built: list[str] = []
+
+    def counted(kernel: Kernel, *arguments: Any) -> ModuleOp:
+        built.append(kernel.symbol)
+        return build(kernel, *arguments)
+
+    monkeypatch.setattr(host, "build", counted)
+    emit_host(replace(whole, kernels=hosted), tmp_path)
+    assert built == ["k0", "k2", "k4", "k5"], "k2 reads one value twice; slopes are attributes"
+    steps = load_host(tmp_path)
+    arenas = {
+        ACTIVATIONS: np.zeros(dict(m.place())[ACTIVATIONS], np.uint8),
+        WEIGHTS: np.zeros(0, np.uint8),
+    }
+
+    def view(value: SSAValue) -> np.ndarray:
+        count, start = int(np.prod(SHAPE)), placement_of(value).offset
+        return arenas[ACTIVATIONS][start:].view("float32")[:count].reshape(SHAPE)
+
+    for name, value in m.network.inputs:
+        view(value)[...] = m.inputs[name]
+    for step in steps.values():
+        step(arenas)
+    a, b = (m.inputs[name] for name, _ in m.network.inputs)
+    first = np.tanh(a - b)
+    leaky = [np.where(first < 0, alpha * np.tanh(first), np.tanh(first)) for alpha in (0.25, 0.5)]
+    wanted = [first, np.tanh(b - a), np.zeros_like(a), np.tanh(first), *leaky]
+    for kernel, array in zip(m.kernels, wanted, strict=True):
+        np.testing.assert_allclose(view(kernel.result), array, atol=1e-6)

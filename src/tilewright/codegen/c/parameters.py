@@ -8,6 +8,9 @@ from tilewright.errors import refuse
 from tilewright.ir.arenas import WEIGHTS
 from tilewright.tile.dialect import TensorOp
 
+Place = tuple[str, int]
+"""Where a tensor lies: its arena, and its offset there in bytes."""
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -32,10 +35,14 @@ class Parameter:
     def address(self, op: TensorOp, activations: str = "activations") -> str:
         """C of the argument for a tensor: the arena's pointer, ``weights`` or the one named here
         for all else, and the tensor's offset. Raises TilewrightError for one without a place."""
-        arena, offset = self.place(op)
+        return self.pointer_to(self.place(op), activations)
+
+    def pointer_to(self, place: Place, activations: str = "activations") -> str:
+        """``address`` of what lies at a place."""
+        arena, offset = place
         return self.cast(f"{'weights' if arena == WEIGHTS else activations} + {offset}")
 
-    def place(self, op: TensorOp) -> tuple[str, int]:
+    def place(self, op: TensorOp) -> Place:
         """The tensor's arena and offset in bytes; raises TilewrightError without a place."""
         if op.arena is None or op.offset is None:
             raise refuse("cpu-placement", "has no place in memory", self.tensor)

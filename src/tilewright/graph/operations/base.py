@@ -161,20 +161,25 @@ class Operation(GraphOperation):
     def check_operands(self, types: Sequence[Type]) -> None:
         """Check the number of operands and that their shapes are static and sane."""
         low, high = self.ARITY
-        span = str(low) if low == high else f"{low} to {high}"
-        self.need(low <= len(types) <= high, f"takes {span} operands, has {len(types)}")
+        if not low <= len(types) <= high:
+            span = str(low) if low == high else f"{low} to {high}"
+            raise self.wrong(f"takes {span} operands, has {len(types)}")
         for index, kind in enumerate(types):
-            self.check_shape(kind.get_shape(), f"operand {index}")
+            self.check_shape(kind.get_shape(), "operand", index)
 
-    def check_shape(self, shape: Sequence[int], what: str) -> None:
-        """Check that a shape is static, of bounded rank and of bounded size."""
-        if len(shape) > MAXIMUM_RANK:
+    def check_shape(self, shape: Sequence[int], what: str, number: int | None = None) -> None:
+        """Check that a shape is static, of bounded rank and of bounded size; messages call it
+        ``what`` with its number."""
+        deep = len(shape) > MAXIMUM_RANK
+        if not deep and min(shape, default=0) >= 0 and prod(shape) <= MAXIMUM_ELEMENTS:
+            return
+        what = what if number is None else f"{what} {number}"
+        if deep:
             raise self.wrong(f"{what} has rank {len(shape)} > {MAXIMUM_RANK}")
-        if min(shape, default=0) < 0 or prod(shape) > MAXIMUM_ELEMENTS:
-            raise self.wrong(
-                f"{what} has shape {list(shape)}: extents must be known and at most "
-                f"{MAXIMUM_ELEMENTS} elements in all"
-            )
+        raise self.wrong(
+            f"{what} has shape {list(shape)}: extents must be known and at most "
+            f"{MAXIMUM_ELEMENTS} elements in all"
+        )
 
     def result_of(self, shape: Sequence[int], element: Attribute) -> Type:
         """The inferred type, its size checked."""
@@ -231,7 +236,8 @@ class Operation(GraphOperation):
 
     def verify_(self) -> None:
         """Check the operands, the attributes, and the result's shape and element type."""
-        self.need(not self.attributes, f"has no attribute {next(iter(self.attributes), '')!r}")
+        if self.attributes:
+            raise self.wrong(f"has no attribute {next(iter(self.attributes))!r}")
         inferred = self.infer([tensor_type(value) for value in self.inputs])
         given = tensor_type(self.result)
         shape, wanted = given.get_shape(), inferred.get_shape()

@@ -78,7 +78,6 @@ class FixNumbers(ModulePass):
                     points.join(points.class_of(step.result), points.class_of(value))
         points.solve()
         NumbersRewriter(context, network, points, fixed_values).run()
-        op.verify()
 
 
 def numbers_of(network: NetworkOp) -> list[NumberFormat]:

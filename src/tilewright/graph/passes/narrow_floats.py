@@ -66,7 +66,6 @@ class NarrowFloats(ModulePass):
         context, network = compiler(ctx), network_of(op)
         if context.machine.number.is_short_float:
             _Narrowing(context, network, accelerated_values(network)).run()
-            op.verify()
 
 
 @dataclass

@@ -76,7 +76,6 @@ class ReadShortFloats(ModulePass):
         _widen_constants(network, context)
         _divide(network)
         sweep(network)
-        op.verify()
 
 
 def _short(value: SSAValue) -> SSAValue | None:

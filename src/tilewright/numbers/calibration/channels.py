@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.graph.interpreter import WeightSource, interpret
+from tilewright.graph.values import value_names
 from tilewright.ir import Operation
 from tilewright.ir.types import Array
 
@@ -58,8 +59,9 @@ def observed_channels(
                 channels[name] = Channels(zeros, zeros)
             channels[name].see(array, axes[name])
 
+    names = value_names(module)
     for done, sample in enumerate(samples):
         if progress is not None:
             progress(done)
-        interpret(module, weights, sample, observe)
+        interpret(module, weights, sample, observe, names=names)
     return channels

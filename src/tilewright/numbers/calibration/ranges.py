@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tilewright.errors import refuse
 from tilewright.graph.interpreter import WeightSource, interpret
+from tilewright.graph.values import value_names
 from tilewright.ir import Operation
 from tilewright.ir.types import Array
 from tilewright.numbers.calibration.samples import SampleStream
@@ -36,11 +37,11 @@ def observed_ranges(
             observers[name] = observer()
         observers[name].see(array)
 
-    done = 0
+    done, names = 0, value_names(module)
     for sample in samples:
         if progress is not None:
             progress("calibrate", done, samples.count or 0)
-        interpret(module, weights, sample, observe)
+        interpret(module, weights, sample, observe, names=names)
         done += 1
     if not done:
         raise refuse("calibration-input", "there is no sample to calibrate with")

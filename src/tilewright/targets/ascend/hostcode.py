@@ -34,14 +34,14 @@ from tilewright.targets.ascend.device_memory import Box, DeviceMemory, device_me
 from tilewright.targets.ascend.host import QUEUES, SHIM
 from tilewright.targets.ascend.lowering.launches import Argument, Launch, Length
 from tilewright.targets.ascend.machine import DaVinci
-from tilewright.targets.base import Compilation, CompiledKernel
-from tilewright.targets.cpu.host import PORTABLE, host_kernels
+from tilewright.targets.base import Compilation
+from tilewright.targets.cpu.calls import KernelCall
+from tilewright.targets.cpu.host import PORTABLE, host_calls
 from tilewright.targets.cpu.machine import machine as cpu_machine
 from tilewright.targets.cpu.ports import Port
-from tilewright.targets.cpu.walk import KERNEL, kernel_source
+from tilewright.targets.cpu.walk import KERNEL
 from tilewright.targets.generic.host import steps_of
 from tilewright.targets.generic.program_file import KernelRow
-from tilewright.tile.dialect import programs_of
 
 FOLDER = "acl"
 SUPPORT = ("scalars.h", "integers.h", "pieces.h", "shorts.h", "vectors.h")
@@ -98,10 +98,7 @@ def _texts(
 ) -> tuple[str, str]:
     """main.c and layers.c; raises TilewrightError where the host computes what has no C."""
     network = network_of(compilation.network)
-    hosted = {
-        kernel.kernel.symbol: kernel for kernel in host_kernels(compilation, cpu_machine(PORTABLE))
-    }
-    layers, calls = _layers(hosted)
+    layers, calls = _layers(host_calls(compilation, cpu_machine(PORTABLE)))
     on_device = {row.symbol: row for row in rows}
     steps: list[KernelOp] = []
     for _, op in steps_of(network):
@@ -143,19 +140,16 @@ def core_text(core: DaVinci) -> str:
     )
 
 
-def _layers(hosted: Mapping[str, CompiledKernel]) -> tuple[str, dict[str, tuple[str, str]]]:
+def _layers(hosted: Sequence[KernelCall]) -> tuple[str, dict[str, tuple[str, str]]]:
     """The C of the host's kernels, and by symbol each one's declaration and call."""
     text = [f"/* What the host computes. */\n#define LANES {PORTABLE.lanes}\n"]
     text += ['#include "pieces.h"\n#include "shorts.h"\n']
     calls: dict[str, tuple[str, str]] = {}
-    for symbol, compiled in hosted.items():
-        assert compiled.program is not None
-        source = kernel_source(compiled.program, PORTABLE.lanes)
-        tensors = programs_of(compiled.program)[0].tensors
-        arguments = [each.address(tensors[each.tensor]) for each in source.parameters]
+    for call in hosted:
+        symbol, source = call.kernel.kernel.symbol, call.source
         text.append(source.text.replace(KERNEL, symbol))
         declaration = f"{source.prototype.replace(KERNEL, symbol)};"
-        calls[symbol] = declaration, f"{symbol}({', '.join(arguments)});"
+        calls[symbol] = declaration, f"{symbol}({', '.join(call.arguments())});"
     return "\n".join(text), calls
 
 

@@ -19,13 +19,16 @@ from numpy.typing import NDArray
 from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.kernels import operand_values
-from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
+from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, Placement, placement_of
 from tilewright.graph.values import value_names
 from tilewright.ir.passes import CompilerContext
 from tilewright.machine import Machine
 from tilewright.planning import PlanCache, plan
+from tilewright.planning.canonical import canonical, renamed
+from tilewright.planning.domain import Kernel
 from tilewright.targets.base import Arenas, Compilation, CompiledKernel, HostStep
-from tilewright.targets.cpu.machine import machine
+from tilewright.targets.cpu.calls import KernelCall
+from tilewright.targets.cpu.machine import lanes_of, machine
 from tilewright.targets.cpu.package import write_package
 from tilewright.targets.cpu.processors import PROCESSORS
 from tilewright.targets.cpu.runner import load_library, read_manifest
@@ -48,49 +51,111 @@ def emit_host(
     Kernels are planned here, for the host; those that the cpu target cannot compute are left out,
     and ``refused`` told. Without it, raises TilewrightError.
     """
-    kernels = host_kernels(compilation, machine(PORTABLE), refused=refused)
-    if not kernels:
+    calls = host_calls(compilation, machine(PORTABLE), refused=refused)
+    if not calls:
         return []
     host = directory / "host"
     host.mkdir(exist_ok=True)
     return write_package(
-        compilation, host, kernels, PORTABLE.lanes, processor=PORTABLE, weights=False
+        compilation, host, calls, PORTABLE.lanes, processor=PORTABLE, weights=False
     )
 
 
-def host_kernels(
+def host_calls(
     compilation: Compilation, host: Machine, *, refused: Refused | None = None
-) -> list[CompiledKernel]:
-    """The kernels on the host, planned and built for ``host``.
+) -> list[KernelCall]:
+    """The kernels on the host, in order, planned and written for ``host``.
 
+    Kernels that differ in names and in where their operands lie alone share one program and its C.
     ``refused`` is told the symbol of a kernel that cannot be, which is left out; without it, raises
     TilewrightError.
     """
     network = network_of(compilation.network)
     names = value_names(compilation.network)
     operations = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
-    kernels: list[CompiledKernel] = []
-    cache: PlanCache = {}
+    writer = _Writer(compilation, host)
+    calls: list[KernelCall] = []
     for compiled in compilation.kernels:
         if not compiled.on_host:
             continue
         kernel = compiled.kernel
         places = {
-            name: (place.arena, place.offset, place.strides)
+            name: placement_of(value)
             for name, value in operand_values(operations[kernel.symbol], names).items()
-            for place in [placement_of(value)]
         }
         try:
-            schedule = plan(kernel, host, cache=cache).schedule
-            program = build(kernel, schedule, host, places)
-            Boundary().apply(CompilerContext(host, compilation.weights), program)
+            calls.append(writer.call(kernel, places))
         except TilewrightError:
             if refused is None:
                 raise
             refused(kernel.symbol)
-            continue
-        kernels.append(CompiledKernel(kernel, schedule, program))
-    return kernels
+    return calls
+
+
+class _Writer:
+    """Plans and writes kernels of a compilation, those alike once."""
+
+    def __init__(self, compilation: Compilation, host: Machine) -> None:
+        self.context = CompilerContext(host, compilation.weights)
+        self.host = host
+        self.lanes = lanes_of(host)
+        self.plans: PlanCache = {}
+        self.written: dict[_Form, tuple[KernelCall, dict[str, str]] | TilewrightError] = {}
+        """By form: the first kernel's call, and the names of its operands in the form."""
+
+    def call(self, kernel: Kernel, places: Mapping[str, Placement]) -> KernelCall:
+        """The call of a kernel whose operands lie at places; raises TilewrightError."""
+        unnamed, names = canonical(kernel, meaning=True)
+        kinds = tuple(
+            (place.arena, tuple(place.strides)) if (place := places.get(name)) else ("", ())
+            for name in names
+        )
+        form = unnamed, kinds
+        known = self.written.get(form)
+        if known is None:
+            try:
+                known = self._first(kernel, places), names
+            except TilewrightError as error:
+                self.written[form] = error
+                raise
+            self.written[form] = known
+            return known[0]
+        if isinstance(known, TilewrightError):
+            raise known
+        return _alike(known[0], kernel, places, known[1], names)
+
+    def _first(self, kernel: Kernel, places: Mapping[str, Placement]) -> KernelCall:
+        """The call of a kernel of a new form."""
+        placed = {name: (one.arena, one.offset, one.strides) for name, one in places.items()}
+        schedule = plan(kernel, self.host, cache=self.plans).schedule
+        program = build(kernel, schedule, self.host, placed)
+        Boundary().apply(self.context, program)
+        return KernelCall.of(CompiledKernel(kernel, schedule, program), self.lanes)
+
+
+_Form = tuple[Kernel, tuple[tuple[str, tuple[int, ...]], ...]]
+"""A kernel without names, and the arenas and strides of its operands in order of appearance."""
+
+
+def _alike(
+    first: KernelCall,
+    kernel: Kernel,
+    places: Mapping[str, Placement],
+    names_of_first: Mapping[str, str],
+    names: Mapping[str, str],
+) -> KernelCall:
+    """The call of a kernel of the same form as another's."""
+    back = {unnamed: name for name, unnamed in names.items()}
+    own = {name: back[unnamed] for name, unnamed in names_of_first.items()}
+    parameters = tuple(replace(one, tensor=own[one.tensor]) for one in first.source.parameters)
+    schedule = first.kernel.schedule
+    assert schedule is not None
+    return KernelCall(
+        replace(first.kernel, kernel=kernel, schedule=renamed(schedule, own)),
+        replace(first.source, parameters=parameters),
+        {name: (place.arena, place.offset) for name, place in places.items()},
+        {own[name]: size for name, size in first.scratch.items()},
+    )
 
 
 def load_host(directory: Path) -> dict[str, HostStep]:

@@ -416,3 +416,8 @@ def machine(processor: Processor | None = None) -> Machine:
         cores=cpu.cores,
         cache_costs=cpu.cache_costs,
     )
+
+
+def lanes_of(machine: Machine) -> int:
+    """float32 lanes of a vector of a machine that ``machine`` has made."""
+    return machine.memory("registers").granule // 4

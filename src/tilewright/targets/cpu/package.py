@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from math import prod
 from pathlib import Path
 
-from tilewright.errors import refuse
 from tilewright.graph.dialect import network_of
 from tilewright.graph.names import identifier, network_name
 from tilewright.graph.placement import WEIGHTS
-from tilewright.ir.types import element_dtype, shape_of, tensor_type
 from tilewright.machine import Machine
-from tilewright.targets.base import Compilation, CompiledKernel
+from tilewright.targets.base import Compilation
 from tilewright.targets.cpu.building import (
     class_text,
     cmake_text,
     makefile_text,
     pkg_config_text,
 )
+from tilewright.targets.cpu.calls import KernelCall
 from tilewright.targets.cpu.ports import Port, distinct_ports
 from tilewright.targets.cpu.processors import Processor
-from tilewright.targets.cpu.program import ALIGNMENT, MANIFEST, WEIGHTS_FILE
+from tilewright.targets.cpu.program import MANIFEST, WEIGHTS_FILE
 from tilewright.targets.cpu.texts import (
     Functions,
     Step,
@@ -33,9 +31,7 @@ from tilewright.targets.cpu.texts import (
     network_text,
     scratch_bytes,
 )
-from tilewright.targets.cpu.walk import KernelSource, kernel_source
 from tilewright.targets.cpu.weights import array_text, checksum_of, write_weights
-from tilewright.tile.dialect import programs_of
 
 SUPPORT = Path(__file__).parent
 """Where the headers lie that every package includes as they are."""
@@ -46,13 +42,13 @@ HEADERS = ("checksum.h", "integers.h", "pieces.h", "scalars.h", "shorts.h", "tea
 def write_package(
     compilation: Compilation,
     directory: Path,
-    kernels: Sequence[CompiledKernel],
+    calls: Sequence[KernelCall],
     lanes: int,
     *,
     processor: Processor,
     weights: bool = True,
 ) -> list[Path]:
-    """Write all files for the given kernels of a compilation; returns them, sorted.
+    """Write all files for calls of a compilation's kernels, in order; returns them, sorted.
 
     Without ``weights`` there is neither weights.bin nor a program, only what a library is built
     from: who runs the steps has the arena.
@@ -62,7 +58,7 @@ def write_package(
     inputs = [Port.of(name, value) for name, value in network.inputs]
     outputs = [Port.of(name, value) for name, value in network.outputs]
     inputs, outputs = distinct_ports(inputs, outputs)
-    functions, steps = _steps(kernels, lanes, prefix)
+    functions, steps = _steps(calls, prefix)
     form = compilation.form
     held = directory / WEIGHTS_FILE
     if weights:
@@ -108,46 +104,22 @@ def support_text(name: str, prefix: str) -> str:
     return text.replace('#include "', f'#include "{prefix}_')
 
 
-def _steps(
-    kernels: Sequence[CompiledKernel], lanes: int, prefix: str
-) -> tuple[Functions, list[Step]]:
+def _steps(calls: Sequence[KernelCall], prefix: str) -> tuple[Functions, list[Step]]:
     """The kernels' functions, equal ones shared, and the steps that call them."""
     functions: Functions = []
     by_text: dict[str, int] = {}
     steps: list[Step] = []
-    for kernel in kernels:
-        if kernel.program is None:
-            raise refuse("cpu-program", "has no tile program", kernel.kernel.symbol)
-        source = kernel_source(kernel.program, lanes)
+    for call in calls:
+        source = call.source
         if source.text not in by_text:
             by_text[source.text] = len(functions)
             name = f"{prefix}_k{len(functions):02d}_{identifier(source.operation, 'kernel')}"
             functions.append((name, source, []))
         name, _, used = functions[by_text[source.text]]
-        used.append(kernel)
-        arguments, scratch = _arguments(kernel, source)
-        steps.append(Step(kernel, source, name, arguments, scratch))
+        used.append(call.kernel)
+        arguments, scratch = call.divided_arguments("workspace")
+        steps.append(Step(call.kernel, source, name, arguments, scratch))
     return functions, steps
-
-
-def _arguments(kernel: CompiledKernel, source: KernelSource) -> tuple[tuple[str, ...], int]:
-    """The call's arguments, and the bytes of the scratch that each thread needs of its own."""
-    assert kernel.program is not None
-    tensors = programs_of(kernel.program)[0].tensors
-    arguments: list[str] = []
-    scratch = 0
-    for parameter in source.parameters:
-        op = tensors[parameter.tensor]
-        if source.shared and op.role.data == "scratch":
-            _, offset = parameter.place(op)
-            place = f"(part ? FURTHER_SCRATCH(part) + {scratch} : {offset})"
-            arguments.append(parameter.cast(f"workspace + {place}"))
-            element = element_dtype(tensor_type(op.result).element_type)
-            size = prod(shape_of(op.result)) * element.itemsize
-            scratch += -(-size // ALIGNMENT) * ALIGNMENT
-        else:
-            arguments.append(parameter.address(op, "workspace"))
-    return tuple(arguments), scratch
 
 
 def _takes_tiles(machine: Machine, steps: Sequence[Step]) -> bool:

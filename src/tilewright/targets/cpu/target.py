@@ -13,15 +13,10 @@ from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
 from tilewright.planning.planners.measured import Measure
 from tilewright.targets.base import Compilation, Runner, Target, sources_text
-from tilewright.targets.cpu.machine import machine
+from tilewright.targets.cpu.machine import lanes_of, machine
 from tilewright.targets.cpu.processors import NATIVE, PROCESSORS, processor, this_processor
 from tilewright.targets.cpu.program import WEIGHTS_FILE
 from tilewright.targets.cpu.runner import CpuRunner
-
-
-def lanes_of(machine: Machine) -> int:
-    """float32 lanes of a vector of a machine made by machine.py."""
-    return machine.memory("registers").granule // 4
 
 
 class CpuTarget(Target):
@@ -63,16 +58,16 @@ class CpuTarget(Target):
 
         Raises TilewrightError for an operation that is neither in a kernel nor a mere view.
         """
-        from tilewright.targets.cpu.package import (
-            write_package,  # The generators of all primitives.
-        )
+        from tilewright.targets.cpu.calls import KernelCall  # The generators of all primitives.
+        from tilewright.targets.cpu.package import write_package
 
         for op in network_of(compilation.network).block.ops:
             if isinstance(op, GraphOperation) and op.name.removeprefix("graph.") not in VIEWS:
                 raise refuse("cpu-operation", f"no kernel computes {op.name}", op.node_name)
         made_for = processor(compilation.machine.name.partition("-")[2] or NATIVE)
         lanes = lanes_of(compilation.machine)
-        write_package(compilation, directory, compilation.kernels, lanes, processor=made_for)
+        calls = [KernelCall.of(kernel, lanes) for kernel in compilation.kernels]
+        write_package(compilation, directory, calls, lanes, processor=made_for)
 
     def load(self, directory: Path) -> Runner:
         """Build the package's library (once) and make a runner of it."""

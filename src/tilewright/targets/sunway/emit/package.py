@@ -33,11 +33,12 @@ from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
 from tilewright.machine import Machine
 from tilewright.planning.layout import Layout
 from tilewright.targets.base import Compilation, CompiledKernel
-from tilewright.targets.cpu.host import PORTABLE, host_kernels
+from tilewright.targets.cpu.calls import KernelCall
+from tilewright.targets.cpu.host import PORTABLE, host_calls
 from tilewright.targets.cpu.machine import machine as cpu_machine
 from tilewright.targets.cpu.package import WEIGHTS_FILE
 from tilewright.targets.cpu.ports import Port
-from tilewright.targets.cpu.walk import KERNEL, kernel_source
+from tilewright.targets.cpu.walk import KERNEL
 from tilewright.targets.cpu.weights import write_weights
 from tilewright.targets.generic.host import steps_of
 from tilewright.targets.sunway.emit.charge import charge_text
@@ -73,7 +74,8 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     network = network_of(compilation.network)
     name = network_name(network.symbol.data)
     on_host = tuple(kernel for kernel in compilation.kernels if kernel.on_host)
-    hosted = {k.kernel.symbol: k for k in host_kernels(compilation, cpu_machine(PORTABLE))}
+    calls_of = host_calls(compilation, cpu_machine(PORTABLE))
+    hosted = {call.kernel.kernel.symbol: call for call in calls_of}
     compiled = {kernel.kernel.symbol: kernel for kernel in compilation.kernels}
     texts: dict[str, str] = {}
     calls: list[Call] = []
@@ -134,37 +136,37 @@ def write_package(compilation: Compilation, directory: Path) -> None:
 
 def _layer(
     kernel: CompiledKernel,
-    hosted: CompiledKernel | None,
+    hosted: KernelCall | None,
     result: SSAValue,
     texts: dict[str, str],
     cores: int,
 ) -> Call:
     """The files of one layer, and its call."""
     symbol, nodes = kernel.kernel.symbol, kernel.kernel.nodes
-    program = (kernel if hosted is None else hosted).program
-    if program is None:
-        raise refuse("sunway-operation", "neither the CPEs nor the MPE compute it", symbol)
-    program_op = programs_of(program)[0]
     groups, grouped = 1, cores > CPES
     if hosted is None:
+        if kernel.program is None:
+            raise refuse("sunway-operation", "neither the CPEs nor the MPE compute it", symbol)
+        program_op = programs_of(kernel.program)[0]
         groups = groups_of(Nest(program_op), cores)
         head = LayerHead(symbol, nodes, tuple(_parameters(program_op)), grouped)
         layer = Layer(symbol, nodes, program_op, str(kernel.schedule), cores, grouped)
         texts[f"layers/{symbol}_slave.c"] = slave_text(layer)
         texts[f"layers/{symbol}_para.h"] = parameters_text(head)
         texts[f"layers/{symbol}.c"] = wrapper_text(head)
+        tensors = program_op.tensors
+        arguments = [each.address(tensors[each.tensor]) for each in head.parameters]
     else:
-        source = kernel_source(program, PORTABLE.lanes)
+        source = hosted.source
         head = LayerHead(symbol, nodes, source.parameters)
         texts[f"layers/{symbol}.c"] = (
             f"/* {head.about}: on the MPE. */\n#define LANES {PORTABLE.lanes}\n"
             f'#include "../mpe/pieces.h"\n#include "{symbol}.h"\n\n'
             + source.text.replace(KERNEL, symbol)
         )
+        arguments = hosted.arguments()
     texts[f"layers/{symbol}.h"] = header_text(head)
-    tensors = program_op.tensors
-    arguments = tuple(each.address(tensors[each.tensor]) for each in head.parameters)
-    return Call(head, arguments, _span(result), groups)
+    return Call(head, tuple(arguments), _span(result), groups)
 
 
 def core_groups(machine: Machine) -> int:
