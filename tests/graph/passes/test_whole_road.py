@@ -1,6 +1,7 @@
 """All graph passes in a row: the network still means the same, and so does its memory."""
 
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,11 +32,16 @@ from tilewright.ir import ModuleOp, SSAValue
 from tilewright.ir.passes import PassRunner
 from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
 from tilewright.machine import Machine
+from tilewright.machine.load import load_machine
 from tilewright.numerics.formats import numbers_of
 from tilewright.planning.layout import Layout
+from tilewright.targets.ascend.machine import ASCEND_910
+from tilewright.targets.ascend.network import network_machine
 from tilewright.targets.cambricon_x.machine import machine as cambricon_x
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "machines"
 
 MACHINES: dict[str, Machine] = {
     "small": accelerator(),
@@ -183,6 +189,9 @@ def test_pipeline_names_every_pass() -> None:
     entries = [entry for machine in MACHINES.values() for entry in pipeline(machine)]
     short = {"element": "float16", "accumulator": "float32"}
     entries += pipeline(accelerator().with_values(short))
+    # Channels in blocks; numbers of primitives.
+    entries += pipeline(network_machine(ASCEND_910))
+    entries += pipeline(load_machine(EXAMPLES / "mixed.toml"))
     entries += [entry for part in quantise_pipeline(numbers_of("int8")) for entry in part]
     assert {entry.step.name for entry in entries} == set(PASSES)
     assert all(entry.reason for entry in entries)
