@@ -130,7 +130,9 @@ def test_networks(name: str, tmp_path: Path) -> None:
     # As near to float32 as the cpu's integers of the same calibration, whose products of computed
     # matrices are rounded otherwise.
     own = compiled(model, tmp_path, Path("cpu"), calibration=samples, numbers="int8")
-    ours, theirs = (error(model, samples[0], one) for one in (outputs, own.run(samples[0])))
+    ours, theirs = (
+        error(model, samples[0], outputs_of) for outputs_of in (outputs, own.run(samples[0]))
+    )
     assert ours < 1.3 * theirs
     assert theirs < 0.15
 

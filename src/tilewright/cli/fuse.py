@@ -161,7 +161,7 @@ def _say(report: FusionReport, machine: Machine, patterns: bool) -> None:
         groups, stays = lines[: 1 + len(plan.groups)], lines[1 + len(plan.groups) :]
         console.say("\n" + "\n".join([*groups, f"alone: {len(plan.alone)} kernels", *stays]))
         if plan.stays:
-            gain = sum(one.gain for one in plan.stays)
+            gain = sum(tensor.gain for tensor in plan.stays)
             console.say(f"what stays gains {gain:,.0f} simulated cycles")
 
 

@@ -66,7 +66,7 @@ def fuse(
     )
     oracle = CostOracle(machine, timer, learned)
     report = search_fusions(network_of(state.network), machine, oracle, searches, fusions, progress)
-    if Capability.SHARES in target.implements and any(one.shares for one in machine.memories):
+    if Capability.SHARES in target.implements and any(memory.shares for memory in machine.memories):
         # What stays depends on numbers and schedules: the network is planned as `compile` does.
         state = run_pipeline(
             model, target, machine, shapes=shapes, weights=weights, learned=learned,

@@ -61,6 +61,7 @@ from xdsl.irdl import (
     RangeOf,
     ResultDef,
     VarOperandDef,
+    VarResultDef,
     attr_def,
     irdl_attr_definition,
     irdl_op_verify_regions,
@@ -212,9 +213,13 @@ def irdl_op_definition(cls: type[_Definition]) -> type[_Definition]:
 
 def _asks_classes_alone(described: OpDef) -> bool:
     """Whether what a definition states of operands, results, properties and attributes holds for
-    all of the same classes."""
+    all of the same classes. Where several operands or results are lists, an attribute's value says
+    how long each is."""
     if described.successors:
         return False
+    for kinds, lists in ((described.operands, VarOperandDef), (described.results, VarResultDef)):
+        if sum(isinstance(kind, lists) for _, kind in kinds) > 1:
+            return False
     named = [*described.operands, *described.results]
     named += [*described.properties.items(), *described.attributes.items()]
     return all(_is_of_classes(kind.constr) for _, kind in named)

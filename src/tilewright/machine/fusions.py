@@ -76,7 +76,7 @@ def _edge_apart(machine: Machine, template: Template) -> str:
         joined = any(target.operations & set(names) for p in writers for names in p.epilogue)
         if edge.relation != "produces" or joined or any(p.epilogue_any for p in writers):
             continue
-        if not any(hands_on(machine, one, other) for one in writers for other in readers):
+        if not any(hands_on(machine, writer, reader) for writer in writers for reader in readers):
             return f"never matches: {target} cannot read on the chip what {source} makes"
     return ""
 

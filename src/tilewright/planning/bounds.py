@@ -170,15 +170,15 @@ def primitives_for(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
     """The primitives that compute a kernel's anchor, and have its numbers where they have numbers
     of their own; refuses when there is none."""
     anchor, operands = kernel.anchor, (*kernel.anchor.inputs, kernel.output)
-    found = tuple(
+    primitives = tuple(
         p
         for p in machine.primitives
         if p.serves(anchor.operation, anchor.extents)
         and (p.element is None or all(p.takes(o.role, o.element) for o in operands))
     )
-    if not found:
+    if not primitives:
         raise refuse("plan-primitive", f"{machine.name} has no {anchor.operation}", kernel.symbol)
-    return found
+    return primitives
 
 
 def _cached_cycles(kernel: Kernel, machine: Machine) -> float:

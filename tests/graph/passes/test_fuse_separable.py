@@ -41,14 +41,14 @@ def apply(net: Builder, *outputs: SSAValue, always: bool = False) -> list[str]:
     FuseSeparable(always).apply(made, module)
     module.verify()
     assert_same(before, evaluate(module, net.store, inputs), 2e-5)
-    found = methods(module)
+    chosen = methods(module)
     text = str(module)
     FuseSeparable(always).apply(made, module)
     assert str(module) == text, "a second run changes nothing"
     scratch = [op for op in network_of(module).block.ops if isinstance(op, ScratchOp)]
-    assert len(scratch) == found.count("separable_conv"), "no trial is left behind"
+    assert len(scratch) == chosen.count("separable_conv"), "no trial is left behind"
     PassRunner(made).run(module, place_pipeline(MACHINE), "")
-    return found
+    return chosen
 
 
 def test_large_images_are_fused_and_small_ones_are_not() -> None:
@@ -110,9 +110,9 @@ def test_the_machine_s_pattern_decides() -> None:
     def fused(machine: Machine) -> bool:
         net = Builder(6, x=(1, 32, 112, 112))
         module = net.finish(block(net, net.inputs["x"], 16))
-        made = context(machine, net.store)
-        PassRunner(made).run(module, prepare_pipeline(machine), "")
-        FuseSeparable().apply(made, module)
+        compiler_context = context(machine, net.store)
+        PassRunner(compiler_context).run(module, prepare_pipeline(machine), "")
+        FuseSeparable().apply(compiler_context, module)
         return "separable_conv" in str(module)
 
     assert fused(MACHINE)

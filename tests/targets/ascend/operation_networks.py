@@ -35,15 +35,15 @@ class Compiled:
         """The outputs, the same in all orders, within what the interpreter's allow."""
         runner = self.executable.runner
         assert isinstance(runner, AscendRunner)
-        found: dict[str, NDArray[Any]] = {}
+        results: dict[str, NDArray[Any]] = {}
         for order in orders:
             runner.order = order
             result = self.executable.run(dict(given))
-            for name, array in found.items():
+            for name, array in results.items():
                 np.testing.assert_array_equal(result[name], array)
-            found = dict(result)
-        assert self.executable.check(dict(given), found).passed
-        return found
+            results = dict(result)
+        assert self.executable.check(dict(given), results).passed
+        return results
 
 
 def compiled(

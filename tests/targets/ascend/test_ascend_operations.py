@@ -105,10 +105,10 @@ def test_comparisons_and_choices(tmp_path: Path) -> None:
         {"m": mask, "low": np.float32(-1e4)},
     )
     assert not network.host
-    found = network.outputs({"x": x, "y": y})
-    np.testing.assert_array_equal(found["g"], x > y)
+    outputs = network.outputs({"x": x, "y": y})
+    np.testing.assert_array_equal(outputs["g"], x > y)
     chosen = np.where(mask & (x > y), x, np.float32(-1e4))
-    np.testing.assert_array_equal(found["z"], chosen)
+    np.testing.assert_array_equal(outputs["z"], chosen)
 
 
 @pytest.mark.parametrize(

@@ -18,16 +18,17 @@ from tilewright.targets.base import find_target
 def without(machine: Machine) -> Machine:
     """The machine that has no functions behind a product."""
     primitives = [
-        one.model_copy(
+        primitive.model_copy(
             update={
                 "epilogue": tuple(
-                    tuple(name for name in group if name not in FUNCTIONS) for group in one.epilogue
+                    tuple(name for name in group if name not in FUNCTIONS)
+                    for group in primitive.epilogue
                 )
             }
         )
-        if one.engine == "m"
-        else one
-        for one in machine.primitives
+        if primitive.engine == "m"
+        else primitive
+        for primitive in machine.primitives
     ]
     return machine.model_copy(update={"primitives": tuple(primitives)})
 
@@ -48,7 +49,7 @@ def test_functions_behind_all_kinds_of_products(function: str, target: str, tmp_
         outputs = executable.run(sample, profile=True)
         assert executable.check(sample, outputs).passed
         runs.append((executable, next(iter(outputs.values()))))
-    (fused, found), (apart, wanted) = runs
-    assert np.array_equal(found, wanted) and np.unique(found).size > 20
+    (fused, results), (apart, wanted) = runs
+    assert np.array_equal(results, wanted) and np.unique(results).size > 20
     assert len(fused.manifest.kernels) == len(apart.manifest.kernels) - 3
     assert (fused.profile.cycles or 0) < (apart.profile.cycles or 0)

@@ -77,8 +77,8 @@ def test_values_stay_on_the_device(tmp_path: Path) -> None:
     files = ["kernels.so", "../weights.bin", "../constants.bin", "x.bin", "f.bin", "y.bin"]
     subprocess.run(["./main", *files], cwd=folder, check=True)
     for name, wanted in network.executable.run({"x": x}).items():
-        found = np.fromfile(folder / f"{name}.bin", np.float32)
-        np.testing.assert_array_equal(found, wanted.ravel())
+        results = np.fromfile(folder / f"{name}.bin", np.float32)
+        np.testing.assert_array_equal(results, wanted.ravel())
     text = (folder / "main.c").read_text()
     text = text[text.index("/* What a function of the device") :]
     # The input and the hosted result; what the host reads, and two outputs.

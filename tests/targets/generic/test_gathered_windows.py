@@ -55,8 +55,8 @@ def planned(name: str, seed: int) -> tuple[Case, Plan]:
     return case, plan(case.kernel, machine, budget=Budget(greedy=False))
 
 
-def gathers(case: Case, found: Plan, machine: Machine) -> bool:
-    program = tile(case.kernel, found.schedule, machine)
+def gathers(case: Case, chosen: Plan, machine: Machine) -> bool:
+    program = tile(case.kernel, chosen.schedule, machine)
     moves = [op for op in program.walk() if isinstance(op, MoveOp) and op.transform is not None]
     return bool(moves)
 
@@ -65,13 +65,13 @@ def gathers(case: Case, found: Plan, machine: Machine) -> bool:
 @pytest.mark.parametrize("seed", but_fast(range(40), range(0, 40, 5)))
 def test_convolutions_of_any_window(seed: int, name: str) -> None:
     """Strides, dilations, groups, padding on every side, batches: words and the interpreter."""
-    (case, found), machine = planned(name, seed), MACHINES[name]
+    (case, chosen), machine = planned(name, seed), MACHINES[name]
     instructions = derive(machine)
-    lowered = lower_case(case, found.schedule, machine, instructions)
+    lowered = lower_case(case, chosen.schedule, machine, instructions)
     np.testing.assert_array_equal(lowered.run(), case.expected)
     report = check_races(lowered.program, np.zeros(lowered.program.size, np.int64))
     assert report.complete and not report.races and not report.unwritten
-    program = tile(case.kernel, found.schedule, machine)
+    program = tile(case.kernel, chosen.schedule, machine)
     output = case.kernel.output.name
     for interleave in (None, seed, seed + 1):
         result = run(program, case.operands, machine, interleave=interleave)[output]
@@ -84,15 +84,15 @@ def test_most_convolutions_gather_and_products_do_not() -> None:
     product = matmul_case(3, fixed=True)
     assert not gathers(product, plan(product.kernel, MACHINE), MACHINE)
     point = deep.convolution(2, 96, 100, 9, 1)
-    found = plan(point.kernel, MACHINE)
-    assert not gathers(point, found, MACHINE), "a 1 x 1 window of stride 1 is copied"
-    lowered = lower_case(point, found.schedule, MACHINE, derive(MACHINE))
+    chosen = plan(point.kernel, MACHINE)
+    assert not gathers(point, chosen, MACHINE), "a 1 x 1 window of stride 1 is copied"
+    lowered = lower_case(point, chosen.schedule, MACHINE, derive(MACHINE))
     np.testing.assert_array_equal(lowered.run(), point.expected)
 
 
 def test_the_text_is_kept_and_runs() -> None:
-    case, found = planned("two levels", 5)
-    module = tile_module(case.kernel, found.schedule, MACHINE)
+    case, chosen = planned("two levels", 5)
+    module = tile_module(case.kernel, chosen.schedule, MACHINE)
     text = to_text(module)
     assert " gathers [" in text and ' on "gather" with "img2col"' in text
     again = Parser(context(), text).parse_module()
@@ -115,8 +115,8 @@ def test_the_text_is_kept_and_runs() -> None:
 )
 def test_what_the_verifier_says(before: str, after: str, reason: str) -> None:
     case = deep.convolution(1, 20, 12, 14, 3)
-    found = plan(case.kernel, MACHINE)
-    text = to_text(tile_module(case.kernel, found.schedule, MACHINE))
+    chosen = plan(case.kernel, MACHINE)
+    text = to_text(tile_module(case.kernel, chosen.schedule, MACHINE))
     assert before in text
     module = Parser(context(), text.replace(before, after, 1)).parse_module()
     with pytest.raises(VerifyException, match=reason):
@@ -126,8 +126,8 @@ def test_what_the_verifier_says(before: str, after: str, reason: str) -> None:
 def test_padding_and_steps_are_seen() -> None:
     """Programs whose window is another one compute something else."""
     case = deep.convolution(1, 20, 12, 14, 3)
-    found = plan(case.kernel, MACHINE)
-    text = to_text(tile_module(case.kernel, found.schedule, MACHINE))
+    chosen = plan(case.kernel, MACHINE)
+    text = to_text(tile_module(case.kernel, chosen.schedule, MACHINE))
     name = case.kernel.output.name
     for before, after in (("oh + kh - 1", "oh + kh"), ("ow + kw - 1", "ow + kw")):
         head, _, tail = text.partition(" gathers ")
@@ -150,8 +150,8 @@ def test_predictions_are_close() -> None:
         if kernel == 1:  # of stride 1, it is copied
             continue
         case = deep.convolution(seed, ci, min(co, 256), min(size, 28), kernel, stride)
-        found = plan(case.kernel, MACHINE, budget=Budget(greedy=False))
-        errors.append(abs(found.predicted_cycles / time(case.kernel, found.schedule) - 1))
+        chosen = plan(case.kernel, MACHINE, budget=Budget(greedy=False))
+        errors.append(abs(chosen.predicted_cycles / time(case.kernel, chosen.schedule) - 1))
     assert np.mean(errors) < 0.02
     assert max(errors) < 0.12
 
@@ -159,11 +159,11 @@ def test_predictions_are_close() -> None:
 def test_gathered_bytes_are_charged() -> None:
     """Simulated, the gathering engine is busy for what it writes."""
     case = deep.convolution(1, 32, 16, 14, 3)
-    found = plan(case.kernel, MACHINE)
-    lowered = lower_case(case, found.schedule, MACHINE, derive(MACHINE))
+    chosen = plan(case.kernel, MACHINE)
+    lowered = lower_case(case, chosen.schedule, MACHINE, derive(MACHINE))
     kernels = np.zeros(lowered.program.size, np.int64)
     slow = MACHINE.with_values({"move.load-windows.bytes_per_cycle": 1})
-    slowed = lower_case(case, found.schedule, slow, derive(slow))
+    slowed = lower_case(case, chosen.schedule, slow, derive(slow))
     windows = 14 * 14 * 9 * 32 * 2
     assert time_program(lowered.program, kernels).cycles < windows
     assert time_program(slowed.program, kernels).cycles >= windows

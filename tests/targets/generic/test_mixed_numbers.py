@@ -139,8 +139,8 @@ def test_words_and_tiles_compute_what_the_graph_means(
     """Every step between integers and floats is one IEEE operation: bit for bit."""
     case = kind(seed)
     assert len(np.unique(case.expected)) > 10
-    found = plan(case.kernel, MACHINE)
-    lowered = lower_case(case, found.schedule, MACHINE, INSTRUCTIONS)
+    chosen = plan(case.kernel, MACHINE)
+    lowered = lower_case(case, chosen.schedule, MACHINE, INSTRUCTIONS)
     np.testing.assert_array_equal(lowered.run(), case.expected)
     tiles = run(lowered.tiles, case.operands, MACHINE)[case.kernel.output.name]
     np.testing.assert_array_equal(tiles, case.expected)
@@ -148,8 +148,8 @@ def test_words_and_tiles_compute_what_the_graph_means(
     report = check_races(lowered.program, kernels)
     assert report.complete and not report.races and not report.unwritten
     cycles = time_program(lowered.program, kernels).cycles
-    assert cycles >= found.granule_bound
-    assert 0.88 < found.predicted_cycles / cycles < 1.12
+    assert cycles >= chosen.granule_bound
+    assert 0.88 < chosen.predicted_cycles / cycles < 1.12
 
 
 def softmax64(x: Array) -> Array:
@@ -181,20 +181,20 @@ def test_floats_are_within_the_bound_of_float64(name: str) -> None:
         operands += [build.given(ones, f32), build.given(ones * 0, f32)]
     case = build.finish(build.op(name, *operands, **attributes))
     lowered = lower_case(case, plan(case.kernel, MACHINE).schedule, MACHINE, INSTRUCTIONS)
-    found = lowered.run()
-    assert found.dtype == np.float32
+    result = lowered.run()
+    assert result.dtype == np.float32
     values = build.arguments[0][1].astype(np.float64)
     wanted = exact(values)
     terms = shape[-1] if name in ("softmax", "layer_norm") else 8
     bound = (terms + 8) * 2.0**-23 * np.maximum(np.abs(wanted), np.abs(wanted).max())
-    assert np.all(np.abs(found - wanted) <= bound)
+    assert np.all(np.abs(result - wanted) <= bound)
 
 
 def test_products_of_floats_beside_those_of_integers() -> None:
     case = float_product(3)
-    found = plan(case.kernel, MACHINE)
-    assert found.schedule.primitive == "float-products"
-    lowered = lower_case(case, found.schedule, MACHINE, INSTRUCTIONS)
+    chosen = plan(case.kernel, MACHINE)
+    assert chosen.schedule.primitive == "float-products"
+    lowered = lower_case(case, chosen.schedule, MACHINE, INSTRUCTIONS)
     x, w, bias = (array.astype(np.float64) for array in case.operands.values())
     exact = np.maximum(x @ w.T + bias, 0)
     bound = 81 * 2.0**-24 * (np.abs(x) @ np.abs(w).T + np.abs(bias)) + 2.0**-23 * np.abs(exact)
@@ -232,18 +232,18 @@ def test_what_is_wrong_in_a_machine_file(before: str, after: str, reason: str) -
 
 
 def test_other_targets_refuse_numbers_of_primitives() -> None:
-    assert "primitive.element" in {str(one) for one in find_target("generic").implements}
-    assert "primitive.element" not in {str(one) for one in find_target("cpu").implements}
+    assert "primitive.element" in {str(key) for key in find_target("generic").implements}
+    assert "primitive.element" not in {str(key) for key in find_target("cpu").implements}
 
 
 def test_scales_are_operands_or_attributes() -> None:
     x, scale, zero = (tensor((3,), f32), tensor((), f32), tensor((), i8))
     block = Block(arg_types=[x, scale, zero])
-    made = BY_NAME["quantise_linear"].build_from(
+    operation = BY_NAME["quantise_linear"].build_from(
         [block.args[0]], {"scale": 0.5, "zero": 3, "to": "int8"}, node="n"
     )
-    made.verify()
-    got = made.evaluate(np.array([1.0, 1.25, np.nan], np.float32))
+    operation.verify()
+    got = operation.evaluate(np.array([1.0, 1.25, np.nan], np.float32))
     assert got.dtype == np.int8 and got.tolist() == [5, 5, -128]
     for operands, attributes, reason in (
         (block.args, {"scale": 0.5, "zero": 3, "to": "int8"}, "operands or attributes"),

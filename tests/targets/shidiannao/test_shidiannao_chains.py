@@ -20,9 +20,9 @@ def run(machine: Machine, images: list[np.ndarray]) -> tuple[Executable, list[np
     outputs: list[np.ndarray] = []
     for image in images:
         given = {executable.manifest.inputs[0].name: image}
-        found = executable.run(given)
-        assert executable.check(given, found).mismatches == 0
-        outputs += found.values()
+        results = executable.run(given)
+        assert executable.check(given, results).mismatches == 0
+        outputs += results.values()
     return executable, outputs
 
 
@@ -35,8 +35,8 @@ def test_a_small_network_is_faster_in_chains_and_its_numbers_are_the_same() -> N
     assert all(np.array_equal(a, b) for a, b in zip(values, others, strict=True))
     assert len(np.unique(np.stack(values))) > 10
     kernels = [
-        sum(kernel.engine == "accelerator" for kernel in one.manifest.kernels)
-        for one in (fused, apart)
+        sum(kernel.engine == "accelerator" for kernel in executable.manifest.kernels)
+        for executable in (fused, apart)
     ]
     assert kernels[0] < kernels[1]
     assert fused.profile.cycles is not None and apart.profile.cycles is not None

@@ -158,11 +158,11 @@ def _taken(asked: Candidate, machine: Machine) -> set[str]:
 def _own_numbers(asked: Candidate, machine: Machine) -> str | None:
     """Whether a primitive that takes the operands has the operation on its own elements."""
     primitives = serving(asked, machine)
-    if any(has_meaning(asked, seen_by(machine, one)) for one in primitives):
+    if any(has_meaning(asked, seen_by(machine, primitive)) for primitive in primitives):
         return None
     elements = [element_name(tensor_type(value).element_type) for value in asked.op.inputs]
-    found = ", ".join(dict.fromkeys(elements))
-    return f"no primitive of {machine.name} computes {asked.operation} on {found}"
+    given = ", ".join(dict.fromkeys(elements))
+    return f"no primitive of {machine.name} computes {asked.operation} on {given}"
 
 
 def has_meaning(asked: Candidate, machine: Machine) -> bool:

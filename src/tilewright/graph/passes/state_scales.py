@@ -59,12 +59,12 @@ def _stated(step: Operation, ctx: CompilerContext) -> bool:
         return False
     origin = int(zero.reshape(-1)[0])
     if step.operation == "dequantise_linear":
-        made = make(step.operation, step.inputs[:2], {"zero": origin}, before=step, like=step)
+        stated = make(step.operation, step.inputs[:2], {"zero": origin}, before=step, like=step)
     elif np.unique(scale).size == 1:
         to = element_name(tensor_type(step.result).element_type)
         values = {"scale": float(scale.reshape(-1)[0]), "zero": origin, "to": str(to)}
-        made = make(step.operation, step.inputs[:1], dict(values), before=step, like=step)
+        stated = make(step.operation, step.inputs[:1], dict(values), before=step, like=step)
     else:
         return False
-    replace(step, made.result)
+    replace(step, stated.result)
     return True

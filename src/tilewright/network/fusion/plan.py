@@ -87,10 +87,10 @@ class FusionPlan:
             kernels = ", ".join(group.kernels)
             lines.append(f"fuse {group.fusion}: {kernels} ({group.cycles!r} cycles)")
         lines += [f"alone: {kernel} ({cycles!r} cycles)" for kernel, cycles in self.alone]
-        for one in self.stays:
-            what = f"{json.dumps(one.tensor)} for {', '.join(one.readers)}"
-            gain = f"({one.bytes} bytes, {one.gain!r} cycles less)"
-            lines.append(f"stays in {one.memory}: {what} {gain}")
+        for tensor in self.stays:
+            what = f"{json.dumps(tensor.tensor)} for {', '.join(tensor.readers)}"
+            gain = f"({tensor.bytes} bytes, {tensor.gain!r} cycles less)"
+            lines.append(f"stays in {tensor.memory}: {what} {gain}")
         return "\n".join(lines) + "\n"
 
     @classmethod
@@ -119,11 +119,11 @@ class FusionPlan:
                     raise _not_a_plan(number, line)
         except ValueError as error:
             raise refuse("fusion-plan", f"not a fusion plan: {error}") from None
-        found = cls(network, machine, head[3], tuple(groups), tuple(alone), tuple(stays))
-        if str(found) != text:
+        plan = cls(network, machine, head[3], tuple(groups), tuple(alone), tuple(stays))
+        if str(plan) != text:
             raise refuse("fusion-plan", "not a fusion plan: its sum or the order of its lines is "
                          "not as it was printed")  # fmt: skip
-        return found
+        return plan
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object that ``from_json`` reads."""
@@ -140,13 +140,13 @@ class FusionPlan:
             "alone": [{"kernel": kernel, "cycles": cycles} for kernel, cycles in self.alone],
             "stays": [
                 {
-                    "tensor": one.tensor,
-                    "memory": one.memory,
-                    "readers": list(one.readers),
-                    "bytes": one.bytes,
-                    "gain_cycles": one.gain,
+                    "tensor": tensor.tensor,
+                    "memory": tensor.memory,
+                    "readers": list(tensor.readers),
+                    "bytes": tensor.bytes,
+                    "gain_cycles": tensor.gain,
                 }
-                for one in self.stays
+                for tensor in self.stays
             ],
         }
 
@@ -162,16 +162,18 @@ class FusionPlan:
                     FusedGroup(str(g["fusion"]), tuple(map(str, g["kernels"])), float(g["cycles"]))
                     for g in value["groups"]
                 ),
-                tuple((str(one["kernel"]), float(one["cycles"])) for one in value["alone"]),
+                tuple(
+                    (str(tensor["kernel"]), float(tensor["cycles"])) for tensor in value["alone"]
+                ),
                 tuple(
                     StayingTensor(
-                        str(one["tensor"]),
-                        str(one["memory"]),
-                        tuple(map(str, one["readers"])),
-                        int(one["bytes"]),
-                        float(one["gain_cycles"]),
+                        str(tensor["tensor"]),
+                        str(tensor["memory"]),
+                        tuple(map(str, tensor["readers"])),
+                        int(tensor["bytes"]),
+                        float(tensor["gain_cycles"]),
                     )
-                    for one in value["stays"]
+                    for tensor in value["stays"]
                 ),
             )
         except (KeyError, TypeError, ValueError) as error:

@@ -3,9 +3,8 @@
 A value that a kernel of the device gives stays there for those that read it; what comes from the
 host (inputs, weights, results of its kernels) is copied once, and back comes what the host reads.
 Room is planned as the host's own is, by the steps from which to which a value is needed
-(memory/heuristics.py), with the bytes behind each that kernels may touch. Values that only look at
-others otherwise (a reshape) are those; parts of larger ones, and joins, lie together in the host's
-memory, and go through it.
+(memory/heuristics.py), with the bytes behind each that kernels may touch. A view of a whole value
+(a reshape) has the same place; slices of a value, and concatenations, go through the host's memory.
 """
 
 from __future__ import annotations
@@ -134,14 +133,14 @@ def device_memory(
             continue
         work: dict[int, int] = {}
         for launch in launches[op.symbol.data]:
-            for one in launch.arguments:
-                if one.kind == "work":
-                    work[one.number] = max(work.get(one.number, 0), one.bytes)
-                elif one.kind == "operand":
-                    _read(plan, op.inputs[one.number], number, one.bytes)
-                elif one.kind == "result":
+            for argument in launch.arguments:
+                if argument.kind == "work":
+                    work[argument.number] = max(work.get(argument.number, 0), argument.bytes)
+                elif argument.kind == "operand":
+                    _read(plan, op.inputs[argument.number], number, argument.bytes)
+                elif argument.kind == "result":
                     held = plan.values.setdefault(op.result, Held(op.result, 0, number, number))
-                    held.bytes = max(held.bytes, one.bytes)
+                    held.bytes = max(held.bytes, argument.bytes)
         for place, size in work.items():
             places.append((number, place))
             buffers.append(Buffer(f"work{number}_{place}", size, number, number))
@@ -197,16 +196,16 @@ def _on_device(reader: object, launches: Mapping[str, Sequence[Launch]]) -> bool
 
 
 def _readers(value: SSAValue) -> list[object]:
-    """What reads a value, by other looks at its bytes, too."""
-    found: list[object] = []
+    """What reads a value, itself or through views of all of it."""
+    readers: list[object] = []
     for use in value.uses:
         reader = use.operation
         result = reader.results[0] if reader.results else None
         if isinstance(reader, GraphOperation) and result is not None and origin(result) != result:
-            found += _readers(result)
+            readers += _readers(result)
         else:
-            found.append(reader)
-    return found
+            readers.append(reader)
+    return readers
 
 
 __all__ = ["Box", "DeviceMemory", "device_memory", "origin"]

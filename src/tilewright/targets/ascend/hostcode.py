@@ -189,14 +189,14 @@ def _kernel(
         line(f"/* {comment(nodes)} */")
     places: dict[tuple[str, int], int] = {}
     for launch in launches:
-        for one in launch.arguments:
-            key = one.kind, one.number
-            if one.kind == "operand":
-                places[key] = plan.offset(op.inputs[one.number])
-            elif one.kind == "result":
+        for argument in launch.arguments:
+            key = argument.kind, argument.number
+            if argument.kind == "operand":
+                places[key] = plan.offset(op.inputs[argument.number])
+            elif argument.kind == "result":
                 places[key] = plan.offset(op.result)
-            elif one.kind == "work":
-                places[key] = plan.work[step, one.number]
+            elif argument.kind == "work":
+                places[key] = plan.work[step, argument.number]
     with writer.block(f"static void {row.symbol}(void)"):
         if step in plan.before:
             line(

@@ -53,8 +53,12 @@ def check_look_ups(program: Program) -> None:
             continue
         else:
             reads = [region.place for region in statement.reads]
-            free = [one for one in reads if isinstance(one.home, Tensor) and not one.home.written]
-            held = [one.address for one in reads if one not in free]
+            free = [
+                place
+                for place in reads
+                if isinstance(place.home, Tensor) and not place.home.written
+            ]
+            held = [place.address for place in reads if place not in free]
             held += [region.place.address for region in statement.writes]
             for region in (*statement.reads, *statement.writes):
                 held += [region.bytes, *region.counts, *region.strides]

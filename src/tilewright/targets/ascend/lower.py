@@ -80,8 +80,8 @@ def _stages(launches: Launches) -> None:
         if lower is None:
             raise launches.refusal(f"there is no kernel for {stage.operation}")
         operands = [
-            values.get(one.name) or operand_of(launches, stage, number)
-            for number, one in enumerate(stage.inputs)
+            values.get(operand.name) or operand_of(launches, stage, number)
+            for number, operand in enumerate(stage.inputs)
         ]
         target = launches.result() if stage is stages[-1] else None
         values[stage.output.name] = lower(launches, stage, operands, target)

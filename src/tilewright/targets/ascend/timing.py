@@ -88,18 +88,18 @@ def simulate_trace(
     busy = dict.fromkeys(PIPES, 0.0)
     raised: dict[tuple[str, str, int], list[float]] = {}
     issued, moved = 0.0, 0
-    for one in steps:
-        statement = one.statement
+    for step in steps:
+        statement = step.statement
         issued += issue
         if isinstance(statement, Flag):
-            key = (statement.source, statement.target, one.event)
+            key = (statement.source, statement.target, step.event)
             if statement.kind == "set":
                 raised.setdefault(key, []).append(max(done[statement.source], issued))
             else:
                 free[statement.target] = max(free[statement.target], raised[key].pop(0))
             continue
         if statement.pipe == "S":
-            issued += one.cycles
+            issued += step.cycles
             continue
         if isinstance(statement, Barrier):
             pipes = PIPES if statement.pipe == "ALL" else (statement.pipe,)
@@ -108,12 +108,12 @@ def simulate_trace(
                 free[pipe] = max(free[pipe], last)
             continue
         pipe = statement.pipe
-        taken, latency = _cost(statement, one.cycles, one.reads, one.writes, core, rates)
+        taken, latency = _cost(statement, step.cycles, step.reads, step.writes, core, rates)
         start = max(free[pipe], issued)
         free[pipe] = start + taken
         done[pipe] = max(done[pipe], start + taken + latency)
         busy[pipe] += taken
-        moved += sum(bytes_of(access) for access in (*one.reads, *one.writes) if _is_main(access))
+        moved += sum(bytes_of(access) for access in (*step.reads, *step.writes) if _is_main(access))
     return Timing(max(*done.values(), issued), busy, moved)
 
 

@@ -126,7 +126,9 @@ class _Writer:
 
     def _first(self, kernel: Kernel, places: Mapping[str, Placement]) -> KernelCall:
         """The call of a kernel of a new form."""
-        placed = {name: (one.arena, one.offset, one.strides) for name, one in places.items()}
+        placed = {
+            name: (place.arena, place.offset, place.strides) for name, place in places.items()
+        }
         schedule = plan(kernel, self.host, cache=self.plans).schedule
         program = build(kernel, schedule, self.host, placed)
         Boundary().apply(self.context, program)
@@ -147,7 +149,9 @@ def _alike(
     """The call of a kernel of the same form as another's."""
     back = {unnamed: name for name, unnamed in names.items()}
     own = {name: back[unnamed] for name, unnamed in names_of_first.items()}
-    parameters = tuple(replace(one, tensor=own[one.tensor]) for one in first.source.parameters)
+    parameters = tuple(
+        replace(parameter, tensor=own[parameter.tensor]) for parameter in first.source.parameters
+    )
     schedule = first.kernel.schedule
     assert schedule is not None
     return KernelCall(

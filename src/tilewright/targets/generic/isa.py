@@ -65,10 +65,10 @@ class InstructionSet:
     def machines(self) -> dict[int, Machine]:
         """By opcode, the machine with the numbers of the instruction's primitive."""
         return {
-            one.opcode: self.machine
-            if one.primitive is None
-            else seen_by(self.machine, one.primitive)
-            for one in self.instructions
+            instruction.opcode: self.machine
+            if instruction.primitive is None
+            else seen_by(self.machine, instruction.primitive)
+            for instruction in self.instructions
         }
 
     @cached_property

@@ -336,10 +336,10 @@ class KernelLowering:
 
     def _move(self, op: MoveOp) -> tuple[Instruction, dict[str, Any]]:
         place, outer = self.buffer(op.buffer), self._outer(op)
-        one = self._move_instruction(op)
+        instruction = self._move_instruction(op)
         followers = self._followers(op)
         if op.transform is not None:
-            return one, gather_columns(op, self.order, place, outer)
+            return instruction, gather_columns(op, self.order, place, outer)
         joined: tuple[MoveOp, BufferPlace, TensorPlace | BufferPlace] | None = None
         if followers:
             other = followers[0]
@@ -350,7 +350,7 @@ class KernelLowering:
                     place.name,
                 )
             joined = other, self.buffer(other.buffer), self._outer(other)
-        return one, transfer_columns(op, self.order, place, outer, joined)
+        return instruction, transfer_columns(op, self.order, place, outer, joined)
 
     def _compute(self, op: ComputeOp) -> tuple[Instruction, dict[str, Any]]:
         part = self.machine.primitive(op.primitive.data)

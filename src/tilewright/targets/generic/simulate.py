@@ -53,14 +53,18 @@ class Simulator:
             rows.append(list(zip(*columns, strict=True)))
             firsts.append(low)
         for number, (kind, place) in enumerate(zip(which, index, strict=True)):
-            one = groups[kind].instruction
+            instruction = groups[kind].instruction
             values = dict(zip(self._names[kind], rows[kind][place - firsts[kind]], strict=True))
             try:
-                one.family.execute(self.units[one.opcode], one.move or one.primitive, values)
+                instruction.family.execute(
+                    self.units[instruction.opcode],
+                    instruction.move or instruction.primitive,
+                    values,
+                )
             except TilewrightError as error:
                 problem = error.problems[0]
-                where = f"instruction {start + number} ({one.mnemonic})"
+                where = f"instruction {start + number} ({instruction.mnemonic})"
                 raise refuse(problem.code, problem.reason, where) from None
             except (ValueError, OverflowError, MemoryError, ZeroDivisionError) as error:
-                where = f"instruction {start + number} ({one.mnemonic})"
+                where = f"instruction {start + number} ({instruction.mnemonic})"
                 raise refuse("simulate-failed", str(error), where) from None

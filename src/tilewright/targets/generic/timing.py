@@ -46,11 +46,11 @@ def timed_of(one: Instruction, columns: Columns, count: int, machine: Machine) -
     return table
 
 
-def moved_bytes(one: Instruction, columns: Columns, machine: Machine) -> Column:
+def moved_bytes(instruction: Instruction, columns: Columns, machine: Machine) -> Column:
     """Bytes of bandwidth that transfers cost."""
-    move = one.move
+    move = instruction.move
     assert move is not None
-    touches = one.family.charged(machine, move, columns)
+    touches = instruction.family.charged(machine, move, columns)
     total = np.zeros_like(columns["element"])
     for touch in touches:
         run, counts, strides = coalesce(touch)
@@ -171,10 +171,10 @@ def accesses_of(program: Program) -> AccessArray:
     names = [memory.name for memory in machine.memories]
     parts: list[AccessArray] = []
     for group in program.groups:
-        one = group.instruction
-        part = one.move or one.primitive
-        seen = program.instructions.machines[one.opcode]
-        touches = one.family.touches(seen, part, group.columns)
+        instruction = group.instruction
+        part = instruction.move or instruction.primitive
+        seen = program.instructions.machines[instruction.opcode]
+        touches = instruction.family.touches(seen, part, group.columns)
         parts.append(records(touches, group.rows, names))
     found = np.concatenate(parts) if parts else records([], np.zeros(0, np.int64), names)
     return found[np.argsort(found["command"], kind="stable")]
@@ -208,15 +208,18 @@ def race_error(report: RaceReport, where: list[str]) -> TilewrightError:
 def check_bounds(program: Program, sizes: dict[str, int]) -> None:
     """Refuse (``simulate-bounds``) instructions that reach outside the memories."""
     for group in program.groups:
-        one = group.instruction
-        seen = program.instructions.machines[one.opcode]
-        for touch in one.family.touches(seen, one.move or one.primitive, group.columns):
+        instruction = group.instruction
+        seen = program.instructions.machines[instruction.opcode]
+        for touch in instruction.family.touches(
+            seen, instruction.move or instruction.primitive, group.columns
+        ):
             bad = touch.used & ((touch.end > sizes.get(touch.memory, 0)) | (touch.address < 0))
             if bad.any():
                 index = int(np.flatnonzero(bad)[0])
                 raise refuse(
                     "simulate-bounds",
-                    f"{one.mnemonic} reaches {touch.memory}:{int(touch.end[index]) - 1:#x}; "
+                    f"{instruction.mnemonic} reaches "
+                    f"{touch.memory}:{int(touch.end[index]) - 1:#x}; "
                     f"{touch.memory} has {sizes.get(touch.memory, 0)} bytes",
                     f"instruction {int(group.rows[index])}",
                 )

@@ -32,14 +32,14 @@ LAWS = [
 @cache
 def kernels() -> list[Instructions]:
     """Instructions of convolutions of several sizes, of which some are bound by their weights."""
-    found: list[Instructions] = []
+    read: list[Instructions] = []
     for number in range(FEWEST):
         size, channels = 3 + 3 * number, 24 * (FEWEST - number)
         net = Builder(1, x=(1, channels, size, size))
         module, _ = formed(net, net.conv(net.inputs["x"], 36), machine=MACHINE)
-        (kernel,) = (described(one, MACHINE) for one in kernels_of(module))
-        found.append(instructions_of(kernel, plan(kernel, MACHINE), MACHINE))
-    return found
+        (kernel,) = (described(op, MACHINE) for op in kernels_of(module))
+        read.append(instructions_of(kernel, plan(kernel, MACHINE), MACHINE))
+    return read
 
 
 def samples(count: int = FEWEST, law: int = 0) -> list[Sample]:
@@ -50,14 +50,14 @@ def samples(count: int = FEWEST, law: int = 0) -> list[Sample]:
 @pytest.mark.parametrize("law", range(len(LAWS)))
 def test_a_law_is_found_and_kept(tmp_path: Path, law: int) -> None:
     before = [abs(kernel.cycles({}, ready=False) / n - 1) for kernel, n in samples(law=law)]
-    found = fitted(samples(law=law), MACHINE)
+    cost = fitted(samples(law=law), MACHINE)
     for name, value in LAWS[law].items():
-        assert found.values[name] == pytest.approx(value, rel=0.02)
-    assert found.greatest_deviation < 0.005 < max(before) and not found.ready
-    assert fitted(samples(law=law), MACHINE).text() == found.text()
+        assert cost.values[name] == pytest.approx(value, rel=0.02)
+    assert cost.greatest_deviation < 0.005 < max(before) and not cost.ready
+    assert fitted(samples(law=law), MACHINE).text() == cost.text()
     file = tmp_path / "cost.json"
-    file.write_text(found.text())
-    assert read(file) == found
+    file.write_text(cost.text())
+    assert read(file) == cost
 
 
 def test_what_is_not_learned() -> None:

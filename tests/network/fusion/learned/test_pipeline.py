@@ -46,8 +46,8 @@ def kernels() -> list[Kernel]:
 @pytest.mark.parametrize("number", range(4))
 def test_instructions(number: int) -> None:
     kernel = kernels()[number]
-    found = plan(kernel, MACHINE)
-    program = tile(kernel, found.schedule, MACHINE, place_dense(kernel), check=False)
+    planned = plan(kernel, MACHINE)
+    program = tile(kernel, planned.schedule, MACHINE, place_dense(kernel), check=False)
     lowering = Lowering(CORE)
     lowering.kernel(program)
     (operations,) = Segments.read(CORE, lowering.words()).programs
@@ -55,14 +55,14 @@ def test_instructions(number: int) -> None:
     # it counts none, and a LOAD brings one row of zeros.
     real = commands_of(CORE, operations)
     real = real[[not op.mnemonic.endswith("init") and op.mnemonic != "end" for op in operations]]
-    ours = instructions_of(kernel, found, MACHINE)
+    ours = instructions_of(kernel, planned, MACHINE)
     table = ours.table({})
     for engine in range(len(CATEGORIES)):
         mine, theirs = table[table["engine"] == engine], real[real["engine"] == engine]
         assert mine["cycles"].sum() == theirs["cycles"].sum()
         assert 0 <= len(theirs) - len(mine) <= 1
     assert abs(int(table["bytes"].sum()) - int(real["bytes"].sum())) <= 3 * 28
-    cycles = timer(CORE, MACHINE)(kernel, found.schedule)
+    cycles = timer(CORE, MACHINE)(kernel, planned.schedule)
     assert ours.cycles({}, ready=True) == pytest.approx(cycles, rel=0.05)
     assert ours.computes == (2 if number == 2 else 1)
 
@@ -95,8 +95,8 @@ def test_chains(name: str) -> None:
         forms = [described(kernel, MACHINE, primitive) for kernel, primitive in trials]
     values = {"apart.conv-few": 1.0, "times.load.bias": 0.25}
     for kernel in forms:
-        found = plan(kernel, MACHINE)
-        cycles = timer(CORE, MACHINE)(kernel, found.schedule)
-        ours = instructions_of(kernel, found, MACHINE)
+        planned = plan(kernel, MACHINE)
+        cycles = timer(CORE, MACHINE)(kernel, planned.schedule)
+        ours = instructions_of(kernel, planned, MACHINE)
         assert ours.cycles(values, ready=True) == pytest.approx(cycles, rel=0.03)
         assert ours.cycles({}, ready=False) != pytest.approx(cycles, rel=0.05)

@@ -106,13 +106,13 @@ def test_every_barrier_is_needed() -> None:
         return synchronised(choose("select", (300,), shapes, ASCEND_910, name="kernel"))
 
     def barriers(body: list[Statement]) -> list[tuple[list[Statement], int]]:
-        found: list[tuple[list[Statement], int]] = []
+        places: list[tuple[list[Statement], int]] = []
         for number, statement in enumerate(body):
             if isinstance(statement, Barrier):
-                found.append((body, number))
+                places.append((body, number))
             elif isinstance(statement, Loop):
-                found += barriers(statement.body)
-        return found
+                places += barriers(statement.body)
+        return places
 
     count = len(barriers(made().body))
     assert count >= 3

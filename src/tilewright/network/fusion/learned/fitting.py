@@ -83,13 +83,13 @@ class Fit:
     def deviations(self, point: Floats, only: str = "", known: Floats | None = None) -> Floats:
         """Logarithms of predicted over simulated cycles, of each sample; of those that have not
         the term ``only``, ``known`` ones."""
-        values, found = self.values(point), [] if known is None else known.tolist()
+        values, ratios = self.values(point), [] if known is None else known.tolist()
         name = only.partition(".")[2]
         for number, (kernel, cycles) in enumerate(self.samples):
             if known is None or name in (*kernel.kinds, *kernel.windows):
                 ratio = log(max(kernel.cycles(values, ready=self.ready), 1.0) / cycles)
-                found[number : number + 1] = [ratio]
-        return np.array(found)
+                ratios[number : number + 1] = [ratio]
+        return np.array(ratios)
 
     def loss(self, point: Floats, deviations: Floats) -> float:
         """What is to be least."""

@@ -172,9 +172,9 @@ class Reading:
         steps = [1]
         for op in self._readers(buffer):
             stage = op.stages[0]
-            made = stage.windows.data[-1].dims
+            result_dims = stage.windows.data[-1].dims
             window = stage.windows.data[list(stage.inputs).index(buffer.result)].data[axis]
-            steps += [abs(times) for dim, times in window.terms if dim in made]
+            steps += [abs(times) for dim, times in window.terms if dim in result_dims]
         return max(steps)
 
     def _move(self, op: MoveOp) -> Work:
@@ -189,8 +189,8 @@ class Reading:
         known = (moved[at] / lines[at]).astype(np.float64)
         visit = self.order.visit(buffer, op)[at]
         first = None if axis is None else boxes.clamped_start[axis][at] + number
-        one = np.ones_like(at)
-        accesses = list(self._touched(buffer, visit, op.loads, first, one))
+        single = np.ones_like(at)
+        accesses = list(self._touched(buffer, visit, op.loads, first, single))
         if far is not None:
             seen = self.order.visit(far, op)[at]
             accesses += self._touched(far, seen, not op.loads, None, None)
@@ -309,7 +309,7 @@ def _repeated(counts: Array) -> tuple[Array, Array]:
 
 def _steps(cycles: Expression, sizes: Mapping[str, Array]) -> dict[str, int]:
     """Along a result's rows, and its own channels: how many take no longer than one."""
-    found: dict[str, int] = {}
+    steps: dict[str, int] = {}
     wanted = next((dim for dim in ROWS if dim in sizes), ""), CHANNELS
     for dim in wanted:
         if dim in sizes:
@@ -319,5 +319,5 @@ def _steps(cycles: Expression, sizes: Mapping[str, Array]) -> dict[str, int]:
                 np.asarray(cycles.evaluate({**trial, dim: numbers})), numbers.shape
             )
             longer = np.flatnonzero(taken > taken[0])
-            found[dim] = int(longer[0]) if longer.size else MOST_AT_ONCE
-    return found
+            steps[dim] = int(longer[0]) if longer.size else MOST_AT_ONCE
+    return steps

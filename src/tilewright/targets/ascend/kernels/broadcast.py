@@ -181,7 +181,7 @@ class _Broadcast:
         for operand in self.operands:
             tensor = Tensor(operand.name, operand.size * self.width + SLACK, self.element)
             tensors.append(tensor)
-            main = _main(tensor, indices, operand.strides)
+            main = element_place(tensor, indices, operand.strides)
             load = self._grid if operand.columns else self._column
             grids[operand.name] = load(tiles, vectors, operand, main)
         for name in self.recipe.temporaries:
@@ -195,7 +195,7 @@ class _Broadcast:
             vectors.operation("cast", home, (grids["out"],), self.rows.size, self.columns.size)
         result = _Operand("out", self.result, self.blocks)
         out = Tensor("out", result.size * self.width + SLACK, self.element, written=True)
-        main = _main(out, indices, result.strides)
+        main = element_place(out, indices, result.strides)
         sizes = self.rows.size, self.columns.size
         if self.blocks:
             height = padded(self.result[-2])
@@ -257,7 +257,8 @@ class _Broadcast:
         return Grid(spread, BLOCK if operand.rows else 0, spread=True)
 
 
-def _main(tensor: Tensor, indices: Sequence[Value], strides: Sequence[int]) -> Place:
+def element_place(tensor: Tensor, indices: Sequence[Value], strides: Sequence[int]) -> Place:
+    """Where an element of a tensor lies in main memory; ``strides`` are in elements."""
     at: Value = 0
     for index, stride in zip(indices, strides, strict=True):
         at = at + index * stride

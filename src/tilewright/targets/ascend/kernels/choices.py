@@ -14,7 +14,7 @@ from math import prod
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.isa import WIDTHS
-from tilewright.targets.ascend.kernels.broadcast import Shape, merged
+from tilewright.targets.ascend.kernels.broadcast import Shape, element_place, merged
 from tilewright.targets.ascend.kernels.tiles import Tiles, cut
 from tilewright.targets.ascend.kernels.transfers import SLACK, load_rows, store_rows
 from tilewright.targets.ascend.kernels.vectors import (
@@ -74,12 +74,12 @@ class _Operand:
 
     def strides(self) -> list[int]:
         """Elements from one index to the next; 0 where it broadcasts."""
-        found: list[int] = []
+        strides: list[int] = []
         step = 1
         for extent in reversed(self.shape):
-            found.append(step if extent > 1 else 0)
+            strides.append(step if extent > 1 else 0)
             step *= extent
-        return found[::-1]
+        return strides[::-1]
 
     def tensor(self, *, written: bool = False) -> Tensor:
         """The parameter of the kernel."""
@@ -88,10 +88,7 @@ class _Operand:
 
     def main(self, tensor: Tensor, indices: Sequence[Value]) -> Place:
         """Where a tile begins in main memory."""
-        at: Value = 0
-        for index, stride in zip(indices, self.strides(), strict=True):
-            at = at + index * stride
-        return Place(tensor, at * WIDTHS[self.element])
+        return element_place(tensor, indices, self.strides())
 
 
 def choose(
@@ -114,7 +111,8 @@ def choose(
     elements = {"c": BOOLEAN, "x": "half", "y": "half"}
     extents, shapes = merged(result, list(operands.values()))
     given = [
-        _Operand(one, shape, elements[one]) for one, shape in zip(operands, shapes, strict=True)
+        _Operand(operand_name, shape, elements[operand_name])
+        for operand_name, shape in zip(operands, shapes, strict=True)
     ]
     if any(operand.shape[-1] < extents[-1] for operand in given):
         raise refuse("lower-operation", f"{name} would spread a column of halves")
@@ -131,7 +129,10 @@ def choose(
     indices = [*outer, rows.start(row), columns.start(column)]
     scratch, vectors = choice_room(tiles), Vectors()
     size = columns.size
-    grids = {one: alike(tiles, one, f"{value}") for one, value in fixed.items()}
+    grids = {
+        operand_name: alike(tiles, operand_name, f"{value}")
+        for operand_name, value in fixed.items()
+    }
     tensors: list[Tensor] = []
     for operand in given:
         tensor = operand.tensor()

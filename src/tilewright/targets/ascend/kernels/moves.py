@@ -254,11 +254,11 @@ def pad_axis(
 
     def filled(extent: int, first: int) -> list[Statement]:
         alike_part = cut(extent, LONGEST)
-        found: list[Statement] = []
+        stores: list[Statement] = []
         for piece in range(alike_part.count if extent else 0):
             main = Place(out, (number * whole + (alike_part.start(piece) + first)) * width)
-            found += store_rows(main, alike, 0, 1, alike_part.size, width)
-        return found
+            stores += store_rows(main, alike, 0, 1, alike_part.size, width)
+        return stores
 
     # In ascending order: what is written behind a part is written again.
     tiles.body.extend([*filled(pads[0], 0), pieces, *filled(pads[1], pads[0] + count)])

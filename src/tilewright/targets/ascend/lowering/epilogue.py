@@ -151,31 +151,31 @@ class Epilogue:
     def of(cls, compute: ComputeOp, core: DaVinci) -> Epilogue:
         """Read off the stages; refuses (``lower-operation``) others."""
         anchor, *rest = compute.stages
-        found = cls(anchor.inputs[2] if len(anchor.inputs) > 2 else None, room=core.ub)
+        epilogue = cls(anchor.inputs[2] if len(anchor.inputs) > 2 else None, room=core.ub)
         value = anchor.result
         for stage in rest:
             operation = stage.operation.data
             recipe = recipe_of(NAMES.get(operation, operation), core)
-            if operation == "add" and not found.relu and found.summand is None:
+            if operation == "add" and not epilogue.relu and epilogue.summand is None:
                 others = [one for one in stage.inputs if one is not value]
                 windows = {str(window) for window in stage.windows.data}
                 if len(others) != 1 or len(windows) != 1:
                     raise refuse(
                         "lower-operation", "a product is added to what is not of its shape"
                     )
-                found.summand = others[0]
+                epilogue.summand = others[0]
             elif operation == "relu":
-                found.relu = True
+                epilogue.relu = True
             elif operation == "cast":
                 pass
-            elif recipe is not None and recipe.operands == 1 and found.function is None:
+            elif recipe is not None and recipe.operands == 1 and epilogue.function is None:
                 parameters = {str(key): value for key, value in stage.get("parameters", ())}
                 scalars = map(number, scalars_of(operation, parameters))
-                found.function = Function(recipe, tuple(scalars))
+                epilogue.function = Function(recipe, tuple(scalars))
             else:
                 raise refuse("lower-operation", f"no kernel has {operation} behind a product")
             value = stage.result
-        return found
+        return epilogue
 
     @property
     def mode(self) -> str:
@@ -196,7 +196,7 @@ class Epilogue:
         with ``first``, its rows and matrices, each with the most that there are."""
         if self.bias is None and self.summand is None and self.function is None:
             return []
-        found: list[Statement] = [isa.mask_of(LANES, LANES)]
+        body: list[Statement] = [isa.mask_of(LANES, LANES)]
         count, most = columns.size // CUBE, columns.most // CUBE
         if self.bias is not None:
             local = columns.start.less(first).times(2).value
@@ -206,16 +206,16 @@ class Epilogue:
                 around = Loop("e", batch[0])
                 block = tile.at(around.variable * (count * rows[0] * BLOCK))
                 around.body.append(add_rows(block, row, count, *rows, "j", relu=relu))
-                found.append(around)
+                body.append(around)
             else:
-                found.append(add_rows(tile, row, count, *rows, "j", relu=relu))
+                body.append(add_rows(tile, row, count, *rows, "j", relu=relu))
         if self.summand is not None:
             summand = Place(homes[self.summand].buffer)
             repeats = count * batch[0] * rows[0] // REPEAT_ROWS
             largest = most * batch[1] * rows[1] // REPEAT_ROWS
-            found.append(flat("vadd", tile, (tile, summand), repeats, largest, "j"))
+            body.append(flat("vadd", tile, (tile, summand), repeats, largest, "j"))
             if self.relu:
-                found.append(flat("vrelu", tile, (tile,), repeats, largest, "j"))
+                body.append(flat("vrelu", tile, (tile,), repeats, largest, "j"))
         if self.function is not None:
             if not self.work:
                 ends = (
@@ -227,8 +227,8 @@ class Epilogue:
                 self.work += self.function.buffers.values()
                 self.before += self.function.fills()
             halves = count * batch[0] * rows[0] * CUBE
-            found += self.function.statements(tile, halves, most * batch[1] * rows[1] * CUBE, "f")
-        return found
+            body += self.function.statements(tile, halves, most * batch[1] * rows[1] * CUBE, "f")
+        return body
 
 
 REPEAT_ROWS = LANES // CUBE

@@ -175,7 +175,7 @@ class Launches:
         return self._value(operand, "operand", self._number(operand), operand.layout, known)
 
     def _number(self, operand: Operand) -> int:
-        return [one.name for one in self.kernel.inputs].index(operand.name)
+        return [value.name for value in self.kernel.inputs].index(operand.name)
 
     def result(self) -> Value:
         """Where the kernel's result goes."""

@@ -151,20 +151,24 @@ def _flags(writer: Writer, machine: Machine, named: Interface) -> None:
     line(f"void {named.barrier}(void);")
 
 
-def _record(writer: Writer, one: Instruction, named: Interface) -> None:
-    name = function_of(one)
-    plain = one.family.name == "transfer"
-    text = one.summary if plain else f"{one.family.summary}\n\n{one.family.text}"
+def _record(writer: Writer, instruction: Instruction, named: Interface) -> None:
+    name = function_of(instruction)
+    plain = instruction.family.name == "transfer"
+    text = (
+        instruction.summary
+        if plain
+        else f"{instruction.family.summary}\n\n{instruction.family.text}"
+    )
     lines = [comment(part) for part in text.strip().splitlines()]
     for number, part in enumerate(lines):
         end = " */" if number == len(lines) - 1 else ""
         writer.line(f"{'/*' if number == 0 else '  '} {part}{end}" if part else "")
-    for field in members(one):
+    for field in members(instruction):
         if field.choices:
-            listed = ", ".join(constants(one, field))
+            listed = ", ".join(constants(instruction, field))
             writer.line(f"enum {{ {listed} }};")
     with writer.block(f"struct {name}"):
-        for field in members(one):
+        for field in members(instruction):
             bits = 64 if field.bits > 32 else 32
             kind = f"{'' if field.signed else 'u'}int{bits}_t"
             writer.line(f"{kind} {member(field)}; /* {comment(field.meaning)} */")

@@ -8,7 +8,7 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine, Move
 from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.families.transfer import size_bits
-from tilewright.targets.generic.families.window import STEP_BITS, seen_touch, window_of
+from tilewright.targets.generic.families.window import seen_touch, step_fields, window_of
 from tilewright.targets.generic.family import Family, Unit
 from tilewright.targets.generic.fields import Columns, Field
 from tilewright.targets.generic.operands import Values, address_bits, stride_bits
@@ -41,15 +41,7 @@ column (0 to `columns`-1). It costs the bandwidth of what it writes.
         return (
             Field("element", 4, "bytes of an element", default=2),
             *(Field(dim, bits, f"extent of {dim}", default=1) for dim in POINTS),
-            *(
-                Field(f"{what}.{axis}", STEP_BITS, f"{what} along {axis}", default=1)
-                for what in ("stride", "dilation")
-                for axis in "hw"
-            ),
-            Field("row", bits + 1, "row at which oh = 0 and kh = 0 meet", signed=True),
-            Field("rows", bits, "rows of the image at the source", default=1),
-            Field("column", bits + 1, "column at which ow = 0 and kw = 0 meet", signed=True),
-            Field("columns", bits, "columns of the image at the source", default=1),
+            *step_fields(bits, "of the image at the source"),
             *(
                 field
                 for end, memory, axes in (

@@ -43,8 +43,14 @@ result and (kh, kw) of the kernel meet at row `row + oh*stride.h + kh*dilation.h
 
 
 def window_fields(machine: Machine, part: Primitive) -> tuple[Field, ...]:
-    """Steps of the window, and which rows and columns the buffer holds."""
-    bits = size_bits(machine, part)
+    """Steps of the window, and which rows and columns the buffer holds, which may turn."""
+    steps = step_fields(size_bits(machine, part), "that the buffer holds")
+    return *steps, *circle_fields(machine, part)
+
+
+def step_fields(bits: int, held: str) -> tuple[Field, ...]:
+    """Steps of the window, and the rows and columns of the image that are there; ``held`` says
+    where, and ``bits`` how many a size has."""
     return (
         *(
             Field(f"{what}.{axis}", STEP_BITS, f"{what} along {axis}", default=1)
@@ -52,10 +58,9 @@ def window_fields(machine: Machine, part: Primitive) -> tuple[Field, ...]:
             for axis in "hw"
         ),
         Field("row", bits + 1, "row at which oh = 0 and kh = 0 meet", signed=True),
-        Field("rows", bits, "rows that the buffer holds", default=1),
+        Field("rows", bits, f"rows {held}", default=1),
         Field("column", bits + 1, "column at which ow = 0 and kw = 0 meet", signed=True),
-        Field("columns", bits, "columns that the buffer holds", default=1),
-        *circle_fields(machine, part),
+        Field("columns", bits, f"columns {held}", default=1),
     )
 
 

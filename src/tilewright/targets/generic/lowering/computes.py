@@ -98,22 +98,22 @@ def _product(context: Context) -> Fields:
         dims |= {"n": "m", "g": (covered or ["b0"])[0]}
     x, weight = context.operand(context.anchor, 0), context.operand(context.anchor, 1)
     if context.part.operands["input"].gathered:
-        found = x.fields("input", {axis: dims.get(axis, axis) for axis in TAPS})
+        columns = x.fields("input", {axis: dims.get(axis, axis) for axis in TAPS})
     else:
-        found = _window(context, x)
+        columns = _window(context, x)
         for axis, dim in (("n", dims["n"]), ("g", dims["g"]), ("c", "ci")):
-            found[f"input.{axis}"] = x.stride(dim)
+            columns[f"input.{axis}"] = x.stride(dim)
     names = {"g": dims["g"], "co": "co", "kh": "kh", "kw": "kw", "ci": "ci"}
-    found |= weight.fields("weight", names)
+    columns |= weight.fields("weight", names)
     if len(context.anchor.inputs) == 3:
-        found |= context.operand(context.anchor, 2).fields("bias", dims)
-        found["bias"] = 1
-    found |= context.output.fields("output", dims)
+        columns |= context.operand(context.anchor, 2).fields("bias", dims)
+        columns["bias"] = 1
+    columns |= context.output.fields("output", dims)
     for name, dim in (("n", dims["n"]), ("g", dims["g"])):
-        found[name] = context.size(dim)
+        columns[name] = context.size(dim)
     for dim in ("co", "oh", "ow", "ci", "kh", "kw"):
-        found[dim] = context.size(dim)
-    return found | _sum(context) | _steps(context, dims)
+        columns[dim] = context.size(dim)
+    return columns | _sum(context) | _steps(context, dims)
 
 
 def _sparse(context: Context) -> Fields:

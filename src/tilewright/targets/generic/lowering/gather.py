@@ -32,7 +32,7 @@ def gather_columns(
 
     spatial: list[int] = []
     for axis, out, tap, low, extent in _SPATIAL:
-        place = next((n for n, one in enumerate(window) if {out, tap} & set(one.dims)), None)
+        place = next((n for n, index in enumerate(window) if {out, tap} & set(index.dims)), None)
         if place is None:
             continue
         spatial.append(place)
