@@ -38,7 +38,7 @@ REPRESENTATIVES = (
     "tests/targets/cpu/test_cpu_networks.py::test_random_networks",
     "tests/targets/dpu/test_dpu_networks.py::test_a_network_of_all_kinds_runs_on_the_core",
     "tests/targets/generic/test_packages.py::test_a_network_matches_the_interpreter_bit_for_bit",
-    "tests/targets/ascend/test_ascend_networks.py::test_a_network_on_the_core_and_the_host",
+    "tests/targets/ascend/test_ascend_networks.py::test_a_network_on_the_core",
     "tests/targets/sunway/test_packages.py::test_every_layer_is_what_the_interpreter_computes",
 )
 """In the order of the pipeline; together about a minute on two cores."""
