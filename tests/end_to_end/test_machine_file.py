@@ -199,18 +199,21 @@ def test_functions_by_table_need_their_memory() -> None:
 
 def test_the_page_lists_the_operations() -> None:
     page = (ROOT / "docs" / "machine-file.md").read_text()
-    kinds = " ".join(page.split("The kinds:")[1].split("Operations that")[0].split())
-    plain = kinds.split("on floats also")[0].split("pointwise operations:")[1]
-    named = re.findall(r"`([a-z0-9_ ]+)`", plain)
-    floats, integers, of_former, functions = re.findall(
-        r"`([a-z0-9_ ]+)`", kinds.split("on floats also")[1]
-    )
-    listed = " ".join([*named, floats, integers, functions]).split()
-    assert sorted(listed) == sorted(FUNCTIONS)
-    assert {n for n, f in FUNCTIONS.items() if not f.on_fixed} == {
-        *floats.split(),
-        *integers.split(),
+    rows = re.findall(r"^\| ((?:floats|int8)[a-z0-9 ,]*) \| (.*) \|$", page, re.MULTILINE)
+    listed = {
+        on: sorted(" ".join(re.findall(r"`([a-z0-9_ ]+)`", operations)).split())
+        for on, operations in rows
     }
-    assert {*integers.split(), *of_former.split()} == ON_INTEGERS - {"conv", "matmul", "max_pool"}
+    expected: dict[str, list[str]] = {}
+    for name, function in FUNCTIONS.items():
+        on_integers = name in ON_INTEGERS
+        if name == "dequantise_linear":
+            on = "int8 to floats"
+        elif function.on_fixed:
+            on = "floats, fixed point" + ", int8" * on_integers
+        else:
+            on = "int8" if on_integers else "floats"
+        expected.setdefault(on, []).append(name)
+    assert listed == {on: sorted(names) for on, names in expected.items()}
     anchors = {operation for family in FAMILIES.values() for operation in family.operations}
     assert all(f"`{name}`" in page for name in anchors - set(FUNCTIONS))
