@@ -4,6 +4,7 @@ from pydantic import ValidationError
 from tests.machine.machine_parts import small_machine
 from tilewright.machine import Engine, Machine, Memory
 from tilewright.targets.cambricon_x.machine import MACHINE
+from tilewright.targets.cpu.capabilities import CpuPrimitive
 
 
 def changed(field, index, **values):
@@ -63,7 +64,10 @@ CASES = [
     (operand("input", along=("q",)), "input.along: no operation of the primitive has a dim"),
     (changed("primitives", 0, operations=("convv",)), "operations: there is no operation 'convv'"),
     (changed("primitives", 0, epilogue=(("rellu",),)), "epilogue.0: there is no operation 'rellu'"),
-    (changed("primitives", 0, pools=("pool",)), "conv.pools: there is no operation 'pool'"),
+    (
+        changed("primitives", 0, own=CpuPrimitive(pools=("pool",))),
+        "conv.own.cpu.pools: there is no operation 'pool'",
+    ),
     ({"accumulator": "fixed32"}, "accumulator: sums of float32 are float32, not fixed32"),
     ({"element": "fixed16"}, "accumulator: sums of fixed16 are fixed32, not float32"),
     (changed("moves", 1, efficiency=((64, 1e-320),)), "move.out.efficiency: fractions must be"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tilewright.machine.patterns import PatternError, Template, parse_pattern
 
 if TYPE_CHECKING:
-    from tilewright.machine.model import Machine
+    from tilewright.machine.model import Machine, Primitive
 
 
 def fusion_problems(machine: Machine) -> Iterator[tuple[str, str, str]]:
@@ -32,10 +32,7 @@ def fusion_problems(machine: Machine) -> Iterator[tuple[str, str, str]]:
 def unserved_vertex(machine: Machine, template: Template) -> str:
     """Why a template never matches what the machine computes, or ""."""
     computed = {
-        name
-        for primitive in machine.primitives
-        for group in (primitive.operations, primitive.pools, primitive.rows, *primitive.epilogue)
-        for name in group
+        name for primitive in machine.primitives for group in _groups(primitive) for name in group
     }
     if any(primitive.epilogue_any for primitive in machine.primitives):
         return ""
@@ -43,3 +40,10 @@ def unserved_vertex(machine: Machine, template: Template) -> str:
         if not vertex.operations & computed:
             return f"never matches: no primitive of {machine.name} computes {vertex}"
     return ""
+
+
+def _groups(primitive: Primitive) -> Iterator[tuple[str, ...]]:
+    """Operations that a primitive computes, and those that may follow."""
+    own = primitive.own
+    yield from (primitive.operations, own.pools_within_tiles(), own.norms_behind_rows())
+    yield from primitive.epilogue

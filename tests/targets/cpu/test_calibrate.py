@@ -10,7 +10,6 @@ from tests.targets.cpu.built_networks import expected, image, model
 
 import tilewright
 from tilewright.errors import TilewrightError
-from tilewright.planning.caches.registers import Registers, TileCycles
 from tilewright.targets.cpu import TARGET
 from tilewright.targets.cpu import calibrate as calibrating
 from tilewright.targets.cpu.calibrate import (
@@ -21,6 +20,7 @@ from tilewright.targets.cpu.calibrate import (
     calibrate,
     depths_of,
 )
+from tilewright.targets.cpu.planning.registers import Registers, TileCycles
 from tilewright.targets.cpu.processors import this_processor
 
 

@@ -134,8 +134,8 @@ def layout_pipeline(machine: Machine) -> list[PassEntry]:
         *numbers,
         *(pairs if machine.primitives_for("separable_conv") else []),
         *methods,
-        *(pools if any(primitive.pools for primitive in machine.primitives) else []),
-        *(norms if any(primitive.rows for primitive in machine.primitives) else []),
+        *(pools if any(p.own.pools_within_tiles() for p in machine.primitives) else []),
+        *(norms if any(p.own.norms_behind_rows() for p in machine.primitives) else []),
         PassEntry(AssignLayouts(), "after kernels are formed: each asks for layouts as a whole"),
         PassEntry(BlockChannels(), "after layouts: transfers of one contiguous block ask for more"),
     ]

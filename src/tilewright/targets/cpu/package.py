@@ -20,6 +20,7 @@ from tilewright.targets.cpu.building import (
     makefile_text,
     pkg_config_text,
 )
+from tilewright.targets.cpu.planning.capabilities import own_of
 from tilewright.targets.cpu.ports import Port, distinct_ports
 from tilewright.targets.cpu.processors import Processor
 from tilewright.targets.cpu.program import ALIGNMENT, MANIFEST, WEIGHTS_FILE
@@ -152,7 +153,7 @@ def _arguments(kernel: CompiledKernel, source: KernelSource) -> tuple[tuple[str,
 
 def _takes_tiles(machine: Machine, steps: Sequence[Step]) -> bool:
     """Whether a kernel multiplies on matrix tiles."""
-    named = {primitive.name for primitive in machine.primitives if primitive.block_cycles}
+    named = {primitive.name for primitive in machine.primitives if own_of(primitive).block_cycles}
     schedules = [step.kernel.schedule for step in steps]
     return any(schedule is not None and schedule.primitive in named for schedule in schedules)
 

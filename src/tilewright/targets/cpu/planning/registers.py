@@ -8,6 +8,7 @@ from typing import Any
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive, parse_expression
+from tilewright.targets.cpu.planning.capabilities import own_of
 
 REGISTERS = "registers"
 """Name of the memory; its granule is one vector."""
@@ -118,13 +119,13 @@ def registers_of(machine: Machine, primitive: Primitive) -> Registers:
         memory = machine.memory(REGISTERS)
     except KeyError:
         raise refuse("plan-machine", f"{machine.name} has no memory named {REGISTERS}") from None
-    lanes = memory.granule // 4
+    lanes, own = memory.granule // 4, own_of(primitive)
     dim = "co" if "co" in primitive.multiples else "c"
     cycles: Any = parse_expression(primitive.peak).evaluate({dim: lanes})
-    rate = 1.0 / (float(cycles) * primitive.dot)
+    rate = 1.0 / (float(cycles) * own.dot)
     count = (memory.bytes or 0) // memory.granule
     tiles = tuple(
         TileCycles(int(vectors), int(points), step, call)
-        for vectors, points, step, call in sorted(primitive.fit)
+        for vectors, points, step, call in sorted(own.fit)
     )
-    return Registers(lanes, count, rate, primitive.temporaries, tiles)
+    return Registers(lanes, count, rate, own.temporaries, tiles)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.targets.cpu.planning.machines import costs_of, with_costs
+from tests.targets.cpu.planning.test_blocks import MACHINE, kernel
 
-from tests.planning.caches.test_blocks import MACHINE, kernel
 from tilewright.machine import Machine
-from tilewright.planning.caches.block_cost import BlockCost
-from tilewright.planning.caches.planner import schedules
 from tilewright.planning.domain import Affine, Dim, Kernel
 from tilewright.planning.schedule import Level, Schedule
+from tilewright.targets.cpu.planning.block_cost import BlockCost
+from tilewright.targets.cpu.planning.planner import schedules
 
 PRIMITIVE = MACHINE.primitive("winograd_4")
 PLAIN = MACHINE.primitive("winograd_4_plain")
@@ -87,11 +88,11 @@ def test_images_that_pass_by_do_not_take_the_weights_out_of_the_last_cache() -> 
 
 @pytest.mark.parametrize("cost", ["refetched", "returned", "written"])
 def test_what_the_second_cache_loses_costs_what_the_machine_says(cost: str) -> None:
-    made, costs = kernel(64, 64, 64), MACHINE.cache_costs
+    made, costs = kernel(64, 64, 64), costs_of(MACHINE)
     dear = costs.model_copy(update={cost: 1.5 * getattr(costs, cost)})
-    dearer = MACHINE.model_copy(update={"cache_costs": dear})
+    dearer = with_costs(MACHINE, dear)
     large = MACHINE.with_values({"memory.l2.bytes": 1 << 26})
-    dearer_large = large.model_copy(update={"cache_costs": dear})
+    dearer_large = with_costs(large, dear)
     assert price(made, block(8, 16), dearer) > price(made, block(8, 16))
     assert price(made, block(8, 16), dearer_large) == price(made, block(8, 16), large)
 
@@ -99,7 +100,10 @@ def test_what_the_second_cache_loses_costs_what_the_machine_says(cost: str) -> N
 def test_weights_that_the_last_cache_keeps_do_not_come_from_memory() -> None:
     made = kernel(256, 256, 16)
     weights = 4 * 36 * 256 * 256
-    kept = [MACHINE.with_values({"weights_kept": n}) for n in (0, weights // 2, weights, 1 << 30)]
+    kept = [
+        MACHINE.with_values({"own.cpu.weights_kept": n})
+        for n in (0, weights // 2, weights, 1 << 30)
+    ]
     prices = [price(made, block(4, 4), machine) for machine in kept]
     assert prices[0] > prices[1] > prices[2] == prices[3]
     slow = {"memory.dram.bytes_per_cycle": 0.5}
@@ -113,7 +117,7 @@ def test_windows_of_images_beyond_the_second_cache_are_paid_in_full() -> None:
         price(made, block(4, 8, 1), MACHINE.with_values({"memory.l3.bytes_per_cycle": rate}))
         for rate in (16.0, 8.0)
     )
-    far = 1.0 - MACHINE.cache_costs.block_usable * (1 << 20) / (4 * (64 + 16) * 128**2)
+    far = 1.0 - costs_of(MACHINE).block_usable * (1 << 20) / (4 * (64 + 16) * 128**2)
     assert one - two > 4 * 64 * 128**2 / 16 * far
     small = kernel(64, 16, 16)
     second = MACHINE.with_values({"memory.l3.bytes_per_cycle": 1e-3})
@@ -121,10 +125,8 @@ def test_windows_of_images_beyond_the_second_cache_are_paid_in_full() -> None:
 
 
 def test_a_thin_stream_of_weights_hides_and_a_dense_one_does_not() -> None:
-    made, costs = kernel(256, 256, 64), MACHINE.cache_costs
-    none = MACHINE.model_copy(
-        update={"cache_costs": costs.model_copy(update={"refetched": 0.0, "read_again": 0.0})}
-    )
+    made, costs = kernel(256, 256, 64), costs_of(MACHINE)
+    none = with_costs(MACHINE, costs.model_copy(update={"refetched": 0.0, "read_again": 0.0}))
     fast, slow = (none.with_values({"memory.l3.bytes_per_cycle": rate}) for rate in (64.0, 4.0))
     wide, narrow = block(2, 16), block(1, 4)
     hidden, shown = (price(made, each, slow) / price(made, each, fast) for each in (wide, narrow))
@@ -161,10 +163,10 @@ _DEARER = {
 
 
 def test_transforming_weights_costs_what_the_machine_says() -> None:
-    made, costs = plain(256, 64, 16), MACHINE.cache_costs
+    made, costs = plain(256, 64, 16), costs_of(MACHINE)
     for name, values in _DEARER.items():
         dear = [costs.model_copy(update={name: value}) for value in values]
-        machines = [MACHINE.model_copy(update={"cache_costs": one}) for one in dear]
+        machines = [with_costs(MACHINE, one) for one in dear]
         prices = [BlockCost(made, one, PLAIN).price(block(4, 4))[0] for one in machines]
         assert prices[0] < prices[1] < prices[2], name
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tilewright.planning.caches.planner import plan_cached, ranked
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.targets.cpu.planning.planner import plan_cached, ranked
 from tilewright.targets.cpu.processors import Processor
 
 MACHINE = cpu(Processor(lanes=16, registers=32, vectors_per_cycle=2.0))

@@ -20,10 +20,10 @@ from math import ceil
 from tilewright.machine import Primitive
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.numerics.pieces import THREE, TWO, groups
-from tilewright.planning.caches.blocks import shares
-from tilewright.planning.caches.registers import REGISTERS
 from tilewright.planning.domain import Affine, Kernel
 from tilewright.planning.schedule import Level, Schedule
+from tilewright.targets.cpu.planning.blocks import shares
+from tilewright.targets.cpu.planning.registers import REGISTERS
 
 POINTS = 16
 """Points of a matrix tile, output channels of one, and words of its rows, each of two inputs."""

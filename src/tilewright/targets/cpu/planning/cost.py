@@ -18,10 +18,12 @@ from itertools import product
 from math import gcd
 from typing import Any
 
-from tilewright.machine import CacheCosts, Machine, Primitive, parse_expression
+from tilewright.machine import Machine, Primitive, parse_expression
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
+from tilewright.targets.cpu.planning.capabilities import facts_of, own_of
+from tilewright.targets.cpu.planning.costs import CacheCosts
 
 _WAYS = 8
 """Lines that lie a power of two apart and of which a cache but the last keeps no more: its ways."""
@@ -144,7 +146,8 @@ class Caches:
             for operand in kernel.operands
         ]
         self._passing = [n for n, (*_, role) in enumerate(self.operands) if role in _PASSING]
-        self.costs, self.kept = machine.cache_costs, machine.weights_kept
+        facts = facts_of(machine)
+        self.costs, self.kept = facts.cache_costs, facts.weights_kept
         self.levels = cache_levels(machine)
         self._boxes: dict[tuple[int, ...], int] = {}
         self._rows_of_boxes: dict[tuple[int, ...], list[int]] = {}
@@ -159,7 +162,9 @@ class Caches:
             if dim not in kernel.anchor.reduction
         ]
         self._rows = [found for o in kernel.inputs if (found := _rows_of(o))]
-        self._scratch = parse_expression(primitive.scratch if primitive is not None else "0")
+        self._scratch = parse_expression(
+            own_of(primitive).scratch if primitive is not None else "0"
+        )
 
     def _crowding(self, sizes: Mapping[str, int], capacity: float) -> float:
         """Bytes of a cache that parts of weights' rows block beyond their own, a stride apart.

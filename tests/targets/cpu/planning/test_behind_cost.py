@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from tilewright.machine import Machine
-from tilewright.planning.caches.behind_cost import BehindCost
-from tilewright.planning.caches.cost import Nest
-from tilewright.planning.caches.planner import plan_cached, ranked
-from tilewright.planning.caches.sharing import slowest
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.targets.cpu.planning.behind_cost import BehindCost
+from tilewright.targets.cpu.planning.cost import Nest
+from tilewright.targets.cpu.planning.planner import plan_cached, ranked
+from tilewright.targets.cpu.planning.sharing import slowest
 from tilewright.targets.cpu.processors import Processor
 
 

@@ -9,7 +9,7 @@ class CacheCosts(BaseModel):
     """What of transfers between caches does not hide behind products, by measured kernels.
 
     The defaults were fitted to an AMD processor whose last cache is near; targets know others.
-    Planning alone uses them (planning/caches/cost.py, planning/caches/block_cost.py).
+    Planning alone uses them (targets/cpu/planning/cost.py, targets/cpu/planning/block_cost.py).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

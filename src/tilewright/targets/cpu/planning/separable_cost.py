@@ -14,11 +14,11 @@ from dataclasses import replace
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.bounds import primitives_for
-from tilewright.planning.caches.blocks import register_tiles
-from tilewright.planning.caches.registers import REGISTERS
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Level, Schedule
+from tilewright.targets.cpu.planning.blocks import register_tiles
+from tilewright.targets.cpu.planning.registers import REGISTERS
 
 Price = Callable[[Kernel, Primitive, Schedule], tuple[float, float]]
 """Cycles, and bytes to and from main memory, of a kernel on a primitive."""

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tilewright.planning.caches.dots import along_reduction, group_of, most_points
-from tilewright.planning.caches.planner import plan_cached, schedules
-from tilewright.planning.caches.registers import registers_of
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.targets.cpu.machine import machine
+from tilewright.targets.cpu.planning.dots import along_reduction, group_of, most_points
+from tilewright.targets.cpu.planning.planner import plan_cached, schedules
+from tilewright.targets.cpu.planning.registers import registers_of
 from tilewright.targets.cpu.processors import Processor
 
 CPU = machine(Processor(lanes=8))

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tilewright.machine import Machine
-from tilewright.planning.caches.blocks import register_tiles, scratch_elements
-from tilewright.planning.caches.planner import plan_cached, schedules
-from tilewright.planning.caches.registers import registers_of
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.targets.cpu.planning.blocks import register_tiles, scratch_elements
+from tilewright.targets.cpu.planning.planner import plan_cached, schedules
+from tilewright.targets.cpu.planning.registers import registers_of
 from tilewright.targets.cpu.processors import Processor
 
 MACHINE = cpu(Processor(lanes=16, registers=32))

@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewright.machine import Machine, parse_expression
-from tilewright.planning.caches.cost import Nest, box_bytes, cache_levels, part_kept
 from tilewright.planning.domain import Kernel
+from tilewright.targets.cpu.planning.capabilities import facts_of
+from tilewright.targets.cpu.planning.cost import Nest, box_bytes, cache_levels, part_kept
 
 
 class BehindCost:
@@ -23,7 +24,7 @@ class BehindCost:
 
     def __init__(self, kernel: Kernel, machine: Machine) -> None:
         self.kernel = kernel
-        self.costs, self.levels = machine.cache_costs, cache_levels(machine)
+        self.costs, self.levels = facts_of(machine).cache_costs, cache_levels(machine)
         extents, first = kernel.anchor.extents, kernel.behind[0]
         along, rows = 1, 1
         for dim in first.output.dims:

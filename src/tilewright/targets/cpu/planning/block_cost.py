@@ -18,11 +18,12 @@ from math import ceil
 from typing import Any
 
 from tilewright.machine import Machine, Primitive, parse_expression
-from tilewright.planning.caches.blocks import panel_channels, register_tiles
-from tilewright.planning.caches.cost import box_bytes, cache_levels
-from tilewright.planning.caches.registers import Registers, registers_of
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
+from tilewright.targets.cpu.planning.blocks import panel_channels, register_tiles
+from tilewright.targets.cpu.planning.capabilities import facts_of
+from tilewright.targets.cpu.planning.cost import box_bytes, cache_levels
+from tilewright.targets.cpu.planning.registers import Registers, registers_of
 
 
 class BlockCost:
@@ -37,7 +38,8 @@ class BlockCost:
     def __init__(self, kernel: Kernel, machine: Machine, primitive: Primitive) -> None:
         extents = kernel.anchor.extents
         self.extents = extents
-        self.costs, self.kept = machine.cache_costs, machine.weights_kept
+        facts = facts_of(machine)
+        self.costs, self.kept = facts.cache_costs, facts.weights_kept
         self.registers: Registers = registers_of(machine, primitive)
         cycles: Any = parse_expression(primitive.cycles).evaluate(extents)
         self.cycles = float(cycles)

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from tilewright.machine import Primitive, parse_expression
-from tilewright.planning.caches.registers import REGISTERS, Registers
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Level, Schedule
+from tilewright.targets.cpu.planning.capabilities import own_of
+from tilewright.targets.cpu.planning.registers import REGISTERS, Registers
 
 _VECTORS = (1, 2, 3, 4, 6)
 
@@ -49,7 +50,7 @@ def scratch_elements(primitive: Primitive, schedule: Schedule, kernel: Kernel) -
     sizes = dict(kernel.anchor.extents)
     for level in schedule.levels:
         sizes = {dim: level.size(dim, extent) for dim, extent in sizes.items()}
-    found: Any = parse_expression(primitive.scratch).evaluate(sizes)
+    found: Any = parse_expression(own_of(primitive).scratch).evaluate(sizes)
     return int(found)
 
 
@@ -73,7 +74,7 @@ def block_schedules(
     for vectors, options in _register_tiles(extents, registers):
         part = min(vectors * registers.lanes, extents["co"])
         sizes = {**extents, "n": 1, "co": part, row: heights, column: widths}
-        needed: Any = parse_expression(primitive.scratch).evaluate(sizes)
+        needed: Any = parse_expression(own_of(primitive).scratch).evaluate(sizes)
         fitting = np.broadcast_to(needed, len(blocks)) <= room
         if "c" in extents and (fitting & (widths == columns)).any():
             # Parts of a row would read what windows have in common again for every part.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import ceil
 
-from tilewright.planning.caches.registers import Registers
 from tilewright.planning.domain import Stage
 from tilewright.planning.layout import Layout
+from tilewright.targets.cpu.planning.registers import Registers
 
 GROUP = 4
 """Output channels whose sums are kept in registers beside one another."""

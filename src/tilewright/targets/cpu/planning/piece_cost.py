@@ -15,10 +15,11 @@ from math import ceil, prod
 
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics.pieces import THREE, TWO
-from tilewright.planning.caches.cost import box_bytes, cache_levels
-from tilewright.planning.caches.pieces import POINTS, TILE_WORDS, Geometry, pieces_of
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
+from tilewright.targets.cpu.planning.capabilities import facts_of, own_of
+from tilewright.targets.cpu.planning.cost import box_bytes, cache_levels
+from tilewright.targets.cpu.planning.pieces import POINTS, TILE_WORDS, Geometry, pieces_of
 
 USABLE = 0.4
 """Part of the second cache that keeps a block's points, or images."""
@@ -60,8 +61,8 @@ class PieceCost:
 
     def __init__(self, kernel: Kernel, machine: Machine, primitive: Primitive) -> None:
         self.extents = extents = kernel.anchor.extents
-        self.costs = machine.cache_costs
-        self.block_cycles = primitive.block_cycles
+        self.costs = facts_of(machine).cache_costs
+        self.block_cycles = own_of(primitive).block_cycles
         self.source, weight = (
             next(o for o in kernel.anchor.inputs if o.role == role) for role in ("input", "weight")
         )

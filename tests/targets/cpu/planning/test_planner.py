@@ -4,14 +4,16 @@ from dataclasses import replace
 from math import ceil, prod
 
 import pytest
+from tests.targets.cpu.planning.machines import costs_of, with_costs
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Engine, Machine, Memory, Primitive, Storage, Synchronisation
 from tilewright.planning import plan
-from tilewright.planning.caches.cost import Caches, Nest, box_bytes, cache_levels
-from tilewright.planning.caches.planner import choose_primitive, registers_of, schedules
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.schedule import Level, Schedule
+from tilewright.targets.cpu.capabilities import CpuMachine
+from tilewright.targets.cpu.planning.cost import Caches, Nest, box_bytes, cache_levels
+from tilewright.targets.cpu.planning.planner import choose_primitive, registers_of, schedules
 
 LANES = 8
 
@@ -50,6 +52,7 @@ def machine(level1: int = 32 << 10, level2: int = 1 << 20) -> Machine:
             primitive("general", False),
         ),
         synchronisation=Synchronisation(style="none"),
+        own=CpuMachine(),
     )
 
 
@@ -181,8 +184,8 @@ def test_parts_of_rows_that_come_from_afar_are_begun_one_by_one() -> None:
     dims = (Dim("n", 512), Dim("co", 48), Dim("ci", 1024, "reduction"))
     kernel = Kernel("k", (Stage("matmul", dims, (x, w), y),))
     cpu = machine(level1=1024, level2=4096)
-    costs = cpu.cache_costs.model_copy(update={"row_bytes": 1000.0})
-    waiting = cpu.model_copy(update={"cache_costs": costs})
+    costs = costs_of(cpu).model_copy(update={"row_bytes": 1000.0})
+    waiting = with_costs(cpu, costs)
 
     def extra(depth: int) -> float:
         nest = nest_of(kernel, ("ci", "n"), ci=depth, n=8)
@@ -208,8 +211,8 @@ def test_sums_that_go_on_are_read_part_of_a_row_by_part(start: float) -> None:
     dims = (Dim("n", 512), Dim("co", 512), Dim("ci", 1024, "reduction"))
     kernel = Kernel("k", (Stage("matmul", dims, (x, w), y),))
     cpu = machine(level1=1024, level2=4096)
-    costs = cpu.cache_costs.model_copy(update={"row_bytes": start})
-    cpu = cpu.model_copy(update={"cache_costs": costs})
+    costs = costs_of(cpu).model_copy(update={"row_bytes": start})
+    cpu = with_costs(cpu, costs)
     caches = Caches(kernel, cpu)
     size, read = (box_bytes(operand, kernel.anchor.extents) for operand in (y, x))
 
@@ -248,8 +251,8 @@ def test_weights_read_again_from_the_second_cache_hide_in_part() -> None:
     small, roomy = machine(level1=64), machine(level1=1 << 28, level2=1 << 29)
 
     def extra(cpu: Machine) -> float:
-        costs = cpu.cache_costs.model_copy(update={"near": 1.0})
-        dear = cpu.model_copy(update={"cache_costs": costs})
+        costs = costs_of(cpu).model_copy(update={"near": 1.0})
+        dear = with_costs(cpu, costs)
         return Caches(kernel, dear).price(nest, 1e6)[0] - Caches(kernel, cpu).price(nest, 1e6)[0]
 
     # In a first cache that keeps them they come but once.
@@ -261,9 +264,9 @@ def test_weights_from_main_memory_hide_as_the_machine_says() -> None:
     weights = box_bytes(kernel.anchor.inputs[1], kernel.anchor.extents)
 
     def price(part: float, kept: int = 0) -> float:
-        cpu = machine().with_values({"weights_kept": kept})
-        costs = cpu.cache_costs.model_copy(update={"cold": part})
-        return Caches(kernel, cpu.model_copy(update={"cache_costs": costs})).price(nest, 1e9)[0]
+        cpu = machine().with_values({"own.cpu.weights_kept": kept})
+        costs = costs_of(cpu).model_copy(update={"cold": part})
+        return Caches(kernel, with_costs(cpu, costs)).price(nest, 1e9)[0]
 
     bandwidth = machine().memory("dram").bytes_per_cycle
     assert bandwidth is not None
@@ -276,15 +279,15 @@ def test_weights_from_main_memory_in_more_than_four_streams_take_longer() -> Non
     weights = box_bytes(kernel.anchor.inputs[1], kernel.anchor.extents)
 
     def price(channels: int, crowded: float) -> float:
-        costs = machine().cache_costs.model_copy(update={"crowded": crowded, "cold": 0.0})
-        cpu = machine().model_copy(update={"cache_costs": costs})
+        costs = costs_of(machine()).model_copy(update={"crowded": crowded, "cold": 0.0})
+        cpu = with_costs(machine(), costs)
         return Caches(kernel, cpu).price(nest_of(kernel, ("co",), co=channels), 0.0)[0]
 
     bandwidth = machine().memory("dram").bytes_per_cycle
     assert bandwidth is not None
     assert price(4 * LANES, 0.5) == price(4 * LANES, 0.0)
     longer = price(8 * LANES, 0.5) - price(8 * LANES, 0.0)
-    hidden = 1.0 - machine().cache_costs.exposed
+    hidden = 1.0 - costs_of(machine()).exposed
     assert longer == pytest.approx(hidden * 4 * 0.5 * weights / bandwidth, rel=1e-3)
 
 
@@ -313,7 +316,7 @@ def test_results_in_short_pieces_cost_more_where_they_lie_far() -> None:
     caches = Caches(kernel, machine())
     apart, _ = caches.price(pieces, 1e6)
     together, _ = caches.price(whole, 1e6)
-    starts = machine().cache_costs.start_bytes / (48 * 4)
+    starts = costs_of(machine()).start_bytes / (48 * 4)
     assert apart > together + starts * 2 * rows * columns * 4 / 6.0 * 0.9
     tall = machine(level1=1 << 28, level2=1 << 29)
     near = [Caches(kernel, tall).price(nest, 1e6)[0] for nest in (pieces, whole)]

@@ -19,21 +19,22 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive, parse_expression
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.bounds import granule_bound, physical_bound, primitives_for
-from tilewright.planning.caches.behind_cost import BehindCost
-from tilewright.planning.caches.block_cost import BlockCost
-from tilewright.planning.caches.blocks import block_schedules
-from tilewright.planning.caches.cost import Caches, Nest
-from tilewright.planning.caches.dots import along_reduction, dot_cycles, most_points
-from tilewright.planning.caches.piece_cost import PieceCost
-from tilewright.planning.caches.pieces import piece_schedules
-from tilewright.planning.caches.registers import REGISTERS, Registers, registers_of
-from tilewright.planning.caches.separable_cost import SeparableCost
-from tilewright.planning.caches.sharing import divisible, share
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.operand_layouts import operand_layout, takes_operand
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.schedule import Level, Schedule
+from tilewright.targets.cpu.planning.behind_cost import BehindCost
+from tilewright.targets.cpu.planning.block_cost import BlockCost
+from tilewright.targets.cpu.planning.blocks import block_schedules
+from tilewright.targets.cpu.planning.capabilities import own_of
+from tilewright.targets.cpu.planning.cost import Caches, Nest
+from tilewright.targets.cpu.planning.dots import along_reduction, dot_cycles, most_points
+from tilewright.targets.cpu.planning.piece_cost import PieceCost
+from tilewright.targets.cpu.planning.pieces import piece_schedules
+from tilewright.targets.cpu.planning.registers import REGISTERS, Registers, registers_of
+from tilewright.targets.cpu.planning.separable_cost import SeparableCost
+from tilewright.targets.cpu.planning.sharing import divisible, share
 
 _REDUCTION_BLOCKS = (64, 128, 256, 512, 1024)
 _ROW_BLOCKS = (2, 4, 8, 16)
@@ -138,7 +139,7 @@ def schedules(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterato
     """The space of one kernel on one primitive."""
     extents, reduction = kernel.anchor.extents, kernel.anchor.reduction
     parallel = [dim for dim in extents if dim not in reduction]
-    if primitive.block_cycles:
+    if own_of(primitive).block_cycles:
         yield from piece_schedules(kernel, primitive)
     elif any(operand.role == "scratch" for operand in kernel.inputs):
         yield from block_schedules(kernel, primitive, registers_of(machine, primitive))
@@ -355,7 +356,7 @@ class _Pricer:
         self.blocked = "co" if "co" in kernel.anchor.extents else "c"
         self.dots = along_reduction(kernel.anchor)
         self.blocks: BlockCost | PieceCost | SeparableCost | None = None
-        if primitive.block_cycles:
+        if own_of(primitive).block_cycles:
             self.blocks = PieceCost(kernel, machine, primitive)
         elif any(operand.role == "scratch" for operand in kernel.inputs):
             parts = {"c", "co"} <= set(kernel.anchor.extents)
@@ -401,7 +402,7 @@ class _Pricer:
             points, steps = 1, 1
             for dim, size in sizes.items():
                 if dim in self.reduction:
-                    steps *= ceil(size / self.primitive.dot) if dim == "ci" else size
+                    steps *= ceil(size / own_of(self.primitive).dot) if dim == "ci" else size
                 elif dim != self.blocked:
                     points *= size
             if self.dots:

@@ -12,11 +12,11 @@ from itertools import pairwise
 from math import ceil, lcm, prod
 
 from tilewright.machine import Machine
-from tilewright.planning.caches.cost import Nest, box_bytes, cache_levels
-from tilewright.planning.caches.registers import REGISTERS
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Level, Schedule
+from tilewright.targets.cpu.planning.cost import Nest, box_bytes, cache_levels
+from tilewright.targets.cpu.planning.registers import REGISTERS
 
 LEAST_CYCLES = 30_000.0
 """Kernels that take less run on one core: meeting the others costs some thousands of cycles."""

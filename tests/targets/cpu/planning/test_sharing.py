@@ -6,11 +6,11 @@ import pytest
 
 from tilewright.machine import Machine
 from tilewright.planning import plan
-from tilewright.planning.caches.cost import Nest
-from tilewright.planning.caches.sharing import divisible, exchanged, share
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.targets.cpu.planning.cost import Nest
+from tilewright.targets.cpu.planning.sharing import divisible, exchanged, share
 from tilewright.targets.cpu.processors import Processor
 
 
