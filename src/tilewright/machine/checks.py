@@ -207,10 +207,6 @@ def _check_primitive(machine: Machine, primitive: Primitive, found: _Findings) -
         _check_dims(f"{where}.{key}", getattr(primitive, key), dims, found)
     for key, reason, help in own.findings(primitive, dims):
         found.add(f"{where}.own.{own.family}.{key}", reason, help)
-    if primitive.rolls:
-        _check_dims(f"{where}.rolls", (primitive.rolls,), dims, found)
-    if primitive.replaces and primitive.replaces not in primitive.operands:
-        found.add(f"{where}.replaces", f"the primitive has no operand {primitive.replaces!r}")
 
 
 @lru_cache(maxsize=1024)
@@ -255,8 +251,6 @@ def _check_operands(
             found.add(f"{key}.circular", "only inputs and outputs that are images have rows")
         for key_of_own, reason, help in storage.own.findings(dims):
             found.add(f"{key}.own.{storage.own.family}.{key_of_own}", reason, help)
-        for field in ("along", "waits"):
-            _check_dims(f"{key}.{field}", getattr(storage, field), dims, found)
         ends = (machine.main, storage.memory)
         source, target = ends[::-1] if role == "output" else ends
         if not _reaches(machine, source, target):

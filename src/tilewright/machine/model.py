@@ -62,8 +62,6 @@ class Memory(_Part):
     """Bandwidth that all moves touching this memory share; None is no limit of its own."""
     reserved: int = Field(default=0, ge=0, le=MAX_VALUE)
     """Bytes at its end that buffers leave alone, for what primitives keep there for themselves."""
-    holds: bool = False
-    """Whether values, and weights that several kernels read, may stay in it between kernels."""
     shares: bool = False
     """Whether a tensor may stay in it for all kernels that read it; tiles are any boxes of it."""
     cached: int = Field(default=0, ge=0, le=MAX_VALUE)
@@ -94,9 +92,6 @@ class Move(_Part):
     """Transfers whose latencies may overlap; 1 makes every transfer wait for the one before."""
     transaction: int = Field(default=1, gt=0, le=MAX_VALUE)
     """Bytes to which both ends of every contiguous block are rounded."""
-    linear: bool = False
-    """Whether a transfer is one contiguous block: a box takes as many, one after the other, as it
-    has blocks, each with its latency."""
     efficiency: tuple[tuple[int, float], ...] = ()
     """(bytes of a contiguous block, fraction of the bandwidth), ascending; interpolated."""
     curves: dict[str, tuple[tuple[int, float], ...]] = {}
@@ -147,18 +142,10 @@ class Storage(_Part):
     """Whether matrices (``...NM16m16n``) may lie with rows and columns exchanged, too."""
     elements: tuple[str, ...] = ()
     """Element types that the primitive takes of this operand, or writes, if not any."""
-    along: tuple[str, ...] = ()
-    """Dims of which one must run along the elements that lie side by side in main memory; none is
-    asked for where they all have one index."""
-    leaves: bool = False
-    """Whether parts of results are moved on while others of their tile are computed."""
     circular: bool = False
     """Whether rows of the operand's images may turn in a circular buffer (line buffer)."""
     alternatives: tuple[str, ...] = ()
     """Memories in which the operand may lie instead, in kernels of several computes."""
-    waits: tuple[str, ...] = ()
-    """Of the output: dims along which sums of several tiles may wait here for the rest of their
-    reduction while other operands in the same memory come anew for each tile."""
     own: OwnOperand = OperandRecord()
     """What one family of targets alone knows of it (records.py)."""
 
@@ -188,9 +175,6 @@ class Primitive(_Part):
     issue: str = "0"
     """Expression of the tile's dims: cycles to issue a tile's instructions, below which no tile
     stays. Planning counts it; the bounds do not."""
-    clips: bool = False
-    """Whether positions of a window outside of the image take no time; the bounds leave them out.
-    Every window meets the image then."""
     reserved: dict[str, int] = {}
     """Memory -> bytes at its end that it keeps for itself, in place of what the memory reserves."""
     approximate: bool = False
@@ -212,12 +196,6 @@ class Primitive(_Part):
     sums: bool = False
     """Whether a result's buffer holds sums of the accumulator's width wherever a reduction has
     several steps; otherwise only where they are cut into several tiles."""
-    replaces: str = ""
-    """Role of an operand in whose place results of as many bytes may lie, element by element: where
-    both have one slot, they take turns at two (planning/replaced.py)."""
-    rolls: str = ""
-    """Dim down which the rows of an image may come one by one: where it has one slot, each row
-    takes the place of one that is done with (planning/rolled.py)."""
     sizes: Literal["run time", "fixed"] = "run time"
     """Whether one instance takes tiles of any size, or the edge needs an instance of its own."""
     extents: dict[str, tuple[int, int]] = {}

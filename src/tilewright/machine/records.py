@@ -56,9 +56,18 @@ class MachineRecord(Record):
 class MemoryRecord(Record):
     """Of a memory."""
 
+    def keeps_values(self) -> bool:
+        """Whether values, and weights that several kernels read, may stay in it between kernels."""
+        return False
+
 
 class MoveRecord(Record):
     """Of a move."""
+
+    def block_by_block(self) -> bool:
+        """Whether a transfer is one contiguous block: a box takes as many, one after the other, as
+        it has blocks, each with its latency."""
+        return False
 
 
 class PrimitiveRecord(Record):
@@ -74,6 +83,11 @@ class PrimitiveRecord(Record):
         main memory, as soon as a block of rows of results is complete."""
         return ()
 
+    def skips_padding(self) -> bool:
+        """Whether positions of a window outside of the image take no time; the bounds leave them
+        out. Every window meets the image then."""
+        return False
+
     def weights_in_words(self) -> bool:
         """Whether it takes weights in words of several, which a layout has to say."""
         return False
@@ -86,6 +100,20 @@ class PrimitiveRecord(Record):
 
 class OperandRecord(Record):
     """Of a primitive's operand."""
+
+    def side_by_side(self) -> tuple[str, ...]:
+        """Dims of which one must run along the elements that lie side by side in main memory; none
+        is asked for where they all have one index."""
+        return ()
+
+    def stores_parts(self) -> bool:
+        """Whether parts of results are moved on while others of their tile are computed."""
+        return False
+
+    def keeps_sums_along(self) -> tuple[str, ...]:
+        """Of the output: dims along which sums of several tiles may wait in its memory for the rest
+        of their reduction while other operands there come anew for each tile."""
+        return ()
 
     def findings(self, dims: frozenset[str]) -> Iterator[Finding]:
         """What is wrong with it, where the primitive's operations have these dims."""

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from tests.targets.cambricon.lowering.convolutions import conv
+
 from tilewright.planning import plan
 from tilewright.planning.domain import Kernel
 from tilewright.planning.nests import arrangements, nests_of
 from tilewright.planning.planners.schedules import schedule_of
-from tilewright.planning.rolled import slots_of_rows
 from tilewright.planning.space import Space, build_space
+from tilewright.targets.cambricon.capabilities import CambriconPrimitive
 from tilewright.targets.cambricon.machine import MACHINE
+from tilewright.targets.cambricon.planning.rolled import slots_of_rows
 
-PRIMITIVES = tuple(one.model_copy(update={"rolls": ""}) for one in MACHINE.primitives)
+PRIMITIVES = tuple(
+    one.model_copy(update={"own": one.own.model_copy(update={"rolls": ""})})
+    if isinstance(one.own, CambriconPrimitive)
+    else one
+    for one in MACHINE.primitives
+)
 WHOLE = MACHINE.model_copy(update={"primitives": PRIMITIVES})
 """The machine if images came whole."""
 
@@ -36,7 +42,7 @@ def test_one_loop_goes_down_the_image(kernel: int, stride: int) -> None:
     space, image, rolled = space_of(one), one.anchor.inputs[0], 0
     for nest in nests_of(space):
         for arrangement in arrangements(space, nest):
-            found = slots_of_rows(space, arrangement, arrangement.slots)
+            found = slots_of_rows(space, arrangement, arrangement.slots, "oh")
             for row in np.flatnonzero(arrangement.valid)[::3].tolist():
                 schedule = schedule_of(space, arrangement, row)
                 order = [dim for level in schedule.levels for dim in level.order]
@@ -55,7 +61,7 @@ def test_windows_of_several_rows_leave_none_out(kernel: int, stride: int) -> Non
     space = space_of(layer(kernel, stride))
     for nest in nests_of(space):
         for arrangement in arrangements(space, nest):
-            found = slots_of_rows(space, arrangement, arrangement.slots)
+            found = slots_of_rows(space, arrangement, arrangement.slots, "oh")
             assert found is arrangement.slots
 
 

@@ -20,9 +20,9 @@ from tilewright.ir.types import layout_of, shape_of
 from tilewright.machine import Machine
 from tilewright.planning import Plan, PlanCache, PlanKey, plan
 from tilewright.planning.bounds import granule_bound
-from tilewright.planning.channel_blocks import by_channel_blocks, layout_of_blocks
 from tilewright.planning.join_pixels import join_pixels, moves_blocks
 from tilewright.planning.planners.schedules import agreeing
+from tilewright.targets.cambricon.planning.channel_blocks import by_channel_blocks, layout_of_blocks
 
 PARTS = (2, 4, 8, 16)
 """Into how many blocks channels are cut."""
@@ -50,13 +50,13 @@ class BlockChannels(ModulePass):
 
         %1 = graph.kernel "k0" (%x, %w) : ... -> tensor<1x1024x14x14, "NCHW256c">
 
-    Where every contiguous block of a tile is a transfer of its own (``Move.linear``), a part of the
-    channels of many pixels is a transfer for each pixel, unless these channels lie together.
-    Convolutions give their results so (planning/channel_blocks.py), and those with windows of
-    one pixel, and means of whole images, read them. A residual lies as the result does that it is
-    added to. So images form groups that are laid out alike, or not at all if something else reads
-    or writes one of them. Each group gets the blocks with which the planner expects its kernels to
-    take the fewest cycles together, if these are fewer by a margin.
+    Where every contiguous block of a tile is a transfer of its own (``CambriconMove.linear``), a
+    part of the channels of many pixels is a transfer for each pixel, unless these channels lie
+    together. Convolutions give their results so (planning/channel_blocks.py), and those with
+    windows of one pixel, and means of whole images, read them. A residual lies as the result does
+    that it is added to. So images form groups that are laid out alike, or not at all if something
+    else reads or writes one of them. Each group gets the blocks with which the planner expects its
+    kernels to take the fewest cycles together, if these are fewer by a margin.
     """
 
     name = "block-channels"

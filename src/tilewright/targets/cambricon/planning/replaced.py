@@ -19,11 +19,11 @@ from tilewright.planning.nests import Arrangement
 from tilewright.planning.space import Space
 
 
-def slots_in_turn(space: Space, arrangement: Arrangement) -> dict[str, Ints]:
-    """Slots of every operand that is moved, as far as its moves are concerned."""
+def slots_in_turn(space: Space, arrangement: Arrangement, role: str) -> dict[str, Ints]:
+    """Slots of every operand that is moved, as far as its moves are concerned; results replace the
+    operand of a role."""
     slots = arrangement.slots
     output = next((use for use in space.uses if use.output and use.move is not None), None)
-    role = space.primitive.replaces
     if output is None or not role or arrangement.nest.grown is not None:
         return slots
     for use in space.uses:

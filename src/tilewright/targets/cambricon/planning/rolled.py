@@ -19,10 +19,10 @@ from tilewright.planning.space import Space
 
 
 def slots_of_rows(
-    space: Space, arrangement: Arrangement, slots: Mapping[str, Ints]
+    space: Space, arrangement: Arrangement, slots: Mapping[str, Ints], along: str
 ) -> Mapping[str, Ints]:
-    """``slots`` of every operand that is moved, as far as its moves are concerned."""
-    along = space.primitive.rolls
+    """``slots`` of every operand that is moved, as far as its moves are concerned; rows of images
+    roll along a dim."""
     for use in space.uses:
         plain = use.operand.role == "input" and use.move is not None and use.name in slots
         if along and plain and _slides(space, use.operand, along):

@@ -1,9 +1,9 @@
 """Images whose channels lie block by block: the blocks as dims of their own.
 
 A layout such as ``NCHW256c`` keeps 256 channels of all pixels together, then the next 256. Where
-every contiguous block of a tile is a transfer of its own (``Move.linear``), a part of the channels
-of many pixels is one transfer then, and not one for each pixel. Lowerings that address whole axes
-see such an image as one of an axis more, row-major::
+every contiguous block of a tile is a transfer of its own (``CambriconMove.linear``), a part of the
+channels of many pixels is one transfer then, and not one for each pixel. Lowerings that address
+whole axes see such an image as one of an axis more, row-major::
 
     result [n, co, oh, ow] in NCHW256c:  [n, g, oh, ow, co], with blocks g and 256 channels co
     input  [n, ci, oh, ow] of 1 x 1:     [n, kh, oh, ow, ci], with blocks kh and 256 channels ci
