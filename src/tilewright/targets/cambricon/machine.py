@@ -102,11 +102,6 @@ ROWS = Storage(memory="vsm", layout=ROW_MAJOR)
 AXIS = Storage(memory="vsm", layout="any", own=CambriconOperand(along=("axis",)))
 
 
-def _along(storage: Storage, *dims: str) -> Storage:
-    """An operand of which one of the dims runs along neighbouring elements."""
-    return storage.model_copy(update={"own": CambriconOperand(along=dims)})
-
-
 def machine(size: Configuration = ORIGINAL) -> Machine:
     """ACC-C in one of its sizes; make other variants with ``with_values``."""
     lanes = size.lanes
