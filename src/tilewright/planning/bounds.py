@@ -139,7 +139,7 @@ def latency_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> flo
 
 def _met(kernel: Kernel, primitive: Primitive) -> float:
     """The part of a kernel's work that takes time on a primitive."""
-    return inside_fraction(kernel) if primitive.clips else 1.0
+    return inside_fraction(kernel) if primitive.own.skips_padding() else 1.0
 
 
 def in_place(kernel: Kernel, machine: Machine, primitive: Primitive) -> bool:
