@@ -52,7 +52,7 @@ from tilewright.targets.sunway.emit.makefile import makefile_text
 from tilewright.targets.sunway.emit.nest import Nest, buffer_names
 from tilewright.targets.sunway.emit.slave import Layer, slave_text
 from tilewright.targets.sunway.emit.winograd import header_text as winograd_text
-from tilewright.targets.sunway.gemm.tile import header_text as gemm_text
+from tilewright.targets.sunway.gemm.panel import header_text as gemm_text
 from tilewright.targets.sunway.machine import CPES
 from tilewright.tile.dialect import BufferOp, ProgramOp, programs_of
 
