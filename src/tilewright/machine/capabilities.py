@@ -48,6 +48,7 @@ class Capability(StrEnum):
     LEAVES = "operand.leaves"
     CIRCULAR = "operand.circular"
     ALONE = "primitive.alone"
+    TURNS = "primitive.turns"
     ISSUE = "primitive.issue"
     CLIPS = "primitive.clips"
     REPLACES = "primitive.replaces"

@@ -208,6 +208,10 @@ class Primitive(_Part):
     """Dims that a tile always covers whole."""
     alone: bool = False
     """Whether one core computes it, where a machine has several, and the others wait."""
+    turns: bool = False
+    """Whether the cores of a mesh compute it together, each of them in turn sending its tiles to
+    the others of its row and column while all multiply; ``cycles`` are those of one turn. Planners
+    that know no mesh leave it out (planning/mesh.py)."""
     c: CFunction | None = None
     """Its function in C; what the functions begin with where it has several instructions."""
     sums: bool = False

@@ -167,9 +167,11 @@ def inside_fraction(kernel: Kernel) -> float:
 
 
 def primitives_for(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
-    """The primitives that compute a kernel's anchor; refuses when there is none."""
+    """The primitives that compute a kernel's anchor, those aside that cores compute in turns;
+    refuses when there is none."""
     anchor = kernel.anchor
-    found = tuple(p for p in machine.primitives if p.serves(anchor.operation, anchor.extents))
+    serving = (p for p in machine.primitives if p.serves(anchor.operation, anchor.extents))
+    found = tuple(primitive for primitive in serving if not primitive.turns)
     if not found:
         raise refuse("plan-primitive", f"{machine.name} has no {anchor.operation}", kernel.symbol)
     return found

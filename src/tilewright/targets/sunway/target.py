@@ -29,7 +29,7 @@ class SunwayTarget(Target):
         {
             *(Capability.CORES, Capability.SPAWN_CYCLES, Capability.ISSUE_CYCLES),
             *(Capability.EFFICIENCY, Capability.TRANSACTION, Capability.IN_FLIGHT),
-            *(Capability.EPILOGUE_ANY, Capability.MEMORY_GROWTH),
+            *(Capability.EPILOGUE_ANY, Capability.MEMORY_GROWTH, Capability.TURNS),
         }
     )
     falls_back = True

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from tilewright.machine import parse_expression
 from tilewright.targets.sunway import machine
-from tilewright.targets.sunway.gemm.steps import order, step
 from tilewright.targets.sunway.gemm.panel import block_cycles, columns, header_text, turning_cycles
+from tilewright.targets.sunway.gemm.steps import order, step
 from tilewright.targets.sunway.gemm.tile import dots, taps
 from tilewright.targets.sunway.pipeline import steady
 
@@ -131,9 +131,9 @@ def test_rows(library: ctypes.CDLL, depth: int, off: int) -> None:
 def test_products(library: ctypes.CDLL, rows: int, columns: int, off: int) -> None:
     random = np.random.default_rng(rows * 100 + columns)
     turned: set[int] = set()
-    for depth, step in ((1, 1), (8, 1), (67, 1), (130, 1), (64, 2)):
+    for depth, apart in ((1, 1), (8, 1), (67, 1), (130, 1), (64, 2)):
         pitch, ldw = depth + 3, -(-depth // 4) * 4
-        ldy = (-(-columns // 4) * 4 + 4 * off) * step
+        ldy = (-(-columns // 4) * 4 + 4 * off) * apart
         x = random.normal(size=(rows, pitch)).astype(np.float32)
         w = aligned(columns * ldw, off)
         w[:] = random.normal(size=w.size)
@@ -141,11 +141,9 @@ def test_products(library: ctypes.CDLL, rows: int, columns: int, off: int) -> No
         y[:] = random.normal(size=y.size)
         wanted = y.reshape(rows, ldy).astype(np.float64)
         own = w.reshape(columns, ldw)[:, :depth].astype(np.float64)
-        wanted[:, : columns * step : step] += x[:, :depth].astype(np.float64) @ own.T
-        sizes = [ctypes.c_long(n) for n in (ldy, step, pitch, rows, ldw, columns, depth)]
-        library.product(
-            *(pointer(y), *sizes[:2], pointer(x), *sizes[2:4], pointer(w), *sizes[4:])
-        )
+        wanted[:, : columns * apart : apart] += x[:, :depth].astype(np.float64) @ own.T
+        sizes = [ctypes.c_long(n) for n in (ldy, apart, pitch, rows, ldw, columns, depth)]
+        library.product(*(pointer(y), *sizes[:2], pointer(x), *sizes[2:4], pointer(w), *sizes[4:]))
         np.testing.assert_allclose(y.reshape(rows, ldy), wanted, rtol=1e-4, atol=1e-4)
         turned.add(library.turns(ctypes.c_long(rows), ctypes.c_long(depth)))
     assert turned == ({1} if rows == 33 else {0, 1} if rows < 8 else turned)

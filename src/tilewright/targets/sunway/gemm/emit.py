@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilewright.errors import refuse
 from tilewright.targets.sunway.emit.operands import Operand
 from tilewright.targets.sunway.emit.rows import Rows
 
@@ -121,8 +122,19 @@ def _flush(rows: Rows, w: Operand, at: Mapping[str, str]) -> None:
 
 def product(rows: Rows) -> list[str]:
     """The body of a matrix product's function, where both factors lie along the reduction."""
+    return _product(rows, "gemm_product", "")
+
+
+def product_in_turns(rows: Rows) -> list[str]:
+    """The same for a product that CPEs compute together: ``turn`` says whose tiles these are."""
+    return _product(rows, "gemm_in_turns", "turn, ")
+
+
+def _product(rows: Rows, name: str, turn: str) -> list[str]:
     x, w = rows.operand(rows.anchor, 0), rows.operand(rows.anchor, 1)
     if not (x.innermost("ci") and w.innermost("ci")):
+        if turn:
+            raise refuse("lower-operand", "factors of a product in turns lie along its reduction")
         return rows.write()
     rows.declare_steps()
     rows.begin()
@@ -138,10 +150,12 @@ def product(rows: Rows) -> list[str]:
     y = rows.result
     tall = rows.extents[blocked].size if blocked else "1"
     pitches = [operand.step(blocked) if blocked else "0" for operand in (y, x)]
-    line(f"gemm_product({y.pointer} + {y.offset(at)}, {pitches[0]}, {y.step('co')},")
-    line(f"             {x.pointer} + {x.offset(at)}, {pitches[1]}, {tall},")
+    space = " " * len(name)
+    step = "" if turn else f" {y.step('co')},"
+    line(f"{name}({turn}{y.pointer} + {y.offset(at)}, {pitches[0]},{step}")
+    line(f"{space} {x.pointer} + {x.offset(at)}, {pitches[1]}, {tall},")
     sizes = f"{w.step('co')}, {rows.extents['co'].size}, {rows.extents['ci'].size}"
-    line(f"             {w.pointer} + {w.offset(at)}, {sizes});")
+    line(f"{space} {w.pointer} + {w.offset(at)}, {sizes});")
     rows.close(depth)
     rows.complete()
     rows.close(1)

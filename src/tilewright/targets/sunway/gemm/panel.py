@@ -1,16 +1,15 @@
 """A CPE's matrix product where both factors lie along the reduction: panels turned in LDM.
 
-Sixteen rows of the weights are turned into a panel, ``GEMM_DEPTH`` steps of the reduction at a time, so
-that output channels lie side by side; then four rows of the result are multiplied out of registers
-for each step, as in convolutions::
+Sixteen rows of the weights are turned into a panel, ``GEMM_DEPTH`` steps of the reduction at a
+time, so that output channels lie side by side; then four rows of the result are multiplied out of
+registers for each step, as in convolutions::
 
     y[0..3][co] += sum over k of  panel[k][co] * x[0..3][k]
 
-Results lie along the output channels, so nothing is turned back. Turning a panel takes as long as four
-rows of products: few rows are multiplied by ``gemm_dots`` (tile.py), without panels, whose lanes are
-summed at the end. ``gemm_product`` takes whichever is faster by the figures that plans have, too
-(machine.py).
-"""
+Results lie along the output channels, so nothing is turned back. Turning a panel takes as long as
+four rows of products: few rows are multiplied by ``gemm_dots`` (tile.py), without panels, whose
+lanes are summed at the end. ``gemm_product`` takes whichever is faster by the figures that plans
+have, too (machine.py)."""
 
 from __future__ import annotations
 
@@ -54,10 +53,7 @@ def columns() -> tuple[str, Parts]:
         ]
 
     operands = [
-        *(
-            Operand(f"a{r}", load(f"a{r}", "w", f"w + {4 * r}" if r else "w")[0])
-            for r in range(4)
-        ),
+        *(Operand(f"a{r}", load(f"a{r}", "w", f"w + {4 * r}" if r else "w")[0]) for r in range(4)),
         *(Operand(f"b{p}", splat(f"b{p}", f"x{p}", f"x{p}")) for p in range(COLUMNS)),
     ]
     parts.begin = [i for c, place in places() for i in load(c, "y", place)]
@@ -73,8 +69,8 @@ def columns() -> tuple[str, Parts]:
     parts.end += code.emit([i for c, place in places() for i in store(c, "y", place)])
     head = [
         "/* Sixteen output channels of four rows: k steps out of a panel. */",
-        "static inline void gemm_columns(float *y, long ldy, const float *const *x, const float *w,",
-        "                                long k)",
+        "static inline void gemm_columns(float *y, long ldy, const float *const *x,",
+        "                                const float *w, long k)",
         "{",
     ]
     return "\n".join([*head, *code.lines, "}", ""]), parts

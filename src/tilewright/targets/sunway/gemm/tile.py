@@ -11,8 +11,8 @@ points to a zero and stays there (step 0). Results lie position by position in L
 transposed as it is loaded and stored.
 
 ``gemm_dots``: four rows of one matrix by four rows of another, whose elements lie side by side
-along the reduction (fully connected layers); lanes are summed at the end. Where there are many rows,
-panel.py turns one of the matrices.
+along the reduction (fully connected layers); lanes are summed at the end. Where there are many
+rows, panel.py turns one of the matrices.
 
 Every function stands here as a list of instructions with their C (``TapsCode``, ``dots``), and its
 cycles follow from the pipeline model.
