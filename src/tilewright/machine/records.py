@@ -88,6 +88,12 @@ class PrimitiveRecord(Record):
         out. Every window meets the image then."""
         return False
 
+    def in_turns(self) -> bool:
+        """Whether the cores of a mesh compute it together, each of them in turn sending its tiles
+        to the others of its row and column while all multiply; ``cycles`` are those of one turn.
+        Planners that know no mesh leave it out (planning/mesh.py)."""
+        return False
+
     def weights_in_words(self) -> bool:
         """Whether it takes weights in words of several, which a layout has to say."""
         return False

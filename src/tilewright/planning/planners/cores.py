@@ -7,7 +7,7 @@ own, by the ``exact`` planner, on the machine that one core sees: its own memori
 the bandwidth of main memory, or what a cache that all cores share gives it.
 
 Grids come sorted by a lower bound of what the core with the most parts takes; they are planned
-until the next bound exceeds the best so far, ``PLANNED`` at most.
+until the next bound exceeds the best so far, ``PLANNED`` at most, each up to what the best takes.
 """
 
 from __future__ import annotations
@@ -109,6 +109,7 @@ def plan_cores(
     """
     del timer
     begin = perf_counter()
+    budget = budget or Budget()
     best: Plan | None = None
     failure: TilewrightError | None = None
     considered = priced = 0
@@ -129,8 +130,10 @@ def plan_cores(
             extents = kernel.anchor.extents
             grid = {d: int(c[row]) for d, c in sizes.items() if int(c[row]) < extents[d]}
             alone = supply.core(row).model_copy(update={"primitives": (primitive,)})
+            most = budget.limit if best is None else min(best.predicted_cycles, budget.limit)
+            own = replace(budget, limit=(most - machine.spawn_cycles) / int(rounds[row]))
             try:
-                part = plan_exact(part_of(kernel, grid), alone, budget=budget)
+                part = plan_exact(part_of(kernel, grid), alone, budget=own)
             except TilewrightError as error:
                 failure = failure or error
                 continue
