@@ -21,7 +21,6 @@ from tilewright.targets.ascend.lowering.launches import Device
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.network import chip_machine
 from tilewright.targets.ascend.program import Program
-from tilewright.targets.ascend.reader.kernels import read_kernels
 from tilewright.targets.ascend.sharing import MainMemory, main_memory, simulate_blocks
 from tilewright.targets.ascend.timing import Timing
 from tilewright.targets.base import CompiledKernel
@@ -135,8 +134,7 @@ def program_of(part: Part, machine: Machine) -> Program:
     module = tile_module(part.of, found.schedule, machine)
     device = Device(ASCEND_910, memory)
     lower_kernel(device, CompiledKernel(part.of, found.schedule, module), {})
-    (text,) = device.texts.values()
-    (program,) = read_kernels(text, ASCEND_910)
+    (program,) = device.programs.values()
     return program
 
 

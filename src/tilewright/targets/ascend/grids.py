@@ -30,6 +30,9 @@ from tilewright.targets.ascend.lowering.rows import FOLD_OF
 from tilewright.targets.ascend.machine import BLOCK, CUBE
 from tilewright.targets.ascend.vector_primitives import POINTS
 
+LONGEST = 1024
+"""Elements of rows that are reduced of which UB holds a block's results at once, and more."""
+
 
 class Step(NamedTuple):
     """A dim that may be cut, in multiples of a unit; what lies within it may be, too, where every
@@ -132,6 +135,9 @@ def _reduction(kernel: Kernel) -> tuple[Step, ...]:
     ]
     runs = [held for held, _ in groupby(reduced)]
     if runs.count(True) != 1:
+        return ()
+    length = prod(kernel.anchor.extents[dim] for dim in kernel.anchor.reduction)
+    if runs[-1] and length > LONGEST:
         return ()
     return _rows(kernel.output, (), flat=runs[-1])
 

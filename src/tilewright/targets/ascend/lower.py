@@ -50,6 +50,7 @@ def lower_kernel(
         _stages(replace(launches, parts=_parts(launches)))
         _check_grid(launches)
     device.texts |= mine.texts
+    device.programs |= mine.programs
     device.launches += mine.launches
     device.constants, device.functions = mine.constants, mine.functions
 

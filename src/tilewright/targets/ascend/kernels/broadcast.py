@@ -139,7 +139,7 @@ class _Broadcast:
         if self.blocks and not isinstance(columns, Share):
             columns = padded(columns)
         lanes = REPEAT // WIDTHS[self.inner]
-        self.columns = cut(columns, self._most_columns(), lanes)
+        self.columns = cut(columns, self._most_columns(), lanes, BLOCK // self.width)
         each, fixed = self._bytes(self.columns.size)
         count = max(min((self.core.ub - fixed) // each, LINES), 1)
         self.rows: Cut = cut(rows, count)

@@ -329,8 +329,8 @@ def fractalise(
     wide: Extent | None = None,
 ) -> Program:
     """The kernel from ``plain`` (rows x columns, row-major) to ``nz``, without flags. A ``short``
-    one takes as many rows as its length says. Blocks share whole blocks of 16 rows, and ``wide``, blocks of
-    columns."""
+    one takes as many rows as its length says. Blocks share whole blocks of 16 rows, and
+    ``wide``, blocks of columns."""
     return _Conversion(rows, columns, method, core, False, name, short, wide).program()
 
 

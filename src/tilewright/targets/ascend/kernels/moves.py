@@ -143,7 +143,7 @@ def _copy(move: Move, core: DaVinci, x: Tensor, out: Tensor, offset: int, name: 
             f"{name} takes {single} copies of {length} elements, which is more than {MOST_COPIES}",
             help="an innermost dimension of a multiple of 32 bytes",
         )
-    column = cut(columns.extent, LONGEST)
+    column = cut(columns.extent, LONGEST, block=BLOCK // width)
     pitch = pitch_of(column.size, width)
     row = cut(rows.extent, max(min(core.ub // (2 * pitch), 4095), 1), 1)
     axes = (*(each(dim.extent) for dim in others), row, column)
@@ -171,7 +171,8 @@ def _turn(
     width = isa.WIDTHS[x.element]
     side = SIDE if width == 4 else CUBE
     rows, columns = move[-1], move[turned]
-    row, column = cut(rows.extent, 3 * SIDE, SIDE), cut(columns.extent, 4 * SIDE, SIDE)
+    row = cut(rows.extent, 3 * SIDE, SIDE, BLOCK // width)
+    column = cut(columns.extent, 4 * SIDE, SIDE)
     high, wide = (-(-one.size // side) * side for one in (row, column))
     others = [n for n in range(len(move)) if n not in (turned, len(move) - 1)]
     # In the result's order, so that what is written behind a row is written again.

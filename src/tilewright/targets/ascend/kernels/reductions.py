@@ -20,7 +20,7 @@ from tilewright.targets.ascend.kernels.folds import (
     fold_room,
     take_in,
 )
-from tilewright.targets.ascend.kernels.shares import Extent, total
+from tilewright.targets.ascend.kernels.shares import Extent, Share, total
 from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
 from tilewright.targets.ascend.kernels.transfers import SLACK, load_rows, store_rows
 from tilewright.targets.ascend.kernels.vectors import Grid, Vectors, number, pitch_of
@@ -57,6 +57,9 @@ def reduce_rows(
     most = next((n for n in counts if fold_bytes(n) + n * each <= room), None)
     if most is None:
         raise refuse("lower-operation", f"{core.ub} bytes of UB have no room for a row's {each}")
+    if isinstance(rows, Share) and most < BLOCK // width:
+        # What fewer results leave behind them no other block may write.
+        raise refuse("plan-capacity", f"{core.ub} bytes of UB have no room for a block of results")
     tile = cut(rows, most, BLOCK // width)
     tiles = Tiles(name, core, (tile,))
     folds = fold_room(tiles.room, tile.size)

@@ -124,6 +124,8 @@ class Device:
     """Where launches are estimated alone: cycles of them all, about."""
     texts: dict[str, str] = field(default_factory=dict[str, str])
     """The C of each function."""
+    programs: dict[str, Program] = field(default_factory=dict[str, Program])
+    """What they were printed from."""
     launches: list[Launch] = field(default_factory=list[Launch])
     constants: bytearray = field(default_factory=bytearray)
     functions: dict[str, Function] = field(default_factory=dict[str, Function])
@@ -262,6 +264,7 @@ class Launches:
         if key not in known:
             whole = synchronised(program, events=self.device.core.events)
             self.device.texts[program.name] = kernel_text(whole)
+            self.device.programs[program.name] = whole
             shorter = {
                 size: self._cost(whole, size)
                 for part in (1, 2, 3)
