@@ -170,7 +170,9 @@ def pad(launches: Launches, stage: Stage, operands: Sequence[Value], target: Val
     for axis in reversed(axes):
         inner = prod(shape[axis + 1 :])
         widths = int(amounts[axis]) * inner, int(amounts[rank + axis]) * inner
-        outer = joined(launches.extents(stage.output)[:axis])
+        # Between the outermost padded axis and this one none is padded yet.
+        around = launches.extents(stage.output)[: axes[0]]
+        outer = joined((*around, *shape[axes[0] : axis]))
         program = pad_axis(
             *(outer, widths, shape[axis] * inner, launches.core, text),
             element=value.element,
