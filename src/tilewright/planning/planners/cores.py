@@ -44,6 +44,10 @@ Columns = Mapping[str, NDArray[np.int64]]
 """Size of a part along every dim, one row for each grid."""
 
 
+Allowed = Callable[[Kernel, Primitive, int], Columns]
+"""Kernel, primitive, cores -> the grids that are worth a look."""
+
+
 def one_core(machine: Machine) -> Machine:
     """The machine as one of its cores sees it while the others do the same."""
     return _with_rates(machine, lambda move: move.bytes_per_cycle / machine.cores)
@@ -101,11 +105,17 @@ def _with_rates(machine: Machine, rate: Callable[[Move], float]) -> Machine:
 
 
 def plan_cores(
-    kernel: Kernel, machine: Machine, *, timer: Timer | None = None, budget: Budget | None = None
+    kernel: Kernel,
+    machine: Machine,
+    *,
+    timer: Timer | None = None,
+    budget: Budget | None = None,
+    allowed: Allowed | None = None,
 ) -> Plan:
     """The best grid's plan; ``Schedule.shared`` names the dims that are cut.
 
     Raises TilewrightError as ``plan_exact`` does. ``timer`` is not asked: it would time one core.
+    ``allowed`` gives the grids of a primitive on so many cores, if not all (``grids``).
     """
     del timer
     begin = perf_counter()
@@ -118,7 +128,11 @@ def plan_cores(
         cores = 1 if primitive.alone else machine.cores
         # Where cores share no path, the last round may well leave some of them idle.
         paths = machine.memory(machine.main).hit_bytes_per_cycle is not None
-        sizes = grids(kernel, primitive, cores, ceil(cores / 2) if paths else cores)
+        fewest = ceil(cores / 2) if paths else cores
+        if allowed is None:
+            sizes = grids(kernel, primitive, cores, fewest)
+        else:
+            sizes = allowed(kernel, primitive, cores)
         parts = parts_of(kernel, sizes)
         rounds = -(-parts // cores)
         supply = _Supply(kernel, machine.model_copy(update={"cores": cores}), sizes, parts)
