@@ -50,4 +50,4 @@ def test_tables_name_the_open_parameters() -> None:
     by_setting = {row["setting"]: row for row in sensitivity.rows}
     assert by_setting["spawn 0"]["share"] == 0 < by_setting["swgemm"]["share"]
     assert by_setting["swcandle"]["mesh conv"] > by_setting["swgemm"]["mesh conv"]
-    assert machine_of({}).spawn_cycles == 15_000
+    assert machine_of({}).own.start_cycles() == 15_000

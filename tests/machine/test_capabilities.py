@@ -27,22 +27,12 @@ SMALL = ROOT / "examples" / "machines" / "small-npu.toml"
 
 UNUSUAL = {
     Capability.CORES: 2,
-    Capability.SPAWN_CYCLES: 1000,
-    Capability.ROUNDING: {
-        "guard_bits": 2,
-        "averages": {"3x3": [28, 8]},
-        "shifts": {"conv": [0, 16]},
-    },
     Capability.SYNCHRONISATION: {"style": "flags", "ids": 4},
     Capability.ISSUE_CYCLES: 3,
-    Capability.ROW_WAITS: True,
     Capability.LATE_LOADS: True,
     Capability.PART_STORES: True,
     Capability.MEMORY_GROWTH: 2.0,
     Capability.C: {"prefix": "npu", "wait": "npu_wait", "finish": "npu_finish"},
-    Capability.SHARES: True,
-    Capability.MANAGED: "hardware",
-    Capability.HIT_BYTES_PER_CYCLE: 8.0,
     Capability.IN_FLIGHT: 2,
     Capability.TRANSACTION: 16,
     Capability.ELEMENT: "int8",
@@ -50,7 +40,6 @@ UNUSUAL = {
     Capability.EFFICIENCY: [[64, 0.5]],
     Capability.JOINED: "weight",
     Capability.CIRCULAR: True,
-    Capability.ALONE: True,
     Capability.ISSUE: "co",
     Capability.EPILOGUE_ANY: True,
 }
@@ -73,14 +62,10 @@ def with_key(capability: Capability) -> tuple[Machine, str]:
     role = "input" if capability is Capability.CIRCULAR else "bias"  # a bias has no rows
     part, place = {
         "": (data, ""),
-        "memory": (data["memories"][1], "memory.feature."),
         "move": (data["moves"][0], "move.load-feature."),
         "primitive": (data["primitives"][0], "primitive.conv."),
         "operand": (data["primitives"][0]["operands"][role], f"primitive.conv.operands.{role}."),
     }[kind]
-    if capability is Capability.HIT_BYTES_PER_CYCLE:  # Of main memory, which has a rate.
-        part, place = data["memories"][0], "memory.dram."
-        part["bytes_per_cycle"] = part["bytes_per_cycle"] or 4.0
     if capability is Capability.ELEMENT:  # Beside float32 alone.
         data["element"] = data["accumulator"] = "float32"
     part[field] = UNUSUAL[capability]

@@ -3,9 +3,11 @@ from pydantic import ValidationError
 
 from tests.machine.machine_parts import small_machine
 from tilewright.machine import Engine, Machine, Memory
+from tilewright.targets.ascend.capabilities import AscendMemory
 from tilewright.targets.cambricon.capabilities import CambriconOperand, CambriconPrimitive
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.targets.cpu.capabilities import CpuPrimitive
+from tilewright.targets.cpu.planning.capabilities import CpuMemory
 
 
 def changed(field, index, **values):
@@ -36,7 +38,18 @@ CASES = [
     (changed("memories", 1, name="n.x"), "memory.n.x: is not a name"),
     (changed("memories", 1, bytes=None), "memory.near.bytes: is needed for every memory but"),
     (changed("memories", 1, granule=2048), "memory.near.granule: is more than the memory's bytes"),
-    (changed("memories", 0, managed="hardware"), "memory.dram.managed: main memory cannot be"),
+    (
+        changed("memories", 0, own=CpuMemory(cache=True)),
+        "memory.dram.own.cpu.cache: main memory cannot be",
+    ),
+    (
+        changed("memories", 1, own=AscendMemory(hit_bytes_per_cycle=8.0)),
+        "memory.near.own.ascend.hit_bytes_per_cycle: is of the main memory alone",
+    ),
+    (
+        changed("memories", 0, own=AscendMemory(cached=8)),
+        "memory.dram.own.ascend.hit_bytes_per_cycle: is needed of a cache",
+    ),
     (changed("moves", 0, source="hbm"), "move.in.source: there is no memory 'hbm'"),
     (changed("moves", 0, engine="dma"), "move.in.engine: there is no engine 'dma'"),
     (changed("moves", 0, target="dram"), "move.in.target: is the same memory as the source"),

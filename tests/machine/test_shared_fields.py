@@ -27,18 +27,6 @@ FOR_MACHINE_FILES = {
 }
 """Fields that one bundled family sets, or none: they are documented for machine files."""
 
-OF_ONE_FAMILY = {
-    "Machine.rounding": {"dpu"},
-    "Machine.row_waits": {"dpu"},
-    "Machine.spawn_cycles": {"sunway"},
-    "Memory.shares": {"dpu"},
-    "Memory.managed": {"cpu"},
-    "Memory.cached": {"ascend"},
-    "Memory.hit_bytes_per_cycle": {"ascend"},
-    "Primitive.alone": {"ascend"},
-}
-"""Fields that have yet to become records, with the family that sets each; no other may join."""
-
 
 def described() -> Iterator[tuple[str, Machine]]:
     """All bundled machines with their families: folders of targets, and machine files."""
@@ -90,11 +78,10 @@ def test_a_field_of_the_shared_model_is_set_by_two_families() -> None:
     for family, machine in described():
         for field in fields_set(machine):
             setting.setdefault(field, set()).add(family)
-    # Parts of a record of the whole machine are judged with it.
     single = {
         field: setting.get(field, set())
         for field in optional_fields()
-        if len(setting.get(field, ())) < 2 and not field.startswith("Rounding.")
+        if len(setting.get(field, ())) < 2
     }
     assert single.keys() >= FOR_MACHINE_FILES, "these are set by two families: off the list"
-    assert {f: names for f, names in single.items() if f not in FOR_MACHINE_FILES} == OF_ONE_FAMILY
+    assert {f: names for f, names in single.items() if f not in FOR_MACHINE_FILES} == {}

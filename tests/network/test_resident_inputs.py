@@ -15,6 +15,7 @@ from tests.targets.dpu.test_dpu_networks import Net
 from tilewright.compiler.fuse import fuse
 from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.machine import Machine
+from tilewright.machine.records import MemoryRecord
 from tilewright.network.fusion.plan import FusionPlan
 from tilewright.targets.base import Profile, find_target
 
@@ -50,7 +51,7 @@ def inception(seed: int, modules: int = 1, size: int = 14) -> onnx.ModelProto:
 
 def without(machine: Machine) -> Machine:
     """The machine in whose memories nothing stays."""
-    memories = tuple(one.model_copy(update={"shares": False}) for one in machine.memories)
+    memories = tuple(one.model_copy(update={"own": MemoryRecord()}) for one in machine.memories)
     return machine.model_copy(update={"memories": memories})
 
 

@@ -70,7 +70,7 @@ def test_what_is_predicted_is_the_slowest_cores_time_and_the_spawn() -> None:
     parts = prod(ceil(extents[dim] / outer.size(dim, extents[dim])) for dim in outer.order)
     part = plan_exact(part_of(kernel, dict(outer.tile)), one_core(MACHINE))
     rounds = ceil(parts / MACHINE.cores)
-    spawn = MACHINE.spawn_cycles
+    spawn = MACHINE.own.start_cycles()
     assert found.predicted_cycles == pytest.approx(rounds * part.predicted_cycles + spawn)
     assert found.predicted_cycles >= found.granule_bound
 

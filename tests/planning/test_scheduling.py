@@ -25,7 +25,7 @@ from tilewright.tile.build import build
 from tilewright.tile.dialect import BufferOp, LoopOp, enclosing_loops, programs_of
 from tilewright.tile.passes.place_moves import PlaceMoves
 
-ONE = MACHINE.with_values({"cores": 1, "spawn_cycles": 0})
+ONE = MACHINE.with_values({"cores": 1, "own.sunway.spawn_cycles": 0})
 PRODUCT = in_floats(dense(1024, 1024))
 """The paper's product: n, co and ci are its x, y and k."""
 

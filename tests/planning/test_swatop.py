@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tilewright.machine import Machine
+from tilewright.machine.records import MachineRecord
 from tilewright.planning import plan
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.mesh import Mesh
@@ -93,7 +94,7 @@ def test_what_is_simulated_is_the_price_of_the_schedule() -> None:
         if not group.keeps_step(kernel, row):
             continue
         alone = stated_plan(kernel, MACHINE, planner.strategy(MACHINE, group, row), "", MESH)
-        own = float(group.simulated(MESH, [row])[0]) + MACHINE.spawn_cycles
+        own = float(group.simulated(MESH, [row])[0]) + MACHINE.own.start_cycles()
         assert own == pytest.approx(alone.predicted_cycles)
 
 
@@ -134,7 +135,7 @@ def _direct(tile: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def test_a_machine_of_one_core_has_no_parts() -> None:
-    alone = MACHINE.model_copy(update={"cores": 1, "spawn_cycles": 0})
+    alone = MACHINE.model_copy(update={"cores": 1, "own": MachineRecord()})
     found = plan(convolution(1, 16, 16, 8), alone, search=Swatop(top=4))
     assert found.schedule.shared == ""
     assert replace(found, seconds=0.0).candidates > 10

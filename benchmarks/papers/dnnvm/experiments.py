@@ -53,7 +53,9 @@ def products(network: Any) -> int:
 
 def apart(machine: Machine) -> Machine:
     """A core on which every kernel is one of its own and loads all that it reads."""
-    memories = tuple(one.model_copy(update={"shares": False}) for one in machine.memories)
+    from tilewright.machine.records import MemoryRecord
+
+    memories = tuple(one.model_copy(update={"own": MemoryRecord()}) for one in machine.memories)
     return machine.model_copy(update={"fusions": (), "memories": memories})
 
 

@@ -117,7 +117,7 @@ def _sampled(shapes: Sequence[Any], sample: int | None) -> list[Any]:
 
 def _cycles(kernel: Kernel, search: Swatop, machine: Machine = MACHINE) -> tuple[float, Any]:
     found = plan(kernel, machine, search=search)
-    return found.predicted_cycles - machine.spawn_cycles, found
+    return found.predicted_cycles - machine.own.start_cycles(), found
 
 
 def _planned(name: str, group: int, kernel: Kernel) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def explicit_table() -> Table:
             image = inputs * ((side - 1) * stride + window) ** 2
             move = MACHINE.move("dram", "ldm")
             rate = move.bytes_per_cycle * max(part for _, part in move.efficiency)
-            windows = 4 * batch * (image + laid * side * side) / rate + MACHINE.spawn_cycles
+            windows = 4 * batch * (image + laid * side * side) / rate + MACHINE.own.start_cycles()
             row: dict[str, Any] = {"name": f"{name}, batch {batch}", "cycles": cycles[0]}
             row |= {"windows": windows, "product": cycles[1]}
             row["gain"] = cycles[0] / (windows + cycles[1])

@@ -62,8 +62,8 @@ once, with registers exchanged, and the best of the cost model, whose cores shar
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "swgemm": {},
     "swcandle": {"move.get.curve": "swcandle", "move.put.curve": "swcandle"},
-    "spawn 0": {"spawn_cycles": 0},
-    "spawn 35 us": {"spawn_cycles": 50_750},
+    "spawn 0": {"own.sunway.spawn_cycles": 0},
+    "spawn 35 us": {"own.sunway.spawn_cycles": 50_750},
 }
 """Values of the machine's open parameters; the first are its defaults."""
 
@@ -276,7 +276,8 @@ def _sensitivity(layers: Sequence[Layer], base: Sequence[Mapping[str, Any]]) -> 
 
 
 def _pooled(setting: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    spawn = SETTINGS.get(setting, {}).get("spawn_cycles", machine_of({}).spawn_cycles)
+    usual = machine_of({}).own.start_cycles()
+    spawn = SETTINGS.get(setting, {}).get("own.sunway.spawn_cycles", usual)
     seconds = spawn / machine_of({}).clock_hz
     row_of_setting: dict[str, Any] = {"setting": setting}
     for name in ("ldm", "mesh"):

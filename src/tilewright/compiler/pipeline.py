@@ -33,7 +33,7 @@ from tilewright.ir import SSAValue, StringAttr
 from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
-from tilewright.machine.capabilities import Capability, keeps_values
+from tilewright.machine.capabilities import keeps_inputs, keeps_values
 from tilewright.network.fusion.chains import form_chains
 from tilewright.network.fusion.learned.model import LearnedCost
 from tilewright.network.refine import beside_neighbours
@@ -179,7 +179,7 @@ def plan_kernels(state: CompilationState) -> None:
             state.held,
             state.target.run_timer(state.machine, arenas_of(network)),
         )
-    if state.hold and Capability.SHARES in state.target.implements and state.planner is None:
+    if state.hold and keeps_inputs(state.machine) and state.planner is None:
         by_symbol = {kernel.symbol: kernel for kernel in planned}
         run_timer = state.target.run_timer(state.machine, arenas_of(network))
         inputs = hold_inputs(

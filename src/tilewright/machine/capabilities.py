@@ -24,26 +24,18 @@ class Capability(StrEnum):
     """A key that takes a target's support: a key of the machine, or of a kind of part."""
 
     CORES = "cores"
-    SPAWN_CYCLES = "spawn_cycles"
-    ROUNDING = "rounding"
     SYNCHRONISATION = "synchronisation"
     ISSUE_CYCLES = "issue_cycles"
     LATE_LOADS = "late_loads"
-    ROW_WAITS = "row_waits"
     PART_STORES = "part_stores"
     MEMORY_GROWTH = "memory_growth"
     C = "c"
     """And with it the functions of all moves and primitives (c_interface.py)."""
-    SHARES = "memory.shares"
-    MANAGED = "memory.managed"
-    HIT_BYTES_PER_CYCLE = "memory.hit_bytes_per_cycle"
-    """And with it the bytes of the cache."""
     IN_FLIGHT = "move.in_flight"
     TRANSACTION = "move.transaction"
     EFFICIENCY = "move.efficiency"
     JOINED = "operand.joined"
     CIRCULAR = "operand.circular"
-    ALONE = "primitive.alone"
     ISSUE = "primitive.issue"
     ELEMENT = "primitive.element"
     TRANSFORMS = "move.transforms"
@@ -61,6 +53,11 @@ def records(machine: Machine) -> Iterator[tuple[str, Record]]:
 def keeps_values(machine: Machine) -> bool:
     """Whether values may stay in one of its memories from one kernel to the next."""
     return any(memory.own.keeps_values() for memory in machine.memories)
+
+
+def keeps_inputs(machine: Machine) -> bool:
+    """Whether a tensor may stay in one of its memories for all kernels that read it."""
+    return any(memory.own.keeps_inputs() for memory in machine.memories)
 
 
 def used(machine: Machine) -> Iterator[tuple[Capability, str]]:

@@ -122,17 +122,10 @@ def _check_names(machine: Machine, found: _Findings) -> None:
 def _check_memories(machine: Machine, found: _Findings) -> None:
     for memory in machine.memories:
         where = f"memory.{memory.name}"
-        if memory.name == machine.main:
-            if memory.managed == "hardware":
-                found.add(f"{where}.managed", "main memory cannot be a cache")
-            if memory.hit_bytes_per_cycle and memory.bytes_per_cycle is None:
-                found.add(f"{where}.bytes_per_cycle", "is needed of memory that cores share")
-        elif memory.bytes is None:
+        if memory.name != machine.main and memory.bytes is None:
             found.add(f"{where}.bytes", "is needed for every memory but the main memory")
-        if memory.cached and not memory.hit_bytes_per_cycle:
-            found.add(f"{where}.hit_bytes_per_cycle", "is needed of a cache")
-        if memory.hit_bytes_per_cycle and memory.name != machine.main:
-            found.add(f"{where}.hit_bytes_per_cycle", "is of the main memory alone")
+        for key, reason, help in memory.own.findings(memory, machine):
+            found.add(f"{where}.own.{memory.own.family}.{key}", reason, help)
         if memory.bytes is not None and memory.reserved >= memory.bytes:
             found.add(f"{where}.reserved", "leaves no bytes for buffers")
         if memory.bytes is not None and memory.granule > memory.bytes:

@@ -50,25 +50,17 @@ class _Part(BaseModel):
 
 
 class Memory(_Part):
-    """A memory. Main memory has no ``bytes`` limit; a cache is managed by hardware."""
+    """A memory. Main memory has no ``bytes`` limit."""
 
     name: str
     bytes: int | None = Field(default=None, gt=0, le=MAX_VALUE)
     banks: int = Field(default=1, gt=0, le=MAX_VALUE)
     granule: int = Field(default=1, gt=0, le=MAX_VALUE)
     """Bytes to which addresses of buffers are aligned."""
-    managed: Literal["software", "hardware"] = "software"
     bytes_per_cycle: float | None = Field(default=None, ge=MIN_RATE, le=MAX_VALUE)
     """Bandwidth that all moves touching this memory share; None is no limit of its own."""
     reserved: int = Field(default=0, ge=0, le=MAX_VALUE)
     """Bytes at its end that buffers leave alone, for what primitives keep there for themselves."""
-    shares: bool = False
-    """Whether a tensor may stay in it for all kernels that read it; tiles are any boxes of it."""
-    cached: int = Field(default=0, ge=0, le=MAX_VALUE)
-    """Bytes of a cache in front of main memory that hardware manages and all cores share."""
-    hit_bytes_per_cycle: float | None = Field(default=None, ge=MIN_RATE, le=MAX_VALUE)
-    """What one core loads of that cache in a cycle. With it, moves of main memory have the rates of
-    each core's own path, and ``bytes_per_cycle`` is what all cores share."""
     own: OwnMemory = MemoryRecord()
     """What one family of targets alone knows of it (records.py)."""
 
@@ -195,8 +187,6 @@ class Primitive(_Part):
     are tried, nor any below the first."""
     whole: tuple[str, ...] = ()
     """Dims that a tile always covers whole."""
-    alone: bool = False
-    """Whether one core computes it, where a machine has several, and the others wait."""
     c: CFunction | None = None
     """Its function in C; what the functions begin with where it has several instructions."""
     sums: bool = False
@@ -277,22 +267,16 @@ class Machine(_Part):
     """What sums are kept in; the rest of a primitive's chain computes on it, too."""
     overflow: Literal["infinity", "saturate"] = "infinity"
     """What floats of 16 bits become beyond the largest of them."""
-    rounding: Rounding = Rounding()
-    """Of fixed point: what the machine computes otherwise than exactly with one rounding."""
     synchronisation: Synchronisation = Synchronisation()
     """How engines wait for one another."""
     cores: int = Field(default=1, gt=0, le=MAX_VALUE)
     """Where software manages the memories, each core has its own of each but the main memory, whose
     moves share the bandwidths of the description (planning/planners/cores.py)."""
-    spawn_cycles: int = Field(default=0, ge=0, le=MAX_VALUE)
-    """Cycles to start the cores on a kernel and to wait for the last of them."""
     late_loads: bool = False
     """Whether loads that wait for their only slot stand behind the others of their tile in the
     queue (tile/passes/late_loads.py)."""
     part_stores: bool = False
     """Whether results of one slot are stored as they are computed (tile/passes/part_stores.py)."""
-    row_waits: bool = False
-    """Whether an instruction waits only for the rows of a tile that it touches."""
     issue_cycles: int = Field(default=1, ge=0, le=MAX_VALUE)
     """Cycles to issue one command."""
     instruction_bytes: int = Field(default=64, ge=0, le=MAX_WORD)

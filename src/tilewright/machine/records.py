@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -27,9 +28,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, Se
 from pydantic import ValidationError as _ValidationError
 
 from tilewright.choices import target_points
+from tilewright.machine.rounding import Rounding
 
 if TYPE_CHECKING:
-    from tilewright.machine.model import Machine, Primitive
+    from tilewright.machine.model import Machine, Memory, Primitive
 
 Finding = tuple[str, str, str]
 """Key within a record, reason, and what would help."""
@@ -47,17 +49,59 @@ class Record(BaseModel):
 class MachineRecord(Record):
     """Of a whole machine."""
 
+    def rounding_rules(self) -> Rounding:
+        """Of fixed point: what it computes otherwise than exactly with one rounding."""
+        return Rounding()
+
+    def waits_for_rows(self) -> bool:
+        """Whether an instruction waits only for the rows that it touches, so that computes that
+        hand on results on the chip overlap within a tile."""
+        return False
+
+    def start_cycles(self) -> int:
+        """Cycles to start the cores on a kernel and to wait for the last of them."""
+        return 0
+
     def findings(self, machine: Machine) -> Iterator[Finding]:
         """What is wrong with it on a machine."""
         del machine
         yield from ()
 
 
+@dataclass(frozen=True)
+class SharedCache:
+    """A cache in front of main memory that hardware manages and all cores share."""
+
+    bytes: int
+    hit_bytes_per_cycle: float
+    """What one core loads of it in a cycle."""
+
+
 class MemoryRecord(Record):
     """Of a memory."""
 
+    def is_cache(self) -> bool:
+        """Whether hardware manages it: nothing is moved to it explicitly."""
+        return False
+
+    def shared_cache(self) -> SharedCache | None:
+        """Of main memory: a cache in front of it that all cores share. With it, moves of main
+        memory have the rates of each core's own path, and ``bytes_per_cycle`` is what all cores
+        share."""
+        return None
+
+    def findings(self, memory: Memory, machine: Machine) -> Iterator[Finding]:
+        """What is wrong with it on a memory of a machine."""
+        del memory, machine
+        yield from ()
+
     def keeps_values(self) -> bool:
         """Whether values, and weights that several kernels read, may stay in it between kernels."""
+        return False
+
+    def keeps_inputs(self) -> bool:
+        """Whether a tensor that several kernels read may stay in it, whole, from the first to the
+        last, whose tiles are then any boxes of it."""
         return False
 
 
@@ -92,6 +136,10 @@ class PrimitiveRecord(Record):
         """Whether the cores of a mesh compute it together, each of them in turn sending its tiles
         to the others of its row and column while all multiply; ``cycles`` are those of one turn.
         Planners that know no mesh leave it out (planning/mesh.py)."""
+        return False
+
+    def on_one_core(self) -> bool:
+        """Whether one core computes it, where a machine has several, and the others wait."""
         return False
 
     def weights_in_words(self) -> bool:

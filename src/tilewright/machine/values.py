@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 _TOP = (
     *("clock_hz", "issue_cycles", "cores", "instruction_bytes", "memory_growth"),
-    *("element", "accumulator", "overflow", "synchronisation", "spawn_cycles"),
+    *("element", "accumulator", "overflow", "synchronisation"),
 )
 _FIELDS = {
-    "memory": ("bytes", "banks", "granule", "managed", "bytes_per_cycle", "reserved", "cached"),
+    "memory": ("bytes", "banks", "granule", "bytes_per_cycle", "reserved"),
     "move": ("bytes_per_cycle", "latency", "in_flight", "transaction", "curve"),
     "engine": ("queue",),
     "primitive": ("cycles", "peak"),
@@ -30,7 +30,7 @@ _SYNCHRONISATION = ("style", "ids", "depth")
 _TABLES = ("limits", "multiples")
 _TEXT = (
     *("element", "accumulator", "overflow", "synchronisation"),
-    *("managed", "cycles", "peak", "curve", "style"),
+    *("cycles", "peak", "curve", "style"),
 )
 
 

@@ -29,6 +29,7 @@ from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp
 from tilewright.graph.kernels import operand_values
 from tilewright.ir import SSAValue
 from tilewright.machine import Machine, Memory
+from tilewright.machine.capabilities import keeps_inputs
 from tilewright.memory import align_up
 from tilewright.network.candidates import Trials, sizes_of
 from tilewright.network.fusion.plan import StayingTensor
@@ -79,7 +80,7 @@ def hold_inputs(
     ``known`` is what another search for the machine has found. Nothing stays where ``run_timer``
     cannot tell whether that pays.
     """
-    if run_timer is None or not any(memory.shares for memory in machine.memories):
+    if run_timer is None or not keeps_inputs(machine):
         return HeldInputs()
     trials = Trials(network, machine, kernels, plans, {})
     return _Search(machine, trials, run_timer, known or Known()).run()
@@ -182,7 +183,7 @@ class _Search:
         size = operand.element_bytes
         for axis, extent in zip(operand.access, operand.shape, strict=True):
             size *= align_up(extent, axis.granule(storage.multiples))
-        return (memory, align_up(size, memory.granule)) if memory.shares else None
+        return (memory, align_up(size, memory.granule)) if memory.own.keeps_inputs() else None
 
     def _trial(self, shared: _Shared, inside: Sequence[str]) -> dict[str, HeldKernel]:
         """All kernels of a tensor's time while it stays; empty if fewer than two can find it, or

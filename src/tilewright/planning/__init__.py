@@ -70,7 +70,7 @@ def plan(
         planner = search
     else:
         behind_caches = in_place(kernel, machine, primitives_for(kernel, machine)[0])
-        shared = machine.cores > 1 or machine.memory(machine.main).hit_bytes_per_cycle is not None
+        shared = machine.cores > 1 or machine.memory(machine.main).own.shared_cache() is not None
         tiles = plan_cores if shared else plan_exact
         planner = in_place_planning(machine).plan if behind_caches else tiles
     result = planner(kernel, machine, timer=timer, budget=budget)

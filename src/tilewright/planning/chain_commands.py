@@ -55,11 +55,12 @@ class Commands:
     def table(self) -> TimedArray:
         """The commands in program order, with what each waits for.
 
-        Where instructions wait for rows (``Machine.row_waits``), each command is several: what one
-        reads of another's rows is there when the part of the other that makes them is done.
+        Where instructions wait for rows (``MachineRecord.waits_for_rows``), each command is
+        several: what one reads of another's rows is there when the part of the other that makes
+        them is done.
         """
         machine, items = self.tiling.machine, list(self._items())
-        parts = PARTS if machine.row_waits and self.tiling.count * PARTS <= SPLIT else 1
+        parts = PARTS if machine.own.waits_for_rows() and self.tiling.count * PARTS <= SPLIT else 1
         part = np.arange(parts)
         first = np.cumsum([0, *(len(item.tile) * parts for item in items)])
         depth = max(len(item.place) for item in items) + 1

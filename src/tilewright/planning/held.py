@@ -51,7 +51,7 @@ def usable(kernel: Kernel, sizes: Mapping[str, Ints], machine: Machine) -> Bools
     for dim in whole_sums(kernel):
         found &= sizes.get(dim, extents[dim]) == extents[dim]
     for operand in kernel.operands:
-        if operand.held and not machine.memory(operand.held).shares:
+        if operand.held and not machine.memory(operand.held).own.keeps_inputs():
             found &= _one_run(operand, extents, sizes)
     return found
 

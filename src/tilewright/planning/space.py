@@ -292,7 +292,7 @@ def crossed(space: Space, max_rows: int) -> Space:
         touched = {u.memory.name for u in ready if u.name not in checked}
         checked |= {u.name for u in ready}
         for memory in {u.memory.name: u.memory for u in space.uses}.values():
-            if memory.name not in touched or memory.room is None or memory.managed == "hardware":
+            if memory.name not in touched or memory.room is None or memory.own.is_cache():
                 continue
             used = sum(
                 (space.slot_bytes(u) for u in ready if u.memory.name == memory.name), start=0

@@ -29,6 +29,7 @@ from tilewright.machine import Machine, Memory
 from tilewright.targets.cambricon.capabilities import CambriconMove
 from tilewright.targets.cambricon_x.machine import machine as cambricon_x
 from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.targets.cpu.planning.capabilities import CpuMemory
 
 SMALL = accelerator()
 
@@ -115,7 +116,7 @@ def test_depthwise() -> None:
 def _cached() -> Machine:
     memories = (
         *(m for m in SMALL.memories if m.name != "in"),
-        Memory(name="in", bytes=8192, managed="hardware"),
+        Memory(name="in", bytes=8192, own=CpuMemory(cache=True)),
     )
     return accelerator(memories=memories)
 

@@ -15,7 +15,7 @@ from tilewright.targets.sunway.runner import SunwayRunner, build
 
 PLANNER = "ldm{share=broadcast}"
 
-VALUES = {"move.get.bytes_per_cycle": 0.5, "spawn_cycles": 0}
+VALUES = {"move.get.bytes_per_cycle": 0.5, "own.sunway.spawn_cycles": 0}
 """Memory so slow that every layer gains by loading less."""
 
 

@@ -91,7 +91,7 @@ def test_layers_take_what_the_slowest_core_group_does(chip: Chip) -> None:
     inputs = inputs_of(chip.whole, 3)
     assert chip.whole.check(inputs, chip.whole.run(inputs, profile=True)).passed
     for kernel in chip.whole.profile.kernels:
-        assert kernel.on_host or (kernel.cycles or 0) > CHIP.spawn_cycles
+        assert kernel.on_host or (kernel.cycles or 0) > CHIP.own.start_cycles()
 
 
 def convolution(n: int, co: int, side: int) -> Kernel:
@@ -124,8 +124,8 @@ def test_the_planner_chooses_what_is_divided(kernel: Kernel, groups: str) -> Non
     if groups == "1":
         assert schedule.levels == alone.schedule.levels
         return
-    alone_cycles = alone.predicted_cycles - MACHINE.spawn_cycles
-    assert planned.predicted_cycles - CHIP.spawn_cycles < alone_cycles
+    alone_cycles = alone.predicted_cycles - MACHINE.own.start_cycles()
+    assert planned.predicted_cycles - CHIP.own.start_cycles() < alone_cycles
     # The parts in the order of their numbers, dealt to the CPEs in equal runs.
     extents, outer = kernel.anchor.extents, dict(schedule.levels[0].tile)
     parts = list(product(*(range(-(-extents[dim] // size)) for dim, size in outer.items())))

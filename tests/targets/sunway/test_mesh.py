@@ -14,7 +14,7 @@ from tests.targets.sunway.test_packages import STRICT
 import tilewright
 from tilewright.targets.sunway.runner import SunwayRunner, build
 
-SLOW_MEMORY = {"move.get.bytes_per_cycle": 0.5, "spawn_cycles": 0}
+SLOW_MEMORY = {"move.get.bytes_per_cycle": 0.5, "own.sunway.spawn_cycles": 0}
 """So slow that every layer gains by loading less."""
 
 PLANNER = "ldm{share=mesh}"

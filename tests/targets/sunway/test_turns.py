@@ -18,7 +18,7 @@ from tilewright.targets.sunway.machine import MACHINE
 from tilewright.targets.sunway.runner import SunwayRunner, build
 
 PLANNER = "blackbox"
-VALUES = {"memory.ldm.bytes": 24576, "spawn_cycles": 0}
+VALUES = {"memory.ldm.bytes": 24576, "own.sunway.spawn_cycles": 0}
 """So little that what others send had better not be kept."""
 
 

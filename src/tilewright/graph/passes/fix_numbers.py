@@ -68,7 +68,7 @@ class FixNumbers(ModulePass):
             value_names(op),
             2.0 ** (31 - self.headroom),
             context.machine.fixed_bits,
-            context.machine.rounding,
+            context.machine.own.rounding_rules(),
         )
         for step in network.block.ops:
             if isinstance(step, KernelOp) and not step.on_host:

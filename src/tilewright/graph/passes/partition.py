@@ -60,7 +60,7 @@ class Partition(ModulePass):
         machine = compiler(ctx).machine
         steps = operations_of(op)
         long = set[Operation]()
-        if any(m.managed != "hardware" for m in machine.memories if m.name != machine.main):
+        if any(not m.own.is_cache() for m in machine.memories if m.name != machine.main):
             long = _long_joins(steps)
         for step in steps:
             if step.operation in VIEWS:

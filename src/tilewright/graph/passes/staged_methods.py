@@ -228,7 +228,7 @@ def _least(kernel: Kernel, machine: Machine) -> float:
     core = one_core(machine) if machine.cores > 1 else machine
     primitives = machine.primitives_for(kernel.anchor.operation)
     bound = min(granule_bound(kernel, core, primitive) for primitive in primitives)
-    return bound / machine.cores + machine.spawn_cycles
+    return bound / machine.cores + machine.own.start_cycles()
 
 
 def _forget(steps: Sequence[KernelOp]) -> None:

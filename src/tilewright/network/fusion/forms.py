@@ -96,7 +96,7 @@ def _numbered(kernel: Kernel, machine: Machine) -> Kernel:
         element = machine.accumulator if operand.role == "bias" else machine.element
         return replace(operand, element=element)
 
-    bits = machine.rounding.guard_bits
+    bits = machine.own.rounding_rules().guard_bits
     guard = () if bits is None else (("guard", bits),)
     stages = tuple(
         replace(

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Move, Primitive, parse_expression
+from tilewright.machine.records import MemoryRecord
 from tilewright.planning.bounds import granule_bound, main_bandwidth, physical_bound
 from tilewright.planning.domain import Affine, Kernel, Operand, Stage
 from tilewright.planning.footprint import run_elements
@@ -61,11 +62,11 @@ def core_beside(machine: Machine, others: int, reuse: float, live: float) -> Mac
     kernel, and each core loads no faster than the cache hits.
     """
     main = machine.memory(machine.main)
-    hit, whole = main.hit_bytes_per_cycle, main.bytes_per_cycle
-    if hit is None or whole is None:
+    cache, whole = main.own.shared_cache(), main.bytes_per_cycle
+    if cache is None or whole is None:
         return one_core(machine)
-    share = whole / (others + 1)
-    held = live <= main.cached
+    share, hit = whole / (others + 1), cache.hit_bytes_per_cycle
+    held = live <= cache.bytes
 
     def rate(move: Move) -> float:
         own = min(move.bytes_per_cycle, share)
@@ -86,22 +87,18 @@ def _with_rates(machine: Machine, rate: Callable[[Move], float]) -> Machine:
         else move
         for move in machine.moves
     )
-    known = main.bytes_per_cycle
-    if main.hit_bytes_per_cycle is not None:
-        known = None  # Loads and stores have paths of their own.
+    known, own = main.bytes_per_cycle, main.own
+    if own.shared_cache() is not None:
+        known, own = None, MemoryRecord()  # Loads and stores have paths of their own.
     elif known is not None:
         known /= machine.cores
     memories = tuple(
-        memory.model_copy(
-            update={"bytes_per_cycle": known, "hit_bytes_per_cycle": None, "cached": 0}
-        )
+        memory.model_copy(update={"bytes_per_cycle": known, "own": own})
         if memory is main
         else memory
         for memory in machine.memories
     )
-    return machine.model_copy(
-        update={"memories": memories, "moves": moves, "cores": 1, "spawn_cycles": 0}
-    )
+    return machine.model_copy(update={"memories": memories, "moves": moves, "cores": 1})
 
 
 def plan_cores(
@@ -125,9 +122,9 @@ def plan_cores(
     considered = priced = 0
     primitives = agreeing(kernel, machine)
     for primitive in primitives:
-        cores = 1 if primitive.alone else machine.cores
+        cores = 1 if primitive.own.on_one_core() else machine.cores
         # Where cores share no path, the last round may well leave some of them idle.
-        paths = machine.memory(machine.main).hit_bytes_per_cycle is not None
+        paths = machine.memory(machine.main).own.shared_cache() is not None
         fewest = ceil(cores / 2) if paths else cores
         if allowed is None:
             sizes = grids(kernel, primitive, cores, fewest)
@@ -138,21 +135,21 @@ def plan_cores(
         supply = _Supply(kernel, machine.model_copy(update={"cores": cores}), sizes, parts)
         bounds = rounds * _bounds(kernel, primitive, sizes, supply)
         for row in np.argsort(bounds, kind="stable")[:PLANNED].tolist():
-            enough = float(bounds[row]) * (1 + SETTLED) + machine.spawn_cycles
+            enough = float(bounds[row]) * (1 + SETTLED) + machine.own.start_cycles()
             if best is not None and enough >= best.predicted_cycles:
                 break
             extents = kernel.anchor.extents
             grid = {d: int(c[row]) for d, c in sizes.items() if int(c[row]) < extents[d]}
             alone = supply.core(row).model_copy(update={"primitives": (primitive,)})
             most = budget.limit if best is None else min(best.predicted_cycles, budget.limit)
-            own = replace(budget, limit=(most - machine.spawn_cycles) / int(rounds[row]))
+            own = replace(budget, limit=(most - machine.own.start_cycles()) / int(rounds[row]))
             try:
                 part = plan_exact(part_of(kernel, grid), alone, budget=own)
             except TilewrightError as error:
                 failure = failure or error
                 continue
             considered, priced = considered + part.candidates, priced + part.priced
-            cycles = int(rounds[row]) * part.predicted_cycles + machine.spawn_cycles
+            cycles = int(rounds[row]) * part.predicted_cycles + machine.own.start_cycles()
             if best is None or cycles < best.predicted_cycles:
                 best = replace(
                     part,
@@ -181,10 +178,10 @@ def _shared_bound(
     primitive: Primitive,
 ) -> float:
     """A bound of a kernel on all cores that compute it."""
-    cores = 1 if primitive.alone else machine.cores
+    cores = 1 if primitive.own.on_one_core() else machine.cores
     machine = machine.model_copy(update={"cores": cores})
     main = machine.memory(machine.main)
-    if main.hit_bytes_per_cycle is None or main.bytes_per_cycle is None:
+    if main.own.shared_cache() is None or main.bytes_per_cycle is None:
         return bound(kernel, one_core(machine), primitive) / cores
     # Loads and stores at once, and what is loaded comes from memory once.
     core = core_beside(machine, cores - 1, 1.0, 0.0)
@@ -308,7 +305,7 @@ def _bounds(
     """Cycles that a core takes at least for one part of each grid: to compute, or to move it."""
     compute = parse_expression(primitive.cycles).evaluate(dict(sizes))
     grids = range(len(next(iter(sizes.values()))))
-    paths = supply.machine.memory(supply.machine.main).hit_bytes_per_cycle is not None
+    paths = supply.machine.memory(supply.machine.main).own.shared_cache() is not None
     moved = np.zeros((2, len(grids)))
     for operand in kernel.operands:
         lengths = _lengths(operand, sizes)

@@ -133,7 +133,7 @@ def stated_plan(
         shares = {use: float(cores) for use, axis in schedule.exchanged if axis == "all"}
         counted = replace(space, shares={**space.shares, **shares})
         _, moved = Pipeline(counted, cells_of(counted), arrangement).cycles_and_bytes()
-    spawn = machine.spawn_cycles if cores > 1 else 0
+    spawn = machine.own.start_cycles() if cores > 1 else 0
     return Plan(
         schedule=schedule,
         predicted_cycles=rounds * (float(cycles[0]) + exchange) + spawn,

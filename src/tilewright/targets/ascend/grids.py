@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tilewright.machine import Machine, Primitive
+from tilewright.machine.records import PrimitiveRecord
 from tilewright.planning import Plan
 from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.domain import Affine, Kernel, Operand
@@ -217,7 +218,8 @@ class GridPlans:
 
     def __post_init__(self) -> None:
         primitives = tuple(
-            primitive.model_copy(update={"alone": False}) for primitive in self.machine.primitives
+            primitive.model_copy(update={"own": PrimitiveRecord()})
+            for primitive in self.machine.primitives
         )
         self.shared = self.machine.model_copy(update={"primitives": primitives})
 

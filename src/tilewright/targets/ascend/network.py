@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.machine import Machine, Primitive, Storage
 from tilewright.machine.model import MATRICES
+from tilewright.targets.ascend.capabilities import AscendMemory, AscendPrimitive
 from tilewright.targets.ascend.formats import convolution_weight, heads, image, nz
 from tilewright.targets.ascend.machine import CUBE, DaVinci, machine_of
 from tilewright.targets.ascend.vector_primitives import points_of, vector_primitives
@@ -17,8 +18,7 @@ def chip_machine(core: DaVinci) -> Machine:
         memory.model_copy(
             update={
                 "bytes_per_cycle": core.memory.value,
-                "cached": core.l2,
-                "hit_bytes_per_cycle": core.hit.value,
+                "own": AscendMemory(cached=core.l2, hit_bytes_per_cycle=core.hit.value),
             }
         )
         if memory.name == machine.main
@@ -26,7 +26,9 @@ def chip_machine(core: DaVinci) -> Machine:
         for memory in machine.memories
     )
     primitives = tuple(
-        primitive if primitive.engine == "m" else primitive.model_copy(update={"alone": True})
+        primitive
+        if primitive.engine == "m"
+        else primitive.model_copy(update={"own": AscendPrimitive(alone=True)})
         for primitive in machine.primitives
     )
     return machine.model_copy(

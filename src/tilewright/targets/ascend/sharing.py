@@ -47,10 +47,11 @@ class MainMemory:
 def main_memory(machine: Machine) -> MainMemory | None:
     """What a machine's cores share; None where a core has its share to itself."""
     main = machine.memory(machine.main)
-    if main.hit_bytes_per_cycle is None or main.bytes_per_cycle is None:
+    cache = main.own.shared_cache()
+    if cache is None or main.bytes_per_cycle is None:
         return None
-    cached, hit = main.cached, main.hit_bytes_per_cycle
-    return MainMemory(machine.cores, main.bytes_per_cycle, cached, hit)
+    rate, hit = main.bytes_per_cycle, cache.hit_bytes_per_cycle
+    return MainMemory(machine.cores, rate, cache.bytes, hit)
 
 
 def simulate_blocks(

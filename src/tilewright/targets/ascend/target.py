@@ -26,10 +26,10 @@ class AscendTarget(Target):
     falls_back = True
     take_lengths = True
     elements = ("float16",)
+    family = "ascend"
     implements = frozenset(
         {
-            *(Capability.TRANSACTION, Capability.IN_FLIGHT, Capability.CORES, Capability.ALONE),
-            Capability.HIT_BYTES_PER_CYCLE,
+            *(Capability.TRANSACTION, Capability.IN_FLIGHT, Capability.CORES),
         }
     )
     # The thesis's three dialects (section 6.3) are the three representations on such a core.

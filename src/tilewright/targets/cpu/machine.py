@@ -21,7 +21,7 @@ from tilewright.targets.cpu.block_primitives import (
 from tilewright.targets.cpu.capabilities import CpuMachine, CpuPrimitive
 from tilewright.targets.cpu.integer_primitives import MOST, integer_primitives
 from tilewright.targets.cpu.piece_primitives import piece_primitives
-from tilewright.targets.cpu.planning.capabilities import own_of
+from tilewright.targets.cpu.planning.capabilities import CpuMemory, own_of
 from tilewright.targets.cpu.processors import NATIVE, Processor, this_processor
 from tilewright.targets.cpu.short_primitives import short_primitives
 
@@ -391,21 +391,22 @@ def machine(processor: Processor | None = None) -> Machine:
     """The machine of a processor; by default of the one at hand."""
     cpu = processor or this_processor()
     first, second, third, main = cpu.bandwidths
+    cache = CpuMemory(cache=True)
     return Machine(
         name="cpu" if cpu.name == NATIVE else f"cpu-{cpu.name}",
         description=f"C with vectors of {cpu.lanes} float32 lanes, {cpu.registers} registers",
         clock_hz=cpu.clock_hz,
         memories=(
             Memory(name="dram", bytes_per_cycle=main),
-            Memory(name="l3", bytes=cpu.level3_bytes, managed="hardware", bytes_per_cycle=third),
-            Memory(name="l2", bytes=cpu.level2_bytes, managed="hardware", bytes_per_cycle=second),
-            Memory(name="l1", bytes=cpu.level1_bytes, managed="hardware", bytes_per_cycle=first),
+            Memory(name="l3", bytes=cpu.level3_bytes, own=cache, bytes_per_cycle=third),
+            Memory(name="l2", bytes=cpu.level2_bytes, own=cache, bytes_per_cycle=second),
+            Memory(name="l1", bytes=cpu.level1_bytes, own=cache, bytes_per_cycle=first),
             # One granule is one vector register.
             Memory(
                 name="registers",
                 bytes=cpu.registers * cpu.lanes * 4,
                 granule=cpu.lanes * 4,
-                managed="hardware",
+                own=cache,
             ),
         ),
         engines=(Engine(name="core"),),

@@ -30,7 +30,7 @@ class CpuTarget(Target):
     elements = ("float32",)
     implements = frozenset(
         {
-            *(Capability.CORES, Capability.MANAGED, Capability.MEMORY_GROWTH),
+            *(Capability.CORES, Capability.MEMORY_GROWTH),
             *(Capability.EPILOGUE_ANY, Capability.SYNCHRONISATION),
         }
     )

@@ -15,8 +15,10 @@ banks hold them as bytes with a binary point of their own, so the bias bank coun
 from __future__ import annotations
 
 from tilewright.machine import Engine, Fusion, Machine, Memory, Move, Primitive, Storage
+from tilewright.machine.records import MemoryRecord
 from tilewright.machine.rounding import Rounding
 from tilewright.numerics.power_of_two import LEAKY
+from tilewright.targets.dpu.capabilities import DpuMachine, DpuMemory
 from tilewright.targets.dpu.core import DEPTH, BankGroup, Core
 from tilewright.targets.dpu.formats import CATEGORIES
 
@@ -91,8 +93,7 @@ def machine_of(core: Core) -> Machine:
         instruction_bytes=0,
         element="fixed8",
         accumulator="fixed32",
-        rounding=ROUNDING,
-        row_waits=True,
+        own=DpuMachine(rounding=ROUNDING, row_waits=True),
         memories=(
             Memory(name="dram", bytes_per_cycle=core.memory_bytes_per_second / core.clock_hz),
             *(_memory(core, group) for group in core.bank_groups),
@@ -132,7 +133,7 @@ def _memory(core: Core, group: BankGroup) -> Memory:
         bytes=row * DEPTH,
         banks=group.count,
         granule=row,
-        shares=group is core.group(SHARED),
+        own=DpuMemory(shares=True) if group is core.group(SHARED) else MemoryRecord(),
     )
 
 

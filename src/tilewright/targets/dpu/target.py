@@ -33,15 +33,13 @@ class CoreTarget(Target):
             "program.json": ".dpu.meta",
         }
     )
+    family = "dpu"
     implements = frozenset(
         {
             Capability.ISSUE_CYCLES,
             Capability.IN_FLIGHT,
             Capability.ISSUE,
-            Capability.ROUNDING,
-            Capability.ROW_WAITS,
             Capability.CIRCULAR,
-            Capability.SHARES,
         }
     )
 
@@ -67,8 +65,7 @@ class CoreTarget(Target):
         own, problems = self._machine, list[Problem]()
         for key in (
             "primitives",
-            "row_waits",
-            "rounding",
+            "own",
             "layouts",
             "element",
             "synchronisation",
@@ -83,7 +80,7 @@ class CoreTarget(Target):
                 keys = [
                     key for key in ("granule", "banks") if getattr(given, key) != getattr(core, key)
                 ]
-                keys += ["shares"] * (given.shares and not core.shares)
+                keys += ["own"] * (given.own.keeps_inputs() and not core.own.keeps_inputs())
                 keys += ["bytes"] * ((given.bytes or 0) > (core.bytes or 0))
                 problems += [_fixed(f"memory.{given.name}.{key}", self.name) for key in keys]
         if problems:
@@ -136,7 +133,7 @@ class CoreTarget(Target):
         return manual(self.core)
 
 
-_FIXED = ("element", "synchronisation", "row_waits", "cores")
+_FIXED = ("element", "synchronisation", "cores")
 """Keys that follow from the instructions."""
 
 

@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tilewright.machine.records import PrimitiveRecord
+from pydantic import Field
+
+from tilewright.machine.model import MAX_VALUE
+from tilewright.machine.records import MachineRecord, PrimitiveRecord
+
+
+class SunwayMachine(MachineRecord):
+    """Core groups."""
+
+    family: ClassVar[str] = "sunway"
+
+    spawn_cycles: int = Field(default=0, ge=0, le=MAX_VALUE)
+    """Cycles to start the CPEs on a kernel and to wait for the last of them."""
+
+    def start_cycles(self) -> int:
+        """``spawn_cycles``."""
+        return self.spawn_cycles
 
 
 class SunwayPrimitive(PrimitiveRecord):
@@ -21,4 +37,4 @@ class SunwayPrimitive(PrimitiveRecord):
         return self.turns
 
 
-__all__ = ["SunwayPrimitive"]
+__all__ = ["SunwayMachine", "SunwayPrimitive"]

@@ -38,6 +38,7 @@ from tilewright.planning.planners.choice import Chosen
 from tilewright.planning.planners.cores import one_core, part_of, plan_cores, shareable
 from tilewright.planning.planners.stated import slots_of, stated_plan, stated_schedule, tiling
 from tilewright.planning.schedule import Schedule
+from tilewright.targets.sunway.capabilities import SunwayMachine
 from tilewright.targets.sunway.machine import CPES, CURVES, MACHINE
 
 GROUPS = 4
@@ -78,7 +79,7 @@ def _chip() -> Machine:
             "memories": memories,
             "moves": moves,
             "cores": CPES * GROUPS,
-            "spawn_cycles": MACHINE.spawn_cycles + JOIN_CYCLES,
+            "own": SunwayMachine(spawn_cycles=MACHINE.own.start_cycles() + JOIN_CYCLES),
         }
     )
 
@@ -100,8 +101,8 @@ def group_machine(machine: Machine) -> Machine:
         move.model_copy(update={"bytes_per_cycle": move.bytes_per_cycle / groups})
         for move in machine.moves
     )
-    spawn = max(machine.spawn_cycles - JOIN_CYCLES, 0)
-    update = {"memories": memories, "moves": moves, "cores": CPES, "spawn_cycles": spawn}
+    own = SunwayMachine(spawn_cycles=max(machine.own.start_cycles() - JOIN_CYCLES, 0))
+    update = {"memories": memories, "moves": moves, "cores": CPES, "own": own}
     return machine.model_copy(update=update)
 
 

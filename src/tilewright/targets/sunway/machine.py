@@ -30,7 +30,7 @@ from collections.abc import Mapping
 
 from tilewright.machine import Engine, Fusion, Machine, Memory, Move, Primitive, Storage
 from tilewright.machine.records import PrimitiveRecord
-from tilewright.targets.sunway.capabilities import SunwayPrimitive
+from tilewright.targets.sunway.capabilities import SunwayMachine, SunwayPrimitive
 
 CPES = 64
 LDM_BYTES = 64 << 10
@@ -240,7 +240,7 @@ MACHINE = Machine(
     primitives=_primitives(),
     fusions=(Fusion(name="sum", query="conv|depthwise|product -> add"),),
     cores=CPES,
-    spawn_cycles=15_000,
+    own=SunwayMachine(spawn_cycles=15_000),
     memory_growth=8,
     issue_cycles=25,
     layouts={"activation": "NCHW", "weight": "OIHW"},

@@ -184,7 +184,7 @@ def figures(machine: Machine) -> str:
     groups = core_groups(machine)
     main = machine.memory(machine.main).bytes_per_cycle
     lines = [f"memory {(main or 1e9) / groups!r}", f"issue {machine.issue_cycles}"]
-    lines.append(f"spawn {machine.spawn_cycles}")
+    lines.append(f"spawn {machine.own.start_cycles()}")
     for move in machine.moves:
         way = "put" if move.target == machine.main else "get"
         points = " ".join(f"{size} {part!r}" for size, part in move.efficiency)

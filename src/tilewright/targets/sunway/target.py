@@ -29,7 +29,7 @@ class SunwayTarget(Target):
     family = "sunway"
     implements = frozenset(
         {
-            *(Capability.CORES, Capability.SPAWN_CYCLES, Capability.ISSUE_CYCLES),
+            *(Capability.CORES, Capability.ISSUE_CYCLES),
             *(Capability.EFFICIENCY, Capability.TRANSACTION, Capability.IN_FLIGHT),
             *(Capability.EPILOGUE_ANY, Capability.MEMORY_GROWTH),
         }

@@ -116,7 +116,7 @@ def _blocks(operand: Operand) -> Iterator[tuple[str, int]]:
 def cache_levels(machine: Machine) -> list[tuple[int, float]]:
     """Bytes of every cache, the nearest first, and bytes per cycle from what lies behind it."""
     caches = sorted(
-        (m for m in machine.memories if m.managed == "hardware" and m.granule == 1),
+        (m for m in machine.memories if m.own.is_cache() and m.granule == 1),
         key=lambda m: m.bytes or 0,
     )
     sources = [*caches[1:], machine.memory(machine.main)]

@@ -1,0 +1,54 @@
+"""What DaVinci's machines have of their own: L2, and kernels that one core computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from pydantic import Field
+
+from tilewright.machine import Machine, Memory
+from tilewright.machine.model import MAX_VALUE, MIN_RATE
+from tilewright.machine.records import Finding, MemoryRecord, PrimitiveRecord, SharedCache
+
+
+class AscendMemory(MemoryRecord):
+    """Main memory behind L2."""
+
+    family: ClassVar[str] = "ascend"
+
+    cached: int = Field(default=0, ge=0, le=MAX_VALUE)
+    """Bytes of L2, which hardware manages and all cores share."""
+    hit_bytes_per_cycle: float | None = Field(default=None, ge=MIN_RATE, le=MAX_VALUE)
+    """What one core loads of L2 in a cycle."""
+
+    def shared_cache(self) -> SharedCache | None:
+        """L2."""
+        hit = self.hit_bytes_per_cycle
+        return None if hit is None else SharedCache(self.cached, hit)
+
+    def findings(self, memory: Memory, machine: Machine) -> Iterator[Finding]:
+        """A cache without a rate, or of another memory, or of one without a rate."""
+        if self.cached and not self.hit_bytes_per_cycle:
+            yield "hit_bytes_per_cycle", "is needed of a cache", ""
+        if self.hit_bytes_per_cycle and memory.name != machine.main:
+            yield "hit_bytes_per_cycle", "is of the main memory alone", ""
+        elif self.hit_bytes_per_cycle and memory.bytes_per_cycle is None:
+            reason = "asks for bytes_per_cycle, which all cores share"
+            yield "hit_bytes_per_cycle", reason, ""
+
+
+class AscendPrimitive(PrimitiveRecord):
+    """A kernel of the core."""
+
+    family: ClassVar[str] = "ascend"
+
+    alone: bool = False
+    """Whether one core computes it, where there are several, and the others wait."""
+
+    def on_one_core(self) -> bool:
+        """``alone``."""
+        return self.alone
+
+
+__all__ = ["AscendMemory", "AscendPrimitive"]

@@ -1,0 +1,43 @@
+"""What the CNN core's machines have of their own: its arithmetic, and how instructions wait."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tilewright.machine.records import MachineRecord, MemoryRecord
+from tilewright.machine.rounding import Rounding
+
+
+class DpuMachine(MachineRecord):
+    """A core."""
+
+    family: ClassVar[str] = "dpu"
+
+    rounding: Rounding = Rounding()
+    """What it computes otherwise than exactly with one rounding."""
+    row_waits: bool = False
+    """Whether an instruction waits only for the rows of a tile that it touches."""
+
+    def rounding_rules(self) -> Rounding:
+        """``rounding``."""
+        return self.rounding
+
+    def waits_for_rows(self) -> bool:
+        """``row_waits``."""
+        return self.row_waits
+
+
+class DpuMemory(MemoryRecord):
+    """A group of banks."""
+
+    family: ClassVar[str] = "dpu"
+
+    shares: bool = False
+    """Whether a tensor may stay in it for all kernels that read it; tiles are any boxes of it."""
+
+    def keeps_inputs(self) -> bool:
+        """``shares``."""
+        return self.shares
+
+
+__all__ = ["DpuMachine", "DpuMemory"]
