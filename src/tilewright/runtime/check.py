@@ -20,8 +20,8 @@ from tilewright.ir import ModuleOp
 from tilewright.ir.types import Array
 
 RELATIVE_TOLERANCE = 1e-4
-"""Of a float output's largest finite magnitude: sums of float32 in another order differ by about the
-square root of their length times 6e-8, which stays below this for reductions of a million."""
+"""Of a float output's largest finite magnitude: sums of float32 in another order differ by about
+the square root of their length times 6e-8, which stays below this for reductions of a million."""
 
 ABSOLUTE_TOLERANCE = 1e-6
 """Added for outputs that are all close to zero."""
