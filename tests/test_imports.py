@@ -21,6 +21,7 @@ FLOORS: list[set[str]] = [
     {"report", "integrations", "papers"},
     {"api"},
     {"cli"},
+    {"__main__"},
 ]
 """A room may import its own and those of earlier floors. Targets may use one another."""
 

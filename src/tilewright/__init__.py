@@ -7,9 +7,13 @@ outputs = executable.run({"data": image})
 print(executable.report())
 """
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
+
+TYPE_CHECKING = False  # Importing typing takes long enough for ctrl-C (__main__.py).
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from tilewright.compiler.api import compile
     from tilewright.compiler.packages import DynamicExecutable, Executable
     from tilewright.errors import TilewrightError

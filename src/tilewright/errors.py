@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+
+LONGEST_WORD = 256
+LONGEST_TEXT = 4096
+"""Characters of what is told: inputs that are repeated in it may be of any length."""
+
+
+def shortened(text: str) -> str:
+    """A text without the middles of words, and of the whole, that are longer than anyone reads."""
+    text = re.sub(rf"\S{{{LONGEST_WORD + 1},}}", lambda word: _cut(word[0], LONGEST_WORD), text)
+    return _cut(text, LONGEST_TEXT)
+
+
+def _cut(text: str, longest: int) -> str:
+    if len(text) <= longest:
+        return text
+    end = longest // 4
+    return f"{text[: longest - end - 5]} ... {text[-end:]}"
 
 
 @dataclass(frozen=True)
@@ -19,6 +37,11 @@ class Problem:
     reason: str
     where: str = ""
     help: str = ""
+
+    def __post_init__(self) -> None:
+        """Shorten what is told, wherever it comes from."""
+        for name in ("reason", "where", "help"):
+            object.__setattr__(self, name, shortened(getattr(self, name)))
 
     def __str__(self) -> str:
         place = f" {self.where}:" if self.where else ""

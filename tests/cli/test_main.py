@@ -86,7 +86,7 @@ def test_a_place_for_results_that_is_full(tmp_path: Path) -> None:
         pytest.skip("the system has no /dev/full")
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run(
-            [sys.executable, "-m", "tilewright.cli.main", "--help"],
+            [sys.executable, "-m", "tilewright", "--help"],
             stdout=full, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     assert ran.returncode == 2

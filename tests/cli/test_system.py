@@ -18,7 +18,7 @@ from tilewright.errors import TilewrightError
 from tilewright.graph.weights import Weights
 from tilewright.runtime.executable import replacing
 
-COMMAND = [sys.executable, "-m", "tilewright.cli.main"]
+COMMAND = [sys.executable, "-m", "tilewright"]
 
 
 def names(folder: Path) -> set[str]:
@@ -143,4 +143,58 @@ def test_interrupts_leave_nothing(tmp_path: Path, part: float) -> None:
         return
     # While Python itself starts, nobody is there to say it in a line.
     if part > 0.0:
-        assert process.returncode in (130, -signal.SIGINT) and said == "interrupted\n"
+        assert process.returncode == 130 and said == "interrupted\n"
+
+
+EARLY = """
+import os, signal, sys
+sys.argv[0] = "tilewright"
+
+
+class Finder:
+    # Ctrl-C while a module is looked for.
+    def find_spec(self, name, path, target=None):
+        if name == os.environ["INTERRUPTED_AT"]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+sys.meta_path.insert(0, Finder())
+from tilewright.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["tilewright.cli", "typer", "pathlib", "tilewright.cli.run", "numpy", "onnx"]
+)
+def test_interrupts_while_modules_are_imported(module: str, tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", EARLY, "run", LENET, "--random", "1", "-q", "--no-cache"],
+        env={**environment(tmp_path), "INTERRUPTED_AT": module},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "interrupted\n")
+
+
+def test_what_comes_before_the_handler_is_small() -> None:
+    """Ctrl-C ends in a traceback of Python's until then."""
+    probe = (
+        "import os, signal, sys; before = set(sys.modules); import tilewright.__main__;"
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-S", "-c", probe], capture_output=True, text=True, check=True,
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert set(ran.stdout.split()) == {"tilewright", "tilewright.__main__", "__future__"}
+
+
+def test_what_the_caller_ignores_is_ignored(tmp_path: Path) -> None:
+    """As shells do for what runs behind."""
+    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + EARLY
+    ran = subprocess.run(
+        [sys.executable, "-c", ignoring, "targets"],
+        env={**environment(tmp_path), "INTERRUPTED_AT": "typer"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0 and "cpu" in ran.stdout

@@ -36,13 +36,13 @@ def test_what_is_asked_for_is_told_apart(model: Path, tmp_path: Path) -> None:
         digest(model, shapes={"a": (1, 2)}),
         digest(model, shapes={"a": (1, "2")}),
         digest(model, values={"memory.sb.bytes": 4}),
-        digest(model, weights=weights),
-        digest(model, weights=str(weights)),
+        digest(model, caffemodel=weights),
+        digest(model, caffemodel=str(weights)),
     ]
     assert len(set(digests)) == len(digests)
     for path in (model, machine, weights):
         path.write_bytes(b"changed")
-    again = [digest(model), digest(model, str(machine)), digest(model, weights=weights)]
+    again = [digest(model), digest(model, str(machine)), digest(model, caffemodel=weights)]
     assert not {*again} & {*digests}
 
 

@@ -205,11 +205,11 @@ def test_files_that_are_not_there(tmp_path):
             frontends.load(path)
     (tmp_path / "net.prototxt").write_text(FLAT + layer("ReLU"))
     with pytest.raises(TilewrightError, match=r"caffe-missing-file.*no\.caffemodel"):
-        frontends.load(tmp_path / "net.prototxt", weights=tmp_path / "no.caffemodel")
+        frontends.load(tmp_path / "net.prototxt", caffemodel=tmp_path / "no.caffemodel")
     with pytest.raises(TilewrightError, match=r"model-format.*give the prototxt"):
         frontends.load(tmp_path / "net.caffemodel")
     with pytest.raises(TilewrightError, match="model-weights"):
-        frontends.load(tmp_path / "net.onnx", weights=tmp_path / "net.caffemodel")
+        frontends.load(tmp_path / "net.onnx", caffemodel=tmp_path / "net.caffemodel")
 
 
 def test_long_texts_are_not_read(tmp_path, monkeypatch):

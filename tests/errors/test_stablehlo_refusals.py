@@ -42,7 +42,7 @@ def test_a_missing_file(tmp_path):
 
 def test_weights_beside_a_program(tmp_path):
     with pytest.raises(TilewrightError) as caught:
-        tilewright.load(tmp_path / "model.mlir", weights=tmp_path / "weights")
+        tilewright.load(tmp_path / "model.mlir", caffemodel=tmp_path / "weights")
     assert caught.value.problems[0].code == "model-weights"
 
 

@@ -31,7 +31,7 @@ def test_another_file(tmp_path):
 
 def test_weights_beside_it(tmp_path):
     with pytest.raises(TilewrightError) as caught:
-        tilewright.load(tmp_path / "model.tflite", weights=tmp_path / "weights")
+        tilewright.load(tmp_path / "model.tflite", caffemodel=tmp_path / "weights")
     assert caught.value.problems[0].code == "model-weights"
 
 

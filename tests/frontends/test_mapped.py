@@ -95,7 +95,7 @@ def test_caffe_weights_are_views_of_the_file(tmp_path: Path) -> None:
     text = input_of("x", (2, SIDE)) + layer("InnerProduct", settings)
     (tmp_path / "net.prototxt").write_text(text)
     (tmp_path / "net.caffemodel").write_bytes(caffemodel({"it": [weight]}))
-    imported = tilewright.load(tmp_path / "net.prototxt", weights=tmp_path / "net.caffemodel")
+    imported = tilewright.load(tmp_path / "net.prototxt", caffemodel=tmp_path / "net.caffemodel")
     arrays = [imported.weights.get(symbol) for symbol in imported.weights]
     assert any(np.shares_memory(array, imported.files[0].bytes) for array in arrays)
 

@@ -252,7 +252,7 @@ def test_few_specialisations_stay_loaded(file: Path, cache: Cache, monkeypatch) 
         lambda m: m["open_model"].update(dims=[]),
         lambda m: m["open_model"]["dims"].append({"name": "more", "low": 1, "high": 2}),
         lambda m: m["open_model"]["dims"][0].update(low=5, high=2),
-        lambda m: m["open_model"]["dims"][0].update(low=0),
+        lambda m: m["open_model"]["dims"][0].update(low=-1),
         lambda m: m["inputs"][0].update(shape=["n", "t", 2**70]),
         lambda m: m["inputs"][0].update(shape=["n", "t", 7]),
         lambda m: m["inputs"][0].update(name="other"),
@@ -282,3 +282,34 @@ def test_a_damaged_model_is_refused(file: Path, tmp_path: Path) -> None:
     data[len(data) // 2] ^= 1
     (package / "model/model.onnx").write_bytes(bytes(data))
     assert refusal(lambda: Executable.load(package)) == "package-damaged"
+
+
+def test_a_free_dim_may_be_empty(tmp_path: Path, cache: Cache) -> None:
+    """As a decoder's cache is before the first word; where nothing is said, sizes begin at 1."""
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [
+            helper.make_node("Concat", ["past", "x"], ["both"], axis=0),
+            helper.make_node("MatMul", ["both", "w"], ["y"]),
+        ],
+        "decoder",
+        [
+            value("past", TensorProto.FLOAT, ["before", 3]),
+            value("x", TensorProto.FLOAT, ["now", 3]),
+        ],
+        [value("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(WEIGHT, "w")],
+    )
+    place = tmp_path / "decoder.onnx"
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), place)
+    package = tmp_path / "package"
+    tilewright.compile(place, shapes={"before": "0..4"}, directory=package)
+    made = Executable.load(package, cache=cache)
+    x = np.ones((2, 3), np.float32)
+    for length in (0, 3):
+        past = np.full((length, 3), 2, np.float32)
+        y = made.run({"past": past, "x": x})["y"]
+        np.testing.assert_allclose(y, np.concatenate([past, x]) @ WEIGHT, rtol=1e-5)
+    with pytest.raises(TilewrightError, match=r"shape-bounds.*0\.\."):
+        tilewright.compile(place, cache=cache).run({"past": x[:0], "x": x})

@@ -33,3 +33,53 @@ def test_at_poles() -> None:
     wrong = x.copy()
     wrong[:4] *= np.float32(1.001)
     assert not executable.check(inputs, of(wrong)).passed
+
+
+def test_one_infinity_does_not_hide_the_others() -> None:
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [
+            helper.make_node("Exp", ["x"], ["y"]),
+            helper.make_node("ArgMax", ["x"], ["place"], axis=0, keepdims=1),
+            helper.make_node("Cast", ["y"], ["whole"], to=TensorProto.INT32),
+        ],
+        "infinity",
+        [info("x", TensorProto.FLOAT, [20_000])],
+        [
+            info("y", TensorProto.FLOAT, [20_000]),
+            info("place", TensorProto.INT64, [1]),
+            info("whole", TensorProto.INT32, [20_000]),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    executable = tilewright.compile(import_onnx(model))
+    x = np.linspace(-2, 3.3, 20_000, dtype=np.float32)
+    x[7], x[19_990] = 100, 200
+    inputs = {"x": x}
+    outputs = executable.run(inputs)
+    assert np.isinf(outputs["y"][7]) and outputs["place"] == 19_990
+    assert executable.check(inputs, outputs).passed
+    for name, place, value in (("y", 3, 0.5), ("place", 0, 19_989), ("whole", 3, 40)):
+        wrong = {key: array.copy() for key, array in outputs.items()}
+        wrong[name][place] = value
+        check = executable.check(inputs, wrong)
+        assert (check.passed, check.mismatches) == (False, 1), name
+
+
+def test_large_numbers_are_whole_and_rounded_all_the_same() -> None:
+    """Sums of them that cancel hang on the order."""
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("ReduceSum", ["x"], ["y"], keepdims=1)],
+        "large",
+        [info("x", TensorProto.FLOAT, [64])],
+        [info("y", TensorProto.FLOAT, [1])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    executable = tilewright.compile(import_onnx(model))
+    x = np.random.default_rng(3).normal(size=64).astype(np.float32) * np.float32(1e9)
+    x[-1] = -np.sum(x[:-1].astype(np.float64))
+    inputs = {"x": x}
+    y = executable.run(inputs)["y"]
+    for error, passed in ((0, True), (500, True), (1e6, False)):
+        assert executable.check(inputs, {"y": y + np.float32(error)}).passed == passed

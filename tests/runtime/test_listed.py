@@ -1,7 +1,9 @@
 """What a package's manifest does not list is never built, loaded or run; bad lists are refused."""
 
 import json
+import re
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -59,6 +61,18 @@ def test_unlisted_sources_are_not_built(
     found = Executable.load(package).run(INPUT)
     assert not mark.exists()
     np.testing.assert_array_equal(found["probabilities"], expected["probabilities"])
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+def test_make_builds_what_the_package_lists(package: Path) -> None:
+    plant_source(package, EVIL)
+    told = subprocess.run(
+        ["make", "-n", "-C", package / "program"], capture_output=True, text=True, check=True
+    ).stdout
+    listed = json.loads((package / "manifest.json").read_text())["files"]
+    sources = {Path(name).name for name in listed if name.startswith("program/src/")}
+    sources = {name for name in sources if name.endswith(".c")}
+    assert set(re.findall(r"src/(\w+\.c)\b", told)) == sources and len(sources) > 1
 
 
 def test_a_planted_source_would_run(package: Path, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def compile_command(
     equalise: numbers.EqualiseOption = None,
     shape: console.ShapeOption = None,
     constant: console.ConstantOption = None,
-    weights: console.WeightsOption = None,
+    caffemodel: console.CaffemodelOption = None,
     settings: console.SetOption = None,
     exact_convolution: console.ExactOption = False,
     cpu: console.CpuOption = None,
@@ -37,11 +37,9 @@ def compile_command(
         str | None,
         typer.Option("--name", help="Of the C functions and files [default: the model file's]."),
     ] = None,
-    weights_as: Annotated[
+    weights: Annotated[
         str | None,
-        typer.Option(
-            "--weights-as", metavar="FORM", help="Of weights in C: file [default] or array."
-        ),
+        typer.Option("--weights", metavar="FORM", help="Of weights in C: file [default] or array."),
     ] = None,
     bare: Annotated[
         bool,
@@ -84,7 +82,7 @@ def compile_command(
     from tilewright.compiler.api import compile
 
     if emit is not None:
-        others = {"--weights-as": weights_as, "--bare": bare, "--database": database}
+        others = {"--weights": weights, "--bare": bare, "--database": database}
         others |= {"--dump": dump, "--kernels": kernels, "--json": as_json}
         others |= {"--fusion-cost": fusion_cost != FUSION_COSTS[0]}
         with console.refusals(), console.progress(quiet) as progress:
@@ -99,7 +97,7 @@ def compile_command(
                 values=console.machine_values(settings),
                 cpu=cpu,
                 shapes=console.shapes(shape),
-                weights=weights,
+                caffemodel=caffemodel,
                 exact_memory=exact_memory,
                 exact_convolution=exact_convolution,
                 name=name or "",
@@ -117,7 +115,7 @@ def compile_command(
             values=console.machine_values(settings),
             shapes=console.shapes(shape),
             constants=console.constants(constant),
-            weights=weights,
+            caffemodel=caffemodel,
             **numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise),
             directory=place,
             dump=dump,
@@ -125,7 +123,7 @@ def compile_command(
             exact_convolution=exact_convolution,
             cpu=cpu,
             name=name,
-            weights_as=weights_as,
+            weights=weights,
             bare=bare,
             planner=planner,
             database=database,

@@ -77,9 +77,9 @@ ConstantOption = Annotated[
         help="An input's value, for good: sizes and branches may depend on it.",
     ),
 ]
-WeightsOption = Annotated[
+CaffemodelOption = Annotated[
     Path | None,
-    typer.Option("--weights", metavar="FILE", help="The caffemodel of a prototxt."),
+    typer.Option("--caffemodel", metavar="FILE", help="The weights of a prototxt."),
 ]
 ExactMemoryOption = Annotated[
     bool,

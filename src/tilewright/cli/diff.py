@@ -79,7 +79,7 @@ def diff(
     equalise: numbers.EqualiseOption = None,
     shape: console.ShapeOption = None,
     constant: console.ConstantOption = None,
-    weights: console.WeightsOption = None,
+    caffemodel: console.CaffemodelOption = None,
     settings: console.SetOption = None,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
@@ -109,11 +109,11 @@ def diff(
         given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
         chosen = numbers.numbers_on(machine, given)
         progress("import", 0, 0)
-        source, shapes = bound_model(model, shape, inputs, progress, weights, constant)
+        source, shapes = bound_model(model, shape, inputs, progress, caffemodel, constant)
         imported = (
             source.load(shapes)
             if isinstance(source, frontends.Opened)
-            else frontends.load(model, shapes=shapes, weights=weights)
+            else frontends.load(model, shapes=shapes, caffemodel=caffemodel)
         )
         executable = compile(imported, chosen_target, machine=machine, progress=progress, **given)
         arrays = console.inputs_for(executable.inputs, inputs, random)

@@ -26,7 +26,7 @@ def run_layers(
     engine: str,
     target: str | None,
     shape: list[str] | None,
-    weights: Path | None,
+    caffemodel: Path | None,
     calibration: Path | None,
     preprocess: str | None,
     inputs: list[str] | None,
@@ -55,7 +55,7 @@ def run_layers(
             )  # fmt: skip
         net = Net(
             model,
-            weights,
+            caffemodel,
             engine=engine,
             target=target or "cambricon-x",
             shapes={name: concrete(text, name) for name, text in console.shapes(shape).items()},

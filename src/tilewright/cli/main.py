@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import tilewright
-from tilewright.cli.refusals import INTERRUPTED, REFUSED, refusals
+from tilewright.cli.refusals import REFUSED, refusals
 
 GARBAGE = 50_000
 """New objects after which Python looks for garbage."""
@@ -149,7 +149,7 @@ def options(
 
 
 def main() -> None:
-    """Entry point of the installed command."""
+    """Run the command that the arguments name; ``tilewright.__main__`` calls it."""
     # Imports and networks are made of many objects that stay: collecting garbage as often as Python
     # does takes a twentieth of the time, and looking for typer's plug-ins of pydantic another.
     gc.set_threshold(GARBAGE)
@@ -159,15 +159,8 @@ def main() -> None:
             app()
         finally:
             sys.stdout.flush()
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        sys.exit(INTERRUPTED)
     except OSError as error:
         # The place where results are printed is full; Python would try again at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.stderr.write(f"error [output-failed] standard output: {error.strerror}\n")
         sys.exit(REFUSED)
-
-
-if __name__ == "__main__":
-    main()

@@ -25,7 +25,7 @@ def plan_command(
     equalise: numbers.EqualiseOption = None,
     shape: console.ShapeOption = None,
     constant: console.ConstantOption = None,
-    weights: console.WeightsOption = None,
+    caffemodel: console.CaffemodelOption = None,
     settings: console.SetOption = None,
     planner: console.PlannerOption = "model",
     beside: Annotated[
@@ -57,7 +57,7 @@ def plan_command(
                 chosen,
                 machine,
                 shapes=console.shapes(shape),
-                weights=weights,
+                caffemodel=caffemodel,
                 calibration=given.get("calibration"),
                 numbers=numbers.numbers_on(machine, given),
                 progress=progress,

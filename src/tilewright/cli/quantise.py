@@ -27,7 +27,7 @@ def quantise(
         typer.Option("--samples", min=1, max=10_000, help="Samples that errors are measured on."),
     ] = SAMPLES,
     shape: console.ShapeOption = None,
-    weights: console.WeightsOption = None,
+    caffemodel: console.CaffemodelOption = None,
     settings: console.SetOption = None,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
@@ -46,14 +46,14 @@ def quantise(
         chosen, machine = resolve(target, None, console.machine_values(settings))
         if format is None and machine.computes_as_given:
             raise refuse("option-numbers", "say which: --numbers int8", "--numbers")
-        source, shapes = bound_model(model, shape, None, progress, weights)
+        source, shapes = bound_model(model, shape, None, progress, caffemodel)
         report = quantisation_report(
             source,
             chosen,
             machine,
             numbers_of(format or machine.element, observer, tuple(keep_float or ()), equalise),
             shapes=shapes,
-            weights=weights,
+            caffemodel=caffemodel,
             calibration=numbers.samples(calibration, preprocess),
             samples=samples,
             progress=progress,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 REFUSED = 2
 """Exit status when an input is refused."""
 
-INTERRUPTED = 130
+INTERRUPTED = 128 + signal.SIGINT
 """Exit status after ctrl-C, as shells give it."""
 
 

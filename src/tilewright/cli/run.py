@@ -48,7 +48,7 @@ def open_or_compile(
     shape: list[str] | None,
     given: numbers.Chosen,
     progress: Progress,
-    weights: Path | None = None,
+    caffemodel: Path | None = None,
     exact_convolution: bool = False,
     files: list[str] | None = None,
     planner: str = "model",
@@ -68,7 +68,7 @@ def open_or_compile(
         package = Executable.load(model, cache=console.cache(), progress=progress)
         fixed = constants or (bool(shape) and not package.free)
         chosen = exact_convolution or planner != "model"
-        if target or settings or fixed or given or weights or chosen:
+        if target or settings or fixed or given or caffemodel or chosen:
             raise refuse(
                 "option-package", "a package is already compiled", str(model),
                 "give these options to a model file",
@@ -79,7 +79,7 @@ def open_or_compile(
     if cache is not None and planner == "model" and not constants:
         request = request_to_run(
             model, target, shape, files,
-            {"set": settings, "weights": weights, "exact": exact_convolution, **given},
+            {"set": settings, "caffemodel": caffemodel, "exact": exact_convolution, **given},
         )  # fmt: skip
     if cache is not None and request is not None:
         recalled = cache.recall(request.digest, model.parent)
@@ -96,14 +96,14 @@ def open_or_compile(
         notes.append(what)
         progress(what, done, total)
 
-    source, shapes = bound_model(model, shape, files, noted, weights, constants)
-    parts = None if request is None else files_of(source, weights)
+    source, shapes = bound_model(model, shape, files, noted, caffemodel, constants)
+    parts = None if request is None else files_of(source, caffemodel)
     compiled = compile(
         source,
         target or "cpu",
         values=console.machine_values(settings),
         shapes=shapes,
-        weights=weights,
+        caffemodel=caffemodel,
         exact_convolution=exact_convolution,
         planner=planner,
         progress=progress,
@@ -137,7 +137,7 @@ def run(
     equalise: numbers.EqualiseOption = None,
     shape: console.ShapeOption = None,
     constant: console.ConstantOption = None,
-    weights: console.WeightsOption = None,
+    caffemodel: console.CaffemodelOption = None,
     settings: console.SetOption = None,
     exact_convolution: console.ExactOption = False,
     planner: console.PlannerOption = "model",
@@ -165,13 +165,15 @@ def run(
         compiling = (trace, format, observer, keep_float, equalise, settings)
         others = any(item is not None for item in compiling) or exact_convolution
         run_layers(
-            model, engine, target, shape, weights, calibration, preprocess, inputs, random,
+            model, engine, target, shape, caffemodel, calibration, preprocess, inputs, random,
             check=check, output=output, as_json=as_json,
             others=others or planner != "model" or threads != 1,
         )  # fmt: skip
         return
     if model.suffix == hlal.SUFFIX:
-        others = (format, calibration, preprocess, observer, keep_float, equalise, shape, weights)
+        others = (
+            format, calibration, preprocess, observer, keep_float, equalise, shape, caffemodel,
+        )  # fmt: skip
         with console.refusals(as_json):
             if any(item is not None for item in others) or exact_convolution or planner != "model":
                 raise refuse(
@@ -197,7 +199,7 @@ def run(
                 shape,
                 numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise),
                 progress,
-                weights,
+                caffemodel,
                 exact_convolution,
                 inputs,
                 planner,

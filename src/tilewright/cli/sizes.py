@@ -41,7 +41,7 @@ def bound_model(
     shape: list[str] | None,
     files: list[str] | None,
     progress: Progress,
-    weights: Path | None = None,
+    caffemodel: Path | None = None,
     constants: list[str] | None = None,
 ) -> tuple[Model, Shapes]:
     """A model file and shapes that leave no dim free; reads the file where dims may be free."""
@@ -49,7 +49,7 @@ def bound_model(
     from tilewright.shapes import settle
 
     shapes = console.shapes(shape)
-    opened = None if weights else with_constants(model, constants)
+    opened = None if caffemodel else with_constants(model, constants)
     if not isinstance(opened, frontends.Opened):
         return model, shapes
     settled = settle(opened.signature.inputs, shapes)

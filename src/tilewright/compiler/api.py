@@ -34,7 +34,7 @@ def compile(
     values: Mapping[str, float] | None = None,
     shapes: Shapes | None = None,
     constants: Mapping[str, Any] | None = None,
-    weights: str | Path | None = None,
+    caffemodel: str | Path | None = None,
     example_inputs: Any = None,
     dynamic_shapes: Any = None,
     calibration: Samples | None = None,
@@ -48,7 +48,7 @@ def compile(
     exact_convolution: bool = False,
     cpu: str | None = None,
     name: str | None = None,
-    weights_as: str | None = None,
+    weights: str | None = None,
     bare: bool = False,
     planner: str = "model",
     schedules: Mapping[str, Steps] | None = None,
@@ -60,16 +60,15 @@ def compile(
     """Compile a model for a target; returns an executable package.
 
     ``target`` is a target's name or a machine file; ``machine`` and ``values`` vary its machine
-    (``{"memory.sb.bytes": 65536}``). ``weights`` is the file of the weights where a format keeps
-    them apart (Caffe). The package is written to ``directory`` (nothing is there until it is
-    whole), or to a temporary one that lives as long as the result. ``dump`` collects the
-    representation after every pass. ``exact_convolution`` leaves out methods that round otherwise
-    than by the order of their sums (``Machine.exact``). ``cpu`` makes the cpu target's C for a
-    processor other than the one at hand (``amx``, ``avx512``, ``avx2``, ``sse2``, ``neon``,
-    ``portable``, ``cortex-m7``). ``name`` is what the package's C functions and files are called:
-    by default the model file's name, made an identifier. ``weights_as="array"`` writes the weights
-    as constant arrays in C, not to a file; ``bare`` does, too, and uses neither threads, heap,
-    files nor clocks (docs/microcontrollers.md).
+    (``{"memory.sb.bytes": 65536}``). ``caffemodel`` is the file of the weights of a prototxt. The
+    package is written to ``directory`` (nothing is there until it is whole), or to a temporary one
+    that lives as long as the result. ``dump`` collects the representation after every pass.
+    ``exact_convolution`` leaves out methods that round otherwise than by the order of their sums
+    (``Machine.exact``). ``cpu`` makes the cpu target's C for a processor other than the one at hand
+    (``amx``, ``avx512``, ``avx2``, ``sse2``, ``neon``, ``portable``, ``cortex-m7``). ``name`` is
+    what the package's C functions and files are called: by default the model file's name, made an
+    identifier. ``weights="array"`` writes the weights as constant arrays in C, not to a file;
+    ``bare`` does, too, and uses neither threads, heap, files nor clocks (docs/microcontrollers.md).
     With ``database``, schedules that were measured (``compiler.tune``) are taken from it; with
     ``planner="measured"``, what it lacks is measured first. ``planner`` takes the names of
     planning/planners/choice.py, with options (``greedy{start=granule}``). ``schedules`` has, by the
@@ -109,13 +108,13 @@ def compile(
             {
                 "machine": Path(machine) if isinstance(machine, str) else machine,
                 "values": values, "shapes": shapes,
-                "weights": None if weights is None else Path(weights),
+                "caffemodel": None if caffemodel is None else Path(caffemodel),
                 "numbers": numbers, "observer": observer, "keep_float": tuple(keep_float),
                 "equalise": None if equalise is None else str(equalise),
                 "cpu": Path(cpu) if cpu is not None and cpu.endswith(".json") else cpu,
                 "name": name,
                 "exact_memory": exact_memory, "exact_convolution": exact_convolution,
-                "weights_as": weights_as, "bare": bare, "kept": directory is not None,
+                "weights": weights, "bare": bare, "kept": directory is not None,
             },
         )  # fmt: skip
     if cache is not None and request is not None:
@@ -144,7 +143,7 @@ def compile(
 
     chosen, described = resolve(target, machine, values, cpu)
     learned = chains_by(fusion_cost, described, planner, bool(schedules))
-    form = form_of(chosen, weights_as, bare)
+    form = form_of(chosen, weights, bare)
     name = "" if name is None else chosen_name(name)
     options = observer is not None or keep_float or equalise is not None
     if isinstance(numbers, str) or options:
@@ -153,7 +152,7 @@ def compile(
         numbers = numbers_of(numbers or described.element, observer, tuple(keep_float), equalise)
     if exact_convolution:
         described = described.exact()
-    model = opened_model(model, weights, example_inputs, dynamic_shapes, constants)
+    model = opened_model(model, caffemodel, example_inputs, dynamic_shapes, constants)
     if isinstance(model, frontends.Opened):
         settled = settle(model.signature.inputs, shapes)
         if settled.free and (database is not None or planner != "model" or schedules):
@@ -167,7 +166,7 @@ def compile(
                 )  # fmt: skip
             if form != Form():
                 raise refuse(
-                    "shape-open", "C with arrays of weights is of one shape", "--weights-as",
+                    "shape-open", "C with arrays of weights is of one shape", "--weights",
                     "give sizes to the free dims",
                 )  # fmt: skip
             if dump is not None:
@@ -196,7 +195,7 @@ def compile(
                 chosen,
                 described,
                 shapes=shapes,
-                weights=weights,
+                caffemodel=caffemodel,
                 calibration=calibration,
                 numbers=numbers,
                 dump=None if dump is None else Path(dump),
@@ -214,7 +213,7 @@ def compile(
 
     if cache is not None and plain:
         kept = obtained(
-            cache, model, weights, chosen, described, shapes,
+            cache, model, caffemodel, chosen, described, shapes,
             numbers=numbers, exact_memory=exact_memory, name=name, form=form, directory=directory,
             write=write, progress=progress, request=request,
         )  # fmt: skip

@@ -40,7 +40,7 @@ from tilewright.targets.base import Compilation, Form, Target, find_target
 
 def opened_model(
     model: Model,
-    weights: str | Path | None,
+    caffemodel: str | Path | None,
     example_inputs: Any,
     dynamic_shapes: Any,
     constants: Mapping[str, Any] | None,
@@ -52,7 +52,7 @@ def opened_model(
         if example_inputs is not None or dynamic_shapes is not None:
             raise refuse("torch-example-inputs", "the model has been loaded, with its inputs")
         return model
-    if weights is not None:
+    if caffemodel is not None:
         if isinstance(model, str | Path | frontends.Exported):
             return model  # The front-ends know which of their formats take weights.
         raise refuse("model-weights", "a PyTorch module brings its weights")
@@ -165,19 +165,19 @@ def write_apart(
         raise
 
 
-def form_of(target: Target, weights_as: str | None, bare: bool) -> Form:
+def form_of(target: Target, weights: str | None, bare: bool) -> Form:
     """How the package's C is written; refuses (``option-form``) what a target does not write."""
-    if weights_as not in (None, "file", "array"):
+    if weights not in (None, "file", "array"):
         raise refuse(
-            "option-form", f"weights cannot be written as {weights_as!r}", "--weights-as",
-            "file or array",
+            "option-form", f"weights cannot be written as {str(weights)[:200]!r}", "--weights",
+            "file or array; the weights of a prototxt are given as --caffemodel",
         )  # fmt: skip
-    if bare and weights_as == "file":
+    if bare and weights == "file":
         raise refuse("option-form", "without an operating system there are no files", "--bare")
-    if not target.writes_c and (bare or weights_as == "array"):
+    if not target.writes_c and (bare or weights == "array"):
         reason = f"packages for {target.name} are no C of their own"
-        raise refuse("option-form", reason, "--bare" if bare else "--weights-as", "--target cpu")
-    return Form("array" if bare else weights_as or "file", bare)
+        raise refuse("option-form", reason, "--bare" if bare else "--weights", "--target cpu")
+    return Form("array" if bare else weights or "file", bare)
 
 
 def emit(

@@ -22,11 +22,11 @@ from tilewright.runtime.manifest import PROGRAM, digest_of_file
 from tilewright.shapes import Shapes
 from tilewright.targets.base import Form, Target
 
-WEIGHTS = "weights"
+CAFFEMODEL = "caffemodel"
 """The file of weights that a caller names beside the model."""
 
 
-def files_of(model: Model, weights: str | Path | None) -> Mapping[str, Path] | None:
+def files_of(model: Model, caffemodel: str | Path | None) -> Mapping[str, Path] | None:
     """The files that a model is made of, by the names under which it knows them.
 
     None for a model that lies in memory, as modules of PyTorch do: it is compiled each time.
@@ -36,14 +36,14 @@ def files_of(model: Model, weights: str | Path | None) -> Mapping[str, Path] | N
     if not isinstance(model, str | Path) or not Path(model).is_file():
         return None
     paths = {"model": Path(model)}
-    if weights is not None:
-        paths[WEIGHTS] = Path(weights)
+    if caffemodel is not None:
+        paths[CAFFEMODEL] = Path(caffemodel)
     return paths
 
 
 def beside(files: Mapping[str, Path]) -> Mapping[str, Path]:
     """Of the files of a model those that it names itself: the caller names the others."""
-    return {name: path for name, path in list(files.items())[1:] if name != WEIGHTS}
+    return {name: path for name, path in list(files.items())[1:] if name != CAFFEMODEL}
 
 
 def digests_of(
@@ -85,7 +85,7 @@ def key_of(
 def obtained(
     cache: Cache,
     model: Model,
-    weights: str | Path | None,
+    caffemodel: str | Path | None,
     target: Target,
     machine: Machine,
     shapes: Shapes | None,
@@ -105,7 +105,7 @@ def obtained(
     once, as the library of C sources, is kept too. None where the cache cannot tell models apart.
     The answer is remembered for a ``request`` (request.py).
     """
-    files = files_of(model, weights)
+    files = files_of(model, caffemodel)
     if files is None:
         return None
     digests = digests_of(files, None if request is None else request.files)

@@ -33,7 +33,7 @@ def fuse(
     machine: Machine,
     *,
     shapes: Shapes | None = None,
-    weights: str | Path | None = None,
+    caffemodel: str | Path | None = None,
     searches: Sequence[str] = tuple(SEARCHES),
     patterns: Sequence[str] = (),
     cost: str = FUSION_COSTS[0],
@@ -62,14 +62,14 @@ def fuse(
         )
     fusions = [*machine.fusions, *_given(patterns, machine)]
     state = kernels_formed(
-        model, target, machine, shapes=shapes, weights=weights, progress=progress
+        model, target, machine, shapes=shapes, caffemodel=caffemodel, progress=progress
     )
     oracle = CostOracle(machine, timer, learned)
     report = search_fusions(network_of(state.network), machine, oracle, searches, fusions, progress)
     if keeps_inputs(machine):
         # What stays depends on numbers and schedules: the network is planned as `compile` does.
         state = run_pipeline(
-            model, target, machine, shapes=shapes, weights=weights, learned=learned,
+            model, target, machine, shapes=shapes, caffemodel=caffemodel, learned=learned,
             progress=progress, until="plan",
         )  # fmt: skip
         for name, plan in report.plans.items():
@@ -118,12 +118,12 @@ def kernels_formed(
     machine: Machine,
     *,
     shapes: Shapes | None = None,
-    weights: str | Path | None = None,
+    caffemodel: str | Path | None = None,
     progress: Progress = quiet,
 ) -> CompilationState:
     """A model whose kernels are formed as the search takes them."""
     state = run_pipeline(
-        model, target, machine, shapes=shapes, weights=weights, progress=progress,
+        model, target, machine, shapes=shapes, caffemodel=caffemodel, progress=progress,
         until="graph passes",
     )  # fmt: skip
     advance(state, [Stage("kernels", _form_kernels, "graph -> graph of kernels")])

@@ -71,7 +71,7 @@ def import_model(state: CompilationState) -> None:
     """Model file to graph."""
     model = state.model
     if isinstance(model, frontends.Imported):
-        if state.weights_file is not None:
+        if state.caffemodel is not None:
             raise refuse("model-weights", "the model has been loaded, with its weights")
         if state.shapes:
             raise refuse("shape-fixed", "the model has been loaded, with its shapes")
@@ -79,7 +79,7 @@ def import_model(state: CompilationState) -> None:
     elif isinstance(model, frontends.Opened):
         imported = model.load(state.shapes)
     else:
-        imported = frontends.load(model, shapes=state.shapes, weights=state.weights_file)
+        imported = frontends.load(model, shapes=state.shapes, caffemodel=state.caffemodel)
     # What the caller holds may be compiled again; what was just loaded is nobody else's.
     state.network = imported.module.clone() if imported is model else imported.module
     if state.name:
@@ -352,7 +352,7 @@ def run_pipeline(
     machine: Machine,
     *,
     shapes: Shapes | None = None,
-    weights: str | Path | None = None,
+    caffemodel: str | Path | None = None,
     calibration: Samples | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
     factors: Mapping[str, Array] | None = None,
@@ -376,7 +376,7 @@ def run_pipeline(
     state = CompilationState(
         target, machine, model, shapes or {}, calibration, progress, runner, exact_memory
     )
-    state.weights_file, state.ranges, state.numbers = weights, ranges, numbers
+    state.caffemodel, state.ranges, state.numbers = caffemodel, ranges, numbers
     state.planner, state.factors, state.hold, state.name = planner, factors, hold, name
     state.learned = learned
     names = [stage.name for stage in PIPELINE]

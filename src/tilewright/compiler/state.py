@@ -78,7 +78,7 @@ class CompilationState:
     ``for_methods``."""
     learned: LearnedCost | None = None
     """What chains cost that may be formed; None for planning's prediction."""
-    weights_file: str | Path | None = None
+    caffemodel: str | Path | None = None
     """The file of the weights, for model formats that keep them apart."""
     ranges: Mapping[str, tuple[float, float]] | None = None
     """Ranges of values that are known already, from samples of another shape."""

@@ -72,7 +72,7 @@ def tune(
     database: str | Path,
     seconds: float = 300.0,
     shapes: Shapes | None = None,
-    weights: str | Path | None = None,
+    caffemodel: str | Path | None = None,
     values: Mapping[str, float] | None = None,
     exact_convolution: bool = False,
     executor: Executor | None = None,
@@ -94,7 +94,13 @@ def tune(
     if measure is None:
         raise refuse("target-measure", f"target {target} runs on no processor at hand")
     state = run_pipeline(
-        model, chosen, machine, shapes=shapes, weights=weights, progress=progress, until="plan"
+        model,
+        chosen,
+        machine,
+        shapes=shapes,
+        caffemodel=caffemodel,
+        progress=progress,
+        until="plan",
     )
     kernels = [(item.kernel, state.plans.get(item.kernel.symbol)) for item in state.kernels]
     with Measurements(database, chosen.built()) as known:

@@ -72,7 +72,7 @@ def load(
     model: str | Path | Exported | TorchModule,
     *,
     shapes: Shapes | None = None,
-    weights: str | Path | None = None,
+    caffemodel: str | Path | None = None,
     example_inputs: Any = None,
     dynamic_shapes: Any = None,
 ) -> Imported:
@@ -83,15 +83,15 @@ def load(
 
     ``shapes`` gives sizes to dims that the model leaves free (``{"image": (1, 3, 224, 224)}``, or
     ``{"batch": 4}`` by a free dim's name); a first size that stays free is taken as 1, with a note.
-    ``weights`` is the file of the weights for formats that keep them apart (a prototxt's
-    caffemodel). ``example_inputs`` and ``dynamic_shapes`` are for modules (``open_model``). Raises
-    TilewrightError with every reason for which the model is refused.
+    ``caffemodel`` is the file of the weights of a prototxt. ``example_inputs`` and
+    ``dynamic_shapes`` are for modules (``open_model``). Raises TilewrightError with every reason
+    for which the model is refused.
     """
     if isinstance(model, Exported):
         from tilewright.frontends.stablehlo import import_stablehlo
 
         _no_examples("a program of JAX", example_inputs, dynamic_shapes)
-        _no_weights(weights, "a program of JAX")
+        _no_caffemodel(caffemodel, "a program of JAX")
         return import_stablehlo(model, shapes=_fixed(shapes))
     if (
         not isinstance(model, str | Path)
@@ -100,41 +100,41 @@ def load(
     ):
         opened = open_model(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes)
         assert opened is not None
-        if weights is not None:
+        if caffemodel is not None:
             raise refuse("model-weights", "a PyTorch module brings its weights")
         return opened.load(shapes)
     path = Path(model)
-    return _load_file(path, shapes, weights).named(network_name(path.stem))
+    return _load_file(path, shapes, caffemodel).named(network_name(path.stem))
 
 
-def _load_file(path: Path, shapes: Shapes | None, weights: str | Path | None) -> Imported:
+def _load_file(path: Path, shapes: Shapes | None, caffemodel: str | Path | None) -> Imported:
     """Read a file by the front-end that its name asks for."""
     suffix = path.suffix.lower()
     if suffix == ".prototxt":
         from tilewright.frontends.caffe import import_caffe
 
-        return import_caffe(path, weights=weights, shapes=_fixed(shapes))
+        return import_caffe(path, caffemodel=caffemodel, shapes=_fixed(shapes))
     if suffix == ".onnx":
         from tilewright.frontends.onnx import import_onnx
 
-        _no_weights(weights, repr(str(path)))
+        _no_caffemodel(caffemodel, repr(str(path)))
         return import_onnx(path, shapes=shapes)
     if suffix in (".mlir", ".mlirbc", ".stablehlo"):
         from tilewright.frontends.stablehlo import import_stablehlo
 
-        _no_weights(weights, repr(str(path)))
+        _no_caffemodel(caffemodel, repr(str(path)))
         return import_stablehlo(path, shapes=_fixed(shapes))
     if suffix == ".tflite":
         from tilewright.frontends.tensorflow import import_tflite
 
-        _no_weights(weights, repr(str(path)))
+        _no_caffemodel(caffemodel, repr(str(path)))
         return import_tflite(path, shapes=shapes)
     if suffix == ".caffemodel":
         raise refuse(
             "model-format",
             "a caffemodel holds the weights of a network that a prototxt describes",
             where=repr(str(path)),
-            help="give the prototxt, and this file as its weights",
+            help="give the prototxt, and this file as --caffemodel",
         )
     if path.is_dir():
         package = (path / "manifest.json").is_file()
@@ -191,12 +191,12 @@ def _fixed(shapes: Shapes | None) -> dict[str, tuple[int, ...]]:
     return {name: concrete(value, f"input {name!r}") for name, value in (shapes or {}).items()}
 
 
-def _no_weights(weights: str | Path | None, where: str) -> None:
-    """Refuses weights beside a model that says itself where its weights are."""
-    if weights is not None:
+def _no_caffemodel(caffemodel: str | Path | None, where: str) -> None:
+    """Refuse a caffemodel beside a model that says itself where its weights are."""
+    if caffemodel is not None:
         raise refuse(
             "model-weights",
             "a model of this kind says itself where its weights are",
             where=where,
-            help="leave the weights out",
+            help="leave the caffemodel out",
         )

@@ -61,8 +61,10 @@ def spread(
         wide = array.astype(np.float64)
         # Functions of short floats are computed in float32, and rounded once.
         unit = (units if array.dtype.itemsize > 2 else 1.0) * epsilon(array) / 2
-        # Whole numbers are exact in every implementation: counts, exponents, comparisons.
-        factor = 1 + unit * generator.uniform(-1, 1, array.shape) * (wide != np.rint(wide))
+        # Whole numbers are exact in every implementation: counts, exponents, comparisons. Large
+        # ones are not: from 1 / epsilon on there are no others.
+        rounded = (wide != np.rint(wide)) | (np.abs(wide) >= 1 / epsilon(array))
+        factor = 1 + unit * generator.uniform(-1, 1, array.shape) * rounded
         with np.errstate(all="ignore"):
             return (wide * factor).astype(array.dtype)
 

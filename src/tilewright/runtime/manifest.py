@@ -63,7 +63,7 @@ class FreeDim(_Part):
     """A dim of the inputs that stays free, and its bounds, both included."""
 
     name: str
-    low: int = Field(ge=1, le=LARGEST_SIZE)
+    low: int = Field(ge=0, le=LARGEST_SIZE)
     high: int = Field(ge=1, le=LARGEST_SIZE)
 
     @property

@@ -58,4 +58,6 @@ def check_sizes(free: Mapping[str, Bounds], sizes: Mapping[str, int]) -> None:
         if name not in sizes:
             raise refuse("shape-open", "its size is not given", f"dim {name!r}")
         if sizes[name] not in bounds:
-            raise refuse("shape-bounds", f"size {sizes[name]} is outside {bounds}", f"dim {name!r}")
+            reason = f"size {sizes[name]} is outside {bounds}"
+            empty = "" if sizes[name] else f"compile it for empty inputs, too: --shape {name}=0.."
+            raise refuse("shape-bounds", reason, f"dim {name!r}", empty)

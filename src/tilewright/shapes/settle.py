@@ -69,7 +69,8 @@ class _Dim:
     def __init__(self) -> None:
         self.size: int | None = None
         self.name: str | None = None
-        self.bounds = Bounds()
+        self.bounds: Bounds | None = None
+        """None where nothing is said."""
 
 
 class _Settling:
@@ -125,10 +126,10 @@ class _Settling:
         known.name = known.name or wish.name
         known.bounds = self.within(known.bounds, wish.bounds, f"dim {dim!r}")
 
-    def within(self, bounds: Bounds, other: Bounds | None, where: str) -> Bounds:
+    def within(self, bounds: Bounds | None, other: Bounds | None, where: str) -> Bounds | None:
         """What two bounds have in common."""
-        if other is None:
-            return bounds
+        if bounds is None or other is None:
+            return other if bounds is None else bounds
         low, high = max(bounds.low, other.low), min(bounds.high, other.high)
         if low > high:
             self.refuse("shape-conflict", f"no size lies in both {bounds} and {other}", where)
@@ -144,21 +145,21 @@ class _Settling:
         names: dict[str, int | str] = {}
         for name, members in groups.items():
             where = f"dim {name!r}"
-            bounds, size = Bounds(), None
+            bounds: Bounds | None = None
+            size: int | None = None
             for member in members:
                 known = self.known[member]
                 bounds = self.within(bounds, known.bounds, where)
                 if size is not None and known.size not in (None, size):
                     self.refuse("shape-conflict", f"is {size} and {known.size}", where)
                 size = known.size if size is None else size
-            if size is None and bounds.low == bounds.high:
+            if size is None and bounds is not None and bounds.low == bounds.high:
                 size = bounds.low
-            empty = size == 0 and bounds == Bounds()
-            if size is not None and size not in bounds and not empty:
+            if size is not None and bounds is not None and size not in bounds:
                 self.refuse("shape-bounds", f"size {size} is outside {bounds}", where)
             names.update(dict.fromkeys(members, name if size is None else size))
             if size is None:
-                free[name] = bounds
+                free[name] = bounds or Bounds()
         inputs = {
             name: tuple(names[dim] if isinstance(dim, str) else dim for dim in dims)
             for name, dims in self.dims.items()

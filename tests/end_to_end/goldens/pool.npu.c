@@ -17,7 +17,7 @@ void pool_k0_y(const struct npu_memory *memory) {
 
         ticket = npu_load_feature(&(struct npu_load_feature){
             .element = 2, .size0 = 7, .size1 = 7, .size2 = 8, .size3 = 1,
-            .source_address = memory->weights + c * 2 + 3136, .source_stride0 = 224,
+            .source_address = memory->activations + c * 2 + 3136, .source_stride0 = 224,
             .source_stride1 = 32, .source_stride2 = 2,
             .target_address = c * 98, .target_stride0 = 112, .target_stride1 = 16,
             .target_stride2 = 2,
@@ -39,7 +39,7 @@ void pool_k0_y(const struct npu_memory *memory) {
             .element = 2, .size0 = 3, .size1 = 3, .size2 = 8, .size3 = 1,
             .source_address = c * 18, .source_stride0 = 48, .source_stride1 = 16,
             .source_stride2 = 2,
-            .target_address = memory->weights + c * 2 + 576, .target_stride0 = 96,
+            .target_address = memory->activations + c * 2 + 576, .target_stride0 = 96,
             .target_stride1 = 32, .target_stride2 = 2,
         });
     }

@@ -68,9 +68,9 @@ def load(folder: Path, text: str, blobs: Blobs | bytes | None = None, **options)
     path = folder / "net.prototxt"
     path.write_text(text, encoding="utf-8")
     if blobs is not None:
-        options["weights"] = folder / "net.caffemodel"
+        options["caffemodel"] = folder / "net.caffemodel"
         data = blobs if isinstance(blobs, bytes) else caffemodel(blobs)
-        options["weights"].write_bytes(data)
+        options["caffemodel"].write_bytes(data)
     return import_caffe(path, **options)
 
 

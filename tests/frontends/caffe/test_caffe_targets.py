@@ -92,7 +92,7 @@ def test_commands_take_a_caffemodel(tmp_path):
     w, b = noise(4, 6, seed=1), noise(4, seed=2)
     weights.write_bytes(caffemodel({"ip": [w, b]}))
     np.save(tmp_path / "x.npy", noise(2, 6))
-    options = ["--target", "cambricon-x", "--weights", str(weights), "-q"]
+    options = ["--target", "cambricon-x", "--caffemodel", str(weights), "-q"]
     np.savez(tmp_path / "samples.npz", x=noise(1, 2, 6, low=-3, high=3))
     options += ["--calibration", str(tmp_path / "samples.npz")]
     arguments = ["--input", f"x={tmp_path / 'x.npy'}", "-o", str(tmp_path / "y.npz"), "--check"]
@@ -105,12 +105,13 @@ def test_commands_take_a_caffemodel(tmp_path):
     for command in (["compile", "-o", str(package)], ["plan"]):
         result = CliRunner().invoke(app, [command[0], str(model), *options, *command[1:]])
         assert result.exit_code == 0, result.output
-    assert refused(["run", str(package), "--weights", str(weights)]) == "option-package"
-    assert refused(["compile", "net.onnx", "--weights", str(weights)]) == "model-weights"
+    assert refused(["run", str(package), "--caffemodel", str(weights)]) == "option-package"
+    assert refused(["compile", "net.onnx", "--caffemodel", str(weights)]) == "model-weights"
+    assert refused(["compile", str(model), "--weights", str(weights)]) == "option-form"
 
 
 def test_weights_of_a_model_that_is_loaded_are_refused(tmp_path):
     (tmp_path / "net.prototxt").write_text(input_of("x", (1, 2)) + layer("ReLU"))
     imported = tilewright.load(tmp_path / "net.prototxt")
     with pytest.raises(TilewrightError, match="model-weights"):
-        tilewright.compile(imported, "cambricon-x", weights=tmp_path / "net.caffemodel")
+        tilewright.compile(imported, "cambricon-x", caffemodel=tmp_path / "net.caffemodel")

@@ -74,7 +74,7 @@ def test_example_inputs() -> None:
     refused(module, "torch-example-inputs", example_inputs=3)
     refused("model.onnx", "torch-example-inputs")
     refused(3, "model-format")
-    refused(module, "model-weights", weights="model.caffemodel")
+    refused(module, "model-weights", caffemodel="model.caffemodel")
 
 
 def test_arguments_that_do_not_fit(capfd: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import tilewright
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.manifest import Manifest
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.lowering.stages import STAGES
 from tilewright.targets.ascend.runner import AscendRunner
@@ -314,12 +316,23 @@ def test_weights_beyond_half_precision_fall_to_the_host(tmp_path: Path) -> None:
 
 
 def test_damaged_packages_are_refused(tmp_path: Path) -> None:
-    executable, _ = built(tmp_path)
+    executable, given = built(tmp_path)
     saved = executable.save(tmp_path / "package")
     launches = saved / "program" / "launches.json"
-    launches.write_text(launches.read_text().replace("operand", "operator", 1))
+    text = launches.read_text()
+    launches.write_text(text.replace("operand", "operator", 1))
     with pytest.raises(TilewrightError, match="package-"):
         Executable.load(saved).run({})
+    for kind, key, value in (("operand", "bytes", 1), ("result", "number", 7)):
+        data = json.loads(text)
+        arguments = [one for launch in data["launches"] for one in launch["arguments"]]
+        for argument in arguments:
+            if argument["kind"] == kind:
+                argument[key] = value
+        launches.write_text(json.dumps(data))
+        Manifest.model_validate_json((saved / "manifest.json").read_text()).write(saved)
+        with pytest.raises(TilewrightError, match="package-invalid"):
+            Executable.load(saved).run(given)
 
 
 def gram(path: Path, channels: int, rows: int, columns: int) -> Path:

@@ -177,10 +177,10 @@ def test_bare_packages_run_here_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"weights_as": "stone"},
-        {"weights_as": "file", "bare": True},
+        {"weights": "stone"},
+        {"weights": "file", "bare": True},
         {"target": "cambricon-x", "bare": True},
-        {"target": "shidiannao", "weights_as": "array"},
+        {"target": "shidiannao", "weights": "array"},
     ],
 )
 def test_forms_that_there_are_not_are_refused(options: dict[str, object], tmp_path: Path) -> None:

@@ -147,7 +147,15 @@ def test_damaged_packages_are_refused(tmp_path: Path) -> None:
     TARGET.emit(small().compilation(), tmp_path)
     manifest = tmp_path / "program.json"
     good = manifest.read_text()
-    for bad in ("", "[]", "{}", good.replace('"net"', '"../net"'), good.replace("float32", "x")):
+    for bad in (
+        "",
+        "[]",
+        "{}",
+        good.replace('"net"', '"../net"'),
+        good.replace('"net"', '"other"'),
+        good.replace("float32", "x"),
+        good.replace('"float32"', "[]"),
+    ):
         manifest.write_text(bad)
         with pytest.raises(TilewrightError, match="package-invalid"):
             TARGET.load(tmp_path)

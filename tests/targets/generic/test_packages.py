@@ -373,6 +373,16 @@ def test_hostile_programs_are_refused(key: str, value: Any, code: str, tmp_path:
     assert caught.value.problems[0].code.startswith(code)
 
 
+def test_kernels_that_the_network_does_not_have_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "program"
+    shutil.copytree(compiled().directory / "program", folder)
+    data = json.loads((folder / "program.json").read_text())
+    data["kernels"][0]["symbol"] = "other"
+    (folder / "program.json").write_text(json.dumps(data))
+    with pytest.raises(TilewrightError, match=r"package-invalid.*none of the network's"):
+        TARGET.load(folder)
+
+
 def test_memories_too_large_to_simulate_are_refused() -> None:
     instructions = TARGET.instruction_set(
         TARGET.machine().with_values({"memory.sb.bytes": 1 << 40})

@@ -197,6 +197,7 @@ def test_a_damaged_manifest_is_refused(tmp_path: Path) -> None:
         text.replace('"format": 1', '"format": 2'),
         re.sub(r'"start": \d+', '"start": 999999999', text, count=1),
         re.sub(r'"symbol": "\w+"', '"symbol": "../x"', text, count=1),
+        re.sub(r'"nodes": \[[^]]*\]', '"nodes": 1', text, count=1),
     ):
         place.write_text(damage)
         with pytest.raises(TilewrightError, match="package-invalid"):

@@ -34,17 +34,17 @@ from tilewright.ir.types import tensor
 def import_caffe(
     path: str | Path,
     *,
-    weights: str | Path | None = None,
+    caffemodel: str | Path | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Imported:
-    """Read a prototxt, and a caffemodel (``weights``), into the graph dialect.
+    """Read a prototxt, and a caffemodel, into the graph dialect.
 
     Both the newer form (``layer``) and the older (``layers``) are read, and the test phase of
     training files is taken. Without a caffemodel the weights are made up, the same every time.
     ``shapes`` gives inputs other shapes than the file's. Raises TilewrightError with every reason
     for which the model is refused.
     """
-    return _Importer(Path(path), weights, shapes).run()
+    return _Importer(Path(path), caffemodel, shapes).run()
 
 
 class _Importer:
@@ -53,7 +53,7 @@ class _Importer:
     def __init__(
         self,
         path: Path,
-        weights: str | Path | None,
+        caffemodel: str | Path | None,
         shapes: Mapping[str, Sequence[int]] | None,
     ) -> None:
         self.source = read_prototxt(path)
@@ -70,7 +70,7 @@ class _Importer:
             self.problems.append(Problem("caffe-syntax", "there are no layers in it", title))
             raise TilewrightError(self.problems)
         self.files: tuple[MappedFile, ...] = ()
-        self.stored = self._stored(weights)
+        self.stored = self._stored(caffemodel)
         own = stored_in(np.frombuffer(net.SerializeToString(), np.uint8), title)
         self.parameters = Parameters(self.stored, own)
         inputs = inputs_of(self.layers, shapes, self.problems, self.notes)
@@ -88,12 +88,12 @@ class _Importer:
         """The blobs that are known so far; those that were refused are not."""
         self.parameterised: set[str] = set()
 
-    def _stored(self, weights: str | Path | None) -> Stored | None:
+    def _stored(self, caffemodel: str | Path | None) -> Stored | None:
         """The caffemodel's blobs; what is wrong with it is kept for the report."""
-        if weights is None:
+        if caffemodel is None:
             return None
         try:
-            stored, file = read_caffemodel(weights)
+            stored, file = read_caffemodel(caffemodel)
         except TilewrightError as error:
             self.problems.extend(error.problems)
             return None
@@ -113,7 +113,7 @@ class _Importer:
         if self.parameters.made_up:
             self.notes.append(
                 "there is no caffemodel: weights are random (seeded by the layers' names, "
-                "scaled by fan-in), so results mean nothing; give --weights"
+                "scaled by fan-in), so results mean nothing; give --caffemodel"
             )
         if self.stored is not None and (note := unused(self.stored, self.layers)):
             self.notes.append(note)

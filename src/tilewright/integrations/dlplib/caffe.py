@@ -79,7 +79,7 @@ class Net:
     ) -> None:
         if engine not in ENGINES:
             raise refuse("dlp-parameter", f"no engine {engine!r}", help=", ".join(ENGINES))
-        self.model = import_caffe(prototxt, weights=caffemodel, shapes=shapes)
+        self.model = import_caffe(prototxt, caffemodel=caffemodel, shapes=shapes)
         handle = Handle(
             target if engine == "DLP" else "cpu", check=check, compute=compute, cache=cache
         )

@@ -177,7 +177,10 @@ class _Run:
             if outcome.problems:
                 raise refuse("simulate-race", outcome.problems[0], launch.function)
         result, _ = strided(op.result, runner.arenas)
-        result[...] = buffers["result", 0][: result.nbytes].view(result.dtype).reshape(result.shape)
+        written = buffers.get(("result", 0))
+        if written is None or written.size < result.nbytes:
+            raise refuse("package-invalid", f"no launch writes {file.kernels[number].symbol}")
+        result[...] = written[: result.nbytes].view(result.dtype).reshape(result.shape)
 
     def _memory(
         self,
@@ -195,6 +198,8 @@ class _Run:
                 if one.number >= len(values):
                     raise refuse("package-invalid", "a kernel has no such operand")
                 data = np.frombuffer(np.ascontiguousarray(values[one.number]).tobytes(), np.uint8)
+                if data.size > one.bytes:
+                    raise refuse("package-invalid", f"operand {one.name} has {data.size} bytes")
                 buffers[key][: data.size] = data
         return buffers[key][one.offset :]
 

@@ -17,7 +17,7 @@ SYSTEM_FLAGS = ("-fPIC", "-pthread")
 """Flags that ask for shared libraries and threads, which packages for no system do without."""
 
 
-def bare_makefile_text(prefix: str, processor: Processor) -> str:
+def bare_makefile_text(prefix: str, processor: Processor, sources: Sequence[str]) -> str:
     """A Makefile for the library of a package for no operating system."""
     flags = (flag for flag in FLAGS if flag not in (*CHOICE, *SYSTEM_FLAGS))
     return f"""# make CC=arm-none-eabi-gcc AR=arm-none-eabi-ar: the library to link with.
@@ -27,7 +27,7 @@ AR ?= ar
 CFLAGS ?= {" ".join(CHOICE)}
 NEEDED := {" ".join((*flags, *processor.flags))} -ffunction-sections -fdata-sections
 
-SOURCES := $(wildcard src/*.c)
+SOURCES := {_continued(sources)}
 OBJECTS := $(SOURCES:.c=.o)
 
 all: lib{prefix}.a
@@ -45,7 +45,7 @@ clean:
 """
 
 
-def bare_cmake_text(prefix: str, processor: Processor, functions: Sequence[str]) -> str:
+def bare_cmake_text(prefix: str, processor: Processor, sources: Sequence[str]) -> str:
     """A CMake project of the library of a package for no operating system."""
     flags = [flag for flag in (*FLAGS, *processor.flags) if flag not in (*CHOICE, *SYSTEM_FLAGS)]
     kept = " ".join(flag for flag in flags if not flag.startswith("-std"))
@@ -55,7 +55,7 @@ project({prefix} VERSION {VERSION} LANGUAGES C)
 
 set(CMAKE_C_STANDARD 99)
 add_library({prefix} STATIC
-{_listed(prefix, [*functions, f"{prefix}_weights"])}
+{_lines(sources)}
 )
 set_target_properties({prefix} PROPERTIES C_EXTENSIONS ON)
 target_compile_options({prefix} PRIVATE {kept} -ffunction-sections -fdata-sections)
@@ -63,14 +63,20 @@ target_include_directories({prefix} PUBLIC include)
 """
 
 
-def _listed(prefix: str, functions: Sequence[str]) -> str:
-    return "\n".join(f"  src/{name}.c" for name in (prefix, *functions))
+def _lines(sources: Sequence[str]) -> str:
+    """Files for CMake, one a line: nothing else that lies in the folder is built."""
+    return "\n".join(f"  {name}" for name in sources)
 
 
-def makefile_text(prefix: str, processor: Processor, form: Form) -> str:
+def _continued(sources: Sequence[str]) -> str:
+    """The same for make."""
+    return " \\\n  ".join(sources)
+
+
+def makefile_text(prefix: str, processor: Processor, sources: Sequence[str], form: Form) -> str:
     """A Makefile for the libraries and the program, and to install them."""
     if form.bare:
-        return bare_makefile_text(prefix, processor)
+        return bare_makefile_text(prefix, processor, sources)
     shared = f"$(DESTDIR)$(PREFIX)/share/{prefix}"
     weights = (
         f"	mkdir -p {shared}\n	cp weights.bin {shared}\n" if form.weights == "file" else ""
@@ -88,7 +94,7 @@ NEEDED := {needed}
 OPENMP := $(shell $(CC) -fopenmp -include omp.h -x c -fsyntax-only /dev/null 2>/dev/null \
   && echo -fopenmp)
 
-SOURCES := $(wildcard src/*.c)
+SOURCES := {_continued(sources)}
 OBJECTS := $(SOURCES:.c=.o)
 
 all: lib{prefix}.so lib{prefix}.a {prefix}
@@ -121,12 +127,11 @@ clean:
 """
 
 
-def cmake_text(prefix: str, processor: Processor, functions: Sequence[str], form: Form) -> str:
+def cmake_text(prefix: str, processor: Processor, sources: Sequence[str], form: Form) -> str:
     """A CMake project: add_subdirectory it, or install it and find_package it."""
     if form.bare:
-        return bare_cmake_text(prefix, processor, functions)
+        return bare_cmake_text(prefix, processor, sources)
     in_c = form.weights == "array"
-    listed = _listed(prefix, [*functions, *([f"{prefix}_weights"] if in_c else [])])
     weights = f"install(FILES weights.bin DESTINATION ${{CMAKE_INSTALL_DATADIR}}/{prefix})\n"
     flags = " ".join(f for f in (*FLAGS, *processor.flags) if not f.startswith(("-f", "-std")))
     return f"""# Link with {prefix}, after add_subdirectory() or, installed, find_package({prefix}).
@@ -140,7 +145,7 @@ find_package(Threads REQUIRED)
 find_package(OpenMP COMPONENTS C)
 
 add_library({prefix}
-{listed}
+{_lines(sources)}
 )
 set_target_properties({prefix} PROPERTIES POSITION_INDEPENDENT_CODE ON C_EXTENSIONS ON)
 target_compile_options({prefix} PRIVATE {flags} -fno-math-errno)

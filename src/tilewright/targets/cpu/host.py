@@ -31,7 +31,7 @@ from tilewright.targets.cpu.calls import KernelCall
 from tilewright.targets.cpu.machine import lanes_of, machine
 from tilewright.targets.cpu.package import write_package
 from tilewright.targets.cpu.processors import PROCESSORS
-from tilewright.targets.cpu.runner import load_library, read_manifest
+from tilewright.targets.cpu.runner import load_library, opened, read_manifest
 from tilewright.tile.build import build
 from tilewright.tile.passes.boundary import Boundary
 
@@ -172,8 +172,9 @@ def load_host(directory: Path) -> dict[str, HostStep]:
         return {}
     manifest = read_manifest(program)
     prefix = str(manifest["prefix"])
-    library = ctypes.CDLL(str(load_library(program, prefix)))
-    function: Callable[..., None] = getattr(library, f"{prefix}_step")
+    name = f"{prefix}_step"
+    library = opened(load_library(program, prefix), name)
+    function: Callable[..., None] = getattr(library, name)
     sizes = {WEIGHTS: manifest["weight_bytes"], ACTIVATIONS: manifest["workspace_bytes"]}
     return {
         step["symbol"]: _step(function, number, sizes)

@@ -74,10 +74,6 @@ def write_package(
     }
     for name, source, used in functions:
         files[f"src/{name}.c"] = kernel_file_text(prefix, name, source, used)
-    if weights:
-        names = [name for name, _, _ in functions]
-        files["Makefile"] = makefile_text(prefix, processor, form)
-        files["CMakeLists.txt"] = cmake_text(prefix, processor, names, form)
     if weights and not form.bare:
         files[f"include/{prefix}.hpp"] = class_text(prefix, inputs, outputs, form)
         files["main.c"] = main_text(prefix, inputs, outputs, form)
@@ -85,6 +81,10 @@ def write_package(
     if weights and form.weights == "array":
         files[f"src/{prefix}_weights.c"] = array_text(prefix, held)
         held.unlink()
+    if weights:
+        sources = sorted(name for name in files if name.startswith("src/") and name.endswith(".c"))
+        files["Makefile"] = makefile_text(prefix, processor, sources, form)
+        files["CMakeLists.txt"] = cmake_text(prefix, processor, sources, form)
     paths: list[Path] = []
     for name, content in sorted(files.items()):
         path = directory / name

@@ -88,7 +88,7 @@ class Port:
     def of_json(cls, row: Any) -> Port:
         """Read what ``to_json`` wrote; raises ValueError, KeyError or TypeError."""
         shape, strides = (tuple(int(item) for item in row[key]) for key in ("shape", "strides"))
-        np.dtype(row["dtype"])
+        np.dtype(str(row["dtype"]))
         if any(extent < 0 for extent in shape) or int(row["offset"]) < 0:
             raise ValueError("a negative extent or offset")
         texts = [str(row[key]) for key in ("name", "dtype", "layout", "arena")]

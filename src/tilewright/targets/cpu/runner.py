@@ -97,6 +97,15 @@ def load_library(program: Path, prefix: str, flags: Sequence[str] = ()) -> Path:
     return libraries.obtain(f"{prefix}-{digest.hexdigest()[:32]}", build)
 
 
+def opened(library: Path, *functions: str) -> ctypes.CDLL:
+    """A package's library in this process; refuses (``package-invalid``) it without a function."""
+    loaded = ctypes.CDLL(str(library))
+    for function in functions:
+        if not hasattr(loaded, function):
+            raise refuse("package-invalid", f"its C has no function {function}")
+    return loaded
+
+
 def _processor() -> str:
     path = Path("/proc/cpuinfo")
     text = path.read_text() if path.exists() else ""
@@ -219,15 +228,18 @@ class CpuRunner(Runner):
         self._sizes = (int(manifest["workspace_bytes"]), int(manifest["scratch_bytes"]))
         self._results, self._operands = _checks(self._outputs), _checks(self._inputs)
         self._lock = Lock()
-        self.library = ctypes.CDLL(str(load_library(program, self.prefix, flags)))
         self.bare = bool(manifest["bare"])
+        names = ("run", "step") if self.bare else ("run_by", "profile_by", "step", "team_stop")
+        self.library = opened(
+            load_library(program, self.prefix, flags), *(f"{self.prefix}_{name}" for name in names)
+        )
         size = int(manifest["weight_bytes"])
         if manifest["weights"] == "array":
             place = (ctypes.c_uint8 * size).in_dll(self.library, f"{self.prefix}_weights")
             self.weights = np.ctypeslib.as_array(place)
         else:
             self.weights = read_weights(program / WEIGHTS_FILE, size)
-        for name in ("run", "step") if self.bare else ("run_by", "profile_by", "step", "team_stop"):
+        for name in names:
             getattr(self.library, f"{self.prefix}_{name}").restype = None
         self._hold(arena(self._sizes[0]))
         self.functions: dict[str, Callable[..., None]] = {}

@@ -62,7 +62,7 @@ def array_text(prefix: str, path: Path) -> str:
     if size > LARGEST_ARRAY:
         raise refuse(
             "option-form", f"{size:,} bytes of weights; arrays hold {LARGEST_ARRAY:,} at most",
-            "--weights-as", "leave them in a file",
+            "--weights", "leave them in a file",
         )  # fmt: skip
     content = path.read_bytes()
     words = np.frombuffer(content + bytes(-size % 4 or (0 if size else 4)), "<u4").tolist()

@@ -9,7 +9,7 @@ program.json    the machine, addresses, and which words belong to which kernel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -175,7 +175,8 @@ def read_program(directory: Path, image: str) -> ProgramParts:
                     placement_of(value)  # Raises where there is none.
     except (ParseError, VerifyException) as error:
         raise refuse("package-invalid", str(error)[:300], str(directory / "network.mlir")) from None
-    _check(file, image, weights.size, directory)
+    symbols = {op.symbol.data for op in network.block.ops if isinstance(op, KernelOp)}
+    _check(file, image, weights.size, symbols, directory)
     return ProgramParts(file, machine, data, network, module, weights, behind, directory)
 
 
@@ -201,7 +202,7 @@ def _mapped(path: Path) -> NDArray[np.uint8]:
     return np.memmap(path, np.uint8, mode="r")
 
 
-def _check(file: ProgramFile, image: str, weights: int, directory: Path) -> None:
+def _check(file: ProgramFile, image: str, weights: int, symbols: Set[str], directory: Path) -> None:
     order = (WEIGHTS, ACTIVATIONS, image)
     bases = [file.bases.get(name, -1) for name in order]
     sizes = [file.arenas.get(name, -1) for name in (WEIGHTS, ACTIVATIONS)]
@@ -213,6 +214,10 @@ def _check(file: ProgramFile, image: str, weights: int, directory: Path) -> None
         (not 0 <= sizes[1] <= MAX_ARENA, "the activations are too large"),
         (bases[1] < bases[0] + sizes[0], "the arenas overlap"),
         (bases[2] < bases[1] + sizes[1], "the arenas overlap"),
+        (
+            not {row.symbol for row in file.kernels} <= symbols,
+            "a kernel is none of the network's",
+        ),
         (any(row.end < row.start for row in file.kernels), "a kernel ends before it starts"),
         (
             not all(_is_step(kind, number, len(file.kernels)) for kind, number in file.steps),

@@ -206,7 +206,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
             sound = sound and str(row["symbol"]).isidentifier()
             end = int(row["start"]) + int(row["bytes"])
             sound = sound and 0 <= int(row["start"]) <= end <= content["activation_bytes"]
-            sound = sound and isinstance(row["on_host"], bool)
+            sound = sound and isinstance(row["on_host"], bool) and isinstance(row["nodes"], list)
         for row in (*content["inputs"], *content["outputs"]):
             Port.of_json(row)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -130,6 +130,14 @@ CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
         3,
     ),
     "cast": (lambda of: elementwise("cast", "half", of(5_000, 2_000, "e"), SMALL), 3),
+    # The last block has fewer elements than 32 bytes of what is read, not of what is written.
+    "short cast": (lambda of: elementwise("cast", "half", of(45, 16, "e"), SMALL), 3),
+    "short choice": (
+        lambda of: choose(
+            *("select", (of(56, 32, "e"),), {"c": (56,), "x": (56,), "y": (56,)}, SMALL)
+        ),
+        2,
+    ),
     "look-up": (
         lambda of: look_up(of(3, 1, "n"), 11, of(64, 32, "c"), of(40, 16, "i"), SMALL),
         18,

@@ -112,14 +112,28 @@ def tiny(folder: Path) -> Path:
     return net.save(folder / "tiny.onnx", x, [1, 9])
 
 
+def weightless(folder: Path) -> Path:
+    """Weights take no bytes, so activations begin where they do."""
+    net = Network(20, 8)
+    x = net.op("MaxPool", net.op("Tanh", "x"), kernel_shape=[3, 3], pads=[1] * 4)
+    x = net.op("Mul", net.op("Sub", x, "x"), "x")
+    return net.save(folder / "weightless.onnx", x, [1, 20, 8, 8])
+
+
 def lenet5(_: Path) -> Path:
     return LENET
 
 
-NETWORKS = {"tiny": tiny, "lenet5": lenet5, "mobile": mobile, "residual": residual}
+NETWORKS = {
+    "tiny": tiny,
+    "weightless": weightless,
+    "lenet5": lenet5,
+    "mobile": mobile,
+    "residual": residual,
+}
 
 
-@pytest.fixture(scope="module", params=but_fast(NETWORKS, ["tiny"]))
+@pytest.fixture(scope="module", params=but_fast(NETWORKS, ["tiny", "weightless"]))
 def package(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Executable:
     folder = tmp_path_factory.mktemp("network")
     model = NETWORKS[request.param](folder)

@@ -123,7 +123,8 @@ def choose(
     own += 2 * sum(operand.element == BOOLEAN for operand in given) + (0 if selects else 2)
     room = core.ub - choice_bytes(5)
     most = room // (own + 4) // isa.LANES * isa.LANES
-    columns = cut(extents[-1], most, isa.LANES, BLOCK)
+    last = _Operand("out", shape, "half" if selects else BOOLEAN)
+    columns = cut(extents[-1], most, isa.LANES, BLOCK // WIDTHS[last.element])
     # Rows of whole blocks of bytes.
     padded_columns = columns.size + -columns.size % BLOCK
     rows = cut(extents[-2], max(min(room // (own * padded_columns), MAX_BURSTS), 1), 1)
@@ -155,7 +156,6 @@ def choose(
             # Whole blocks, which are compared on.
             vectors.operation("cast", grid, (narrow,), count, -(-size // 16) * 16)
         grids[operand.name] = grid
-    last = _Operand("out", shape, "half" if selects else BOOLEAN)
     out = last.tensor(written=True)
     width = WIDTHS[last.element]
     pitch, wide = pitch_of(size, width), pitch_of(size, 2)

@@ -93,6 +93,7 @@ class _Elementwise:
         self.lanes = REPEAT_BLOCKS * BLOCK // self.wide
         narrow = min(isa.WIDTHS[self.element], isa.WIDTHS[self.result])
         self.granule = BLOCK // narrow
+        self.stored = BLOCK // isa.WIDTHS[self.result]
         inner = "float" if self._widens else self.element
         alike = {**recipe.constants, **dict(zip(recipe.scalars, self.scalars, strict=True))}
         self.alike = {**alike, **self.constants}
@@ -172,7 +173,7 @@ class _Elementwise:
             body.append(self._runs(self.short, buffers))
         elif places or (whole and self.even):
             rest = 0
-            tile = cut(share, self.portion, self.lanes, self.granule)
+            tile = cut(share, self.portion, self.lanes, self.stored)
             loop = Loop("p", tile.count)
             homes = self._buffers(loop, min(2, tile.most))
             buffers += homes.values()
@@ -202,7 +203,7 @@ class _Elementwise:
     def _runs(self, short: Short, buffers: list[Buffer]) -> Loop:
         """The portions of every run, all of one size, as far as the length goes."""
         tile, outer = (
-            cut(short.run, min(self.portion, SHORT_PORTION), self.lanes, self.granule),
+            cut(short.run, min(self.portion, SHORT_PORTION), self.lanes, self.stored),
             each(short.outer),
         )
         runs, loop = Loop("run", outer.count), Loop("p", tile.count)

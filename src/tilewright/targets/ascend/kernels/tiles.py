@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.shares import Extent, Share, share_of
 from tilewright.targets.ascend.kernels.vectors import Room
@@ -67,7 +68,7 @@ class Cut:
 
 def cut(extent: Extent, most: int, granule: int = 8, block: int = 1) -> Cut:
     """Tiles of at most so many, as equal as multiples of the granule allow; where runs differ,
-    multiples of the granule's part ``block``."""
+    multiples of the granule's part ``block``. Refuses (``lower-grid``) runs that are shorter."""
     share = share_of(extent)
     size = share.part
     if size > most:
@@ -77,6 +78,9 @@ def cut(extent: Extent, most: int, granule: int = 8, block: int = 1) -> Cut:
     if size > share.shortest:
         size = share.shortest
         size -= size % (granule if size > granule else block)
+    if size < 1:
+        reason = f"a block has {share.shortest} indices, which is no run of {block}"
+        raise refuse("lower-grid", reason, help="a grid of longer runs")
     return Cut(share, size)
 
 

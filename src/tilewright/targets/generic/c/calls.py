@@ -82,7 +82,10 @@ def _in_main(whole: Lowering, one: Instruction, name: str) -> bool:
 
 
 def _based(whole: Lowering, column: Any) -> tuple[str, Any]:
-    """The part of main memory in which addresses lie, and the addresses from its start."""
+    """The part of main memory in which addresses lie, and the addresses from its start.
+
+    Parts lie one behind the other; of those that begin at one place all but the last are empty.
+    """
     least = int(np.asarray(column).min()) if np.asarray(column).size else 0
-    name = max((n for n, at in whole.bases.items() if at <= least), key=lambda n: whole.bases[n])
+    name = [part for part, begin in whole.bases.items() if begin <= least][-1]
     return f"{MEMORY}->{name}", np.asarray(column) - whole.bases[name]
