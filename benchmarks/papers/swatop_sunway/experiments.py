@@ -19,6 +19,7 @@ from benchmarks.papers.swatop.shapes import ALIGNED, UNALIGNED, convolutions
 from benchmarks.papers.swatop_sunway.chip import chip_table
 from benchmarks.papers.swatop_sunway.kernels import convolution
 from benchmarks.papers.swatop_sunway.kernels import product as matrix_product
+from benchmarks.papers.swatop_sunway.listing import rows_of
 from benchmarks.papers.swatop_sunway.methods import (
     LAYERS,
     explicit_table,
@@ -26,7 +27,7 @@ from benchmarks.papers.swatop_sunway.methods import (
     method_rows,
     methods_table,
 )
-from benchmarks.report import Column, Table, percent, whole
+from benchmarks.report import RESULTS, Column, Table, percent, whole
 from tilewright.machine import Machine
 from tilewright.numerics.element_types import ElementType
 from tilewright.planning import plan
@@ -43,7 +44,10 @@ TITLE = "swATOP's strategies on one core group of SW26010 (predicted)"
 NETWORKS = ("primitives", "convolutions", "products", "chip", "methods")
 """Parts of the page; or a file of hand-written results."""
 
-OPTIONS = ("sample",)
+OPTIONS = ("sample", "resume", "seconds")
+
+KEPT = RESULTS / "swatop-sunway-listing-2.jsonl"
+"""The cases of Listing 2 that were planned: ``--resume`` goes on from there."""
 
 BATCHES = (1, 32, 128)
 
@@ -63,10 +67,17 @@ PUBLISHED = {"step": 22.88, "block": 285.3, "column": 177.0, "call": 1974.0}
 of N, per call."""
 
 
-def tables(networks: Sequence[str], sample: int | None = None) -> list[Table]:
+def tables(
+    networks: Sequence[str],
+    sample: int | None = None,
+    resume: bool = False,
+    seconds: float | None = None,
+) -> list[Table]:
     """Tables of the primitives, of Listing 1, of Listing 2, and of files of results.
 
-    ``sample`` takes so many shapes of each listing and batch at even distances.
+    ``sample`` takes so many shapes of each listing and batch at even distances. Without it Listing
+    2 is kept case by case: ``resume`` leaves out what an earlier run has planned, and after
+    ``seconds`` no further case of it is begun.
     """
     found: list[Table] = []
     for name in networks:
@@ -83,11 +94,12 @@ def tables(networks: Sequence[str], sample: int | None = None) -> list[Table]:
             found += [_listed("Listing 1, 3x3, implicit", rows), _summary(rows)]
         elif name == "products":
             sizes = [s for values in (UNALIGNED, ALIGNED) for s in product(*[values] * 3)]
-            rows = [
-                _planned("x".join(map(str, own)), int(own[0] in ALIGNED), matrix_product(*own))
-                for own in _sampled(sizes, sample)
-            ]
-            found += [_listed("Listing 2", rows), _summary(rows)]
+            if sample is not None:
+                rows = [_product(own) for own in _sampled(sizes, sample)]
+            else:
+                rows = rows_of(sizes, _product, KEPT, resume, seconds)
+            title = f"Listing 2, {len(rows)} of {len(sizes)}"
+            found += [_listed(title, rows, COLUMNS[:-2]), _summary(rows)]
         elif name == "chip":
             found.append(chip_table())
         elif name == "methods":
@@ -152,6 +164,13 @@ def _planned(name: str, group: int, kernel: Kernel) -> dict[str, Any]:
     }
 
 
+def _product(sizes: tuple[int, int, int]) -> dict[str, Any]:
+    """One case of Listing 2, without the seconds that it took."""
+    aligned = int(sizes[0] in ALIGNED)
+    row = _planned("x".join(map(str, sizes)), aligned, matrix_product(*sizes))
+    return {key: value for key, value in row.items() if key not in ("seconds", "box_seconds")}
+
+
 def _peak(kernel: Kernel) -> float:
     """Cycles of all multiply-adds at four lanes on every CPE."""
     count = 1.0
@@ -174,10 +193,12 @@ COLUMNS = (
 )
 
 
-def _listed(title: str, rows: Sequence[dict[str, Any]]) -> Table:
+def _listed(
+    title: str, rows: Sequence[dict[str, Any]], columns: Sequence[Column] = COLUMNS
+) -> Table:
     return Table(
         f"{title}: strategies, picks, losses",
-        COLUMNS,
+        columns,
         rows,
         (
             "Peak: 742.4 GFLOPS of the CPEs. DMA curve swgemm unless said; floats are loaded and "
