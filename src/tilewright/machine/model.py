@@ -50,7 +50,7 @@ class _Part(BaseModel):
 
 
 class Memory(_Part):
-    """A memory. Main memory has no ``bytes`` limit; a cache is managed by hardware."""
+    """A memory. Main memory may have no limit of ``bytes``; a cache is managed by hardware."""
 
     name: str
     bytes: int | None = Field(default=None, gt=0, le=MAX_VALUE)

@@ -57,7 +57,12 @@ def _chip() -> Machine:
         for name, curve in CURVES.items()
     }
     memories = tuple(
-        memory.model_copy(update={"bytes_per_cycle": (memory.bytes_per_cycle or 0) * GROUPS})
+        memory.model_copy(
+            update={
+                "bytes": (memory.bytes or 0) * GROUPS or None,
+                "bytes_per_cycle": (memory.bytes_per_cycle or 0) * GROUPS,
+            }
+        )
         if memory.name == MACHINE.main
         else memory
         for memory in MACHINE.memories
@@ -91,7 +96,12 @@ def group_machine(machine: Machine) -> Machine:
     """One core group of a chip."""
     groups = machine.cores // CPES
     memories = tuple(
-        memory.model_copy(update={"bytes_per_cycle": (memory.bytes_per_cycle or 0) / groups})
+        memory.model_copy(
+            update={
+                "bytes": (memory.bytes or 0) // groups or None,
+                "bytes_per_cycle": (memory.bytes_per_cycle or 0) / groups,
+            }
+        )
         if memory.name == machine.main
         else memory
         for memory in machine.memories
