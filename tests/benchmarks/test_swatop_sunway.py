@@ -40,6 +40,19 @@ def test_results_by_hand_come_from_a_file(request: pytest.FixtureRequest) -> Non
     assert all(row["efficiency"] < 1 and row["float64"] < row["float32"] for row in table.rows)
 
 
+def test_eq_2_holds_for_sizes_that_it_was_not_fitted_to() -> None:
+    _, fits = tables(["primitives"])
+    rows = {str(row["name"]): row for row in fits.rows}
+    mended = [row for name, row in rows.items() if name.endswith("mended")]
+    printed = [row for name, row in rows.items() if name.endswith("printed")]
+    assert len(mended) == len(printed) == 2
+    for row, other in zip(mended, printed, strict=True):
+        assert row["mean"] < 0.02 and row["worst"] < 0.06
+        assert row["mean"] < other["mean"]
+        assert row["step"] == pytest.approx(16, rel=0.05)
+    assert rows["swGEMM's tuner, measured"]["step"] == 22.88
+
+
 def share(case: Sizes) -> dict[str, Any]:
     return {"name": str(case), "share": case[0] / case[1] / 3}
 
