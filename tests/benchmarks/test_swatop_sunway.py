@@ -7,7 +7,7 @@ from statistics import mean
 from typing import Any
 
 import pytest
-from benchmarks.papers.swatop_sunway.experiments import ELEMENTS, tables
+from benchmarks.papers.swatop_sunway.experiments import ELEMENTS, fits_table, tables
 from benchmarks.papers.swatop_sunway.kernels import convolution
 from benchmarks.papers.swatop_sunway.listing import CHECKED, Sizes, rows_of, scattered
 
@@ -42,15 +42,15 @@ def test_results_by_hand_come_from_a_file(request: pytest.FixtureRequest) -> Non
 
 @pytest.mark.slow
 def test_eq_2_holds_for_sizes_that_it_was_not_fitted_to() -> None:
-    _, fits = tables(["primitives"])
-    rows = {str(row["name"]): row for row in fits.rows}
-    variants = {name.split(",")[0] for name in rows if "," in name}
+    rows = {str(row["name"]): row for row in fits_table(30).rows}
+    variants = {name.split(",")[0] for name in rows if name.endswith("mended")}
     assert len(variants) == 2
-    # Vectors that lie across are turned, whose cycles are less of a line.
-    worst = {name: 0.12 if "rc" in name else 0.06 for name in variants}
+    # Vectors that lie across are turned, whose cycles are less of a line: 1.3 and 9.6 % by the page.
+    limits = {name: (0.03, 0.12) if "rc" in name else (0.02, 0.06) for name in variants}
     for name in variants:
-        assert rows[f"{name}, mended"]["mean"] < 0.02
-        assert rows[f"{name}, mended"]["worst"] < worst[name]
+        most, worst = limits[name]
+        assert rows[f"{name}, mended"]["mean"] < most
+        assert rows[f"{name}, mended"]["worst"] < worst
         assert rows[f"{name}, mended"]["mean"] < rows[f"{name}, printed"]["mean"]
     assert rows["swGEMM's tuner, measured"]["step"] == 22.88
 

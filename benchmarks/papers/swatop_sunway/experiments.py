@@ -82,7 +82,7 @@ def tables(
     found: list[Table] = []
     for name in networks:
         if name == "primitives":
-            found += [_primitives(), _fits()]
+            found += [_primitives(), fits_table()]
         elif name == "convolutions":
             shapes = [shape.sizes for shape in convolutions()]
             rows = [
@@ -267,14 +267,14 @@ def _primitives() -> Table:
     return Table("The eight products over the mesh, by the pipeline model", columns, rows, remarks)
 
 
-def _fits() -> Table:
-    """Eq. 2 in both forms over the pipeline model, on sizes that it was not fitted to."""
+def fits_table(count: int = 120) -> Table:
+    """Eq. 2 in both forms over the pipeline model: fitted to ``count`` sizes, held to as many."""
     rows: list[dict[str, Any]] = []
     random = np.random.default_rng(1)
     sizes = {
-        "co": random.integers(1, 9, 240) * 128,
-        "m": random.integers(1, 17, 240) * 32,
-        "ci": random.integers(1, 65, 240) * 8,
+        "co": random.integers(1, 9, 2 * count) * 128,
+        "m": random.integers(1, 17, 2 * count) * 32,
+        "ci": random.integers(1, 65, 2 * count) * 8,
     }
     for variant in (VARIANTS[0], VARIANTS[4]):
         cycles = np.array(
@@ -284,10 +284,10 @@ def _fits() -> Table:
             ]
         )
         for form in ("printed", "mended"):
-            half = {dim: column[:120].astype(float) for dim, column in sizes.items()}
-            held = {dim: column[120:].astype(float) for dim, column in sizes.items()}
-            own = fit_to(cycles[:120], half, form)
-            errors = np.abs(own.cycles(held) / cycles[120:] - 1)
+            half = {dim: column[:count].astype(float) for dim, column in sizes.items()}
+            held = {dim: column[count:].astype(float) for dim, column in sizes.items()}
+            own = fit_to(cycles[:count], half, form)
+            errors = np.abs(own.cycles(held) / cycles[count:] - 1)
             rows.append(
                 {
                     "name": f"{variant.name}, {form}",
@@ -309,7 +309,7 @@ def _fits() -> Table:
         Column("mean", "mean error", percent),
         Column("worst", "worst error", percent),
     )
-    remarks = ("Fitted to 120 sizes, held against 120 others; loads and sends fused.",)
+    remarks = (f"Fitted to {count} sizes, held against {count} others; loads and sends fused.",)
     return Table("Eq. 2 over the pipeline model, in cycles", columns, rows, remarks)
 
 
