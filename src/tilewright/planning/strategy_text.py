@@ -165,7 +165,7 @@ class _Line:
             self.refuse(f"{word or 'the end'} is no dim", "a name, such as co")
         return word
 
-    def number_(self) -> int:
+    def size(self) -> int:
         """The next word, a number above 0."""
         word = self.word()
         if not (word.isascii() and word.isdigit() and 0 < int(word[:15]) <= MAX_NUMBER):
@@ -192,9 +192,9 @@ class _Line:
         if self.peek() == "all":
             self.word()
             return Factors(dim, (), where)
-        sizes = [self.number_()]
+        sizes = [self.size()]
         while self.peek() not in ("", ",", ";"):
-            sizes.append(self.number_())
+            sizes.append(self.size())
         return Factors(dim, tuple(sizes), where)
 
     def end(self) -> None:
@@ -253,7 +253,7 @@ class _Block:
             dim = line.dim()
             if dim in [name for part in parts for name, _ in part]:
                 line.refuse(f"{dim} occurs twice")
-            parts[-1].append((dim, line.number_()))
+            parts[-1].append((dim, line.size()))
             sign = line.word()
             if sign not in ("", ",", ";") or (sign == ";" and len(parts) > 1):
                 line.refuse(f"{sign} in the place of a comma", "n 1, co 16; ci 6")

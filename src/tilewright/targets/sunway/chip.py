@@ -33,7 +33,7 @@ from tilewright.machine import Machine, Primitive
 from tilewright.planning import Plan, PlanCache, plan
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import uses_of
-from tilewright.planning.plan import Budget, Timer
+from tilewright.planning.plan import Budget, Timer, for_methods
 from tilewright.planning.planners.choice import Chosen
 from tilewright.planning.planners.cores import one_core, part_of, plan_cores, shareable
 from tilewright.planning.planners.stated import slots_of, stated_plan, stated_schedule, tiling
@@ -179,7 +179,8 @@ class ChipPlans:
     def methods(self, kernel: Kernel) -> Plan:
         """The plan for one core group: the method of a convolution is chosen by it, so that
         ``sunway-chip`` computes what ``sunway`` computes with the same planner."""
-        found = None if self.divide.planner is None else self.divide.planner(kernel)
+        asked = for_methods(self.divide.planner)
+        found: Plan | None = None if asked is None else asked(kernel)
         return found or plan(kernel, self.divide.group, cache=self.known_alone)
 
 
