@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="take the rows that an earlier run has kept (cpu, dlir, sparse)",
+        help="take the rows that an earlier run has kept (cpu, dlir, sparse, swatop-sunway)",
     )
     parser.add_argument(
         "--threads", type=int, nargs="+", choices=cpu.THREADS, help="time on these alone (cpu)"
@@ -108,7 +108,7 @@ def main() -> None:
         help="so many shapes, the largest if it is negative (swatop, swatop-sunway)",
     )
     parser.add_argument(
-        "--seconds", type=float, help="begin nothing new after these (swatop, dlir)"
+        "--seconds", type=float, help="begin nothing new after these (swatop, swatop-sunway, dlir)"
     )
     arguments = parser.parse_args()
     paths = [name for name in arguments.tables if name not in PAGES and Path(name).exists()]

@@ -15,6 +15,8 @@ PLANNERS: Mapping[str, str] = {
     "and share=none|mesh|broadcast (cores get operands from those of their row or column, or one "
     "core loads them for all)",
     "rows": "swTVM's baseline, rows fetched for each use, as OpenACC compilers do; no options",
+    "space": "the best of the strategies that a file lists for some nodes (docs/scheduling.md), "
+    "other kernels by the model; option file=FILE",
     "stationary": "products whose operand or result stays on the chip (the DaVinci thesis), other "
     "kernels by the model; options kind=os|is|ws and buffers=1|2",
     "swatop": "swATOP's static model over all of its strategies; options top=1|4|16 (of so many "

@@ -51,7 +51,7 @@ def test_the_cost_model_needs_no_planner() -> None:
             MACHINE,
             {},
             "option-planner",
-            "model, exact, greedy, ldm, rows, stationary, swatop, blackbox, measured",
+            "model, exact, greedy, ldm, rows, space, stationary, swatop, blackbox, measured",
         ),
         ("greedy{start", MACHINE, {}, "option-planner", "no planner"),
         ("../greedy", MACHINE, {}, "option-planner", "no planner"),
@@ -65,6 +65,8 @@ def test_the_cost_model_needs_no_planner() -> None:
         ("ldm{share=mesh}", MACHINE, {}, "option-planner", "no mesh"),
         ("swatop{share=mesh}", MACHINE, {}, "option-planner", "no mesh"),
         ("swatop{top=3}", MACHINE, {}, "option-planner", "top=1|4|16"),
+        ("space{file=a}", CPU, {}, "option-planner", "behind caches"),
+        ("space{top=4}", MACHINE, {}, "option-planner", "space{file=FILE}"),
         ("blackbox", CPU, {}, "option-planner", "behind caches"),
         ("ldm{block=5}", MACHINE, {}, "option-planner", "block=16|32|64|128|256"),
         ("exact", CPU, {}, "option-planner", "behind caches"),
@@ -80,5 +82,5 @@ def test_what_a_machine_has_no_use_for_is_refused(
     (problem,) = caught.value.problems
     assert problem.code == code
     assert words in str(problem)
-    names = "model exact greedy ldm rows stationary swatop blackbox measured"
+    names = "model exact greedy ldm rows space stationary swatop blackbox measured"
     assert set(PLANNERS) == set(names.split())

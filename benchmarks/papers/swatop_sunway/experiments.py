@@ -19,6 +19,7 @@ from benchmarks.papers.swatop.shapes import ALIGNED, UNALIGNED, convolutions
 from benchmarks.papers.swatop_sunway.chip import chip_table
 from benchmarks.papers.swatop_sunway.kernels import convolution
 from benchmarks.papers.swatop_sunway.kernels import product as matrix_product
+from benchmarks.papers.swatop_sunway.listing import rows_of
 from benchmarks.papers.swatop_sunway.methods import (
     LAYERS,
     explicit_table,
@@ -26,7 +27,7 @@ from benchmarks.papers.swatop_sunway.methods import (
     method_rows,
     methods_table,
 )
-from benchmarks.report import Column, Table, percent, whole
+from benchmarks.report import RESULTS, Column, Table, percent, whole
 from tilewright.machine import Machine
 from tilewright.numerics.element_types import ElementType
 from tilewright.planning import plan
@@ -43,7 +44,10 @@ TITLE = "swATOP's strategies on one core group of SW26010 (predicted)"
 NETWORKS = ("primitives", "convolutions", "products", "chip", "methods")
 """Parts of the page; or a file of hand-written results."""
 
-OPTIONS = ("sample",)
+OPTIONS = ("sample", "resume", "seconds")
+
+KEPT = RESULTS / "swatop-sunway-listing-2.jsonl"
+"""The cases of Listing 2 that were planned: ``--resume`` goes on from there."""
 
 BATCHES = (1, 32, 128)
 
@@ -63,15 +67,22 @@ PUBLISHED = {"step": 22.88, "block": 285.3, "column": 177.0, "call": 1974.0}
 of N, per call."""
 
 
-def tables(networks: Sequence[str], sample: int | None = None) -> list[Table]:
+def tables(
+    networks: Sequence[str],
+    sample: int | None = None,
+    resume: bool = False,
+    seconds: float | None = None,
+) -> list[Table]:
     """Tables of the primitives, of Listing 1, of Listing 2, and of files of results.
 
-    ``sample`` takes so many shapes of each listing and batch at even distances.
+    ``sample`` takes so many shapes of each listing and batch at even distances. Without it Listing
+    2 is kept case by case: ``resume`` leaves out what an earlier run has planned, and after
+    ``seconds`` no further case of it is begun.
     """
     found: list[Table] = []
     for name in networks:
         if name == "primitives":
-            found += [_primitives(), _fits()]
+            found += [_primitives(), fits_table()]
         elif name == "convolutions":
             shapes = [shape.sizes for shape in convolutions()]
             rows = [
@@ -83,11 +94,12 @@ def tables(networks: Sequence[str], sample: int | None = None) -> list[Table]:
             found += [_listed("Listing 1, 3x3, implicit", rows), _summary(rows)]
         elif name == "products":
             sizes = [s for values in (UNALIGNED, ALIGNED) for s in product(*[values] * 3)]
-            rows = [
-                _planned("x".join(map(str, own)), int(own[0] in ALIGNED), matrix_product(*own))
-                for own in _sampled(sizes, sample)
-            ]
-            found += [_listed("Listing 2", rows), _summary(rows)]
+            if sample is not None:
+                rows = [_product(own) for own in _sampled(sizes, sample)]
+            else:
+                rows = rows_of(sizes, _product, KEPT, resume, seconds)
+            title = f"Listing 2, {len(rows)} of {len(sizes)}"
+            found += [_listed(title, rows, COLUMNS[:-2]), _summary(rows)]
         elif name == "chip":
             found.append(chip_table())
         elif name == "methods":
@@ -152,6 +164,13 @@ def _planned(name: str, group: int, kernel: Kernel) -> dict[str, Any]:
     }
 
 
+def _product(sizes: tuple[int, int, int]) -> dict[str, Any]:
+    """One case of Listing 2, without the seconds that it took."""
+    aligned = int(sizes[0] in ALIGNED)
+    row = _planned("x".join(map(str, sizes)), aligned, matrix_product(*sizes))
+    return {key: value for key, value in row.items() if key not in ("seconds", "box_seconds")}
+
+
 def _peak(kernel: Kernel) -> float:
     """Cycles of all multiply-adds at four lanes on every CPE."""
     count = 1.0
@@ -174,10 +193,12 @@ COLUMNS = (
 )
 
 
-def _listed(title: str, rows: Sequence[dict[str, Any]]) -> Table:
+def _listed(
+    title: str, rows: Sequence[dict[str, Any]], columns: Sequence[Column] = COLUMNS
+) -> Table:
     return Table(
         f"{title}: strategies, picks, losses",
-        COLUMNS,
+        columns,
         rows,
         (
             "Peak: 742.4 GFLOPS of the CPEs. DMA curve swgemm unless said; floats are loaded and "
@@ -246,14 +267,14 @@ def _primitives() -> Table:
     return Table("The eight products over the mesh, by the pipeline model", columns, rows, remarks)
 
 
-def _fits() -> Table:
-    """Eq. 2 in both forms over the pipeline model, on sizes that it was not fitted to."""
+def fits_table(count: int = 120) -> Table:
+    """Eq. 2 in both forms over the pipeline model: fitted to ``count`` sizes, held to as many."""
     rows: list[dict[str, Any]] = []
     random = np.random.default_rng(1)
     sizes = {
-        "co": random.integers(1, 9, 240) * 128,
-        "m": random.integers(1, 17, 240) * 32,
-        "ci": random.integers(1, 65, 240) * 8,
+        "co": random.integers(1, 9, 2 * count) * 128,
+        "m": random.integers(1, 17, 2 * count) * 32,
+        "ci": random.integers(1, 65, 2 * count) * 8,
     }
     for variant in (VARIANTS[0], VARIANTS[4]):
         cycles = np.array(
@@ -263,10 +284,10 @@ def _fits() -> Table:
             ]
         )
         for form in ("printed", "mended"):
-            half = {dim: column[:120].astype(float) for dim, column in sizes.items()}
-            held = {dim: column[120:].astype(float) for dim, column in sizes.items()}
-            own = fit_to(cycles[:120], half, form)
-            errors = np.abs(own.cycles(held) / cycles[120:] - 1)
+            half = {dim: column[:count].astype(float) for dim, column in sizes.items()}
+            held = {dim: column[count:].astype(float) for dim, column in sizes.items()}
+            own = fit_to(cycles[:count], half, form)
+            errors = np.abs(own.cycles(held) / cycles[count:] - 1)
             rows.append(
                 {
                     "name": f"{variant.name}, {form}",
@@ -288,7 +309,7 @@ def _fits() -> Table:
         Column("mean", "mean error", percent),
         Column("worst", "worst error", percent),
     )
-    remarks = ("Fitted to 120 sizes, held against 120 others; loads and sends fused.",)
+    remarks = (f"Fitted to {count} sizes, held against {count} others; loads and sends fused.",)
     return Table("Eq. 2 over the pipeline model, in cycles", columns, rows, remarks)
 
 

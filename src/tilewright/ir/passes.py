@@ -65,6 +65,11 @@ class CompilerContext(Context):
         return self._machine
 
     @property
+    def described(self) -> Machine | None:
+        """The machine; None where passes run without one."""
+        return self._machine
+
+    @property
     def weights(self) -> WeightStore:
         """The network's weights; refuses when there are none."""
         if self._weights is None:

@@ -50,7 +50,7 @@ class _Part(BaseModel):
 
 
 class Memory(_Part):
-    """A memory. Main memory has no ``bytes`` limit."""
+    """A memory. Main memory may have no limit of ``bytes``."""
 
     name: str
     bytes: int | None = Field(default=None, gt=0, le=MAX_VALUE)

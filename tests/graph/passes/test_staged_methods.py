@@ -109,6 +109,14 @@ def test_memory_and_exactness_keep_it_away() -> None:
     assert not MACHINE.exact().primitives_for("winograd_input")
 
 
+def test_tensors_between_kernels_must_fit_main_memory() -> None:
+    # The network alone takes 8 KB, its tensors of Winograd's method as many again at least.
+    for size, expected in ((8 << 10, ["conv"]), (256 << 10, THREE)):
+        net = Builder(5, x=(1, 6, 8, 8))
+        machine = MACHINE.with_values({"memory.dram.bytes": size, "memory_growth": 100})
+        assert methods(apply(net, layer(net, 8, 6, 3, 3), machine=machine)) == expected
+
+
 @pytest.mark.parametrize(
     ("name", "tile"), [("winograd_2", 2), ("winograd_4", 4), ("winograd_6", 6)]
 )

@@ -15,7 +15,7 @@ import tilewright
 from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.machine import parse_expression
 from tilewright.targets.sunway.emit.charge import expression_text
-from tilewright.targets.sunway.machine import MACHINE
+from tilewright.targets.sunway.machine import CLOCK_HZ, MACHINE, RATES
 from tilewright.targets.sunway.runner import SunwayRunner, figures
 from tilewright.tile.dialect import programs_of
 
@@ -28,8 +28,8 @@ spawn 1000
 """
 
 
-def counts(program: Program, folder: Path) -> list[int]:
-    (folder / "figures").write_text(FIGURES)
+def counts(program: Program, folder: Path, text: str = FIGURES) -> list[int]:
+    (folder / "figures").write_text(text)
     where = {"SHIM_COUNT": str(folder / "counts"), "SHIM_MACHINE": str(folder / "figures")}
     ran = program.run(**where)
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -47,6 +47,68 @@ def test_one_memory_serves_all_cores(parts: list[str], tmp_path: Path) -> None: 
     parameters = 25 + 64 * 4
     gets = parameters + 64 * 32 + 100
     assert cycles == gets + 500 + 25 + 32 + 100 + 1000
+
+
+BLOCKS = """
+for (int i = 0; i < COMMANDS; i++) {
+    athread_get(PE_MODE, para.x, much, 8192, (void *)&reply, 0, BLOCK < 8192 ? BLOCK : 0, BLOCK);
+    dma_wait(&reply, 1);
+    reply = 0;
+}
+"""
+"""Commands of 8 KB in blocks as far apart as they are long, on all CPEs at once."""
+
+
+@pytest.mark.parametrize("curve", sorted(RATES))
+def test_the_measured_rates_come_back(
+    curve: str,
+    parts: list[str],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    values = {"move.get.curve": curve, "move.put.curve": curve}
+    text = figures(MACHINE.with_values(values))
+    for block, rate in RATES[curve]:
+        if 8192 % block:
+            continue
+        few, many = (
+            counts(
+                built(
+                    *(parts, tmp_path, BLOCKS),
+                    f"#define BLOCK {block}\n#define COMMANDS {count}\n"
+                    "#include <slave.h>\n__thread_local float much[2048];\n",
+                ),
+                tmp_path,
+                text,
+            )[0]
+            for count in (2, 6)
+        )
+        found = 4 * 64 * 8192 / (many - few) * CLOCK_HZ / 1e9
+        assert found == pytest.approx(rate, rel=0.05), block
+
+
+LONE = {1024: 12.5, 2048: 15.3, 4096: 18.4, 8192: 19.1, 16384: 20.0}
+"""GB/s of commands of one block each, got and put in turns (swCandle, copy). Shorter commands take
+longer there than latency and rate say: 1.26 times as long at 256 and 512 bytes, 1.6 at 64 and 128.
+"""
+
+
+@pytest.mark.parametrize("size", sorted(LONE))
+def test_lone_commands_take_what_was_measured(
+    size: int,
+    parts: list[str],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """Nothing is fitted to these: latency and curve are of other measurements. Both directions have
+    one curve, so gets alone tell the rate."""
+    get = f"athread_get(PE_MODE, para.x, much, {size}, (void *)&reply, 0, 0, 0);\n" + WAIT
+    head = "#include <slave.h>\n__thread_local char much[16384];\n"
+    values = {"move.get.curve": "swcandle", "move.put.curve": "swcandle"}
+    text = figures(MACHINE.with_values(values))
+    few, many = (
+        counts(built(parts, tmp_path, count * get, head), tmp_path, text)[0] for count in (1, 5)
+    )
+    found = 4 * 64 * size / (many - few) * CLOCK_HZ / 1e9
+    assert found == pytest.approx(LONE[size], rel=0.25)
 
 
 EXCHANGE = """

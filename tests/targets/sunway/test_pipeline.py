@@ -75,3 +75,28 @@ def test_listings_have_cycle_and_pipeline() -> None:
 def test_names_are_known() -> None:
     with pytest.raises(ValueError, match="no instruction vfoo"):
         Instruction("vfoo")
+
+
+@pytest.mark.parametrize("sends", [False, True])
+def test_public_loops_of_a_step_take_sixteen_cycles(sends: bool) -> None:
+    """What public kernels for doubles issue in a step: 16 multiply-adds with 8 registers that are
+    received, or with 8 loads that send and the integers of addresses; two steps, whose operands
+    take turns in two sets of registers."""
+    body: list[Instruction] = []
+    for step in "xy":
+        other = {"x": "y", "y": "x"}[step]
+        products = [
+            multiply(f"c{i}{j}", f"{step}a{i}", f"{step}b{j}") for i in range(4) for j in range(4)
+        ]
+        rows, columns = ([f"{other}{side}{i}" for i in range(4)] for side in "ab")
+        if sends:
+            beside = [Instruction("vldr", name, ("p",)) for name in rows]
+            beside += [Instruction("ldec", name, ("p",)) for name in columns]
+            beside += [Instruction("addl", f"p{i}", (f"p{i}",)) for i in range(6)]
+        else:
+            beside = [Instruction("getr", name) for name in rows]
+            beside += [Instruction("getc", name) for name in columns]
+        beside += [Instruction("addl", "n", ("n",)), Instruction("branch", "", ("n",))]
+        for number, product in enumerate(products):
+            body += [product, *beside[number : number + 1]]
+    assert steady(body) == pytest.approx(2 * 16, abs=2 * 1)

@@ -102,6 +102,9 @@ class ChooseMethods(ModulePass):
         memory = NetworkMemory(network, context.machine)
         least = memory.weights + memory.activations
         room = int((context.machine.memory_growth - 1) * least) - memory.padding
+        most = context.machine.memory(context.machine.main).room
+        if most is not None:
+            room = min(room, most - least - memory.padding)
         options = (self._staged if apart else self._options)(memory, context, max(room, 0))
         if self.method:
             chosen = {

@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
+from tilewright.errors import refuse
 from tilewright.graph.dialect import KernelOp, ScratchOp, WeightOp, network_of
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes.memory_plan import memory_plan_of
+from tilewright.graph.passes.memory_plan import MemoryPlan, memory_plan_of
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, arenas_attribute
 from tilewright.ir import ArrayAttr, Attribute, Context, ModuleOp, ModulePass
+from tilewright.ir.passes import CompilerContext
+from tilewright.machine import Machine
+
+LISTED = 4
+"""Tensors that a refusal names, the largest."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,8 @@ class PlanMemory(ModulePass):
     with it and that it reads element by element (``in_place``). The inputs and outputs of the
     network lie in the same arena; an input's bytes are used again after its last use. ``exact``
     searches for the least peak (memory/exact.py) where the heuristics leave it open. The plan
-    itself, with peak and lower bound, is ``memory_plan_of``.
+    itself, with peak and lower bound, is ``memory_plan_of``. What does not fit a machine's main
+    memory is refused (``memory-capacity``).
     """
 
     name = "plan-memory"
@@ -45,9 +52,26 @@ class PlanMemory(ModulePass):
         plan = memory_plan_of(
             network, alignment=self.alignment, in_place=self.in_place, exact=self.exact
         )
+        if isinstance(ctx, CompilerContext) and ctx.described is not None:
+            check_room(plan, ctx.described)
         for step in network.block.ops:
             if isinstance(step, KernelOp | Operation | WeightOp | ScratchOp):
                 step.placement = plan.placements[step.result].to_attribute()
         inputs = [plan.placements[value].to_attribute() for value in network.block.args]
         network.placements = cast("ArrayAttr[Attribute]", ArrayAttr(inputs))
         network.arenas = arenas_attribute({ACTIVATIONS: plan.peak, WEIGHTS: plan.weight_bytes})
+
+
+def check_room(plan: MemoryPlan, machine: Machine) -> None:
+    """Refuse (``memory-capacity``) a network that is larger than the main memory, with the kernel
+    during which most is live and the largest of that."""
+    room = machine.memory(machine.main).room
+    total = plan.weight_bytes + plan.peak
+    if room is None or total <= room:
+        return
+    largest = ", ".join(f"{name} {size:,}" for name, size in plan.alive[:LISTED])
+    reason = (
+        f"weights ({plan.weight_bytes:,} bytes) and activations ({plan.peak:,}; {largest}) take "
+        f"{total:,} bytes of {machine.main}, which has {room:,}"
+    )
+    raise refuse("memory-capacity", reason, plan.busiest, "a smaller batch, or smaller images")

@@ -18,18 +18,19 @@ from tilewright.planning.plan import Plan
 from tilewright.planning.planners.greedy import AUTOMATIC, Greedy
 from tilewright.planning.planners.ldm.buffers import BLOCK
 from tilewright.planning.planners.ldm.planner import Ldm
+from tilewright.planning.planners.listed import Listed
 from tilewright.planning.planners.measured import Measure, best_known, plan_measured
 from tilewright.planning.planners.rows import Rows
 from tilewright.planning.planners.stationary import KINDS, Kind, Stationary, is_product
 from tilewright.planning.planners.swatop import Swatop
 
-CUTTING = ("exact", "greedy", "ldm", "rows", "stationary", "swatop", "blackbox")
+CUTTING = ("exact", "greedy", "ldm", "rows", "space", "stationary", "swatop", "blackbox")
 """Planners that cut tiles for memories that software manages."""
 
 Chosen = Callable[[Kernel], Plan | None]
 """A kernel's plan, or None where the machine's cost model is to say."""
 
-_TEXT = re.compile(r"([a-z]{1,20})(?:\{([^{}]{0,100})\})?")
+_TEXT = re.compile(r"([a-z]{1,20})(?:\{([^{}]{0,400})\})?")
 
 _OPTIONS = {
     "greedy": {"start": ("one", "granule"), "buffers": ("auto", "1", "2")},
@@ -88,6 +89,14 @@ def planner_of(
         strategies = Swatop(int(options.get("top", "1")), name == "blackbox", own)
         yield lambda kernel: plan(kernel, machine, timer=timer, cache=cache, search=strategies)
         return
+    if name == "space":
+        if not options.get("file"):
+            raise refuse("option-planner", "names no file of spaces", text[:80], "space{file=FILE}")
+        own = mesh if mesh is not None and mesh.cores == machine.cores else None
+        listed = Listed.read(Path(options["file"]), machine, own)
+        yield listed
+        listed.check()
+        return
     if name == "stationary":
         search = _stationary(options)
         yield (
@@ -116,6 +125,11 @@ def _parsed(text: str) -> tuple[str, dict[str, str]]:
     if found is None or found[1] not in PLANNERS:
         raise refuse("option-planner", f"no planner {text[:80]!r}", help=", ".join(PLANNERS))
     options: dict[str, str] = {}
+    if found[1] == "space":
+        key, _, value = (found[2] or "").partition("=")
+        if key.strip() not in ("", "file"):
+            raise refuse("option-planner", f"space takes no {key[:80]}", help="space{file=FILE}")
+        return found[1], {"file": value.strip()}
     for part in (found[2] or "").replace(",", " ").split():
         key, _, value = part.partition("=")
         options[key] = value

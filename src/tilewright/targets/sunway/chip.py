@@ -33,7 +33,7 @@ from tilewright.machine import Machine, Primitive
 from tilewright.planning import Plan, PlanCache, plan
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import uses_of
-from tilewright.planning.plan import Budget, Timer
+from tilewright.planning.plan import Budget, Timer, for_methods
 from tilewright.planning.planners.choice import Chosen
 from tilewright.planning.planners.cores import one_core, part_of, plan_cores, shareable
 from tilewright.planning.planners.stated import slots_of, stated_plan, stated_schedule, tiling
@@ -58,7 +58,12 @@ def _chip() -> Machine:
         for name, curve in CURVES.items()
     }
     memories = tuple(
-        memory.model_copy(update={"bytes_per_cycle": (memory.bytes_per_cycle or 0) * GROUPS})
+        memory.model_copy(
+            update={
+                "bytes": (memory.bytes or 0) * GROUPS or None,
+                "bytes_per_cycle": (memory.bytes_per_cycle or 0) * GROUPS,
+            }
+        )
         if memory.name == MACHINE.main
         else memory
         for memory in MACHINE.memories
@@ -92,7 +97,12 @@ def group_machine(machine: Machine) -> Machine:
     """One core group of a chip."""
     groups = machine.cores // CPES
     memories = tuple(
-        memory.model_copy(update={"bytes_per_cycle": (memory.bytes_per_cycle or 0) / groups})
+        memory.model_copy(
+            update={
+                "bytes": (memory.bytes or 0) // groups or None,
+                "bytes_per_cycle": (memory.bytes_per_cycle or 0) / groups,
+            }
+        )
         if memory.name == machine.main
         else memory
         for memory in machine.memories
@@ -170,7 +180,8 @@ class ChipPlans:
     def methods(self, kernel: Kernel) -> Plan:
         """The plan for one core group: the method of a convolution is chosen by it, so that
         ``sunway-chip`` computes what ``sunway`` computes with the same planner."""
-        found = None if self.divide.planner is None else self.divide.planner(kernel)
+        asked = for_methods(self.divide.planner)
+        found: Plan | None = None if asked is None else asked(kernel)
         return found or plan(kernel, self.divide.group, cache=self.known_alone)
 
 

@@ -35,6 +35,8 @@ from tilewright.targets.sunway.capabilities import SunwayMachine, SunwayPrimitiv
 CPES = 64
 LDM_BYTES = 64 << 10
 STACK_BYTES = 8 << 10
+MAIN_BYTES = 8 << 30
+"""Of a core group's memory."""
 CLOCK_HZ = 1.45e9
 PEAK_RATE = 34.1
 """GB/s of one core group's main memory."""
@@ -220,7 +222,7 @@ MACHINE = Machine(
     description="one core group of SW26010: an MPE and 64 CPEs of 64 KB LDM, float, 34.1 GB/s",
     clock_hz=CLOCK_HZ,
     memories=(
-        Memory(name="dram", bytes_per_cycle=PEAK_RATE * 1e9 / CLOCK_HZ),
+        Memory(name="dram", bytes=MAIN_BYTES, bytes_per_cycle=PEAK_RATE * 1e9 / CLOCK_HZ),
         Memory(name="ldm", bytes=LDM_BYTES, reserved=STACK_BYTES, granule=32),
     ),
     moves=tuple(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from tilewright.errors import refuse
@@ -11,6 +12,7 @@ from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
 from tilewright.planning.mesh import Mesh
 from tilewright.planning.planners.choice import Chosen, planner_of
+from tilewright.planning.planners.listed import Listed
 from tilewright.targets.base import Compilation, Runner, Target, sources_text
 from tilewright.targets.cpu.package import WEIGHTS_FILE
 from tilewright.targets.sunway.chip import CHIP, ChipPlans, group_machine
@@ -55,7 +57,10 @@ class SunwayTarget(Target):
             yield Plans(machine, MESH)
             return
         with super().planner(text, machine, database) as asked:
-            yield asked
+            if isinstance(asked, Listed) and machine.cores == MESH.cores:
+                yield replace(asked, otherwise=Plans(machine, MESH))
+            else:
+                yield asked
 
     def check_machine(self, machine: Machine, source: str = "") -> None:
         """Refuse what no core group is: more than 64 CPEs, more than 64 KB of LDM."""

@@ -176,7 +176,7 @@ def test_every_variant(variant: Variant, program: Path, tmp_path: Path) -> None:
     product(program, tmp_path, variant, (m, n, 8), (-2.0, 0.0))
 
 
-@pytest.mark.parametrize("variant", [VARIANTS[0], VARIANTS[-1]], ids=lambda v: v.name)
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: v.name)
 def test_neither_buffers_nor_order_matter(variant: Variant, program: Path, tmp_path: Path) -> None:
     m, n = least(variant)
     sizes = (m, 2 * n, 48)
