@@ -16,6 +16,7 @@ from tilewright.errors import refuse
 from tilewright.planning.chain_units import Places, Unit
 from tilewright.planning.domain import Affine, Operand
 from tilewright.planning.footprint import Ints, tile_positions
+from tilewright.planning.links import renamed_axes
 
 Kept = tuple[tuple[str, str], ...]
 """Producers' results whose rows are kept, each with the loop along which they slide."""
@@ -54,7 +55,7 @@ class Tile:
     places: Places
     sizes: Mapping[str, int]
     _spans: dict[Kept, dict[str, Span]] = field(default_factory=dict[Kept, "dict[str, Span]"])
-    _boxes: dict[tuple[Kept, int, str], list[Span]] = field(
+    _boxes: dict[tuple[Kept, int, str, bool], list[Span]] = field(
         default_factory=dict[tuple[Kept, int, str], "list[Span]"]
     )
     totals: dict[object, int] = field(default_factory=dict[object, int])
@@ -127,10 +128,11 @@ class Tile:
     def boxes(self, number: int, operand: Operand, kept: Kept = ()) -> list[Span]:
         """Of an operand's box in a kernel, the part inside its tensor, per axis."""
         kept = self.felt(number, kept)
-        key = kept, number, operand.name
+        key = kept, number, operand.name, operand.image is not None
         if key not in self._boxes:
             spans = self.spans(kept)
-            axes = zip(self.units[number].axes[operand.name], operand.shape, strict=True)
+            access = renamed_axes(operand.access, self.units[number].names)
+            axes = zip(access, operand.shape, strict=True)
             self._boxes[key] = [self._span(axis, spans).cut(extent) for axis, extent in axes]
         return self._boxes[key]
 

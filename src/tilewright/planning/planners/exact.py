@@ -23,10 +23,11 @@ import numpy as np
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive
-from tilewright.planning.bounds import granule_bound, physical_bound
-from tilewright.planning.cost import Priced, lower_bounds, price
+from tilewright.planning.bounds import granule_bound, main_bandwidth, physical_bound
+from tilewright.planning.cost import TIE, Priced, lower_bounds, price
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import uses_of
+from tilewright.planning.level_commands import LevelCommands
 from tilewright.planning.levels import InnerTiling, OuterSpace, inner_view, is_deep, outer_space
 from tilewright.planning.nests import Arrangement
 from tilewright.planning.plan import Budget, Plan, Timer
@@ -54,6 +55,15 @@ primitive; a smaller one may let more of an operand stay in the outer memory."""
 LARGEST = 3
 """Around how many more outer tiles are sought: those of the largest tiles of the result, which may
 cost more next to the primitive, and spare the outer memories most."""
+
+AROUND = 6
+"""Outer tilings that are kept around each inner one, at least."""
+
+TOGETHER = 12
+"""Schedules of two levels whose commands are timed, best cost by the closed form first."""
+
+MISJUDGED_LEVELS = 0.25
+"""Those are left out that cost more than the best of these by as much."""
 
 NEAR = 3
 """Schedules that are kept beside the fastest one."""
@@ -149,17 +159,36 @@ def search_levels(
         space = outer_space(tiling, budget.rows)
         if space is None:
             continue
-        found = _searched(space, Search([], 0, 0, []), budget, keep)
+        found = _searched(space, Search([], 0, 0, []), budget, max(keep, AROUND))
         adjusted = [_with_ends(candidate) for candidate in found.candidates]
         best = Search(
-            _distinct([*best.candidates, *adjusted], keep),
+            _distinct([*best.candidates, *adjusted], max(keep, TOGETHER)),
             best.considered + found.considered,
             best.priced + found.priced,
             best.cuts + found.cuts,
         )
     if not best.candidates:
         raise no_tile_fits(kernel, machine, uses_of(kernel, view, primitive))
-    return best
+    timed = _in_one_pipeline(best.candidates, LevelCommands(kernel, machine, primitive))
+    return replace(best, candidates=_distinct(timed, keep))
+
+
+def _in_one_pipeline(candidates: list[Candidate], commands: LevelCommands) -> list[Candidate]:
+    """The best candidates with the cycles of their commands, in which all hops share the engines;
+    those whose commands are too many stay as the closed form has them."""
+    found: list[Candidate] = []
+    best = np.inf
+    for candidate in candidates[:TOGETHER]:
+        if candidate.cost > best * (1 + MISJUDGED_LEVELS):
+            break
+        known = commands.price(candidate.schedule)
+        if known is not None:
+            cycles, moved = known
+            cost = cycles + TIE * moved / main_bandwidth(commands.machine)
+            candidate = replace(candidate, cost=cost, cycles=cycles, moved_bytes=moved)
+        found.append(candidate)
+        best = min(best, candidate.cost)
+    return found
 
 
 def _with_ends(candidate: Candidate) -> Candidate:
