@@ -56,14 +56,17 @@ LARGEST = 3
 """Around how many more outer tiles are sought: those of the largest tiles of the result, which may
 cost more next to the primitive, and spare the outer memories most."""
 
-AROUND = 6
+AROUND = 12
 """Outer tilings that are kept around each inner one, at least."""
 
-TOGETHER = 12
+TOGETHER = 24
 """Schedules of two levels whose commands are timed, best cost by the closed form first."""
 
 MISJUDGED_LEVELS = 0.25
 """Those are left out that cost more than the best of these by as much."""
+
+TIMED_LEVELS = 6
+"""Of those, what a timer is given at most: it hardly ever says otherwise."""
 
 NEAR = 3
 """Schedules that are kept beside the fastest one."""
@@ -170,7 +173,7 @@ def search_levels(
     if not best.candidates:
         raise no_tile_fits(kernel, machine, uses_of(kernel, view, primitive))
     timed = _in_one_pipeline(best.candidates, LevelCommands(kernel, machine, primitive))
-    return replace(best, candidates=_distinct(timed, keep))
+    return replace(best, candidates=_distinct(timed, min(keep, TIMED_LEVELS)))
 
 
 def _in_one_pipeline(candidates: list[Candidate], commands: LevelCommands) -> list[Candidate]:
