@@ -49,7 +49,10 @@ class LevelCommands:
         tiling = self._tiling(self.places, schedule)
         if self._computes(tiling) > COMPUTES:
             return None
-        return Commands(tiling).cycles(), tiling.moved_bytes
+        try:
+            return Commands(tiling).cycles(), tiling.moved_bytes
+        except TilewrightError:
+            return None  # An axis changes with two loops, such as groups and their channels.
 
     def _tiling(self, places: Places, schedule: Schedule) -> Tiling:
         outer, inner = schedule.levels
