@@ -56,7 +56,7 @@ class Tile:
     sizes: Mapping[str, int]
     _spans: dict[Kept, dict[str, Span]] = field(default_factory=dict[Kept, "dict[str, Span]"])
     _boxes: dict[tuple[Kept, int, str, bool], list[Span]] = field(
-        default_factory=dict[tuple[Kept, int, str], "list[Span]"]
+        default_factory=dict[tuple[Kept, int, str, bool], "list[Span]"]
     )
     totals: dict[object, int] = field(default_factory=dict[object, int])
     """Sums over all tiles, of those who keep them here."""

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.machine import Move
 from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.cells import Cells
 from tilewright.planning.footprint import Bools, Floats, Ints, Use
@@ -285,7 +286,7 @@ class Pipeline:
         total, hidden = np.zeros(len(cell)), 0
         for use in self.loads:
             assert use.move is not None
-            total = total + self.bytes[use.name][cell] / use.move.bytes_per_cycle
+            total = total + self.bytes[use.name][cell] / self._rate(use.move)
             total = total + self.blocks[use.name][cell]
             if use.move.in_flight == 1:
                 total = total + use.move.latency
@@ -297,9 +298,13 @@ class Pipeline:
         total = np.zeros(len(cell))
         for use in self.stores:
             assert use.move is not None
-            flow = self.bytes[use.name][cell] / self.parts / use.move.bytes_per_cycle
+            flow = self.bytes[use.name][cell] / self.parts / self._rate(use.move)
             total = total + flow + use.move.latency + self.blocks[use.name][cell]
         return total
+
+    def _rate(self, move: Move) -> float:
+        """Bytes in a cycle of a transfer that main memory serves alone."""
+        return min(move.bytes_per_cycle, self.bandwidth)
 
     def _moved(self) -> Floats:
         """Per row, bytes moved in all."""
@@ -365,8 +370,11 @@ class Step:
 
     def cycles(self, spare: Mapping[str, Floats], issue: int) -> Floats:
         """The longest of what must pass; ``spare`` is what each queue had left over before."""
-        flow, stored = (np.zeros(len(self.row)) for _ in range(2))
-        step = np.maximum(self.compute, issue * (1 + sum(self.moves.values())))
+        instructions = 1 + sum(self.moves.values(), np.zeros(len(self.row)))
+        # Their words come from main memory, beside the transfers.
+        flow = instructions * (self.of.space.machine.instruction_bytes / self.of.bandwidth)
+        stored = np.zeros(len(self.row))
+        step = np.maximum(self.compute, issue * instructions)
         queues = {e: Queue.empty(len(self.row)) for e in engines_of(self.of.loads)}
         for use in self.of.loads:
             assert use.move is not None
