@@ -47,6 +47,7 @@ class Capability(StrEnum):
     JOINED = "operand.joined"
     LEAVES = "operand.leaves"
     CIRCULAR = "operand.circular"
+    FILLS = "operand.fills"
     ALONE = "primitive.alone"
     ISSUE = "primitive.issue"
     CLIPS = "primitive.clips"

@@ -245,6 +245,8 @@ def _check_operands(
             if name not in memories:
                 found.add(f"{key}.alternatives", f"there is no memory {shown(name)!r}")
         _check_granules(f"{key}.multiples", storage.multiples, dims, found)
+        if storage.fills:
+            _check_fills(machine, primitive, role, key, found)
         if storage.gathered:
             _check_gathered(machine, primitive, role, key, found)
         for element in storage.elements:
@@ -266,6 +268,17 @@ def _check_operands(
             other.joined is not None or other.memory != storage.memory
         ):
             found.add(f"{key}.joined", "must name an operand in the same memory, itself not joined")
+
+
+def _check_fills(
+    machine: Machine, primitive: Primitive, role: str, key: str, found: _Findings
+) -> None:
+    """Padding is that of the images of products."""
+    others = set(primitive.operations) - {"conv", "matmul", "depthwise_conv"}
+    if role != "input" or others:
+        found.add(f"{key}.fills", "is of the input of conv, matmul and depthwise_conv alone")
+    if machine.c is not None:
+        found.add(f"{key}.fills", "does not go with functions in C, which pad with 0")
 
 
 def _check_gathered(

@@ -141,6 +141,9 @@ class Storage(_Part):
     """Whether parts of results are moved on while others of their tile are computed."""
     gathered: bool = False
     """Whether windows come gathered, an element for each position and tap (planning/windows.py)."""
+    fills: bool = False
+    """Whether instructions say what an image's padding holds, where that is another value than the
+    operation's own (0 in front of a product)."""
     circular: bool = False
     """Whether rows of the operand's images may turn in a circular buffer (line buffer)."""
     alternatives: tuple[str, ...] = ()

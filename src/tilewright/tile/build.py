@@ -444,7 +444,9 @@ class _Nest:
                 if operand.image is not None:
                     gathers = self._window(operand.image), type_of(operand)
             window = self._window(held)
-            buffers.append(BufferOp.of(own, value, window, memory, role, gathers))
+            fill = self.kernel.anchor.attribute("fill") if gathers else 0
+            assert isinstance(fill, int)
+            buffers.append(BufferOp.of(own, value, window, memory, role, gathers, fill))
             value = buffers[-1].result
             value.name_hint = value_name(f"{name}_{memory}")
         return buffers

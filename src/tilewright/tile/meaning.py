@@ -118,7 +118,7 @@ def _product(tile: Tile) -> Array:
     inner = [name for name in tile.dims if name not in written and name in (*in_x, *in_w)]
     size = {name: tile.dims[name][1] for name in tile.dims}
     b, m, n, k = (prod(size[name] for name in group) for group in (both, rows, columns, inner))
-    x, w = tile.padded(0), tile.padded(1)
+    x, w = tile.padded(0, tile.parameters.get("fill", 0)), tile.padded(1)
     kind = _working_type(x, w, k)
     left = tile.view(0, x.astype(kind), [*both, *rows, *inner]).reshape(b, m, k)
     right = tile.view(1, w.astype(kind), [*both, *inner, *columns]).reshape(b, k, n)

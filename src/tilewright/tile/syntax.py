@@ -238,7 +238,8 @@ def print_buffer(printer: Printer, op: BufferOp) -> None:
     printer.print_operand(op.outer)
     printer.print_string(f" {op.window}")
     if op.gathers is not None:
-        printer.print_string(f" gathers {op.gathers} as ")
+        fill = f" fill {op.padding}" if op.fill is not None else ""
+        printer.print_string(f" gathers {op.gathers}{fill} as ")
         printer.print_attribute(op.result.type.of)
     printer.print_string(f" in {quoted(op.memory)} slots {op.slot_count}")
     if op.accumulates is not None:
@@ -249,7 +250,7 @@ def print_buffer(printer: Printer, op: BufferOp) -> None:
         printer.print_string(" stays")
     extra = ("role", "shape", "address", "bytes")
     print_optional(printer, op, *extra)
-    flags = ("accumulates", "circular", "stays", "gathers")
+    flags = ("accumulates", "circular", "stays", "gathers", "fill")
     print_rest(printer, op, ("symbol", "window", "slots", *flags, *extra))
 
 

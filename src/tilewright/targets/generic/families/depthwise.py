@@ -38,7 +38,8 @@ class Depthwise(Family):
     text = f"""\
 For every n, oh, ow, c: the sum over kh, kw of input[n, row, column, c] times weight[c, kh, kw],
 with `bias` added when `bias` is 1 and `first` is 1.
-{MEETING}Padding counts as zero. Fixed-point sums are modulo 2**32.
+{MEETING}Padding counts as zero, or as `fill` where there is that field.
+Fixed-point sums are modulo 2**32.
 {accumulate.TEXT}"""
 
     def fields(self, machine: Machine, part: Primitive) -> tuple[Field, ...]:
@@ -67,7 +68,7 @@ with `bias` added when `bias` is 1 and `first` is 1.
     def execute(self, unit: Unit, part: Primitive, values: Values) -> None:
         """One instruction; the sums are exact in float64."""
         number = unit.working
-        seen = windows(unit, part, values, ("n",), number, 0)
+        seen = windows(unit, part, values, ("n",), number, values.get("fill", 0))
         shape = tuple(values[axis] for axis in _WEIGHT)
         weight = unit.operand(part, values, "weight", shape, _WEIGHT).astype(number)
         result = np.einsum("nhwijc,cij->nhwc", seen, weight)

@@ -47,7 +47,8 @@ class Product(Family):
 For every n, g, oh, ow, co: the sum over ci, kh, kw of input[n, g, row, column, ci] times
 weight[g, co, kh, kw, ci], with `bias` added when `bias` is 1 and `first` is 1.
 Where the input's windows are gathered, element (n, g, oh, ow, kh, kw, ci) lies at its own strides.
-{MEETING}Padding counts as zero. Fixed-point sums are modulo 2**32.
+{MEETING}Padding counts as zero, or as `fill` where there is that field.
+Fixed-point sums are modulo 2**32.
 {accumulate.TEXT}"""
 
     def fields(self, machine: Machine, part: Primitive) -> tuple[Field, ...]:
@@ -91,7 +92,7 @@ Where the input's windows are gathered, element (n, g, oh, ow, kh, kw, ci) lies 
             shape = (n, g, oh, ow, *kernel)
             seen = unit.operand(part, values, "input", shape, TAPS).astype(number)
         else:
-            seen = windows(unit, part, values, ("n", "g"), number, 0)
+            seen = windows(unit, part, values, ("n", "g"), number, values.get("fill", 0))
         weight = unit.operand(part, values, "weight", (g, co, *kernel), _WEIGHT)
         left = seen.reshape(n, g, oh * ow, depth)
         right = weight.astype(number).reshape(g, co, depth).transpose(0, 2, 1)

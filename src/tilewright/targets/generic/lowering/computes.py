@@ -85,6 +85,11 @@ def _window(context: Context, x: Operand) -> Fields:
         found[held] = x.seen.held[place]
         found[f"input.{axis}"] = x.place.strides[place]
     found["input.address"] = x.seen.address(x.boxes, skip=spatial)
+    fill = context.anchor.parameters.get("fill", 0)
+    if fill:
+        if "fill" not in context.one.format.by_name:
+            raise refuse("lower-fill", f"{context.one.mnemonic} pads with 0", context.where)
+        found["fill"] = fill
     return found | x.circle("input")
 
 

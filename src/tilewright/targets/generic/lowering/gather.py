@@ -20,6 +20,8 @@ def gather_columns(
     window, rows = buffer.op.outer_window, order.rows(move)
     image, held = buffer.read_by(move), buffer.seen_by(move)
     columns: dict[str, Any] = {"element": buffer.element}
+    if buffer.op.fill is not None:
+        columns["fill"] = buffer.op.padding
     known = buffer.op.window.dims
     unknown = sorted(known - set(POINTS))
     if unknown:
