@@ -371,9 +371,10 @@ class Step:
     def cycles(self, spare: Mapping[str, Floats], issue: int) -> Floats:
         """The longest of what must pass; ``spare`` is what each queue had left over before."""
         instructions = 1 + sum(self.moves.values(), np.zeros(len(self.row)))
-        # Their words come from main memory, beside the transfers.
-        flow = instructions * (self.of.space.machine.instruction_bytes / self.of.bandwidth)
-        stored = np.zeros(len(self.row))
+        # Their words come from main memory, with the transfers. Where results leave as well, these
+        # still flow when the last tile is loaded, which takes back as much at the end.
+        words = instructions * (self.of.space.machine.instruction_bytes / self.of.bandwidth)
+        flow, stored = (np.zeros(len(self.row)) for _ in range(2))
         step = np.maximum(self.compute, issue * instructions)
         queues = {e: Queue.empty(len(self.row)) for e in engines_of(self.of.loads)}
         for use in self.of.loads:
@@ -405,7 +406,7 @@ class Step:
         for engine in engines_of(self.of.stores):
             # Loads and stores of one engine follow one another.
             step = np.maximum(step, self._shared(engine))
-        step = np.maximum(step, flow + stored)
+        step = np.maximum(step, flow + np.maximum(stored, words))
         for engine, queue in queues.items():
             # A store delays the loads whose bytes flow at the same time.
             busy = queue.time + stored * queue.flow / np.maximum(queue.time, 1.0)
