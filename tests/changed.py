@@ -43,7 +43,7 @@ REPRESENTATIVES = (
 )
 """In the order of the pipeline; together about a minute on two cores."""
 
-FEW = 3
+FEW = 2
 """Tests of a file below which those that import its room are its tests, too."""
 
 SHARED = {"pyproject.toml", "constraints.txt", "Makefile"}

@@ -21,6 +21,7 @@ from onnx import helper, numpy_helper
 
 from tilewright.compiler.api import compile as compile_model
 from tilewright.targets.cpu.machine import machine
+from tilewright.targets.cpu.planning.capabilities import own_of
 
 LAYERS = (
     *((16, 16, 112, 3), (64, 64, 56, 3), (128, 128, 28, 3), (256, 256, 14, 3), (512, 512, 14, 3)),
@@ -89,7 +90,7 @@ def measure(
 
     errors: list[str] = []
     whole = machine().with_values({"memory_growth": 1e6})
-    direct = tuple(p for p in whole.primitives if not p.approximate and not p.block_cycles)
+    direct = tuple(p for p in whole.primitives if not p.approximate and not own_of(p).block_cycles)
     own = tuple(p for p in whole.primitives if p.name == form)
     for kept in ((*own, *direct), direct):
         package = compile_model(path, machine=whole.model_copy(update={"primitives": kept}))

@@ -22,6 +22,7 @@ from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.graph.dialect import network_of
 from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.runtime.executable import Executable
+from tilewright.targets.cpu.planning.capabilities import own_of
 from tilewright.targets.cpu.runner import CpuRunner
 
 RUNS = 3
@@ -86,7 +87,9 @@ def bound(path: Path) -> int:
     For direct convolutions: neither transformed weights nor scratch are charged.
     """
     target, machine = resolve("cpu")
-    direct = tuple(p for p in machine.primitives if not p.approximate and not p.block_cycles)
+    direct = tuple(
+        p for p in machine.primitives if not p.approximate and not own_of(p).block_cycles
+    )
     machine = machine.model_copy(update={"primitives": direct})
     state = run_pipeline(path, target, machine, until="numbers, layouts, memory")
     plan = memory_plan_of(network_of(state.network))

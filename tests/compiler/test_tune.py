@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 import tilewright
-from tests.planning.caches.test_sharing import map_of, product
 from tests.targets.cpu.built_networks import expected, image, model
+from tests.targets.cpu.planning.test_sharing import map_of, product
 from tilewright.cli.main import app
 from tilewright.compiler.tune import tune
 from tilewright.errors import TilewrightError

@@ -11,6 +11,15 @@ from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability, used
 from tilewright.machine.load import load_machine, to_toml
+from tilewright.machine.records import (
+    MachineRecord,
+    MemoryRecord,
+    MoveRecord,
+    OperandRecord,
+    PrimitiveRecord,
+    families,
+    record_class,
+)
 from tilewright.targets.base import find_target
 
 ROOT = Path(__file__).parents[2]
@@ -29,16 +38,11 @@ UNUSUAL = {
     Capability.ROW_WAITS: True,
     Capability.LATE_LOADS: True,
     Capability.PART_STORES: True,
-    Capability.PIECES: "all",
     Capability.MEMORY_GROWTH: 2.0,
-    Capability.WEIGHTS_KEPT: 64,
     Capability.C: {"prefix": "npu", "wait": "npu_wait", "finish": "npu_finish"},
-    Capability.CACHE_COSTS: {"usable": 0.5},
-    Capability.HOLDS: True,
     Capability.SHARES: True,
     Capability.MANAGED: "hardware",
     Capability.HIT_BYTES_PER_CYCLE: 8.0,
-    Capability.LINEAR: True,
     Capability.IN_FLIGHT: 2,
     Capability.TRANSACTION: 16,
     Capability.ELEMENT: "int8",
@@ -46,20 +50,9 @@ UNUSUAL = {
     Capability.EFFICIENCY: [[64, 0.5]],
     Capability.JOINED: "weight",
     Capability.CIRCULAR: True,
-    Capability.LEAVES: True,
     Capability.ALONE: True,
     Capability.ISSUE: "co",
-    Capability.CLIPS: True,
-    Capability.REPLACES: "residual",
-    Capability.ROLLS: "oh",
     Capability.EPILOGUE_ANY: True,
-    Capability.POOLS: ["max_pool"],
-    Capability.ROWS: ["layer_norm"],
-    Capability.SCRATCH: "co",
-    Capability.FIT: [[1.0, 2.0, 3.0, 4.0]],
-    Capability.BLOCK_CYCLES: 8.0,
-    Capability.DOT: 4,
-    Capability.TEMPORARIES: 1,
 }
 
 
@@ -141,3 +134,50 @@ def test_the_page_lists_who_implements_what():
         for capability in Capability
     }
     assert listed == known
+
+
+KINDS = {
+    "machine": MachineRecord, "memory": MemoryRecord, "move": MoveRecord,
+    "primitive": PrimitiveRecord, "operand": OperandRecord,
+}  # fmt: skip
+
+
+def test_the_page_lists_the_keys_of_every_family():
+    text = (ROOT / "docs" / "machine-file.md").read_text()
+    rows = re.findall(r"^\| `([a-z_]+)` \| ([a-z]+) \| `([a-z_]+)` \|", text, re.MULTILINE)
+    known = {
+        (family, part, key)
+        for part, kind in KINDS.items()
+        for family in families(kind)
+        for key in record_class(kind, family).model_fields
+    }
+    assert set(rows) == known and len(rows) == len(known)
+
+
+def test_a_record_of_another_family_is_refused(tmp_path):
+    data = load_machine(SMALL).to_json()
+    data["own"] = {"cpu": {"pieces": "all"}}
+    file = tmp_path / "m.toml"
+    file.write_text(to_toml(Machine.from_json(data)))
+    with pytest.raises(TilewrightError) as caught:
+        resolve(str(file))
+    (problem,) = caught.value.problems
+    assert (problem.code, problem.where) == ("machine-capability", f"{file}: own.cpu")
+    assert "targets that do: cpu" in problem.help
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ({"gpu": {}}, r"own: no target has keys 'gpu' of its own here \(known: .*cpu"),
+        ({"cpu": {"piece": "all"}}, "own.cpu.piece: unknown key"),
+        ({"cpu": {"pieces": "some"}}, "own.cpu.pieces: input should be 'windows' or 'all'"),
+        ({"cpu": {"cache_costs": {"usable": 2}}}, "own.cpu.cache_costs.usable: input should be"),
+        ({"cpu": {}, "gpu": {}}, "own: is of one family of targets, not of cpu, gpu"),
+        (3, "own: input should be"),
+    ],
+)
+def test_a_record_that_is_none_is_named_with_its_place(own, message):
+    data = load_machine(SMALL).to_json() | {"own": own}
+    with pytest.raises(TilewrightError, match=message):
+        Machine.from_json(data)

@@ -3,7 +3,9 @@ from pydantic import ValidationError
 
 from tests.machine.machine_parts import small_machine
 from tilewright.machine import Engine, Machine, Memory
+from tilewright.targets.cambricon.capabilities import CambriconOperand, CambriconPrimitive
 from tilewright.targets.cambricon_x.machine import MACHINE
+from tilewright.targets.cpu.capabilities import CpuPrimitive
 
 
 def changed(field, index, **values):
@@ -56,14 +58,29 @@ CASES = [
     (changed("primitives", 0, multiples={"co": 1 << 40}), "multiples.co: is 1099511627776"),
     (changed("primitives", 0, cycles="cout"), "conv.cycles: no operation of the primitive has a"),
     (changed("primitives", 0, peak="co*d0"), "conv.peak: no operation of the primitive has a dim"),
-    (changed("primitives", 0, rolls="h"), "conv.rolls: no operation of the primitive has a dim"),
-    (changed("primitives", 0, replaces="residual"), "conv.replaces: the primitive has no operand"),
+    (
+        changed("primitives", 0, own=CambriconPrimitive(rolls="h")),
+        "conv.own.cambricon.rolls: no operation of the primitive has a dim",
+    ),
+    (
+        changed("primitives", 0, own=CambriconPrimitive(replaces="residual")),
+        "conv.own.cambricon.replaces: the primitive has no operand",
+    ),
     (operand("weight", multiples={"oc": 8}), "weight.multiples: no operation of the primitive"),
-    (operand("output", waits=("q",)), "output.waits: no operation of the primitive has a dim"),
-    (operand("input", along=("q",)), "input.along: no operation of the primitive has a dim"),
+    (
+        operand("output", own=CambriconOperand(waits=("q",))),
+        "output.own.cambricon.waits: no operation of the primitive has a dim",
+    ),
+    (
+        operand("input", own=CambriconOperand(along=("q",))),
+        "input.own.cambricon.along: no operation of the primitive has a dim",
+    ),
     (changed("primitives", 0, operations=("convv",)), "operations: there is no operation 'convv'"),
     (changed("primitives", 0, epilogue=(("rellu",),)), "epilogue.0: there is no operation 'rellu'"),
-    (changed("primitives", 0, pools=("pool",)), "conv.pools: there is no operation 'pool'"),
+    (
+        changed("primitives", 0, own=CpuPrimitive(pools=("pool",))),
+        "conv.own.cpu.pools: there is no operation 'pool'",
+    ),
     ({"accumulator": "fixed32"}, "accumulator: sums of float32 are float32, not fixed32"),
     ({"element": "fixed16"}, "accumulator: sums of fixed16 are fixed32, not float32"),
     (changed("moves", 1, efficiency=((64, 1e-320),)), "move.out.efficiency: fractions must be"),

@@ -11,6 +11,7 @@ import pytest
 import tilewright
 from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.compiler.state import CompilationState
+from tilewright.targets.cambricon.capabilities import CambriconMemory
 from tilewright.tile.dialect import BufferOp, programs_of
 from tilewright.tile.passes.allocate import held
 
@@ -21,7 +22,10 @@ LENET = Path(__file__).parents[2] / "examples" / "lenet5" / "lenet5.onnx"
 def planned_network(*, hold: bool, holds: bool = True) -> CompilationState:
     target, machine = resolve("cambricon")
     memories = tuple(
-        memory.model_copy(update={"holds": memory.holds and holds}) for memory in machine.memories
+        memory.model_copy(
+            update={"own": CambriconMemory(holds=memory.own.keeps_values() and holds)}
+        )
+        for memory in machine.memories
     )
     return run_pipeline(LENET, target, machine.model_copy(update={"memories": memories}), hold=hold)
 

@@ -17,6 +17,7 @@ from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.network.resident_values import HeldKernel
 from tilewright.runtime import Executable
 from tilewright.targets.base import RunTimer
+from tilewright.targets.cambricon.capabilities import CambriconMemory
 from tilewright.targets.cambricon.lowering.kept import Region, weight_tiles
 from tilewright.targets.cambricon.lowering.network import Lowering
 from tilewright.targets.cambricon.lowering.weights import Segments
@@ -73,7 +74,13 @@ def ran(path: Path, folder: Path, *, kilobytes: int, holds: bool = True) -> Exec
     """A network on a machine whose matrix scratchpad has so much; exact, without races."""
     _, machine = resolve("cambricon", values={"memory.msm.bytes": kilobytes << 10})
     memories = tuple(
-        one.model_copy(update={"holds": one.holds and (holds or one.name != "msm")})
+        one.model_copy(
+            update={
+                "own": CambriconMemory(
+                    holds=one.own.keeps_values() and (holds or one.name != "msm")
+                )
+            }
+        )
         for one in machine.memories
     )
     machine = machine.model_copy(update={"memories": memories})

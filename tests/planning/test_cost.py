@@ -15,6 +15,7 @@ from tilewright.planning.cost import lower_bounds, price
 from tilewright.planning.pipeline import Pipeline
 from tilewright.planning.planners.schedules import schedule_of
 from tilewright.planning.space import Space, build_space
+from tilewright.targets.cambricon.capabilities import CambriconOperand
 from tilewright.targets.cambricon_x.machine import MACHINE
 
 KERNELS = [
@@ -95,7 +96,7 @@ def test_a_single_slot_costs_what_it_serialises() -> None:
 def test_results_that_leave_as_they_are_computed_need_no_second_slot() -> None:
     kernel, small = kernels.pool(48, 21, 3, 2, 1), kernels.variant(MACHINE, nbout=1024)
     (first, *_) = primitives_for(kernel, small)
-    output = first.operands["output"].model_copy(update={"leaves": True})
+    output = first.operands["output"].model_copy(update={"own": CambriconOperand(leaves=True)})
     leaving = first.model_copy(update={"operands": {**first.operands, "output": output}})
     plain, freed = (price(build_space(kernel, small, one)) for one in (first, leaving))
     single = 0

@@ -19,6 +19,7 @@ from tilewright.planning.footprint import uses_of
 from tilewright.planning.planners.greedy import AUTOMATIC, Greedy, access_cycles, grow
 from tilewright.planning.sizes import tile_sizes
 from tilewright.planning.space import Space, uncrossed
+from tilewright.targets.cambricon.capabilities import CambriconMove
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.targets.generic.timer import timer
 from tilewright.targets.shidiannao.machine import MACHINE as SHIDIANNAO
@@ -224,7 +225,9 @@ def test_runs_of_a_linear_move_are_transfers_of_their_own() -> None:
     kernel = kernels.conv(64, 64, 28, 1)
     costs: list[float] = []
     for linear in (False, True):
-        moves = tuple(move.model_copy(update={"linear": linear}) for move in MACHINE.moves)
+        moves = tuple(
+            move.model_copy(update={"own": CambriconMove(linear=linear)}) for move in MACHINE.moves
+        )
         space = space_of(kernel, MACHINE.model_copy(update={"moves": moves}), granular=True)
         smallest = {dim: np.array([len(column) - 1]) for dim, column in space.sizes.items()}
         costs.append(float(access_cycles(replace(space, index=smallest))[0][0]))

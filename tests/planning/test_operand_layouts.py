@@ -7,6 +7,7 @@ from tilewright.machine import Machine, Memory, Primitive, Storage
 from tilewright.planning.domain import Affine, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.operand_layouts import operand_layout, takes_operand
+from tilewright.targets.cpu.capabilities import CpuPrimitive
 
 
 def machine(weight: str, dot: int = 1) -> tuple[Machine, Primitive]:
@@ -21,7 +22,7 @@ def machine(weight: str, dot: int = 1) -> tuple[Machine, Primitive]:
         operands=operands,
         cycles="co",
         peak="co",
-        dot=dot,
+        own=CpuPrimitive(dot=dot),
     )
     found = Machine.model_construct(memories=(Memory(name="dram"),), primitives=(product,))
     return found.model_copy(update={"layouts": {}}), product

@@ -5,9 +5,9 @@ from math import ceil, prod
 
 import pytest
 
-from tilewright.planning.caches.cost import box_bytes
 from tilewright.planning.domain import Affine, Dim, Operand, Stage
 from tilewright.planning.pooling import pooled, windows_of
+from tilewright.targets.cpu.planning.cost import box_bytes
 
 
 def tiled(rows: int, columns: int, tile: int, offset: int = 0) -> Stage:

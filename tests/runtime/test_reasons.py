@@ -12,9 +12,9 @@ from tilewright.runtime.reasons import why_low
 def machine(in_flight: int = 1, latency: int = 100) -> dict[str, Any]:
     one = {"bytes_per_cycle": 128.0, "latency": latency, "in_flight": in_flight}
     primitives = [
-        {"name": "winograd_4", "approximate": True, "block_cycles": 0.0},
-        {"name": "conv_pieces", "approximate": True, "block_cycles": 48.0},
-        {"name": "conv_pieces_3", "approximate": False, "block_cycles": 96.0},
+        {"name": "winograd_4", "approximate": True, "operations": ["winograd_conv"]},
+        {"name": "conv_pieces", "approximate": True, "operations": ["piece_conv"]},
+        {"name": "conv_pieces_3", "approximate": False, "operations": ["piece_conv"]},
         {"name": "conv"},
     ]
     moves = [{"name": "load", **one}, {"name": "store", **one}]

@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.report import Column, Table, percent, whole
-from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
 from tilewright.planning import Budget, plan
+from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Role, Stage
 from tilewright.targets.ascend.flags import synchronised
-from tilewright.targets.ascend.kernels.attention import Heads, attention
-from tilewright.targets.ascend.kernels.elementwise import elementwise
+from tilewright.targets.ascend.formats import heads as layout_of_heads
+from tilewright.targets.ascend.formats import nz
+from tilewright.targets.ascend.grids import GridPlans
 from tilewright.targets.ascend.kernels.matmul import Matrices
-from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm
-from tilewright.targets.ascend.lower import PARTS
+from tilewright.targets.ascend.lower import lower_kernel
 from tilewright.targets.ascend.lowering.cube import cube_kernel
-from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
+from tilewright.targets.ascend.lowering.launches import Device
+from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.network import chip_machine
-from tilewright.targets.ascend.parts import parted
 from tilewright.targets.ascend.program import Program
-from tilewright.targets.ascend.sharing import (
-    MainMemory,
-    estimate,
-    main_memory,
-    simulate_blocks,
-)
+from tilewright.targets.ascend.sharing import MainMemory, main_memory, simulate_blocks
 from tilewright.targets.ascend.timing import Timing
-from tilewright.tile.lower import tile
+from tilewright.targets.base import CompiledKernel
+from tilewright.tile.lower import tile, tile_module
 
 TITLE = "DaVinci: kernels on several cores"
 
 NETWORKS: tuple[str, ...] = ()
 
 CORES = (1, 2, 4, 8, 16, 32)
-BATCHES = {1: 7, 8: 4}
-"""Batch -> how many kinds of a layer's kernels: all, or what has products (functions of eight times
-as many elements take long to prove, and are eight times as long)."""
+BATCHES = (1, 8)
 
 TOKENS = 128
 WIDTH, INNER, HEADS = 768, 3072, 12
@@ -46,9 +40,6 @@ WIDTH, INNER, HEADS = 768, 3072, 12
 SQUARE = (512, 768, 768)
 """M, N, K of one of its products at 512 tokens."""
 
-Make = Callable[[DaVinci, bool], Program]
-"""A vector kernel for a core, in even portions or not."""
-
 
 @dataclass(frozen=True)
 class Part:
@@ -56,19 +47,12 @@ class Part:
 
     name: str
     count: int
-    of: Matrices | Make
+    of: Matrices | Kernel
 
 
 def layer(batch: int) -> list[Part]:
     """The kernels of an encoder layer."""
     rows = batch * TOKENS
-    heads = Heads(batch * HEADS, TOKENS, TOKENS, WIDTH // HEADS, WIDTH // HEADS, 0.125)
-    norm = Norm(1e-12, scaled=True, shifted=True)
-
-    def function(operation: str, columns: int) -> Make:
-        return lambda core, even: elementwise(
-            operation, "half", rows * columns, core, name=operation, even=even
-        )
 
     def product(inner: int, columns: int) -> Matrices:
         return Matrices(rows, inner, columns, transposed=True, bias=True)
@@ -77,15 +61,59 @@ def layer(batch: int) -> list[Part]:
         Part("products of 768 x 768", 4, product(WIDTH, WIDTH)),
         Part("768 x 3,072", 1, product(WIDTH, INNER)),
         Part("3,072 x 768", 1, product(INNER, WIDTH)),
-        Part("attention", 1, lambda core, _: attention(heads, core)),
-        Part("gelu", 1, function("gelu", INNER)),
-        Part("sums", 2, function("add", WIDTH)),
-        Part(
-            "layer normalisation",
-            2,
-            lambda core, _: layer_norm(Rows(1, rows, WIDTH, "half", True), core, norm),
-        ),
+        Part("attention", 1, attention(batch)),
+        Part("gelu", 1, on_rows("gelu", rows, INNER, "input")),
+        Part("sums", 2, on_rows("add", rows, WIDTH, "input", "weight")),
+        Part("layer normalisation", 2, normalisation(rows)),
     ]
+
+
+def _operand(name: str, role: Role, axes: Mapping[str, int], layout: str = "") -> Operand:
+    access = tuple(Affine(((dim, 1),)) for dim in axes)
+    return Operand(name, tuple(axes.values()), access, "float16", role, layout=layout)
+
+
+def on_rows(operation: str, rows: int, columns: int, *roles: Role) -> Kernel:
+    """An elementwise kernel of matrices in Nz."""
+    axes = {"d0": rows, "d1": columns}
+    dims = tuple(Dim(name, extent) for name, extent in axes.items())
+    given = tuple(_operand(f"x{n}", role, axes, nz()) for n, role in enumerate(roles))
+    out = _operand("out", "output", axes, nz())
+    return Kernel(operation, (Stage(operation, dims, given, out),))
+
+
+def normalisation(rows: int) -> Kernel:
+    """Layer normalisation of a matrix in Nz, with scale and shift."""
+    axes = {"d0": rows, "axis": WIDTH}
+    dims = (Dim("d0", rows), Dim("axis", WIDTH, "reduction"))
+    row = {"axis": WIDTH}
+    given = (
+        _operand("x", "input", axes, nz()),
+        _operand("scale", "weight", row),
+        _operand("shift", "bias", row),
+    )
+    out = _operand("out", "output", axes, nz())
+    stage = Stage("layer_norm", dims, given, out, (("epsilon", 1e-12),))
+    return Kernel("layer_norm", (stage,))
+
+
+def attention(batch: int) -> Kernel:
+    """Attention of all heads, without a mask."""
+    extents = {"b0": batch, "b1": HEADS, "m": TOKENS, "e": WIDTH // HEADS}
+    summed = {"t": TOKENS, "d": WIDTH // HEADS}
+    sizes = {**extents, **summed}
+    dims = tuple(Dim(name, extent) for name, extent in extents.items())
+    dims += tuple(Dim(name, extent, "reduction") for name, extent in summed.items())
+
+    def operand(name: str, role: Role, rows: str, columns: str) -> Operand:
+        axes = {dim: sizes[dim] for dim in ("b0", rows, "b1", columns)}
+        return _operand(name, role, axes, layout_of_heads())
+
+    given = tuple(
+        operand(name, "input", *axes) for name, axes in (("q", "md"), ("k", "td"), ("v", "te"))
+    )
+    out = operand("out", "output", "m", "e")
+    return Kernel("attention", (Stage("attention", dims, given, out, (("scale", 0.125),)),))
 
 
 def machine_with(cores: int) -> Machine:
@@ -101,18 +129,13 @@ def program_of(part: Part, machine: Machine) -> Program:
         kernel = part.of.kernel("product")
         schedule = plan(kernel, machine, budget=Budget(greedy=False)).schedule
         return synchronised(cube_kernel(tile(kernel, schedule, machine), ASCEND_910, "product"))
-    make, cores = part.of, memory.cores
-    variants: list[tuple[float, int, Program]] = []
-    for parts in PARTS if cores > 1 else (1,):
-        small = replace(ASCEND_910, ub=ASCEND_910.ub // parts)
-        try:
-            program = make(small, cores > 1)
-        except TilewrightError:  # Less than a tile has room.
-            continue
-        if cores > 1:
-            program = parted(program, cores)
-        variants.append((estimate(program, ASCEND_910, memory), parts, program))
-    return synchronised(min(variants, key=lambda variant: variant[:2])[2])
+    found = GridPlans(machine, None)(part.of)
+    assert found is not None
+    module = tile_module(part.of, found.schedule, machine)
+    device = Device(ASCEND_910, memory)
+    lower_kernel(device, CompiledKernel(part.of, found.schedule, module), {})
+    (program,) = device.programs.values()
+    return program
 
 
 def times(program: Program, machine: Machine) -> Mapping[bool, Timing]:
@@ -147,7 +170,7 @@ def layers(batch: int) -> list[dict[str, Any]]:
     totals: dict[tuple[int, bool], float] = {}
     busy: dict[tuple[int, bool], float] = {}
     rows: list[dict[str, Any]] = []
-    for part in layer(batch)[: BATCHES[batch]]:
+    for part in layer(batch):
         row: dict[str, Any] = {"kernel": part.name, "count": part.count}
         for cores in CORES:
             machine = machine_with(cores)
@@ -207,10 +230,9 @@ def tables(networks: Sequence[str]) -> list[Table]:
     ]
     for batch in BATCHES:
         columns = (Column("kernel", "kernels"), Column("count", "number"))
-        what = "A layer" if batch == 1 else "Products and attention of a layer"
         pages.append(
             Table(
-                f"{what} of BERT-base, {TOKENS} tokens, batch {batch}: cycles by cores",
+                f"A layer of BERT-base, {TOKENS} tokens, batch {batch}: cycles by cores",
                 (*columns, *(Column(str(cores), str(cores)) for cores in CORES)),
                 [_shown(row) for row in layers(batch)],
             )

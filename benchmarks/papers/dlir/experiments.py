@@ -280,10 +280,10 @@ def tables(
 
 def _of_latency_bound(result: dict[str, Any]) -> float | None:
     """None where values stay on the chip: the bound has every kernel load and store its own."""
-    from tilewright.machine.capabilities import Capability
+    from tilewright.machine.capabilities import keeps_values
     from tilewright.targets.base import find_target
 
-    if Capability.HOLDS in find_target(result["target"]).implements:
+    if keeps_values(find_target(result["target"]).machine()):
         return None
     return result["latency_bound"] / result["cycles"]
 

@@ -22,7 +22,8 @@ from benchmarks.report import seconds as seconds_text
 from tilewright.compiler.pipeline import resolve
 from tilewright.machine import Machine
 from tilewright.planning.bounds import physical_bound
-from tilewright.planning.caches.planner import choose_primitive
+from tilewright.targets.cpu.planning.capabilities import own_of
+from tilewright.targets.cpu.planning.planner import choose_primitive
 
 TITLE = "swATOP's cost model against brute force (section 5.2), measured on this processor"
 
@@ -46,7 +47,7 @@ ALL, DIRECT, PRODUCT = "conv, all methods", "conv, direct only", "product"
 def machine_at_hand() -> Machine:
     """The processor's description without matrix tiles, calibrated when first asked for."""
     described = resolve("cpu", cpu=str(calibrated(FOLDER)))[1]
-    vectors = tuple(p for p in described.primitives if not p.block_cycles)
+    vectors = tuple(p for p in described.primitives if not own_of(p).block_cycles)
     return described.model_copy(update={"primitives": vectors})
 
 

@@ -18,11 +18,11 @@ from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.passes.choose_methods import methods_of
 from tilewright.machine import Machine
 from tilewright.planning import plan
-from tilewright.planning.caches.cost import cache_levels
-from tilewright.planning.caches.planner import plan_cached, ranked
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.cpu import TARGET
+from tilewright.targets.cpu.planning.cost import cache_levels
+from tilewright.targets.cpu.planning.planner import plan_cached, ranked
 
 REPEATS = 3
 """Times that the model's planning is measured; the least counts."""
@@ -66,7 +66,7 @@ def explore(shape: Shape, machine: Machine) -> Explored:
     # Searches take whatever is fastest: the pick, too, may take what memory it likes. And they run
     # one kernel again and again, whose weights the last cache keeps.
     kept = cache_levels(machine)[-1][0]
-    machine = machine.with_values({"memory_growth": 1e6, "weights_kept": kept})
+    machine = machine.with_values({"memory_growth": 1e6, "own.cpu.weights_kept": kept})
     with tempfile.TemporaryDirectory(prefix="tilewright-swatop-") as folder:
         path = Path(folder) / "one.onnx"
         onnx.save(_model(shape), path)

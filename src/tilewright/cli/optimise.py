@@ -9,6 +9,7 @@ from tilewright.compiler.pipeline import resolve
 from tilewright.errors import refuse
 from tilewright.graph.operations import context as graph_context
 from tilewright.graph.passes import PASSES as GRAPH_PASSES
+from tilewright.graph.passes.own import own_passes
 from tilewright.graph.weights import Weights
 from tilewright.ir import (
     DiagnosticException,
@@ -29,7 +30,7 @@ MOST_CHARACTERS = 64 << 20
 
 
 def all_passes() -> dict[str, type[ModulePass]]:
-    """Every pass by its name: graph, tile, and the papers'."""
+    """Every pass by its name that any machine may need: graph, tile, and the papers'."""
     return {**GRAPH_PASSES, **TILE_PASSES, **DLIR_PASSES}
 
 
@@ -65,7 +66,7 @@ def optimise_text(
         raise refuse("text-invalid", str(error)) from error
     except RecursionError as error:
         raise refuse("text-invalid", "regions are nested too deeply") from error
-    known = all_passes()
+    known = {**all_passes(), **own_passes(machine)}
     try:
         available = {
             name: (lambda pass_class=pass_class: pass_class) for name, pass_class in known.items()

@@ -33,7 +33,7 @@ from tilewright.ir import SSAValue, StringAttr
 from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
-from tilewright.machine.capabilities import Capability
+from tilewright.machine.capabilities import Capability, keeps_values
 from tilewright.network.fusion.chains import form_chains
 from tilewright.network.fusion.learned.model import LearnedCost
 from tilewright.network.refine import beside_neighbours
@@ -45,9 +45,9 @@ from tilewright.numbers.calibration import (
 )
 from tilewright.numerics.formats import Numbers
 from tilewright.planning import Plan, PlanCache, Timer, plan
-from tilewright.planning.channel_blocks import by_channel_blocks
 from tilewright.planning.domain import Kernel
-from tilewright.planning.join_pixels import join_pixels, moves_blocks
+from tilewright.planning.join_pixels import join_pixels
+from tilewright.planning.own import FormsKernels
 from tilewright.runtime.executable import Progress, quiet
 from tilewright.shapes import Shapes
 from tilewright.targets.base import CompiledKernel, Target, find_target
@@ -156,7 +156,7 @@ def plan_kernels(state: CompilationState) -> None:
         if refused:  # all at once: each return to the formed network costs the whole road
             raise KernelError(refused[0].symbol, refused[0].problems, refused[1:])
     # A planner that was asked for knows nothing of values that are held.
-    if state.hold and Capability.HOLDS in state.target.implements and state.planner is None:
+    if state.hold and keeps_values(state.machine) and state.planner is None:
         by_symbol = {kernel.symbol: kernel for kernel in planned}
         state.held = hold_values(
             network, state.machine, by_symbol, state.plans, state.target.timer, state.exact_memory
@@ -205,13 +205,14 @@ def plan_kernels(state: CompilationState) -> None:
 
 
 def _described(op: KernelOp, names: Mapping[SSAValue, str], machine: Machine) -> Kernel:
-    """Planning's kernel, with dims for blocks of channels, and one for all pixels where the machine
-    gains by that."""
+    """Planning's kernel, with the dims that the machine cuts it along, and one for all pixels where
+    the machine gains by that."""
     kernel = kernel_of(op, names)
+    own = machine.own
     if op.on_host or kernel.producers:
         return kernel
-    if moves_blocks(machine):
-        kernel = by_channel_blocks(kernel)
+    if isinstance(own, FormsKernels):
+        kernel = own.formed(kernel, machine)
     placed = placements_of(op, names, kernel)
     return join_pixels(kernel, machine, {name: one[2] for name, one in placed.items()})
 

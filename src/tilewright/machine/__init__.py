@@ -3,7 +3,6 @@
 from tilewright.machine.expression import Expression, parse_expression
 from tilewright.machine.load import load_machine, to_toml
 from tilewright.machine.model import (
-    CacheCosts,
     Engine,
     Fusion,
     Machine,
@@ -15,7 +14,6 @@ from tilewright.machine.model import (
 )
 
 __all__ = [
-    "CacheCosts",
     "Engine",
     "Expression",
     "Fusion",

@@ -3,7 +3,8 @@
 Planning prices these keys, or passes act on them, because the lowering or the hardware does
 something; where a target does not, the key would make predictions wrong without a word. So every
 target states which it implements (``Target.implements``), and machines that use others are refused
-when they are read. All other keys hold for every target: the compiler itself sees to them.
+when they are read. All other keys hold for every target: the compiler itself sees to them. What one
+family of targets alone implements is no key here but a record in its folder (records.py).
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from tilewright.machine.model import Machine, Memory, Move, Primitive, Storage
+    from tilewright.machine.records import Record
 
-    from tilewright.machine.model import Machine
+    Part = Machine | Memory | Move | Primitive | Storage
 
 
 class Capability(StrEnum):
@@ -29,40 +31,37 @@ class Capability(StrEnum):
     LATE_LOADS = "late_loads"
     ROW_WAITS = "row_waits"
     PART_STORES = "part_stores"
-    PIECES = "pieces"
     MEMORY_GROWTH = "memory_growth"
-    WEIGHTS_KEPT = "weights_kept"
-    CACHE_COSTS = "cache_costs"
     C = "c"
     """And with it the functions of all moves and primitives (c_interface.py)."""
-    HOLDS = "memory.holds"
     SHARES = "memory.shares"
     MANAGED = "memory.managed"
     HIT_BYTES_PER_CYCLE = "memory.hit_bytes_per_cycle"
     """And with it the bytes of the cache."""
-    LINEAR = "move.linear"
     IN_FLIGHT = "move.in_flight"
     TRANSACTION = "move.transaction"
     EFFICIENCY = "move.efficiency"
     JOINED = "operand.joined"
-    LEAVES = "operand.leaves"
     CIRCULAR = "operand.circular"
     FILLS = "operand.fills"
     ALONE = "primitive.alone"
     ISSUE = "primitive.issue"
-    CLIPS = "primitive.clips"
-    REPLACES = "primitive.replaces"
-    ROLLS = "primitive.rolls"
     ELEMENT = "primitive.element"
     TRANSFORMS = "move.transforms"
     EPILOGUE_ANY = "primitive.epilogue_any"
-    POOLS = "primitive.pools"
-    ROWS = "primitive.rows"
-    SCRATCH = "primitive.scratch"
-    FIT = "primitive.fit"
-    BLOCK_CYCLES = "primitive.block_cycles"
-    DOT = "primitive.dot"
-    TEMPORARIES = "primitive.temporaries"
+
+
+def records(machine: Machine) -> Iterator[tuple[str, Record]]:
+    """The records of a machine that are some family's own, and where: their keys in a file."""
+    for kind in ("", "memory", "move", "primitive", "operand"):
+        for place, part in _parts(machine, kind):
+            if part.own.family:
+                yield f"{place}own.{part.own.family}", part.own
+
+
+def keeps_values(machine: Machine) -> bool:
+    """Whether values may stay in one of its memories from one kernel to the next."""
+    return any(memory.own.keeps_values() for memory in machine.memories)
 
 
 def used(machine: Machine) -> Iterator[tuple[Capability, str]]:
@@ -74,7 +73,7 @@ def used(machine: Machine) -> Iterator[tuple[Capability, str]]:
                 yield capability, f"{place}{field}"
 
 
-def _parts(machine: Machine, kind: str) -> Iterator[tuple[str, BaseModel]]:
+def _parts(machine: Machine, kind: str) -> Iterator[tuple[str, Part]]:
     """The parts of one kind, each with the beginning of its keys."""
     if not kind:
         yield "", machine

@@ -61,6 +61,8 @@ def check(machine: Machine) -> None:
         _check_moves(machine, found)
         for primitive in machine.primitives:
             _check_primitive(machine, primitive, found)
+        for key, reason, help in machine.own.findings(machine):
+            found.add(f"own.{machine.own.family}.{key}", reason, help)
         of_engines = synchronisation_problems(
             machine.synchronisation, late_loads=machine.late_loads
         )
@@ -175,10 +177,10 @@ def _check_primitive(machine: Machine, primitive: Primitive, found: _Findings) -
     _check_operations(f"{where}.operations", primitive.operations, found)
     for number, group in enumerate(primitive.epilogue):
         _check_operations(f"{where}.epilogue.{number}", group, found)
-    for key in ("pools", "rows"):
-        _check_operations(f"{where}.{key}", getattr(primitive, key), found)
-    dims = dims_of((*primitive.operations, *primitive.pools, *primitive.rows))
-    for key in ("cycles", "peak", "scratch", "issue"):
+    own = primitive.own
+    followed = (*own.pools_within_tiles(), *own.norms_behind_rows())
+    dims = dims_of((*primitive.operations, *followed))
+    for key in ("cycles", "peak", "issue"):
         try:
             if _of_one(getattr(primitive, key)) < 0:
                 found.add(f"{where}.{key}", "is negative for a tile of one element")
@@ -205,10 +207,8 @@ def _check_primitive(machine: Machine, primitive: Primitive, found: _Findings) -
             found.add(f"{where}.extents.{shown(dim)}", "must be a positive range")
     for key in ("whole", "blocks", "extents"):
         _check_dims(f"{where}.{key}", getattr(primitive, key), dims, found)
-    if primitive.rolls:
-        _check_dims(f"{where}.rolls", (primitive.rolls,), dims, found)
-    if primitive.replaces and primitive.replaces not in primitive.operands:
-        found.add(f"{where}.replaces", f"the primitive has no operand {primitive.replaces!r}")
+    for key, reason, help in own.findings(primitive, dims):
+        found.add(f"{where}.own.{own.family}.{key}", reason, help)
 
 
 @lru_cache(maxsize=1024)
@@ -255,8 +255,8 @@ def _check_operands(
                 found.add(f"{key}.elements", f"there are no elements {shown(element)!r}", known)
         if storage.circular and (role not in ("input", "output") or "oh" not in dims):
             found.add(f"{key}.circular", "only inputs and outputs that are images have rows")
-        for field in ("along", "waits"):
-            _check_dims(f"{key}.{field}", getattr(storage, field), dims, found)
+        for key_of_own, reason, help in storage.own.findings(dims):
+            found.add(f"{key}.own.{storage.own.family}.{key_of_own}", reason, help)
         ends = (machine.main, storage.memory)
         source, target = ends[::-1] if role == "output" else ends
         if not _reaches(machine, source, target):

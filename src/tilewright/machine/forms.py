@@ -23,6 +23,7 @@ from tilewright.machine.model import (
     Storage,
     Synchronisation,
 )
+from tilewright.machine.records import RecordError
 
 GROUPS = {
     "memory": "memories",
@@ -73,18 +74,33 @@ def _problems(details: ErrorDetails, data: dict[str, Any], source: str) -> list[
     path = [str(part) for part in details["loc"]]
     kind = next((kind for kind, field in GROUPS.items() if path[:1] == [field]), "")
     key = _key(details, data, kind)
-    reason = details["msg"]
+    if isinstance(cause, RecordError):
+        return [
+            _of_record(inner, f"{before}{key}.{cause.family}") for inner in cause.error.errors()
+        ]
     hint = ""
     if details["type"] == "extra_forbidden":
-        reason = "unknown key"
         near = get_close_matches(path[-1], _siblings(path, kind), 1, 0.5)
         hint = f"did you mean {near[0]}?" if near else ""
-    elif details["type"] == "missing":
-        reason = "is missing"
-    else:
-        shown = json.dumps(details["input"], default=str)
-        reason = f"{reason[:1].lower()}{reason[1:]}, but it is {shown[:80]}"
-    return [Problem("machine-invalid", reason, before + key, hint)]
+    return [Problem("machine-invalid", _reason(details), before + key, hint)]
+
+
+def _of_record(details: ErrorDetails, place: str) -> Problem:
+    """What is wrong within a record of one family's own keys."""
+    key = ".".join([place, *(shown(part) for part in details["loc"])])
+    return Problem("machine-invalid", _reason(details), key)
+
+
+def _reason(details: ErrorDetails) -> str:
+    cause = details.get("ctx", {}).get("error")
+    if details["type"] == "extra_forbidden":
+        return "unknown key"
+    if details["type"] == "missing":
+        return "is missing"
+    if details["type"] == "value_error" and isinstance(cause, ValueError):
+        return shown(cause)
+    value, reason = json.dumps(details["input"], default=str), details["msg"]
+    return f"{reason[:1].lower()}{reason[1:]}, but it is {value[:80]}"
 
 
 def _key(details: ErrorDetails, data: dict[str, Any], kind: str) -> str:

@@ -11,8 +11,19 @@ from typing import Any, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tilewright.machine.c_functions import CFunction, CInterface
-from tilewright.machine.cache_costs import CacheCosts
 from tilewright.machine.checks import MAX_ENGINES, check
+from tilewright.machine.records import (
+    MachineRecord,
+    MemoryRecord,
+    MoveRecord,
+    OperandRecord,
+    OwnMachine,
+    OwnMemory,
+    OwnMove,
+    OwnOperand,
+    OwnPrimitive,
+    PrimitiveRecord,
+)
 from tilewright.machine.rounding import Rounding
 from tilewright.machine.synchronisation import Synchronisation
 from tilewright.numerics.element_types import ELEMENTS, Element, ElementType
@@ -51,8 +62,6 @@ class Memory(_Part):
     """Bandwidth that all moves touching this memory share; None is no limit of its own."""
     reserved: int = Field(default=0, ge=0, le=MAX_VALUE)
     """Bytes at its end that buffers leave alone, for what primitives keep there for themselves."""
-    holds: bool = False
-    """Whether values, and weights that several kernels read, may stay in it between kernels."""
     shares: bool = False
     """Whether a tensor may stay in it for all kernels that read it; tiles are any boxes of it."""
     cached: int = Field(default=0, ge=0, le=MAX_VALUE)
@@ -60,6 +69,8 @@ class Memory(_Part):
     hit_bytes_per_cycle: float | None = Field(default=None, ge=MIN_RATE, le=MAX_VALUE)
     """What one core loads of that cache in a cycle. With it, moves of main memory have the rates of
     each core's own path, and ``bytes_per_cycle`` is what all cores share."""
+    own: OwnMemory = MemoryRecord()
+    """What one family of targets alone knows of it (records.py)."""
 
     @property
     def room(self) -> int | None:
@@ -81,9 +92,6 @@ class Move(_Part):
     """Transfers whose latencies may overlap; 1 makes every transfer wait for the one before."""
     transaction: int = Field(default=1, gt=0, le=MAX_VALUE)
     """Bytes to which both ends of every contiguous block are rounded."""
-    linear: bool = False
-    """Whether a transfer is one contiguous block: a box takes as many, one after the other, as it
-    has blocks, each with its latency."""
     efficiency: tuple[tuple[int, float], ...] = ()
     """(bytes of a contiguous block, fraction of the bandwidth), ascending; interpolated."""
     curves: dict[str, tuple[tuple[int, float], ...]] = {}
@@ -93,6 +101,8 @@ class Move(_Part):
     """What it can do on the way beside copying; ``img2col``: gather the windows of an image."""
     c: CFunction | None = None
     """Its function in C."""
+    own: OwnMove = MoveRecord()
+    """What one family of targets alone knows of it (records.py)."""
 
     @model_validator(mode="after")
     def _chosen(self) -> Self:
@@ -134,11 +144,6 @@ class Storage(_Part):
     """Whether matrices (``...NM16m16n``) may lie with rows and columns exchanged, too."""
     elements: tuple[str, ...] = ()
     """Element types that the primitive takes of this operand, or writes, if not any."""
-    along: tuple[str, ...] = ()
-    """Dims of which one must run along the elements that lie side by side in main memory; none is
-    asked for where they all have one index."""
-    leaves: bool = False
-    """Whether parts of results are moved on while others of their tile are computed."""
     gathered: bool = False
     """Whether windows come gathered, an element for each position and tap (planning/windows.py)."""
     fills: bool = False
@@ -148,9 +153,8 @@ class Storage(_Part):
     """Whether rows of the operand's images may turn in a circular buffer (line buffer)."""
     alternatives: tuple[str, ...] = ()
     """Memories in which the operand may lie instead, in kernels of several computes."""
-    waits: tuple[str, ...] = ()
-    """Of the output: dims along which sums of several tiles may wait here for the rest of their
-    reduction while other operands in the same memory come anew for each tile."""
+    own: OwnOperand = OperandRecord()
+    """What one family of targets alone knows of it (records.py)."""
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -173,12 +177,6 @@ class Primitive(_Part):
     """Map operations that it applies as it writes results, in order; of each group at most one."""
     epilogue_any: bool = False
     """Any chain of map operations can follow, in any order (a generated C loop)."""
-    pools: tuple[str, ...] = ()
-    """Pooling operations (``max_pool``), of which one may stand in the chain where its windows lie
-    within the primitive's tiles."""
-    rows: tuple[str, ...] = ()
-    """Normalisations of rows (``layer_norm``), of which one may end the kernel: its own primitive
-    computes it, in main memory, as soon as a block of rows of results is complete."""
     cycles: str
     """Expression of the tile's dims: cycles to compute one tile, machine rounding included."""
     peak: str
@@ -186,23 +184,8 @@ class Primitive(_Part):
     issue: str = "0"
     """Expression of the tile's dims: cycles to issue a tile's instructions, below which no tile
     stays. Planning counts it; the bounds do not."""
-    clips: bool = False
-    """Whether positions of a window outside of the image take no time; the bounds leave them out.
-    Every window meets the image then."""
-    fit: tuple[tuple[float, float, float, float], ...] = ()
-    """Measured (vectors, points, a, b) of register tiles: K steps of the reduction take a K + b
-    cycles (swATOP, Eq. 2, for each micro-kernel). Empty: they follow from ``peak``."""
-    scratch: str = "0"
-    """Expression of the tile's dims: elements of the operand of role ``scratch`` that it uses."""
     reserved: dict[str, int] = {}
     """Memory -> bytes at its end that it keeps for itself, in place of what the memory reserves."""
-    block_cycles: float = Field(default=0, ge=0, le=MAX_VALUE)
-    """Cycles in which matrix tiles multiply 16 points with 16 output channels, over 32 inputs, in
-    so many pieces of bfloat16 as it takes (planning/caches/pieces.py); 0: it has vectors alone."""
-    dot: int = Field(default=1, gt=0, le=MAX_VALUE)
-    """Products along dim ``ci`` that a lane adds up in one step (4 bytes in a 32-bit lane)."""
-    temporaries: int = Field(default=0, ge=0, le=MAX_VALUE)
-    """Vector registers that a step needs beside accumulators, weights and a broadcast."""
     approximate: bool = False
     """Whether it rounds otherwise than by the order of its sums (Winograd's convolutions, products
     in two pieces of bfloat16)."""
@@ -222,12 +205,6 @@ class Primitive(_Part):
     sums: bool = False
     """Whether a result's buffer holds sums of the accumulator's width wherever a reduction has
     several steps; otherwise only where they are cut into several tiles."""
-    replaces: str = ""
-    """Role of an operand in whose place results of as many bytes may lie, element by element: where
-    both have one slot, they take turns at two (planning/replaced.py)."""
-    rolls: str = ""
-    """Dim down which the rows of an image may come one by one: where it has one slot, each row
-    takes the place of one that is done with (planning/rolled.py)."""
     sizes: Literal["run time", "fixed"] = "run time"
     """Whether one instance takes tiles of any size, or the edge needs an instance of its own."""
     extents: dict[str, tuple[int, int]] = {}
@@ -237,6 +214,8 @@ class Primitive(_Part):
     another for the rest. Of the primitives that serve an operation the first in the machine's
     order decides the layouts (assign-layouts); planners take those whose layouts agree.
     """
+    own: OwnPrimitive = PrimitiveRecord()
+    """What one family of targets alone knows of it (records.py)."""
 
     def serves(self, operation: str, extents: Mapping[str, int]) -> bool:
         """Whether it computes the anchor operation when the dims have these extents."""
@@ -320,17 +299,9 @@ class Machine(_Part):
     issue_cycles: int = Field(default=1, ge=0, le=MAX_VALUE)
     """Cycles to issue one command."""
     instruction_bytes: int = Field(default=64, ge=0, le=MAX_WORD)
-    pieces: Literal["windows", "all"] = "windows"
-    """What matrix tiles may compute in two pieces of bfloat16, which are nearly a float32:
-    convolutions for which Winograd's method stands ready, whose largest errors are as large, or
-    every convolution and matrix product. Three pieces are the float32, and always allowed."""
     memory_growth: float = Field(default=1.15, ge=1, le=1e6)
     """Times the least memory of a network (its weights, and the most activations that live at once)
     that a run may take, where methods trade memory for time (choose-methods)."""
-    weights_kept: int = Field(default=0, ge=0, le=MAX_VALUE)
-    """Bytes of a kernel's weights that the last cache keeps from one run to the next: of networks
-    whose weights all fit there, and of one kernel that is run again and again."""
-    cache_costs: CacheCosts = CacheCosts()
     c: CInterface | None = None
     """Where packages hold C that calls functions of the machine, what these are."""
     layouts: dict[str, str] = {}
@@ -339,6 +310,8 @@ class Machine(_Part):
     They hold for operands of their own rank (``NHWC`` for images) where a primitive's storage
     names no layout; other tensors are row-major.
     """
+    own: OwnMachine = MachineRecord()
+    """What one family of targets alone knows of it (records.py)."""
 
     @property
     def number(self) -> Element:

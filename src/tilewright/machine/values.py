@@ -13,10 +13,11 @@ from tilewright.machine.forms import GROUPS, machine_of
 
 if TYPE_CHECKING:
     from tilewright.machine.model import Machine
+    from tilewright.machine.records import Record
 
 _TOP = (
-    *("clock_hz", "issue_cycles", "cores", "instruction_bytes", "memory_growth", "weights_kept"),
-    *("element", "accumulator", "overflow", "synchronisation", "pieces", "spawn_cycles"),
+    *("clock_hz", "issue_cycles", "cores", "instruction_bytes", "memory_growth"),
+    *("element", "accumulator", "overflow", "synchronisation", "spawn_cycles"),
 )
 _FIELDS = {
     "memory": ("bytes", "banks", "granule", "managed", "bytes_per_cycle", "reserved", "cached"),
@@ -28,7 +29,7 @@ _FIELDS = {
 _SYNCHRONISATION = ("style", "ids", "depth")
 _TABLES = ("limits", "multiples")
 _TEXT = (
-    *("element", "accumulator", "overflow", "synchronisation", "pieces"),
+    *("element", "accumulator", "overflow", "synchronisation"),
     *("managed", "cycles", "peak", "curve", "style"),
 )
 
@@ -36,9 +37,11 @@ _TEXT = (
 def value_keys(machine: Machine) -> tuple[str, ...]:
     """Every key that ``with_values`` knows, but for dims that have no limit or granule yet."""
     keys = [*_TOP, *(f"synchronisation.{field}" for field in _SYNCHRONISATION)]
+    keys += _own_keys("", machine.own)
     for kind, field in GROUPS.items():
         for part in getattr(machine, field):
             keys += [f"{kind}.{part.name}.{name}" for name in _FIELDS[kind]]
+            keys += _own_keys(f"{kind}.{part.name}.", getattr(part, "own", None))
             if kind == "primitive":
                 keys += [
                     f"primitive.{part.name}.{table}.{dim}"
@@ -46,6 +49,15 @@ def value_keys(machine: Machine) -> tuple[str, ...]:
                     for dim in getattr(part, table)
                 ]
     return tuple(keys)
+
+
+def _own_keys(place: str, record: Record | None) -> list[str]:
+    """The keys of the scalar values of a family's own record, if there is one."""
+    if record is None or not record.family:
+        return []
+    values = record.model_dump(mode="json").items()
+    names = [name for name, value in values if not isinstance(value, dict | list)]
+    return [f"{place}own.{record.family}.{name}" for name in names]
 
 
 def with_values(machine: Machine, values: Mapping[str, Any]) -> Machine:
@@ -67,7 +79,8 @@ def with_values(machine: Machine, values: Mapping[str, Any]) -> Machine:
             )
         else:
             field = key.rpartition(".")[2]
-            place[field] = value if field in _TEXT else _plain(value)
+            text = field in _TEXT or (".own." in f".{key}" and isinstance(place[field], str))
+            place[field] = value if text else _plain(value)
     if problems:
         raise TilewrightError(problems)
     return machine_of(data)
@@ -83,8 +96,12 @@ def _place(data: dict[str, Any], key: str, known: tuple[str, ...]) -> dict[str, 
         return data
     if parts[0] == "synchronisation":
         return data["synchronisation"]
+    if parts[0] == "own":
+        return data["own"][parts[1]]
     for part in data[GROUPS[parts[0]]]:
         if part["name"] == parts[1]:
+            if parts[2] == "own":
+                return part["own"][parts[3]]
             return part if len(parts) == 3 else part[parts[2]]
     return None
 

@@ -83,7 +83,7 @@ def placements_of(
     """Where the operands of a network's kernel lie in main memory, as the tile level takes it.
 
     Constants are dense as planning's kernel has them: it may see them in another shape
-    (planning/channel_blocks.py).
+    (targets/cambricon/planning/channel_blocks.py).
     """
     found: dict[str, Placement] = {}
     shapes = {one.name: one for one in kernel.operands}
@@ -145,7 +145,9 @@ class Holding:
 
     def run(self) -> dict[str, HeldKernel]:
         """What is held; empty where the machine has no memory for that."""
-        memories = [memory for memory in self.machine.memories if memory.holds and memory.bytes]
+        memories = [
+            memory for memory in self.machine.memories if memory.own.keeps_values() and memory.bytes
+        ]
         if memories:
             self._search(memories[0])
         return self.found

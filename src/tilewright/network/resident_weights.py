@@ -113,7 +113,7 @@ class _Search:
         """The memory that all users load the weights to, if it holds values."""
         names = {self._place_of(symbol, "weight") for symbol in users}
         memory = self.machine.memory(names.pop() or self.machine.main)
-        return memory if not names and memory.holds and memory.bytes else None
+        return memory if not names and memory.own.keeps_values() and memory.bytes else None
 
     def _place_of(self, symbol: str, role: str) -> str | None:
         primitive = self.machine.primitive(self.trials.now(symbol).schedule.primitive)

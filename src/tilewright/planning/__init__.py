@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tilewright.machine import Machine
 from tilewright.planning.bounds import in_place, primitives_for
-from tilewright.planning.caches.planner import plan_cached
+from tilewright.planning.caches import in_place_planning
 from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.chains import plan_chain
 from tilewright.planning.domain import Kernel
@@ -72,7 +72,7 @@ def plan(
         behind_caches = in_place(kernel, machine, primitives_for(kernel, machine)[0])
         shared = machine.cores > 1 or machine.memory(machine.main).hit_bytes_per_cycle is not None
         tiles = plan_cores if shared else plan_exact
-        planner = plan_cached if behind_caches else tiles
+        planner = in_place_planning(machine).plan if behind_caches else tiles
     result = planner(kernel, machine, timer=timer, budget=budget)
     if cache is not None:
         cache[key] = _renamed(result, names)

@@ -139,7 +139,7 @@ def latency_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> flo
 
 def _met(kernel: Kernel, primitive: Primitive) -> float:
     """The part of a kernel's work that takes time on a primitive."""
-    return inside_fraction(kernel) if primitive.clips else 1.0
+    return inside_fraction(kernel) if primitive.own.skips_padding() else 1.0
 
 
 def in_place(kernel: Kernel, machine: Machine, primitive: Primitive) -> bool:
@@ -168,13 +168,14 @@ def inside_fraction(kernel: Kernel) -> float:
 
 def primitives_for(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
     """The primitives that compute a kernel's anchor, and have its numbers where they have numbers
-    of their own; refuses when there is none."""
+    of their own, but for those that cores compute in turns; refuses when there is none."""
     anchor, operands = kernel.anchor, (*kernel.anchor.inputs, kernel.output)
     primitives = tuple(
         p
         for p in machine.primitives
         if p.serves(anchor.operation, anchor.extents)
         and (p.element is None or all(p.takes(o.role, o.element) for o in operands))
+        and not p.own.in_turns()
     )
     if not primitives:
         raise refuse("plan-primitive", f"{machine.name} has no {anchor.operation}", kernel.symbol)

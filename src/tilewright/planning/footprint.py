@@ -85,7 +85,7 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
         move = path[0] if path else None
         granules = tuple(axis.granule(storage.multiples) for axis in operand.access)
         host = hosts.get(storage.joined, "") if storage.joined else ""
-        found.append(Use(operand, memory, move, granules, host, output, storage.leaves))
+        found.append(Use(operand, memory, move, granules, host, output, storage.own.stores_parts()))
     own = [use for use in found if not use.host]
     return tuple(use for one in own for use in (one, *(u for u in found if u.host == one.name)))
 

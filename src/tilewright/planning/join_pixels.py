@@ -7,9 +7,9 @@ contiguous block still::
     56 x 56 pixels, by rows:   tiles of 56, or of parts of a row: 28, 19, 14, ...
     one row of 3136 pixels:    tiles of any size
 
-That is of use where every contiguous block of a tile is a transfer of its own (``Move.linear``):
-tiles fill the memory, and fewer of them pay a latency. It is so too where tiles may have any number
-of pixels, as they take as many cycles whatever their rows are.
+That is of use where every contiguous block of a tile is a transfer of its own
+(``MoveRecord.block_by_block``): tiles fill the memory, and fewer of them pay a latency. It is so
+too where tiles may have any number of pixels, as they take as many cycles whatever their rows are.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def moves_blocks(machine: Machine) -> bool:
         if "conv" in primitive.operations and (storage := primitive.operands.get("input"))
     ]
     return bool(found) and all(
-        memory != machine.main and machine.path(machine.main, memory)[0].linear for memory in found
+        memory != machine.main and machine.path(machine.main, memory)[0].own.block_by_block()
+        for memory in found
     )
 
 

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.machine import Machine, Memory, Move, Primitive, Storage, parse_expression
+from tilewright.machine.records import OperandRecord
 from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import Bools, Floats, Ints, Use, uses_of
@@ -85,6 +86,14 @@ def _half(memory: Memory) -> int | None:
     return memory.reserved + max(memory.room // 2 // memory.granule, 1) * memory.granule
 
 
+class _StoredInParts(OperandRecord):
+    """Of results as the outer level sees them: the inner level stores its tiles one by one."""
+
+    def stores_parts(self) -> bool:
+        """They are."""
+        return True
+
+
 def outer_view(
     machine: Machine, primitive: Primitive, multiples: Mapping[str, int]
 ) -> tuple[Machine, Primitive]:
@@ -109,7 +118,8 @@ def outer_view(
             memories[inside] = Memory(name=inside)
         ends = (inside, main) if outputs else (main, inside)
         moves.setdefault(ends, hop.model_copy(update={"source": ends[0], "target": ends[1]}))
-        operands[role] = Storage(memory=inside, joined=storage.joined, leaves=outputs)
+        own = _StoredInParts() if outputs else OperandRecord()
+        operands[role] = Storage(memory=inside, joined=storage.joined, own=own)
     view = machine.model_copy(
         update={"moves": tuple(moves.values()), "memories": tuple(memories.values())}
     )

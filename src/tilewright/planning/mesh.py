@@ -7,6 +7,12 @@ come to the same tiles in the same order, for a core that sends waits until the 
 the result is cut into one part for each core: those of a row have the same indices of the dims that
 are cut *by rows*, those of a column of the dims that are cut *by columns*.
 
+Some primitives multiply while registers are sent (``PrimitiveRecord.in_turns``, swATOP's products
+over the mesh): tiles along the reduction take turns. In each, the cores of one column have loaded
+the tile of the rows' operand, the cores of one row the tile of the columns' operand, and send them
+to the others, who keep nothing of them in their memories. Of a mesh of eight by eight a core loads
+every eighth tile, and all have blocks of the result of one size.
+
 What all cores need alike one of them loads by DMA into the memories of all (*broadcast*): all must
 have met before it comes, for they may still use what lay there, and again before they read it.
 """
@@ -17,11 +23,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import ceil, prod
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
+
+from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import Kernel
 
-Axis = Literal["row", "column", "all"]
+Axis = Literal["row", "column", "all", "row in turns", "column in turns"]
 
 FEWEST_ELEMENTS = 64
 """Operands of which a part has fewer elements are loaded by every core: that is cheaper."""
@@ -87,6 +96,52 @@ class Division:
             if axis is not None and part >= FEWEST_ELEMENTS:
                 exchanged.append((operand.name, axis))
         return tuple(exchanged)
+
+
+def turning(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
+    """The primitives that cores compute together, a tile of the reduction after the other."""
+    anchor = kernel.anchor
+    return tuple(
+        primitive
+        for primitive in machine.primitives
+        if primitive.own.in_turns() and primitive.serves(anchor.operation, anchor.extents)
+    )
+
+
+def turn_division(kernel: Kernel, primitive: Primitive, side: int) -> Division | None:
+    """The cut of a product for such a primitive: one dim of its rows by rows of the mesh, one of
+    its columns by columns, each in equal parts of whole granules; None where there is none."""
+    if len(kernel.anchor.reduction) != 1 or len(kernel.anchor.inputs) < 2:
+        return None
+    extents = kernel.anchor.extents
+    cuts: list[tuple[str, int]] = []
+    for operand in kernel.anchor.inputs[:2]:
+        own = [d for d in operand.dims - set(kernel.anchor.reduction) if extents[d] > 1]
+        if len(own) != 1 or extents[own[0]] % (side * primitive.multiples.get(own[0], 1)):
+            return None
+        cuts.append((own[0], extents[own[0]] // side))
+    rows, columns = cuts
+    division = Division((rows,), (columns,))
+    x, w = (operand.name for operand in kernel.anchor.inputs[:2])
+    shared = {"row": x, "column": w}
+    if rows[0] == columns[0] or any(
+        axis not in shared or (name == shared[axis]) != (name in (x, w))
+        for name, axis in division.exchanged(kernel)
+        if name in (x, w)
+    ):
+        return None
+    return division
+
+
+def exchanged_in_turns(kernel: Kernel) -> tuple[tuple[str, Axis], ...]:
+    """How the factors of a product are exchanged in turns."""
+    x, w = (operand.name for operand in kernel.anchor.inputs[:2])
+    return (x, "row in turns"), (w, "column in turns")
+
+
+def share_in_turns(visits: Any, side: int) -> Any:
+    """Of how many tiles a core loads one, where so many come in turns."""
+    return visits / np.ceil(visits / side)
 
 
 def in_step(kernel: Kernel, grid: Mapping[str, int], tile: Mapping[str, int]) -> bool:

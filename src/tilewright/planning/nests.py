@@ -11,12 +11,12 @@ whose **inner** loop runs inside the reduction. So a long output vector accumula
 buffer while weights come tile by tile, and each tile of the input is loaded once.
 
 Inputs in the output's memory do not stay while such a loop runs. A primitive says along which dims
-that may be (``Storage.waits``).
+that may be (``OperandRecord.keeps_sums_along``).
 
 A nest may also keep a tile of the image with all channels of the result **resident**, or with
 several tiles of them, while weights come tile by tile. So fewer transfers pay a latency: where each
-contiguous block is one (``Move.linear``), the parts of each pixel would be a transfer each; and a
-residual comes for several tiles at once.
+contiguous block is one (``MoveRecord.block_by_block``), the parts of each pixel would be a transfer
+each; and a residual comes for several tiles at once.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _waiting(
 def _waits(space: Space) -> frozenset[str]:
     """The dims along which sums may wait so."""
     storage = space.primitive.operands.get("output")
-    return frozenset(() if storage is None else storage.waits)
+    return frozenset(() if storage is None else storage.own.keeps_sums_along())
 
 
 def _resident(
@@ -151,7 +151,7 @@ def _resident(
     output = next(use for use in space.uses if use.output)
     here = _at_output(space)
     # A result alone is stored in as many bytes either way.
-    if output.move is None or not (output.move.linear or len(here) > 1):
+    if output.move is None or not (output.move.own.block_by_block() or len(here) > 1):
         return []
     others = {u.name for u in space.uses if u.move is not None and u.name not in here}
     stepped = [g for g in parallel if g.users & others and output.name in g.users]

@@ -37,7 +37,7 @@ def operand_layout(machine: Machine, primitive: Primitive, operand: Operand) -> 
 
 def takes_operand(machine: Machine, primitive: Primitive, operand: Operand) -> bool:
     """Whether a primitive reads an operand: of its element, and, of dot products, in words."""
-    words = primitive.dot > 1 and operand.role == "weight"
+    words = primitive.own.weights_in_words() and operand.role == "weight"
     element = machine.element_of(operand.element, operand.role)
     return primitive.takes(operand.role, element) and (
         not words or bool(operand_layout(machine, primitive, operand))

@@ -32,9 +32,8 @@ from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.cells import Cells
 from tilewright.planning.footprint import Bools, Floats, Ints, Use
 from tilewright.planning.nests import Arrangement, Loop, depends
+from tilewright.planning.own import TakesTurns
 from tilewright.planning.part_stores import HALVES, faster_in_parts, standstill
-from tilewright.planning.replaced import slots_in_turn
-from tilewright.planning.rolled import slots_of_rows
 from tilewright.planning.space import Space
 
 
@@ -58,7 +57,9 @@ class Pipeline:
         self.loads = [use for use in self.uses if not use.output and not use.host]
         self.stores = [use for use in self.uses if use.output]
         self.bandwidth = main_bandwidth(space.machine)
-        self.slots = slots_of_rows(space, arrangement, slots_in_turn(space, arrangement))
+        own = space.primitive.own
+        turns = isinstance(own, TakesTurns)
+        self.slots = own.slots(space, arrangement) if turns else arrangement.slots
         self.late = space.machine.late_loads
         """Whether loads of one slot come behind those of several."""
         self.loops: list[Loop] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from tilewright.planning.domain import Kernel
@@ -39,6 +40,8 @@ class Budget:
     """The same for the best of each primitive: of another one the cost may be further off."""
     near: float = 0.01
     """Timed schedules that take longer than the fastest by no more are kept beside it."""
+    limit: float = inf
+    """Cycles above which no plan is wanted: what cannot be faster is not priced."""
     greedy: bool = True
     """Whether the greedy planner's tilings are timed, too."""
 

@@ -141,7 +141,7 @@ class Space:
         expression = parse_expression(self.primitive.cycles)
         issue = parse_expression(self.primitive.issue)
         # Positions outside of the image, on the mean over tiles, where they take no time.
-        met = inside_fraction(self.kernel) if self.primitive.clips else 1.0
+        met = inside_fraction(self.kernel) if self.primitive.own.skips_padding() else 1.0
         return met * np.maximum(expression.evaluate(tile), issue.evaluate(tile))
 
     def computes(self, row: int) -> float:
@@ -197,7 +197,7 @@ class Space:
 
         ``grown`` says how many tiles the box covers along a dim.
         """
-        if use.move is None or not use.move.linear:
+        if use.move is None or not use.move.own.block_by_block():
             return np.zeros(self.rows)
         lengths: list[Ints] = []
         for table, extent in zip(self.tables[use.name], use.operand.shape, strict=True):

@@ -35,9 +35,10 @@ def why_low(
         reasons.append(_beyond_rounding(machine, taken, granule, moved_bytes, simulated))
     used = schedule.partition(" ")[0]
     primitive = next((p for p in machine.get("primitives", ()) if p["name"] == used), {})
-    if primitive.get("approximate") or primitive.get("block_cycles"):
+    pieces = any(name.startswith("piece_") for name in primitive.get("operations", ()))
+    if primitive.get("approximate") or pieces:
         # What makes products fewer, or faster, goes before, between and behind them.
-        what = "splitting numbers" if primitive.get("block_cycles") else "transforms"
+        what = "splitting numbers" if pieces else "transforms"
         reasons.append(f"{what}, which the bound of the products leaves out")
     return "; ".join(reasons) or "a little of rounding, a little of start and end"
 

@@ -23,7 +23,7 @@ from tilewright.ir import ModuleOp, to_text
 from tilewright.ir.passes import WeightStore
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
-from tilewright.machine.capabilities import Capability, used
+from tilewright.machine.capabilities import Capability, records, used
 from tilewright.numerics.element_types import ElementType
 from tilewright.planning.domain import Kernel
 from tilewright.planning.mesh import Mesh
@@ -254,6 +254,8 @@ class Target(ABC):
 
     name: str
     description: str
+    family: str = ""
+    """Whose own keys its machines may have (machine/records.py): the name of its folder."""
     take_lengths: bool = False
     """Whether one program may run at any length of an input's axis, up to the one that it was
     compiled for (``Compilation.free``)."""
@@ -303,6 +305,13 @@ class Target(ABC):
                 others = [n for n in target_names() if capability in find_target(n).implements]
                 hint = f"leave it out; targets that do: {', '.join(others)}"
                 reason = f"target {self.name} does not implement this key"
+                problem = Problem("machine-capability", reason, f"{before}{where}", hint)
+                problems.append(problem)
+        for where, record in records(machine):
+            if record.family != self.family:
+                reason = f"target {self.name} does not implement keys of {record.family}'s own"
+                others = [n for n in target_names() if find_target(n).family == record.family]
+                hint = f"leave them out; targets that do: {', '.join(others)}"
                 problem = Problem("machine-capability", reason, f"{before}{where}", hint)
                 problems.append(problem)
         if machine.element not in self.elements:

@@ -7,6 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.helper import make_tensor_value_info as info
 
 from tests.frontends.onnx.onnx_models import noise, onnxruntime_of
+from tests.slow import but_fast
 from tilewright.compiler.api import compile
 from tilewright.errors import TilewrightError
 from tilewright.frontends.onnx import import_onnx
@@ -331,7 +332,7 @@ def test_recurrent_cells_clip(operator, gates, direction, tmp_path):
     agree(built, {"x": noise(4, 2, 5, seed=6)}, tmp_path, tolerance=1e-4)
 
 
-@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("columns", but_fast([False, True], [True]))
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 def test_an_lstm_quantises_its_steps(columns, dtype, tmp_path):
     """Weights of 7 bits: ONNX Runtime's products of signed bytes saturate without dot products."""

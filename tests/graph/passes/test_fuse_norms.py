@@ -15,6 +15,7 @@ from tilewright.ir import ModuleOp, SSAValue, f16
 from tilewright.ir.passes import PassRunner
 from tilewright.machine import Machine
 from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.targets.cpu.planning.capabilities import own_of
 from tilewright.targets.cpu.processors import Processor
 
 PROCESSOR = Processor(lanes=16, registers=32, vectors_per_cycle=2.0)
@@ -144,14 +145,17 @@ def test_the_planner_is_asked_with_all_cores(
 def test_the_road_has_the_pass_where_primitives_normalise() -> None:
     names = [entry.step.name for entry in place_pipeline(MACHINE)]
     assert names.index("choose-methods") < names.index("fuse-norms") < names.index("assign-layouts")
-    none = [p.model_copy(update={"rows": ()}) for p in MACHINE.primitives]
+    none = [
+        p.model_copy(update={"own": own_of(p).model_copy(update={"rows": ()})})
+        for p in MACHINE.primitives
+    ]
     without = MACHINE.model_copy(update={"primitives": tuple(none)})
     assert "fuse-norms" not in [entry.step.name for entry in place_pipeline(without)]
 
 
 def test_products_in_pieces_keep_a_kernel_of_their_own() -> None:
     machine = cpu(replace(PROCESSOR, cores=1, block_cycles=48.0))
-    machine = machine.with_values({"pieces": "all"})
+    machine = machine.with_values({"own.cpu.pieces": "all"})
     net, y = sums(256, 512)
     module = net.finish(y)
     made = context(machine, net.store)

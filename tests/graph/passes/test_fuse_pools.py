@@ -18,8 +18,8 @@ from tilewright.ir.passes import PassRunner
 from tilewright.ir.types import shape_of
 from tilewright.machine import Machine
 from tilewright.planning.bounds import compulsory_bytes
-from tilewright.planning.caches.planner import plan_cached
 from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.targets.cpu.planning.planner import plan_cached
 from tilewright.targets.cpu.processors import Processor
 
 MACHINE = cpu(Processor(lanes=16, registers=32, vectors_per_cycle=2.0))

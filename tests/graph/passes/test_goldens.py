@@ -18,6 +18,7 @@ from tests.graph.passes.pass_networks import accelerator
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import parse
 from tilewright.graph.passes import PASSES
+from tilewright.graph.passes.own import own_passes
 from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp
 from tilewright.ir.passes import CompilerContext
@@ -84,7 +85,7 @@ def transform(text: str) -> str:
     }
     ctx = CompilerContext(MACHINES[found.group(2)], TextStore(module), ranges, factors)
     for name in found.group(1).split(", "):
-        PASSES[name]().apply(ctx, module)
+        (PASSES | own_passes(ctx.machine))[name]().apply(ctx, module)
         module.verify()
     return str(module) + "\n"
 

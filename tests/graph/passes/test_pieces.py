@@ -15,7 +15,7 @@ from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
 
 WINDOWS = cpu(Processor(16, 32, vectors_per_cycle=2.0, level2_bytes=2 << 20, block_cycles=48.0))
-TILES = WINDOWS.with_values({"pieces": "all"})
+TILES = WINDOWS.with_values({"own.cpu.pieces": "all"})
 
 EVERYWHERE = ("conv_pieces", "matmul_pieces")
 WHOLE = ("conv_pieces_3", "matmul_pieces_3")

@@ -26,6 +26,7 @@ from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.ir.passes import PassRunner
 from tilewright.machine import Machine, Memory
+from tilewright.targets.cambricon.capabilities import CambriconMove
 from tilewright.targets.cambricon_x.machine import machine as cambricon_x
 from tilewright.targets.cpu.machine import machine as cpu
 
@@ -120,7 +121,9 @@ def _cached() -> Machine:
 
 
 def _linear() -> Machine:
-    moves = tuple(m.model_copy(update={"linear": m.target == "in"}) for m in SMALL.moves)
+    moves = tuple(
+        m.model_copy(update={"own": CambriconMove(linear=m.target == "in")}) for m in SMALL.moves
+    )
     return accelerator(moves=moves)
 
 

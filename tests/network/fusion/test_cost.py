@@ -25,8 +25,8 @@ from tilewright.machine.load import load_machine
 from tilewright.network.fusion.cost import CostOracle
 from tilewright.network.fusion.forms import described
 from tilewright.planning import plan
-from tilewright.planning.caches.sharing import slowest
 from tilewright.planning.domain import Kernel
+from tilewright.targets.cpu.planning.sharing import slowest
 
 PADS: dict[str, Any] = {"pads": (1, 1, 1, 1)}
 TWO: dict[str, Any] = {"kernel": (2, 2), "strides": (2, 2)}

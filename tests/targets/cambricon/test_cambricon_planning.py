@@ -7,6 +7,7 @@ from tests.targets.generic.kernel_cases import KernelBuilder
 from tilewright.planning import Budget, plan
 from tilewright.planning.domain import Kernel
 from tilewright.planning.planners.exact import search
+from tilewright.targets.cambricon.capabilities import CambriconMove
 from tilewright.targets.cambricon.machine import MACHINE
 
 
@@ -36,6 +37,6 @@ def test_or_several_tiles_of_channels() -> None:
 
 
 def test_one_level_is_enough_where_a_move_takes_any_box() -> None:
-    moves = tuple(move.model_copy(update={"linear": False}) for move in MACHINE.moves)
+    moves = tuple(move.model_copy(update={"own": CambriconMove()}) for move in MACHINE.moves)
     boxes = MACHINE.model_copy(update={"moves": moves})
     assert len(plan(_layer(256, 14), boxes).schedule.levels) == 1

@@ -52,7 +52,7 @@ AMX = PROCESSORS["amx"]
 PLANNED = replace(PROCESSORS["avx512"], block_cycles=AMX.block_cycles)
 """A processor with tiles, whose packages are built for AVX-512 unless they are told otherwise."""
 
-EVERYWHERE = machine(PLANNED).with_values({"pieces": "all"})
+EVERYWHERE = machine(PLANNED).with_values({"own.cpu.pieces": "all"})
 """The same, where every convolution and product may be in pieces."""
 
 EMULATED = (*FLAGS, "-Werror", *PROCESSORS["avx512"].flags)

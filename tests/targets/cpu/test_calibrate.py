@@ -10,7 +10,6 @@ from tests.targets.cpu.built_networks import expected, image, model
 
 import tilewright
 from tilewright.errors import TilewrightError
-from tilewright.planning.caches.registers import Registers, TileCycles
 from tilewright.targets.cpu import TARGET
 from tilewright.targets.cpu import calibrate as calibrating
 from tilewright.targets.cpu.calibrate import (
@@ -21,6 +20,8 @@ from tilewright.targets.cpu.calibrate import (
     calibrate,
     depths_of,
 )
+from tilewright.targets.cpu.planning.capabilities import own_of
+from tilewright.targets.cpu.planning.registers import Registers, TileCycles
 from tilewright.targets.cpu.processors import this_processor
 
 
@@ -89,12 +90,12 @@ def test_a_calibration_describes_the_machine(tmp_path: Path) -> None:
     machine = TARGET.variant(str(path))
     assert machine.clock_hz == 3e9
     assert machine.memory("dram").bytes_per_cycle == 8.0
-    assert machine.primitive("conv").fit == TILES
-    assert machine.primitive("winograd_4").fit == TILES
-    assert not machine.primitive("pool").fit
+    assert own_of(machine.primitive("conv")).fit == TILES
+    assert own_of(machine.primitive("winograd_4")).fit == TILES
+    assert not own_of(machine.primitive("pool")).fit
     path.write_text(made(parts=TILES[:1]).model_dump_json())
-    assert TARGET.variant(str(path)).primitive("winograd_4").fit == TILES[:1]
-    assert TARGET.variant(str(path)).primitive("conv").fit == TILES
+    assert own_of(TARGET.variant(str(path)).primitive("winograd_4")).fit == TILES[:1]
+    assert own_of(TARGET.variant(str(path)).primitive("conv")).fit == TILES
     path.write_text(made().model_dump_json())
     assert machine.name == "cpu"
     network = tmp_path / "pictures.onnx"

@@ -14,8 +14,8 @@ from tests.targets.cpu.primitive_cases.methods import winograd
 from tilewright.graph.kernels import kernel_of
 from tilewright.graph.values import value_names
 from tilewright.planning import plan
-from tilewright.planning.caches.sharing import parts
 from tilewright.planning.schedule import Level, Schedule
+from tilewright.targets.cpu.planning.sharing import parts
 from tilewright.targets.cpu.runner import CpuRunner
 from tilewright.targets.cpu.target import CpuTarget
 

@@ -2,12 +2,12 @@
 
 from math import inf
 
-from tests.planning.caches.test_dots import product
+from tests.targets.cpu.planning.test_dots import product
 
-from tilewright.planning.caches.planner import ranked
 from tilewright.targets.cpu.candidates import Candidates
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.measure import in_turns, measure
+from tilewright.targets.cpu.planning.planner import ranked
 
 
 class Scripted(Candidates):

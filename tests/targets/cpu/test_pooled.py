@@ -18,6 +18,7 @@ from tilewright.ir.types import Array, shape_of
 from tilewright.machine import parse_expression
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.machine import machine
+from tilewright.targets.cpu.planning.capabilities import own_of
 from tilewright.targets.cpu.processors import Processor, this_processor
 from tilewright.targets.cpu.runner import CpuRunner
 from tilewright.targets.cpu.target import CpuTarget
@@ -59,7 +60,7 @@ def pair(
     outer = {"n": 1, "g": 1} if group > 1 else {"n": 1}
     sizes = {**outer, "th": height, "tw": width, "co": min(vectors * m.lanes, channels // group)}
     counts = {**sizes, "ci": ci, "u": inner, "v": inner}
-    needed = parse_expression(primitive.scratch).evaluate(counts)
+    needed = parse_expression(own_of(primitive).scratch).evaluate(counts)
     points = max((28 if m.lanes == 16 else 10) // (planes or vectors), 1)
     options = (*((("planes", planes),) if planes else ()), ("points", points))
     level = Level("registers", tuple(sorted(sizes.items())), (*outer, "th", "tw", "co"))

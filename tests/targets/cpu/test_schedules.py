@@ -8,8 +8,8 @@ from tests.targets.cpu.primitive_cases.convolutions import convolution
 from tilewright.graph.kernels import kernel_of
 from tilewright.graph.values import value_names
 from tilewright.ir import SSAValue
-from tilewright.planning.caches.planner import choose_primitive, schedules
 from tilewright.planning.schedule import Schedule
+from tilewright.targets.cpu.planning.planner import choose_primitive, schedules
 
 SHAPES = {
     "padded": ((1, 72, 9, 13), 21, (3, 3), {"pads": (1, 1, 1, 1), "strides": (1, 2)}),

@@ -14,6 +14,7 @@ from tilewright.ir.types import shape_of
 from tilewright.machine import parse_expression
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.machine import machine
+from tilewright.targets.cpu.planning.capabilities import own_of
 from tilewright.targets.cpu.processors import Processor, this_processor
 
 B = "NCHWLc"
@@ -40,7 +41,7 @@ def pair(
     bounds: Attributes = {"minimum": -0.2, "maximum": 0.3} if between == "clip" else {}
     rows, columns, vectors = block
     sizes = {"n": 1, "oh": rows, "ow": columns, "co": min(vectors * m.lanes, channels)}
-    needed = parse_expression(m.machine.primitive("separable_conv").scratch).evaluate(
+    needed = parse_expression(own_of(m.machine.primitive("separable_conv")).scratch).evaluate(
         {**sizes, "c": c}
     )
     made: Attributes = {**attributes, "between": between, **bounds}

@@ -38,6 +38,8 @@ class Walk:
     cores: int
     """In a mesh with as many rows as columns, where operands are exchanged."""
     found: dict[tuple[str, str], Runs] = field(default_factory=dict[tuple[str, str], Runs])
+    turns: dict[str, int] = field(default_factory=dict[str, int])
+    """Tiles that came before, of tensors whose cores fetch one in turns."""
 
     def run(self) -> dict[tuple[str, str], Runs]:
         """Walk the whole program."""
@@ -64,6 +66,11 @@ class Walk:
         axis = dict(self.program.get("exchanged", ())).get(tensor)
         if op.loads and axis == "all" and self.cpe:
             return
+        if op.loads and axis in ("row in turns", "column in turns"):
+            side = isqrt(self.cores)
+            turn = self.turns[tensor] = self.turns.get(tensor, -1) + 1
+            if turn % side != (self.cpe % side if axis.startswith("row") else self.cpe // side):
+                return
         if op.loads and axis in ("row", "column"):
             box = share_of(op.buffer, box, self.cpe, isqrt(self.cores), by_row=axis == "row")
         runs = self.found.setdefault((kind, tensor), [])

@@ -46,7 +46,9 @@ class Chip:
     """A network for one core group and for the chip."""
 
     def __init__(self, model: Path, folder: Path) -> None:
-        self.group = tilewright.compile(model, "sunway", directory=folder / "group")
+        self.group = tilewright.compile(
+            model, "sunway", directory=folder / "group", planner="exact"
+        )
         self.whole = tilewright.compile(model, "sunway-chip", directory=folder / "chip")
 
     @property

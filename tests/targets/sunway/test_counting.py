@@ -106,7 +106,7 @@ def layer(folder: Path) -> Path:
 @pytest.mark.parametrize("model", [tiny, layer])
 def test_layers_take_what_their_plans_say(model: Callable[[Path], Path], tmp_path: Path) -> None:
     path = model(tmp_path)
-    package = tilewright.compile(path, "sunway", directory=tmp_path / "p")
+    package = tilewright.compile(path, "sunway", directory=tmp_path / "p", planner="exact")
     target, machine = resolve("sunway")
     work = run_pipeline(path, target, machine)
     info = package.inputs[0]

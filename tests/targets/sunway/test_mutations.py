@@ -54,6 +54,7 @@ def found_by(package: Package, text: str, folder: Path) -> str:
     return "\n".join(package.differences(LAYER, ran, text))
 
 
+@pytest.mark.slow
 def test_the_layer_is_as_the_changes_need_it(package: Package, tmp_path: Path) -> None:
     text = (package.program / f"layers/{LAYER}_slave.c").read_text()
     assert found_by(package, text, tmp_path / "run") == ""

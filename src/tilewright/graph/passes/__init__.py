@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tilewright.graph.passes.assign_layouts import AssignLayouts
-from tilewright.graph.passes.block_channels import BlockChannels
 from tilewright.graph.passes.choose_methods import ChooseMethods
 from tilewright.graph.passes.compress_weights import CompressWeights
 from tilewright.graph.passes.compute_in_integers import ComputeInIntegers
@@ -19,6 +18,7 @@ from tilewright.graph.passes.fuse_separable import FuseSeparable
 from tilewright.graph.passes.join_biases import JoinBiases
 from tilewright.graph.passes.join_groups import JoinGroups
 from tilewright.graph.passes.narrow_floats import NarrowFloats
+from tilewright.graph.passes.own import layout_passes
 from tilewright.graph.passes.partition import Partition
 from tilewright.graph.passes.plan_memory import PlanMemory
 from tilewright.graph.passes.quantise import Quantise
@@ -35,7 +35,6 @@ PASSES: dict[str, type[ModulePass]] = {
     step.name: step
     for step in (
         AssignLayouts,
-        BlockChannels,
         ChooseMethods,
         CompressWeights,
         ComputeInIntegers,
@@ -60,7 +59,7 @@ PASSES: dict[str, type[ModulePass]] = {
         Subsample,
     )
 }
-"""Every graph pass by its name on the command line."""
+"""Every graph pass by its name on the command line, but those that machines bring (own.py)."""
 
 
 METHODS = ("winograd_conv", "explicit_conv", "winograd_input")
@@ -144,10 +143,10 @@ def layout_pipeline(machine: Machine) -> list[PassEntry]:
         *numbers,
         *(pairs if machine.primitives_for("separable_conv") else []),
         *methods,
-        *(pools if any(primitive.pools for primitive in machine.primitives) else []),
-        *(norms if any(primitive.rows for primitive in machine.primitives) else []),
+        *(pools if any(p.own.pools_within_tiles() for p in machine.primitives) else []),
+        *(norms if any(p.own.norms_behind_rows() for p in machine.primitives) else []),
         PassEntry(AssignLayouts(), "after kernels are formed: each asks for layouts as a whole"),
-        PassEntry(BlockChannels(), "after layouts: transfers of one contiguous block ask for more"),
+        *layout_passes(machine),
     ]
 
 

@@ -29,6 +29,7 @@ from tilewright.graph.passes.staged_methods import (
 from tilewright.ir import Context, ModuleOp, ModulePass
 from tilewright.ir.passes import CompilerContext
 from tilewright.machine import Machine
+from tilewright.planning.caches import in_place_planning
 from tilewright.planning.canonical import canonical
 
 __all__ = ["ChooseMethods", "methods_of", "select"]
@@ -77,7 +78,7 @@ class ChooseMethods(ModulePass):
     The explicit method (``graph.explicit_conv``) lays out windows in scratch; it takes any window
     larger than one point, strides and dilations. Where a machine has matrix tiles, convolutions
     without groups, and matrix products, may be in pieces of bfloat16 (``graph.piece_conv``,
-    ``graph.piece_matmul``): in three, as exact as float32, or, where its ``pieces`` allows it, in
+    ``graph.piece_matmul``): in three, as exact as float32, or, where the machine allows it, in
     two, on weights that are split here. Convolutions
     with computed weights are left alone, and those of machines that have primitives for none of
     these. ``method`` names primitives of which one is taken wherever it serves, whatever it takes:
@@ -128,7 +129,7 @@ class ChooseMethods(ModulePass):
         machine = context.machine
         most = 4 * most_scratch(machine)
         near = most // SCRATCH_CACHES
-        tiles = any(primitive.block_cycles for primitive in machine.primitives)
+        tiles = in_place_planning(machine).piece_counts(machine, rough=True)
         anchors = (ConvOp, MatMulOp) if tiles else (ConvOp,)
         known: dict[object, list[Priced]] = {}
         options: dict[KernelOp, list[Priced]] = {}

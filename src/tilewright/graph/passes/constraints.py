@@ -325,7 +325,7 @@ def _shortage(asked: Candidate, primitive: Primitive, machine: Machine) -> _Shor
 def _windows(asked: Candidate, machine: Machine) -> str | None:
     """Whether every window meets the image, where primitives leave the padding out."""
     primitives = serving(asked, machine)
-    if asked.stage is None or not all(primitive.clips for primitive in primitives):
+    if asked.stage is None or not all(primitive.own.skips_padding() for primitive in primitives):
         return None
     extents, reduction = asked.extents, set(asked.stage.reduction)
     for operand in asked.stage.inputs:

@@ -14,9 +14,7 @@ from tilewright.ir import Context, ModuleOp, ModulePass, f32
 from tilewright.ir.types import tensor_type
 from tilewright.machine import Machine, Primitive
 from tilewright.machine.fusions import fusion_of
-from tilewright.planning.caches.behind_cost import BehindCost
-from tilewright.planning.caches.planner import plan_cached
-from tilewright.planning.caches.sharing import slowest
+from tilewright.planning.caches import in_place_planning
 from tilewright.planning.canonical import canonical
 
 
@@ -49,7 +47,8 @@ class FuseNorms(ModulePass):
 
     It can be where nothing else reads the sums (networks that normalise before a product, as ViT,
     read them again, so they are kept for both), all numbers behind the product are float32, and
-    the product's weights are constants, for a primitive that lists the normalisation (``rows``).
+    the product's weights are constants, for a primitive that lists the normalisation
+    (``PrimitiveRecord.norms_behind_rows``).
     It comes after choose-methods, as products in pieces have kernels of another kind.
     """
 
@@ -106,7 +105,7 @@ def rows_primitive(first: KernelOp, kernel: KernelOp, machine: Machine) -> Primi
     primitive = next(iter(serving(candidate(anchor), machine)), None)
     if primitive is None or not isinstance(weight.owner, WeightOp):
         return "the product's weights are computed"
-    if norm.operation not in primitive.rows:
+    if norm.operation not in primitive.own.norms_behind_rows():
         return f"{primitive.name} of {machine.name} has no {norm.operation} behind its tiles"
     return primitive
 
@@ -132,13 +131,10 @@ def _pays(
         with_layouts(plain_kernel(of_joined), machine, primitive) for of_joined in (trial, first)
     )
     norm = plain_kernel(kernel)
-    of_joined, two, rows = (
-        plan_cached(described, machine) for described in (joined, product, norm)
-    )
-    apart = slowest(product, machine, two.schedule, two.predicted_cycles)
+    own = in_place_planning(machine)
+    of_joined, two, rows = (own.plan(described, machine) for described in (joined, product, norm))
+    apart = own.slowest(product, machine, two.schedule, two.predicted_cycles)
     # Priced alike in both forms: planned alone, it is charged for sums that a cache still holds.
-    apart += slowest(norm, machine, rows.schedule, BehindCost(joined, machine).apart())
-    return (
-        slowest(joined, machine, of_joined.schedule, of_joined.predicted_cycles)
-        <= fusion.gain * apart
-    )
+    apart += own.slowest(norm, machine, rows.schedule, own.rows_apart(joined, machine))
+    slowest = own.slowest(joined, machine, of_joined.schedule, of_joined.predicted_cycles)
+    return slowest <= fusion.gain * apart

@@ -34,9 +34,7 @@ from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import shape_of, tensor, tensor_type
 from tilewright.machine import Machine
 from tilewright.machine.fusions import fusion_of
-from tilewright.planning.caches.blocks import scratch_elements
-from tilewright.planning.caches.cost import cache_levels
-from tilewright.planning.caches.planner import plan_cached, schedules
+from tilewright.planning.caches import in_place_planning
 from tilewright.planning.canonical import canonical
 
 OPERATION = "separable_conv"
@@ -108,13 +106,14 @@ def _scratch(first: KernelOp, kernel: KernelOp, context: CompilerContext, gain: 
     elements = 0
     if primitive is not None:
         described = with_layouts(plain_kernel(trial), machine, primitive)
-        if next(schedules(described, machine, primitive), None) is not None:
-            plan = plan_cached(described, machine)
+        own = in_place_planning(machine)
+        if next(own.schedules(described, machine, primitive), None) is not None:
+            plan = own.plan(described, machine)
             # Matrix tiles may multiply faster what is a kernel of its own.
             product = priced_methods(kernel, machine, most_scratch(machine))
             apart = _cycles(first, machine) + min(method.cycles for method in product)
             if plan.predicted_cycles < gain * apart:
-                elements = scratch_elements(primitive, plan.schedule, described)
+                elements = own.scratch_elements(primitive, plan.schedule, described)
     forget_pair(trial)
     return elements
 
@@ -125,8 +124,7 @@ _NONE = "no_bias"
 
 def trial_pair(first: KernelOp, kernel: KernelOp, machine: Machine) -> KernelOp:
     """The pair as one kernel beside both, with as much scratch as there may be."""
-    levels = cache_levels(machine)
-    room = int(ROOM * levels[max(len(levels) - 2, 0)][0]) // 4
+    room = int(ROOM * in_place_planning(machine).near_bytes(machine)) // 4
     return _fused(first, kernel, room, None)
 
 
@@ -196,7 +194,7 @@ def _cycles(kernel: KernelOp, machine: Machine) -> float:
     for primitive in serving(candidate(_anchor(kernel)), machine):
         if primitive.multiples:
             described = with_layouts(plain_kernel(kernel), machine, primitive)
-            return plan_cached(described, machine).predicted_cycles
+            return in_place_planning(machine).plan(described, machine).predicted_cycles
     return 0.0
 
 

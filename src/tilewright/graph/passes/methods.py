@@ -17,15 +17,10 @@ from tilewright.graph.passes.strides import size
 from tilewright.ir import SSAValue, f32, i16
 from tilewright.ir.types import element_dtype, shape_of, tensor_type
 from tilewright.machine import Machine, Primitive
-from tilewright.numerics.pieces import THREE, TWO
 from tilewright.numerics.winograd import TRANSFORMS
 from tilewright.planning import PlanCache, plan
-from tilewright.planning.caches.blocks import scratch_elements
-from tilewright.planning.caches.cost import cache_levels
-from tilewright.planning.caches.pieces import scratch_words
-from tilewright.planning.caches.planner import schedules
+from tilewright.planning.caches import in_place_planning
 from tilewright.planning.domain import Kernel
-from tilewright.planning.schedule import Schedule
 
 SCRATCH_CACHES = 4
 """Scratch may be so many times as large as the cache before the last one."""
@@ -57,8 +52,7 @@ class Priced:
 
 def most_scratch(machine: Machine) -> int:
     """Elements of scratch beyond which no method goes."""
-    levels = cache_levels(machine)
-    return SCRATCH_CACHES * levels[max(len(levels) - 2, 0)][0] // 4
+    return SCRATCH_CACHES * in_place_planning(machine).near_bytes(machine) // 4
 
 
 def methods_of(kernel: KernelOp, machine: Machine, room: int | None = None) -> Iterator[Method]:
@@ -75,8 +69,7 @@ def methods_of(kernel: KernelOp, machine: Machine, room: int | None = None) -> I
     if not direct.multiples:
         return
     forms = list(forms_of(kernel, anchor)) if isinstance(anchor, ConvOp) else []
-    if any(primitive.block_cycles for primitive in machine.primitives):
-        forms += [Form(plain=False, pieces=n) for n in _pieces(kernel, anchor, machine)]
+    forms += [Form(plain=False, pieces=n) for n in _pieces(kernel, anchor, machine)]
     for form in forms:
         trial = rewritten(kernel, form, most_scratch(machine) if room is None else room, None)
         inner = trial.operations[0]
@@ -98,23 +91,17 @@ def priced_methods(
     ``known`` has plans of the machine's cost model, and gets those that are made here.
     """
     priced: list[Priced] = []
+    own = in_place_planning(machine)
     for method in methods_of(kernel, machine, room):
-        if next(schedules(method.kernel, machine, method.primitive), None) is None:
+        if next(own.schedules(method.kernel, machine, method.primitive), None) is None:
             continue
         found_plan = plan(method.kernel, machine, cache=known)
         elements = 0
         if not method.form.direct:
-            elements = scratch_of(method.primitive, found_plan.schedule, method.kernel)
+            elements = own.scratch_elements(method.primitive, found_plan.schedule, method.kernel)
         price = found_plan.predicted_cycles, elements, method.weight_bytes
         priced.append(Priced(method.form, method.primitive.name, *price))
     return priced
-
-
-def scratch_of(primitive: Primitive, schedule: Schedule, kernel: Kernel) -> int:
-    """Elements of scratch that a schedule's instances need."""
-    if not primitive.block_cycles:
-        return scratch_elements(primitive, schedule, kernel)
-    return scratch_words(kernel, {**kernel.anchor.extents, **dict(schedule.levels[-1].tile)})
 
 
 def forms_of(kernel: KernelOp, anchor: ConvOp) -> Iterator[Form]:
@@ -139,17 +126,17 @@ def forms_of(kernel: KernelOp, anchor: ConvOp) -> Iterator[Form]:
             yield Form(tile, True)
 
 
-def _pieces(kernel: KernelOp, anchor: ConvOp | MatMulOp, machine: Machine) -> Iterator[int]:
+def _pieces(kernel: KernelOp, anchor: ConvOp | MatMulOp, machine: Machine) -> tuple[int, ...]:
     """Into how many pieces numbers may be split, where that is defined.
 
     Three are exact; two are so nearly, and taken where the machine says so.
     """
     weight = kernel.inputs[_weight(kernel)]
     if kernel.on_host or not isinstance(weight.owner, WeightOp):
-        return
+        return ()
     kinds = [tensor_type(value) for value in anchor.inputs]
     if any(kind.element_type != f32 for kind in kinds):
-        return
+        return ()
     if isinstance(anchor, ConvOp):
         apart = anchor.integers("strides") + anchor.integers("dilations") == (1, 1, 1, 1)
         window = shape_of(weight)[2:]
@@ -161,10 +148,7 @@ def _pieces(kernel: KernelOp, anchor: ConvOp | MatMulOp, machine: Machine) -> It
         rough = False
         fits = len(kinds[1].get_shape()) == 2 and not anchor.transposed[0]
         fits = fits and all(shape == (co,) for shape in biases)
-    if fits and (rough or machine.pieces == "all"):
-        yield TWO
-    if fits:
-        yield THREE
+    return in_place_planning(machine).piece_counts(machine, rough=rough) if fits else ()
 
 
 def _weight(kernel: KernelOp) -> int:

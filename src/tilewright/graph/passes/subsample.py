@@ -40,9 +40,9 @@ class Subsample(ModulePass):
     kernel has extent 1 and the stride is larger, if every primitive that serves the layer keeps the
     input in a memory that software manages (a cache loads no gaps that nobody reads) and takes it
     in a layout in which the slice is an address. Where a transfer is one contiguous block
-    (``Move.linear``) gaps are no gain: each pixel would be a transfer of its own. The input must be
-    computed on the accelerator too: any other may have to be copied into that layout, and a strided
-    copy is no better.
+    (``MoveRecord.block_by_block``) gaps are no gain: each pixel would be a transfer of its own. The
+    input must be computed on the accelerator too: any other may have to be copied into that layout,
+    and a strided copy is no better.
     """
 
     name = "subsample"
@@ -123,7 +123,7 @@ def _is_address(op: Operation, machine: Machine) -> bool:
             return False
         if machine.memory(storage.memory).managed != "software":
             return False
-        if machine.path(machine.main, storage.memory)[0].linear:
+        if machine.path(machine.main, storage.memory)[0].own.block_by_block():
             return False
         if slice_box(dense_box(layout, shape), taken) is None:
             return False

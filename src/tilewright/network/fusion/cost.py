@@ -22,8 +22,7 @@ from tilewright.machine import Machine
 from tilewright.network.fusion.forms import described, forms_of
 from tilewright.network.fusion.learned.model import LearnedCost
 from tilewright.planning import Plan, PlanCache, Timer, plan
-from tilewright.planning.caches.planner import schedules
-from tilewright.planning.caches.sharing import slowest
+from tilewright.planning.caches import InPlacePlanning, in_place_planning
 from tilewright.planning.canonical import canonical
 from tilewright.planning.domain import Kernel
 
@@ -94,10 +93,11 @@ class CostOracle:
         methods = methods and self.timer is None and all(isinstance(op, MAPS) for op in behind)
         if not methods or not isinstance(anchor, ConvOp | MatMulOp):
             return self._planned(plain)
+        own = in_place_planning(machine)
         forms = (
             method.kernel
             for method in methods_of(kernel, machine)
-            if next(schedules(method.kernel, machine, method.primitive), None) is not None
+            if next(own.schedules(method.kernel, machine, method.primitive), None) is not None
         )
         return min(map(self._planned, forms), default=inf)
 
@@ -112,6 +112,7 @@ class CostOracle:
             raise refuse("fusion-simulated", "no schedule of it can be simulated", kernel.symbol)
         if self.learned is not None:
             return self.learned.cycles(kernel, schedule_plan, self.machine)
-        if self.timer is None and self.machine.cores > 1:
-            return slowest(kernel, self.machine, schedule_plan.schedule, cycles)
+        own = self.machine.own
+        if self.timer is None and isinstance(own, InPlacePlanning):
+            return own.slowest(kernel, self.machine, schedule_plan.schedule, cycles)
         return cycles

@@ -168,7 +168,7 @@ class _Pair:
             and self.first.result is self.value
         ):
             yield from self._separable()
-        elif any(_name(self.second) in primitive.rows for primitive in machine.primitives):
+        elif any(_name(self.second) in p.own.norms_behind_rows() for p in machine.primitives):
             yield from self._with_rows()
         else:
             self.reasons.append(
@@ -224,9 +224,11 @@ class _Pair:
         """A pool within the tiles of each method that has some."""
         first, machine = self.first, self.machine
         tiled: list[KernelOp] = [first]
-        if isinstance(first.operations[0], ConvOp) and any(p.pools for p in machine.primitives):
+        if isinstance(first.operations[0], ConvOp) and any(
+            p.own.pools_within_tiles() for p in machine.primitives
+        ):
             for method in list(methods_of(first, machine)):
-                if method.form.tile and method.primitive.pools:
+                if method.form.tile and method.primitive.own.pools_within_tiles():
                     trial = rewritten(first, method.form, most_scratch(machine), None)
                     self.undo.callback(forget, trial)
                     tiled.append(trial)

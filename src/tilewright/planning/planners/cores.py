@@ -7,7 +7,7 @@ own, by the ``exact`` planner, on the machine that one core sees: its own memori
 the bandwidth of main memory, or what a cache that all cores share gives it.
 
 Grids come sorted by a lower bound of what the core with the most parts takes; they are planned
-until the next bound exceeds the best so far, ``PLANNED`` at most.
+until the next bound exceeds the best so far, ``PLANNED`` at most, each up to what the best takes.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ ROUNDS = 4
 
 Columns = Mapping[str, NDArray[np.int64]]
 """Size of a part along every dim, one row for each grid."""
+
+
+Allowed = Callable[[Kernel, Primitive, int], Columns]
+"""Kernel, primitive, cores -> the grids that are worth a look."""
 
 
 def one_core(machine: Machine) -> Machine:
@@ -101,14 +105,21 @@ def _with_rates(machine: Machine, rate: Callable[[Move], float]) -> Machine:
 
 
 def plan_cores(
-    kernel: Kernel, machine: Machine, *, timer: Timer | None = None, budget: Budget | None = None
+    kernel: Kernel,
+    machine: Machine,
+    *,
+    timer: Timer | None = None,
+    budget: Budget | None = None,
+    allowed: Allowed | None = None,
 ) -> Plan:
     """The best grid's plan; ``Schedule.shared`` names the dims that are cut.
 
     Raises TilewrightError as ``plan_exact`` does. ``timer`` is not asked: it would time one core.
+    ``allowed`` gives the grids of a primitive on so many cores, if not all (``grids``).
     """
     del timer
     begin = perf_counter()
+    budget = budget or Budget()
     best: Plan | None = None
     failure: TilewrightError | None = None
     considered = priced = 0
@@ -117,7 +128,11 @@ def plan_cores(
         cores = 1 if primitive.alone else machine.cores
         # Where cores share no path, the last round may well leave some of them idle.
         paths = machine.memory(machine.main).hit_bytes_per_cycle is not None
-        sizes = grids(kernel, primitive, cores, ceil(cores / 2) if paths else cores)
+        fewest = ceil(cores / 2) if paths else cores
+        if allowed is None:
+            sizes = grids(kernel, primitive, cores, fewest)
+        else:
+            sizes = allowed(kernel, primitive, cores)
         parts = parts_of(kernel, sizes)
         rounds = -(-parts // cores)
         supply = _Supply(kernel, machine.model_copy(update={"cores": cores}), sizes, parts)
@@ -129,8 +144,10 @@ def plan_cores(
             extents = kernel.anchor.extents
             grid = {d: int(c[row]) for d, c in sizes.items() if int(c[row]) < extents[d]}
             alone = supply.core(row).model_copy(update={"primitives": (primitive,)})
+            most = budget.limit if best is None else min(best.predicted_cycles, budget.limit)
+            own = replace(budget, limit=(most - machine.spawn_cycles) / int(rounds[row]))
             try:
-                part = plan_exact(part_of(kernel, grid), alone, budget=budget)
+                part = plan_exact(part_of(kernel, grid), alone, budget=own)
             except TilewrightError as error:
                 failure = failure or error
                 continue

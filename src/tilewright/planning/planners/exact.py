@@ -21,7 +21,7 @@ from time import perf_counter
 
 import numpy as np
 
-from tilewright.errors import TilewrightError
+from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.bounds import granule_bound, main_bandwidth, physical_bound
 from tilewright.planning.cost import TIE, Priced, lower_bounds, price
@@ -132,6 +132,8 @@ def search(
         space.single_level = single_level
         found = _searched(space, found, budget, keep)
         best = found.candidates[0].cost if found.candidates else np.inf
+        if not found.candidates and budget.limit < np.inf:
+            break  # Sizes that are rarely better would have to be below the limit at once.
         if best <= granule_bound(kernel, machine, primitive) * (1 + FAR):
             break
     return found
@@ -213,14 +215,13 @@ def _searched(space: Space, before: Search, budget: Budget, keep: int) -> Search
     priced, start, size = 0, 0, FIRST_BLOCK
     while start < len(order):
         block = order[start : start + size]
-        if len(best) == keep:
-            block = block[bounds[block] <= best[-1].cost]
+        block = block[bounds[block] <= (best[-1].cost if len(best) == keep else budget.limit)]
         if not block.size:
             break
         if start and (start >= budget.priced or perf_counter() - begin > budget.seconds):
             cuts.append("priced" if start >= budget.priced else "seconds")
             break
-        part, limit = space.take(block), best[-1].cost if len(best) == keep else np.inf
+        part, limit = space.take(block), best[-1].cost if len(best) == keep else budget.limit
         for one in price(part):
             priced += int(np.isfinite(one.cycles).sum())
             best += _best_of(part, one, keep, limit)
@@ -299,7 +300,8 @@ def plan_exact(
 ) -> Plan:
     """The best schedule of a kernel whose primitives keep operands in software-managed memory.
 
-    Raises TilewrightError when no primitive computes the kernel or no tile fits.
+    Raises TilewrightError when no primitive computes the kernel, no tile fits, or nothing is below
+    the budget's limit (``plan-limit``).
     """
     begin = perf_counter()
     budget = budget or Budget()
@@ -316,6 +318,9 @@ def plan_exact(
     physical = min(physical_bound(kernel, machine, p) for p, _ in found)
     granule = min(granule_bound(kernel, machine, p) for p, _ in found)
     every = [c for _, s in found for c in s.candidates]
+    if not every:
+        reason = f"no plan takes less than {budget.limit:,.0f} cycles"
+        raise refuse("plan-limit", reason, kernel.symbol, "raise Budget.limit")
     candidates = _distinct(every, len(every))
     # The best of every primitive is among them: the cost may misjudge all of another one's.
     firsts = [s.candidates[0] for _, s in found if timer]

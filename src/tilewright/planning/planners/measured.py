@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tilewright.machine import Machine
-from tilewright.planning.caches.planner import plan_cached, ranked
-from tilewright.planning.caches.sharing import share
+from tilewright.planning.caches import in_place_planning
 from tilewright.planning.domain import Kernel
 from tilewright.planning.measurements import Measurements
 from tilewright.planning.plan import Plan
@@ -39,7 +38,9 @@ class Search:
     @classmethod
     def of(cls, kernel: Kernel, machine: Machine, most: int | None = None) -> Search:
         """The first ``most`` candidates, or all of the space."""
-        schedules = tuple(schedule for _, _, schedule in ranked(kernel, machine))
+        schedules = tuple(
+            schedule for _, _, schedule in in_place_planning(machine).ranked(kernel, machine)
+        )
         return cls(kernel, machine, schedules[:most])
 
     def batches(self, known: Measurements) -> Iterator[tuple[Schedule, ...]]:
@@ -67,7 +68,7 @@ def plan_measured(
     for batch in search.batches(known):
         seconds = measure(kernel, machine, batch)
         known.add(kernel, machine, dict(zip(batch, seconds, strict=True)))
-    return best_known(kernel, machine, known) or plan_cached(kernel, machine)
+    return best_known(kernel, machine, known) or in_place_planning(machine).plan(kernel, machine)
 
 
 def best_known(kernel: Kernel, machine: Machine, known: Measurements) -> Plan | None:
@@ -77,11 +78,12 @@ def best_known(kernel: Kernel, machine: Machine, known: Measurements) -> Plan | 
     if not usable:
         return None
     best = min(usable, key=lambda schedule: (usable[schedule], str(schedule)))
-    plain = plan_cached(kernel, machine)
-    cost = next((c for c, _, s in ranked(kernel, machine) if s == best), plain.predicted_cycles)
+    own = in_place_planning(machine)
+    plain = own.plan(kernel, machine)
+    cost = next((c for c, _, s in own.ranked(kernel, machine) if s == best), plain.predicted_cycles)
     return replace(
         plain,
-        schedule=share(kernel, machine, best, cost),
+        schedule=own.share(kernel, machine, best, cost),
         predicted_cycles=cost,
         timed_cycles=usable[best] * machine.clock_hz,
         timed=len(have),

@@ -15,7 +15,7 @@ from tilewright.planning.cells import cells_of
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import Use, uses_of
 from tilewright.planning.layout import Layout
-from tilewright.planning.mesh import Axis, Mesh
+from tilewright.planning.mesh import Axis, Mesh, share_in_turns
 from tilewright.planning.nests import Arrangement, Group, Loop, Nest, moves_of, trips_of
 from tilewright.planning.pipeline import Pipeline
 from tilewright.planning.plan import Plan
@@ -111,7 +111,9 @@ def stated_plan(
             continue
         elements = float(space.box(use)[0])
         visits = float(moves_of(use, nest, trips).max())
-        if axis == "all":
+        if axis.endswith("in turns"):
+            share = float(share_in_turns(visits, mesh.side))
+        elif axis == "all":
             exchange += visits * mesh.broadcast_cycles
             share = mesh.broadcast_bytes / use.move.bytes_per_cycle
         else:

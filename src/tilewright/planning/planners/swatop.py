@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,17 @@ from tilewright.machine import Machine, Primitive, parse_expression
 from tilewright.planning.cells import cells_of
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import Use, run_elements, uses_of
-from tilewright.planning.mesh import Axis, Division, Mesh, divisions, in_step
+from tilewright.planning.mesh import (
+    Axis,
+    Division,
+    Mesh,
+    divisions,
+    exchanged_in_turns,
+    in_step,
+    share_in_turns,
+    turn_division,
+    turning,
+)
 from tilewright.planning.nests import Arrangement, Nest, moves_of, nests_of, trips_of
 from tilewright.planning.parallel import parallel_parts
 from tilewright.planning.pipeline import Pipeline
@@ -99,18 +110,27 @@ class Strategies:
     def exchange(self, mesh: Mesh | None) -> Floats:
         """Cycles in which cores exchange registers."""
         cycles = np.zeros(self.space.rows)
-        for use in self.space.uses if mesh is not None else ():
+        # What is sent in turns is sent by the products themselves, beside their multiplications.
+        if mesh is None or self.space.primitive.own.in_turns():
+            return cycles
+        for use in self.space.uses:
             if use.name in dict(self.exchanged):
-                assert mesh is not None
                 vectors = np.ceil(self.space.box(use) / mesh.vector_elements)
                 once = vectors * mesh.vector_cycles + mesh.side * mesh.turn_cycles
                 cycles = cycles + self.visits(use) * once
         return cycles
 
-    def shares(self, mesh: Mesh | None) -> dict[str, float]:
-        """By operand, how many cores load a tile of it together."""
-        side = 1 if mesh is None else mesh.side
-        return {name: float(side) for name, _ in self.exchanged}
+    def shares(self, mesh: Mesh | None) -> dict[str, Any]:
+        """By operand, how many cores load a tile of it together, or take turns with its tiles."""
+        if mesh is None:
+            return {}
+        if not self.space.primitive.own.in_turns():
+            return {name: float(mesh.side) for name, _ in self.exchanged}
+        return {
+            use.name: share_in_turns(self.visits(use), mesh.side)
+            for use in self.space.uses
+            if use.name in dict(self.exchanged)
+        }
 
     def modelled(self, mesh: Mesh | None) -> Floats:
         """Cycles by Eq. 1, Eq. 2 and the greater of both."""
@@ -137,7 +157,9 @@ class Strategies:
         """Cycles by the machine's own cost model, of all rows or of some."""
         own = self if rows is None else replace(self, space=self.space.take(np.array(rows)))
         space = own.space
-        shares = {name: shared_box(space, name, mesh) for name in dict(own.exchanged)}
+        shares = own.shares(mesh)
+        if not space.primitive.own.in_turns():
+            shares = {name: shared_box(space, name, mesh) for name in shares}
         exchange = own.exchange(mesh)
         space = replace(space, shares={**space.shares, **shares})
         slots = {
@@ -198,6 +220,34 @@ def strategies(
             rows = np.flatnonzero(_fits(trial))
             if not rows.size:
                 trial, rows = replace(trial, slots=1), np.arange(space.rows)
+            yield replace(trial, space=space.take(rows))
+
+
+def strategies_in_turns(
+    kernel: Kernel, machine: Machine, primitive: Primitive, mesh: Mesh | None
+) -> Iterator[Strategies]:
+    """Those of a primitive that the cores of a mesh compute together (planning/mesh.py): tiles of
+    whole granules, several of them along the reduction, two slots for what is sent."""
+    if mesh is None or mesh.cores != machine.cores:
+        return
+    division = turn_division(kernel, primitive, mesh.side)
+    if division is None:
+        return
+    space = tilings(part_of(kernel, division.grid), one_core(machine), primitive)
+    space.single_level = True
+    granules = primitive.multiples.items()
+    whole = np.ones(space.rows, np.bool_)
+    for dim, granule in granules:
+        if dim in space.index and space.extents[dim] > 1:
+            whole &= space.size(dim) % granule == 0
+    for dim in kernel.anchor.reduction:
+        whole &= (space.trips(dim) > 1) & (space.extents[dim] % primitive.multiples[dim] == 0)
+    space = space.take(np.flatnonzero(whole))
+    grid, exchanged = tuple(division.grid.items()), exchanged_in_turns(kernel)
+    for nest in nests_of(space) if space.rows else ():
+        trial = Strategies(space, nest, 2, grid, 1, division, exchanged)
+        rows = np.flatnonzero(_fits(trial))
+        if rows.size:
             yield replace(trial, space=space.take(rows))
 
 
@@ -276,6 +326,8 @@ class Swatop:
             for primitive in agreeing(kernel, machine)
             for group in strategies(kernel, machine, primitive, self.mesh)
         ]
+        for primitive in turning(kernel, machine):
+            groups += strategies_in_turns(kernel, machine, primitive, self.mesh)
         if not groups:
             core = one_core(machine) if machine.cores > 1 else machine
             for primitive in agreeing(kernel, machine):

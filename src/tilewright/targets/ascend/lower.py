@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 
 from tilewright.errors import TilewrightError
 from tilewright.ir.types import Array
@@ -16,6 +17,7 @@ from tilewright.targets.ascend.lowering.cube import FORMS
 from tilewright.targets.ascend.lowering.launches import Device, Launches, Value
 from tilewright.targets.ascend.lowering.products import product
 from tilewright.targets.ascend.lowering.stages import STAGES, operand_of
+from tilewright.targets.ascend.lowering.walk import shared_loops
 from tilewright.targets.base import CompiledKernel
 from tilewright.tile.dialect import programs_of
 
@@ -39,15 +41,28 @@ def lower_kernel(
     assert compiled.program is not None
     functions = dict(device.functions)
     mine = Device(device.core, device.memory, constants=device.constants[:], functions=functions)
-    launches = Launches(mine, compiled.kernel, compiled.schedule, known, free)
+    (program,) = programs_of(compiled.program)
+    grid = {loop.dim.data: loop.step_size for loop in shared_loops(program)}
+    launches = Launches(mine, compiled.kernel, compiled.schedule, known, free, grid)
     if compiled.kernel.anchor.operation in FORMS:
-        (program,) = programs_of(compiled.program)
         product(launches, program)
     else:
         _stages(replace(launches, parts=_parts(launches)))
+        _check_grid(launches)
     device.texts |= mine.texts
+    device.programs |= mine.programs
     device.launches += mine.launches
     device.constants, device.functions = mine.constants, mine.functions
+
+
+def _check_grid(launches: Launches) -> None:
+    """Refuse a grid that the last launch does not have, whose results are the kernel's."""
+    extents = launches.kernel.anchor.extents
+    parts = prod(-(-extents[dim] // part) for dim, part in launches.grid.items())
+    blocks = launches.device.launches[-1].blocks
+    if blocks != parts:
+        reason = f"the schedule's grid has {parts} parts, and its kernels {blocks} blocks"
+        raise launches.refusal(reason)
 
 
 def _parts(launches: Launches) -> int:

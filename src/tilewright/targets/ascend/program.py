@@ -295,6 +295,17 @@ class Program:
     """Names of values that are the same in all of a block, in order: its place in the grid."""
 
 
+def block_places(places: Sequence[tuple[str, int]]) -> tuple[tuple[tuple[str, Value], ...], int]:
+    """A block's place along each axis of a grid, outermost first, and how many blocks there are."""
+    found: list[tuple[str, Value]] = []
+    blocks = 1
+    for number, (name, count) in reversed(list(enumerate(places))):
+        place: Value = BLOCK_INDEX // blocks
+        found.append((name, place % count if number else place))
+        blocks *= count
+    return tuple(reversed(found)), blocks
+
+
 def statements(body: Sequence[Statement]) -> Iterator[Statement]:
     """All statements, those of loops within included."""
     for statement in body:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
+from tilewright.planning.planners.choice import Chosen
 from tilewright.targets.ascend.emit import kernel_text
+from tilewright.targets.ascend.grids import GridPlans
 from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
 from tilewright.targets.ascend.network import chip_machine
 from tilewright.targets.ascend.package import FOLDER, core_of, read_package, write_package
@@ -40,6 +44,15 @@ class AscendTarget(Target):
     def machine(self) -> Machine:
         """The machine of all cores."""
         return chip_machine(self.core)
+
+    @contextmanager
+    def planner(
+        self, text: str, machine: Machine, database: str | Path | None = None
+    ) -> Generator[Chosen | None]:
+        """The planner that a text names; what kernels of the vector unit the cost model plans have
+        the grids that they take (grids.py)."""
+        with super().planner(text, machine, database) as asked:
+            yield GridPlans(machine, asked)
 
     def emit(self, compilation: Compilation, directory: Path) -> None:
         """Write the kernels' C, the launches and the graph; see package.py."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.machine import Primitive, Storage
+from tilewright.targets.cambricon.capabilities import CambriconOperand
 
 SLIM = 4
 """Blocks of channels that a tile of ``slim_conv`` has at most."""
@@ -35,7 +36,7 @@ def _narrow(name: str, conv: Primitive, channels: int, sum_bytes: int) -> Primit
 
 def _by_rows(conv: Primitive) -> Primitive:
     """Convolutions of a few of the kernel's rows at a time, where all of them meet the image: such
-    as blocks of channels (planning/channel_blocks.py)."""
+    as blocks of channels (targets/cambricon/planning/channel_blocks.py)."""
     return conv.model_copy(
         update={
             "name": "rows_conv",
@@ -48,12 +49,13 @@ def _by_rows(conv: Primitive) -> Primitive:
 def _by_row(conv: Primitive) -> Primitive:
     """Convolutions of one row of the kernel at a time, all pixels by it before the next one does:
     weights are those of a row then, and of the image come the rows alone that it meets."""
+    output = Storage(memory="vsm", own=CambriconOperand(waits=("oh",)))
     return conv.model_copy(
         update={
             "name": "row_conv",
             "whole": ("ci", "kw"),
             "limits": {**conv.limits, "kh": 1},
             "extents": {"kh": (2, 1 << 24), "kw": (2, 1 << 24)},
-            "operands": {**conv.operands, "output": Storage(memory="vsm", waits=("oh",))},
+            "operands": {**conv.operands, "output": output},
         }
     )

@@ -12,6 +12,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from tilewright.machine import Engine, Fusion, Machine, Memory, Move, Primitive, Storage
+from tilewright.targets.cambricon.capabilities import (
+    CambriconMachine,
+    CambriconMemory,
+    CambriconMove,
+    CambriconOperand,
+    CambriconPrimitive,
+)
 from tilewright.targets.cambricon.conv_variants import variants
 
 BANDWIDTH, LATENCY = 128.0, 100
@@ -92,7 +99,7 @@ VSM, MSM = Storage(memory="vsm"), Storage(memory="msm")
 ROW_MAJOR = "NCHW"
 ROWS = Storage(memory="vsm", layout=ROW_MAJOR)
 """Rows of matrices in batches: their last axis is the innermost, as channels are in images."""
-AXIS = Storage(memory="vsm", layout="any", along=("axis",))
+AXIS = Storage(memory="vsm", layout="any", own=CambriconOperand(along=("axis",)))
 
 
 def machine(size: Configuration = ORIGINAL) -> Machine:
@@ -107,7 +114,7 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
             engine=engine,
             bytes_per_cycle=BANDWIDTH,
             latency=LATENCY,
-            linear=linear,
+            own=CambriconMove(linear=linear),
         )
 
     primitives = _primitives(lanes, int(size.vsm * RESERVED))
@@ -124,9 +131,9 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
                 banks=4,
                 granule=8,
                 reserved=int(size.vsm * RESERVED),
-                holds=True,
+                own=CambriconMemory(holds=True),
             ),
-            Memory(name="msm", bytes=size.msm, banks=4, granule=8, holds=True),
+            Memory(name="msm", bytes=size.msm, banks=4, granule=8, own=CambriconMemory(holds=True)),
             Memory(name="tables", bytes=TABLES * TABLE_ELEMENTS * 2, granule=TABLE_ELEMENTS * 2),
         ),
         moves=(
@@ -141,6 +148,7 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
             Engine(name=name, queue=QUEUE)
             for name in ("vector_dma", "matrix_dma", "vector", "matrix")
         ),
+        own=CambriconMachine(),
         primitives=(*primitives, *variants(primitives, lanes, lanes * SUM_BYTES)),
         fusions=(Fusion(name="sum", query="conv|depthwise|product -> add"),),
         element="fixed16",
@@ -163,13 +171,12 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
     return (
         Primitive(
             name="fc",
-            clips=True,
             # A convolution whose result is one point: rows of its kernel may be tiles, too.
             operations=("conv",),
             engine="matrix",
+            own=CambriconPrimitive(clips=True, replaces="residual"),
             operands=product,
             epilogue=EPILOGUE,
-            replaces="residual",
             cycles=f"n*g*kh*ceil(co/{lanes})*ceil(kw*ci/{lanes})",
             issue=f"{TILE}+n*g*max(kh*ceil(co/{lanes})*ceil(kw*ci/{lanes}), 5+2*kh)",
             peak=f"n*g*kh*kw*co*ci/{lanes * lanes}",
@@ -180,13 +187,11 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
         ),
         Primitive(
             name="conv",
-            clips=True,
             operations=("conv",),
             engine="matrix",
+            own=CambriconPrimitive(clips=True, replaces="residual", rolls="oh"),
             operands=product,
             epilogue=EPILOGUE,
-            replaces="residual",
-            rolls="oh",
             # A product of the kernel's row with the pixels that it covers, for each point; where
             # channels are few, one product for several neighbouring points.
             cycles=f"n*g*oh*kh*ceil(ow*co/{lanes})*ceil(kw*ci/{lanes})",
@@ -198,13 +203,12 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
         ),
         Primitive(
             name="wide_conv",
-            clips=True,
             # All channels of a pixel, so that it is stored in one piece: sums come part by part.
             operations=("conv",),
             engine="matrix",
+            own=CambriconPrimitive(clips=True, replaces="residual"),
             operands=product,
             epilogue=EPILOGUE,
-            replaces="residual",
             cycles=f"n*g*oh*ow*kh*ceil(co/{lanes})*ceil(kw*ci/{lanes})",
             peak=f"n*g*oh*ow*kh*kw*co*ci/{lanes * lanes}",
             issue=f"{TILE}+n*g*oh*({ROW}+ow*{row})",
@@ -215,14 +219,14 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
         ),
         Primitive(
             name="grouped_conv",
-            clips=True,
             # Two groups at once: all channels of a pixel are loaded and stored in one piece. The
             # positions of a kernel's row lie apart then, with the other group's channels between.
             operations=("conv",),
             engine="matrix",
-            operands=product | {"output": Storage(memory="vsm", along=("g",))},
+            own=CambriconPrimitive(clips=True, replaces="residual"),
+            operands=product
+            | {"output": Storage(memory="vsm", own=CambriconOperand(along=("g",)))},
             epilogue=EPILOGUE,
-            replaces="residual",
             cycles=f"n*g*oh*ow*kh*kw*ceil(co/{lanes})*ceil(ci/{lanes})",
             issue=f"{TILE}+n*oh*({ROW}+ow*g*max(kh*kw*ceil(co/{lanes})*ceil(ci/{lanes}), 5*kh*kw))",
             peak=f"n*g*oh*ow*kh*kw*co*ci/{lanes * lanes}",
@@ -235,9 +239,10 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             name="matmul",
             operations=("matmul",),
             engine="matrix",
-            operands=rows | {"input": ROWS.model_copy(update={"along": ("ci",)})},
+            own=CambriconPrimitive(replaces="residual"),
+            operands=rows
+            | {"input": ROWS.model_copy(update={"own": CambriconOperand(along=("ci",))})},
             epilogue=EPILOGUE,
-            replaces="residual",
             cycles=f"n*m*{BATCH}*ceil(co/{lanes})*ceil(ci/{lanes})",
             peak=f"n*m*{BATCH}*co*ci/{lanes * lanes}",
             issue=f"{TILE}+n*m*{BATCH}*max(ceil(co/{lanes})*ceil(ci/{lanes}), 8)",
@@ -250,8 +255,12 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             engine="matrix",
             # The first operand transposed: all rows of a step of the reduction lie side by side.
             operands={
-                "input": Storage(memory="vsm", along=("n", "m"), layout=ROW_MAJOR),
-                "weight": Storage(memory="vsm", along=("co",), layout=ROW_MAJOR),
+                "input": Storage(
+                    memory="vsm", own=CambriconOperand(along=("n", "m")), layout=ROW_MAJOR
+                ),
+                "weight": Storage(
+                    memory="vsm", own=CambriconOperand(along=("co",)), layout=ROW_MAJOR
+                ),
                 "output": Storage(memory="msm", layout=ROW_MAJOR),
             },
             epilogue=(("requantise",),),
@@ -264,9 +273,9 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
         ),
         Primitive(
             name="depthwise",
-            clips=True,
             operations=("depthwise_conv",),
             engine="vector",
+            own=CambriconPrimitive(clips=True),
             operands=operands | {"weight": VSM, "bias": VSM},
             epilogue=EPILOGUE,
             # A product of the channels, of several pixels where windows lie side by side, for each
@@ -281,9 +290,9 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
         *(
             Primitive(
                 name=name,
-                clips=True,
                 operations=(operation,),
                 engine="vector",
+                own=CambriconPrimitive(clips=True),
                 operands=operands,
                 epilogue=(("relu",),),
                 # Down the rows of all columns, then along the row of each window.
@@ -301,12 +310,15 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
         ),
         Primitive(
             name="matrix_pool",
-            clips=True,
             operations=("max_pool",),
             engine="matrix",
             # The matrix unit compares rows and columns of windows, many elements at once, and
             # copies the results to VSM. Whole rows move in one piece.
-            operands={"input": MSM, "output": Storage(memory="vsm", leaves=True)},
+            own=CambriconPrimitive(clips=True),
+            operands={
+                "input": MSM,
+                "output": Storage(memory="vsm", own=CambriconOperand(leaves=True)),
+            },
             epilogue=(("relu",),),
             cycles=f"n*oh*ow*ceil(c/{lanes})",
             peak=f"n*oh*ow*c/{lanes}",
@@ -319,10 +331,10 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
         ),
         Primitive(
             name="matrix_mean",
-            clips=True,
             operations=("average_pool",),
             engine="matrix",
             # One window: its pixels are a matrix that a vector of ones is multiplied by.
+            own=CambriconPrimitive(clips=True),
             operands={"input": MSM, "output": VSM},
             epilogue=(("relu",),),
             cycles=f"n*oh*ow*ceil(c/{lanes})*ceil(kh*kw/{lanes})",

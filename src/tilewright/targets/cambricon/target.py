@@ -26,12 +26,8 @@ class CambriconTarget(Target):
 
     takes_computed_weights = False
     elements = ("fixed16",)
-    implements = frozenset(
-        {
-            *(Capability.HOLDS, Capability.LINEAR, Capability.LEAVES, Capability.ISSUE),
-            *(Capability.CLIPS, Capability.REPLACES, Capability.ROLLS),
-        }
-    )
+    family = "cambricon"
+    implements = frozenset({Capability.ISSUE})
     falls_back = True
 
     def __init__(self, size: Configuration = ORIGINAL) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.machine import Primitive, Storage
-from tilewright.planning.caches.blocks import PANEL
+from tilewright.targets.cpu.planning.blocks import PANEL
+from tilewright.targets.cpu.planning.capabilities import CpuPrimitive
 
 FEW_CHANNELS = 4
 """Convolutions of at most so many input channels take a plain NCHW input."""
@@ -75,7 +76,7 @@ def explicit(
         epilogue_any=True,
         cycles=f"n*oh*ow*(ceil(co/{lanes})*ci*kh*kw/{vectors:g} + {copy:g}*{each}*kh*kw)",
         peak=f"n*oh*ow*co*ci*kh*kw/{lanes * vectors:g}",
-        scratch=f"oh*ow*{lanes}*{depth}",
+        own=CpuPrimitive(scratch=f"oh*ow*{lanes}*{depth}"),
         multiples={"co": lanes, "ci": 1 if extents else lanes},
         whole=("ci", "kh", "kw"),
         sizes="fixed",
@@ -116,7 +117,6 @@ def winograd(lanes: int, vectors: float, sizes: tuple[int, int], plain: bool) ->
             ),
         },
         epilogue_any=True,
-        pools=("max_pool", "average_pool"),
         approximate=True,
         cycles=f"n*g*th*tw*(u*v*ceil(co/{lanes})*ci/{vectors:g}"
         f" + {INPUT_CYCLES[inner]}*ceil(ci/{lanes})"
@@ -124,7 +124,10 @@ def winograd(lanes: int, vectors: float, sizes: tuple[int, int], plain: bool) ->
         peak=f"n*g*th*tw*u*v*co*ci/{lanes * vectors:g}",
         # Transformed inputs and products, plane by plane, a vector apart; two panels of weights,
         # which few tiles do not fill (panel_channels).
-        scratch=f"u*v*(th*tw*{padded} + {2 * lanes})" + (panels if plain else ""),
+        own=CpuPrimitive(
+            scratch=f"u*v*(th*tw*{padded} + {2 * lanes})" + (panels if plain else ""),
+            pools=("max_pool", "average_pool"),
+        ),
         # Blocks of channels must not hold two groups.
         multiples={"co": lanes, "ci": lanes},
         whole=("r", "s", "pr", "ps", "ci", "u", "v", "kh", "kw"),
@@ -153,7 +156,7 @@ def separable(lanes: int, vectors: float) -> Primitive:
         epilogue_any=True,
         cycles=f"n*oh*ow*(ceil(c/{lanes})*kh*kw + ceil(co/{lanes})*c)/{vectors:g}",
         peak=f"n*oh*ow*c*(kh*kw + co)/{rate:g}",
-        scratch=f"oh*ow*{lanes}*ceil(c/{lanes})",
+        own=CpuPrimitive(scratch=f"oh*ow*{lanes}*ceil(c/{lanes})"),
         multiples={"co": lanes, "c": lanes},
         whole=("c", "kh", "kw"),
         sizes="fixed",

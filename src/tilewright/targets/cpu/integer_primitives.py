@@ -9,6 +9,7 @@ are widened to 16 bits (OIHW4i8o2i).
 from __future__ import annotations
 
 from tilewright.machine import Primitive, Storage
+from tilewright.targets.cpu.planning.capabilities import CpuPrimitive
 
 MOST = 1 << 30
 """As large as an extent can be."""
@@ -43,6 +44,7 @@ def integer_primitives(lanes: int, word: int, words: float) -> tuple[Primitive, 
     rate = lanes * words * word
     temporaries = _temporaries(lanes, word)
     fit = _pair_tiles(words) if word == PAIR else ()
+    own = CpuPrimitive(dot=word, temporaries=temporaries, fit=fit)
 
     def convolution(name: str, source: str, weight: str, **extents: tuple[int, int]) -> Primitive:
         return Primitive(
@@ -55,9 +57,7 @@ def integer_primitives(lanes: int, word: int, words: float) -> tuple[Primitive, 
             epilogue_any=True,
             cycles=f"n*g*oh*ow*ceil(co/{lanes})*ceil(ci/{word})*kh*kw/{words:g}",
             peak=f"n*g*oh*ow*co*ci*kh*kw/{rate:g}",
-            dot=word,
-            temporaries=temporaries,
-            fit=fit,
+            own=own,
             multiples={"co": lanes, "ci": lanes},
             whole=("kh", "kw"),
             sizes="fixed",
@@ -78,7 +78,7 @@ def integer_primitives(lanes: int, word: int, words: float) -> tuple[Primitive, 
             # Vectors that two groups share are computed for both.
             cycles=f"n*oh*ow*(ceil(g*co/{lanes}) + g)*ceil(ci/{word})*kh*kw/{words:g}",
             peak=f"n*g*oh*ow*co*ci*kh*kw/{rate:g}",
-            temporaries=temporaries,
+            own=CpuPrimitive(temporaries=temporaries),
             whole=("g", "co", "ci", "kh", "kw"),
             sizes="fixed",
             extents={"g": (2, MOST)},
@@ -108,9 +108,7 @@ def integer_primitives(lanes: int, word: int, words: float) -> tuple[Primitive, 
             epilogue_any=True,
             cycles=f"b0*b1*m*n*ceil(co/{lanes})*ceil(ci/{word})/{words:g}",
             peak=f"b0*b1*m*n*co*ci/{rate:g}",
-            dot=word,
-            temporaries=temporaries,
-            fit=fit,
+            own=own,
             multiples={"co": lanes},
             sizes="fixed",
         ),

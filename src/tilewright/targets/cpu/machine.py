@@ -18,8 +18,10 @@ from tilewright.targets.cpu.block_primitives import (
     storage,
     winograd,
 )
+from tilewright.targets.cpu.capabilities import CpuMachine, CpuPrimitive
 from tilewright.targets.cpu.integer_primitives import MOST, integer_primitives
 from tilewright.targets.cpu.piece_primitives import piece_primitives
+from tilewright.targets.cpu.planning.capabilities import own_of
 from tilewright.targets.cpu.processors import NATIVE, Processor, this_processor
 from tilewright.targets.cpu.short_primitives import short_primitives
 
@@ -183,7 +185,7 @@ def _matmul(
             output="NC",
         ),
         epilogue_any=True,
-        rows=("layer_norm",),
+        own=CpuPrimitive(rows=("layer_norm",)),
         cycles=f"b0*b1*m*n*ceil(co/{lanes})*ci/{vectors:g}",
         peak=f"b0*b1*m*n*co*ci/{lanes * vectors:g}",
         multiples={"co": block or lanes},
@@ -356,12 +358,19 @@ _BLOCKED = ("conv_explicit", "winograd")
 """The same of those that work in scratch, with a micro-kernel of their own."""
 
 
+def _with_fit(
+    primitive: Primitive, fit: tuple[tuple[float, float, float, float], ...]
+) -> Primitive:
+    own = own_of(primitive).model_copy(update={"fit": fit})
+    return primitive.model_copy(update={"own": own})
+
+
 def _fitted(primitive: Primitive, cpu: Processor) -> Primitive:
     """The primitive with its register tiles as they were measured."""
     if primitive.name.startswith(_BLOCKED):
-        return primitive.model_copy(update={"fit": cpu.parts})
+        return _with_fit(primitive, cpu.parts)
     if primitive.name.startswith(_FITTED):
-        return primitive.model_copy(update={"fit": cpu.tiles})
+        return _with_fit(primitive, cpu.tiles)
     return primitive
 
 
@@ -414,7 +423,7 @@ def machine(processor: Processor | None = None) -> Machine:
         fusions=FUSIONS,
         synchronisation=Synchronisation(style="none"),
         cores=cpu.cores,
-        cache_costs=cpu.cache_costs,
+        own=CpuMachine(cache_costs=cpu.cache_costs),
     )
 
 

@@ -18,6 +18,7 @@ from tilewright.targets.cpu.building import (
     pkg_config_text,
 )
 from tilewright.targets.cpu.calls import KernelCall
+from tilewright.targets.cpu.planning.capabilities import own_of
 from tilewright.targets.cpu.ports import Port, distinct_ports
 from tilewright.targets.cpu.processors import Processor
 from tilewright.targets.cpu.program import MANIFEST, WEIGHTS_FILE
@@ -124,7 +125,7 @@ def _steps(calls: Sequence[KernelCall], prefix: str) -> tuple[Functions, list[St
 
 def _takes_tiles(machine: Machine, steps: Sequence[Step]) -> bool:
     """Whether a kernel multiplies on matrix tiles."""
-    named = {primitive.name for primitive in machine.primitives if primitive.block_cycles}
+    named = {primitive.name for primitive in machine.primitives if own_of(primitive).block_cycles}
     schedules = [step.kernel.schedule for step in steps]
     return any(schedule is not None and schedule.primitive in named for schedule in schedules)
 

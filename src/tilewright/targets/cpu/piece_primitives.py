@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tilewright.machine import Primitive, Storage
 from tilewright.numerics.pieces import GROUP, PRODUCTS, THREE, TWO
-from tilewright.planning.caches.pieces import POINTS, TILE_WORDS
 from tilewright.targets.cpu.block_primitives import FEW_CHANNELS, storage
+from tilewright.targets.cpu.planning.capabilities import CpuPrimitive
+from tilewright.targets.cpu.planning.pieces import POINTS, TILE_WORDS
 
 _MOST = 1 << 20
 _RATE = TILE_WORDS * GROUP
@@ -59,7 +60,7 @@ def _product(
         },
         epilogue_any=True,
         approximate=pieces == TWO,
-        block_cycles=block_cycles,
+        own=CpuPrimitive(block_cycles=block_cycles),
         cycles=f"{tiles}*ceil(ci/{GROUP}){taps}*{block_cycles:g}",
         peak=f"{outer}*{count}*co*ci{taps}*{block_cycles:g}/{_RATE}",
         multiples={"co": POINTS, "ci": GROUP},

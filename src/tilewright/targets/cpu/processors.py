@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tilewright.codegen.c.compiler import defines
 from tilewright.errors import refuse
-from tilewright.machine import CacheCosts
+from tilewright.targets.cpu.planning.costs import CacheCosts
 from tilewright.targets.cpu.tiles import TILE_FLAGS, tiles_granted, tiles_supported
 
 NATIVE = "native"
@@ -42,7 +42,7 @@ class Processor:
     """Dot products of two bfloat16 on whole vectors in one cycle; 0 without the instruction."""
     block_cycles: float = 0.0
     """Cycles in which matrix tiles multiply 16 points with 16 output channels, over 32 inputs, in
-    pieces of bfloat16 (planning/caches/pieces.py); 0 without such tiles."""
+    pieces of bfloat16 (targets/cpu/planning/pieces.py); 0 without such tiles."""
     cores: int = 1
     """Cores that the larger kernels' loops are divided for; they run on any number of threads."""
     clock_hz: float = 3.7e9

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.machine import Primitive, Storage
+from tilewright.targets.cpu.planning.capabilities import CpuPrimitive
 
 PAIR = 2
 """Numbers that one dot product adds up in a lane."""
@@ -54,8 +55,7 @@ def short_primitives(lanes: int, pairs: float, wide: int) -> tuple[Primitive, ..
             epilogue_any=True,
             cycles=f"b0*b1*m*n*ceil(co/{lanes})*ceil(ci/{PAIR})/{pairs:g}",
             peak=f"b0*b1*m*n*co*ci/{rate:g}",
-            dot=PAIR,
-            temporaries=1,
+            own=CpuPrimitive(dot=PAIR, temporaries=1),
             multiples={"co": block},
             sizes="fixed",
             extents=dict(extents),
@@ -76,8 +76,7 @@ def short_primitives(lanes: int, pairs: float, wide: int) -> tuple[Primitive, ..
             epilogue_any=True,
             cycles=f"n*g*oh*ow*ceil(co/{lanes})*ceil(ci/{PAIR})*kh*kw/{pairs:g}",
             peak=f"n*g*oh*ow*co*ci*kh*kw/{rate:g}",
-            dot=PAIR,
-            temporaries=1,
+            own=CpuPrimitive(dot=PAIR, temporaries=1),
             multiples={"co": lanes, "ci": lanes},
             whole=("kh", "kw"),
             sizes="fixed",

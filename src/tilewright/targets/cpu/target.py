@@ -23,17 +23,15 @@ class CpuTarget(Target):
     """C for the processor at hand."""
 
     name = "cpu"
+    family = "cpu"
     weights_file = WEIGHTS_FILE
     writes_c = True
     description = "readable C for the processor at hand, built by the system's compiler"
     elements = ("float32",)
     implements = frozenset(
         {
-            *(Capability.CORES, Capability.MANAGED, Capability.CACHE_COSTS, Capability.FIT),
-            *(Capability.PIECES, Capability.BLOCK_CYCLES, Capability.DOT, Capability.TEMPORARIES),
-            *(Capability.MEMORY_GROWTH, Capability.WEIGHTS_KEPT, Capability.SCRATCH),
-            *(Capability.EPILOGUE_ANY, Capability.POOLS, Capability.ROWS),
-            Capability.SYNCHRONISATION,
+            *(Capability.CORES, Capability.MANAGED, Capability.MEMORY_GROWTH),
+            *(Capability.EPILOGUE_ANY, Capability.SYNCHRONISATION),
         }
     )
 

@@ -105,4 +105,4 @@ class _Simulation:
             execute(self._state, operation)
 
     def reveal(self, held: tuple[int, int, int]) -> None:
-        """No result stays on the chip: see ``Capability.HOLDS``."""
+        """No result stays on the chip: see ``MemoryRecord.keeps_values``."""

@@ -95,4 +95,4 @@ class _Simulation:
         self.write_trace = runner.write_trace
 
     def reveal(self, held: tuple[int, int, int]) -> None:
-        """No result stays on the chip: see ``Capability.HOLDS``."""
+        """No result stays on the chip: see ``MemoryRecord.keeps_values``."""

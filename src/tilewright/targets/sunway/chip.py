@@ -18,7 +18,7 @@ Plans begin with the plan for one core group. A layer is cut further along its b
 channels or rows, whichever is predicted to take least; where none gains, or the first plan has no
 more than 64 parts that can be cut, it is left to one core group. Tiles along reductions, and the
 loops over them, stay as they are in the first plan: each sum has the same order, and results are
-those of ``sunway`` bit for bit.
+those of ``sunway`` with the same planner (``exact`` by default) bit for bit.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class ChipPlans:
 
     def methods(self, kernel: Kernel) -> Plan:
         """The plan for one core group: the method of a convolution is chosen by it, so that
-        ``sunway-chip`` computes what ``sunway`` computes."""
+        ``sunway-chip`` computes what ``sunway`` computes with the same planner."""
         found = None if self.divide.planner is None else self.divide.planner(kernel)
         return found or plan(kernel, self.divide.group, cache=self.known_alone)
 

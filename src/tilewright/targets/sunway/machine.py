@@ -26,7 +26,11 @@ of the memory pipeline (two loads and a store of what is not aligned, two slots 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tilewright.machine import Engine, Fusion, Machine, Memory, Move, Primitive, Storage
+from tilewright.machine.records import PrimitiveRecord
+from tilewright.targets.sunway.capabilities import SunwayPrimitive
 
 CPES = 64
 LDM_BYTES = 64 << 10
@@ -83,6 +87,26 @@ CONVOLUTION = (
 """Cycles of a convolution's tile: for each four positions, what the instructions of ``taps`` take
 in a step, a tap and a block, and integers for the table of taps."""
 
+_DOTS = "(where(ci%4>0,48*ci,18*ceil(ci/4))+150)"
+
+DOTS = f"ceil(m*n/4)*ceil(co/4)*{_DOTS}"
+"""Cycles of a matrix product's tile by ``gemm_by_dots``: four rows by four; element by element
+where rows do not begin at vectors."""
+
+PANELS = (
+    "((co//16)*(ceil(m*n/4)*(16*ci+63*ceil(ci/64))+where(ci%4>0,96*ci,72*ceil(ci/4)))"
+    f"+ceil(m*n/4)*ceil(co%16/4)*{_DOTS})"
+)
+"""The same by ``gemm_by_panels`` as far as there are 16 columns: steps and blocks of gemm/panel.py
+with 25 cycles for pointers and choices, and panels that are turned."""
+
+MATMUL = f"b0*b1*where(ceil(m*n/4)*(ci+540)>18*ci,{PANELS},{DOTS})"
+"""The faster of both, as ``gemm_turns`` has it."""
+
+IN_TURNS = "b0*b1*(co//16)*(ceil(m*n/4)*(20*ci+60*ceil(ci/64))+18*ci)+30"
+"""Cycles of a turn of ``gemm_in_turns``: the sender's loop, in which floats are loaded and sent by
+separate instructions (gemm/mesh.py), a block, and a panel that the sender turns."""
+
 TRANSFORM = "n*c*th*tw*(8*kh*kw+30)"
 """Cycles of a tile of transformed inputs. Each element is copied, goes through a pass of rows and
 one of columns, of two multiply-adds in the mean, and lies in LDM between them: eight slots of the
@@ -103,6 +127,7 @@ def _primitive(
     peak: str,
     whole: tuple[str, ...] = (),
     approximate: bool = False,
+    granules: Mapping[str, int] | None = None,
 ) -> Primitive:
     return Primitive(
         name=name,
@@ -114,6 +139,8 @@ def _primitive(
         peak=peak,
         whole=whole,
         approximate=approximate,
+        multiples=dict(granules or {}),
+        own=PrimitiveRecord() if granules is None else SunwayPrimitive(turns=True),
     )
 
 
@@ -130,8 +157,16 @@ def _primitives() -> tuple[Primitive, ...]:
             "matmul",
             ("matmul",),
             {**PRODUCT, "weight": Storage(memory="ldm", layout="OI", elements=("float32",))},
-            "b0*b1*ceil(m*n/4)*ceil(co/4)*(18*ceil(ci/4)+150)",
+            MATMUL,
             "b0*b1*m*n*co*ci/4",
+        ),
+        _primitive(
+            "matmul_in_turns",
+            ("matmul",),
+            {**PRODUCT, "weight": Storage(memory="ldm", layout="OI", elements=("float32",))},
+            IN_TURNS,
+            "b0*b1*m*n*co*ci/4",
+            granules={"co": 16, "m": 4, "n": 4, "ci": 4},
         ),
         _primitive(
             "depthwise_conv",

@@ -17,6 +17,7 @@ from tilewright.targets.sunway.chip import CHIP, ChipPlans, group_machine
 from tilewright.targets.sunway.emit.package import write_package
 from tilewright.targets.sunway.machine import CPES, LDM_BYTES, MACHINE
 from tilewright.targets.sunway.mesh import MESH
+from tilewright.targets.sunway.plans import Plans
 from tilewright.targets.sunway.runner import SunwayRunner
 
 
@@ -25,6 +26,7 @@ class SunwayTarget(Target):
 
     name = "sunway"
     description = "athread C for one core group of SW26010, run on the host through a shim"
+    family = "sunway"
     implements = frozenset(
         {
             *(Capability.CORES, Capability.SPAWN_CYCLES, Capability.ISSUE_CYCLES),
@@ -42,6 +44,18 @@ class SunwayTarget(Target):
     def machine(self) -> Machine:
         """One core group."""
         return MACHINE
+
+    @contextmanager
+    def planner(
+        self, text: str, machine: Machine, database: str | Path | None = None
+    ) -> Generator[Chosen | None]:
+        """The planner that a text names; by default whichever is faster, with registers that CPEs
+        exchange or without."""
+        if text == "model" and database is None and machine.cores == MESH.cores:
+            yield Plans(machine, MESH)
+            return
+        with super().planner(text, machine, database) as asked:
+            yield asked
 
     def check_machine(self, machine: Machine, source: str = "") -> None:
         """Refuse what no core group is: more than 64 CPEs, more than 64 KB of LDM."""

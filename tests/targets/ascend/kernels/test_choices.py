@@ -17,7 +17,6 @@ from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.host import build
 from tilewright.targets.ascend.kernels.choices import choose
 from tilewright.targets.ascend.machine import ASCEND_910
-from tilewright.targets.ascend.parts import parted
 from tilewright.targets.ascend.program import Barrier, Loop, Program, Statement
 from tilewright.targets.ascend.proof import prove
 from tilewright.targets.ascend.reader.kernels import read_kernels, verified
@@ -68,12 +67,11 @@ def expected(
 
 
 @pytest.mark.parametrize("case", but_fast(CASES, CASES[:5]), ids=str)
-@pytest.mark.parametrize("cores", [1, 3])
-def test_choices(case: Case, cores: int) -> None:
+def test_choices(case: Case) -> None:
     operation, result, shapes, constants, ub = case
     core = replace(ASCEND_910, ub=ub) if ub else ASCEND_910
     program = choose(operation, result, shapes, core, constants=constants, name="kernel")
-    program = synchronised(parted(program, cores), events=core.events)
+    program = synchronised(program, events=core.events)
     text = kernel_text(program)
     (again,) = read_kernels(text, core)
     assert kernel_text(again) == text

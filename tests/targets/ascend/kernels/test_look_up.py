@@ -16,7 +16,6 @@ from tilewright.targets.ascend.host import build
 from tilewright.targets.ascend.kernels.look_up import look_up
 from tilewright.targets.ascend.look_ups import check_look_ups
 from tilewright.targets.ascend.machine import ASCEND_910, BLOCK
-from tilewright.targets.ascend.parts import parted
 from tilewright.targets.ascend.program import (
     Place,
     Program,
@@ -39,13 +38,11 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", but_fast(CASES, CASES[:2] + CASES[3:4]))
-@pytest.mark.parametrize("cores", [1, 4])
-def test_rows_by_index(case: tuple[int, ...], cores: int) -> None:
-    """Indices out of range, too; rows in parts, and parts of a launch in any order of pipes."""
+def test_rows_by_index(case: tuple[int, ...]) -> None:
+    """Indices out of range, too, in any order of pipes."""
     outer, extent, inner, count, ub = case
     core = replace(ASCEND_910, ub=ub) if ub else ASCEND_910
-    program = parted(look_up(outer, extent, inner, count, core), cores)
-    program = synchronised(program, events=core.events)
+    program = synchronised(look_up(outer, extent, inner, count, core), events=core.events)
     text = kernel_text(program)
     (again,) = read_kernels(text, core)
     assert kernel_text(again) == text

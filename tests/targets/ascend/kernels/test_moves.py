@@ -19,6 +19,7 @@ from tilewright.targets.ascend.kernels.moves import (
     normalised,
     pad_axis,
 )
+from tilewright.targets.ascend.kernels.shares import total
 from tilewright.targets.ascend.machine import ASCEND_910
 
 KINDS = {"float": np.uint32, "half": np.uint16}
@@ -39,7 +40,7 @@ def moved(x: Bits, dims: list[Dim], element: str, offset: int = 0) -> list[Bits]
     parts = launches_of(dims, x.itemsize)
     found: list[Bits] = []
     for number, part in enumerate(parts):
-        count = prod(dim.extent for dim in part)
+        count = prod(total(dim.extent) for dim in part)
         program = move_elements(part, ASCEND_910, element, offset, size=size, name=f"part{number}")
         found = [out for out, _ in results(program, {"x": value}, (count,), kind=KINDS[element])]
         value, size, offset = found[0], count, 0

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from tests.targets.cambricon.lowering.random_networks import exact, random_network
 
+from tilewright.targets.cambricon.capabilities import CambriconMemory
 from tilewright.targets.cambricon.lowering import kernel
 from tilewright.targets.cambricon.lowering.first_tiles import Arrivals, FirstTiles
 from tilewright.targets.cambricon.machine import MACHINE
 
-MEMORIES = tuple(one.model_copy(update={"holds": False}) for one in MACHINE.memories)
+MEMORIES = tuple(one.model_copy(update={"own": CambriconMemory()}) for one in MACHINE.memories)
 PLAIN = MACHINE.model_copy(update={"memories": MEMORIES})
 """Nothing stays on the chip."""
 

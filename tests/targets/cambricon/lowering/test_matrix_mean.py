@@ -10,9 +10,9 @@ from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
 from tilewright.planning import plan
-from tilewright.planning.channel_blocks import by_channel_blocks, layout_of_blocks
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
+from tilewright.targets.cambricon.planning.channel_blocks import by_channel_blocks, layout_of_blocks
 from tilewright.targets.cambricon.timer import timer
 
 

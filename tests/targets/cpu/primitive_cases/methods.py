@@ -11,6 +11,7 @@ from tilewright.graph.operations.winograd import WinogradConvOp
 from tilewright.ir import SSAValue
 from tilewright.machine import parse_expression
 from tilewright.planning.schedule import Level, Schedule
+from tilewright.targets.cpu.planning.capabilities import own_of
 
 ONES = (1, 1, 1, 1)
 
@@ -42,7 +43,7 @@ def winograd(
     height, width, vectors = block
     outer = {"n": 1, "g": 1} if group > 1 else {"n": 1}
     sizes = {**outer, "th": height, "tw": width, "co": min(vectors * m.lanes, co)}
-    needed = parse_expression(primitive.scratch).evaluate(
+    needed = parse_expression(own_of(primitive).scratch).evaluate(
         {**sizes, "ci": ci, "u": inner, "v": inner}
     )
     level = Level("registers", tuple(sorted(sizes.items())), (*outer, "th", "tw", "co"))
@@ -86,7 +87,7 @@ def explicit(
     primitive = m.machine.primitive("conv_explicit_first" if few else "conv_explicit")
     height, width, vectors = block
     sizes = {"n": 1, "oh": height, "ow": width, "co": min(vectors * m.lanes, channels)}
-    needed = parse_expression(primitive.scratch).evaluate(
+    needed = parse_expression(own_of(primitive).scratch).evaluate(
         {**sizes, "ci": image[1], "kh": window[0], "kw": window[1]}
     )
     inputs.append(m.scratch(int(needed)))

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tilewright.machine import parse_expression
 from tilewright.targets.sunway import machine
+from tilewright.targets.sunway.gemm.panel import block_cycles, columns, header_text, turning_cycles
 from tilewright.targets.sunway.gemm.steps import order, step
-from tilewright.targets.sunway.gemm.tile import dots, header_text, taps
+from tilewright.targets.sunway.gemm.tile import dots, taps
 from tilewright.targets.sunway.pipeline import steady
 
 Floats = NDArray[np.float32]
@@ -37,6 +39,15 @@ void rows(float *sums, const float *x, long xs, const float *w, long ws, long de
     const float *a[4] = {x, x + xs, x + 2 * xs, x + 3 * xs};
     const float *b[4] = {w, w + ws, w + 2 * ws, w + 3 * ws};
     gemm_rows(sums, a, b, depth);
+}
+void product(float *y, long ldy, long step, const float *x, long ldx, long rows, const float *w,
+             long ldw, long columns, long depth)
+{
+    gemm_product(y, ldy, step, x, ldx, rows, w, ldw, columns, depth);
+}
+int turns(long rows, long depth)
+{
+    return gemm_turns(rows, depth);
 }
 """
 
@@ -112,6 +123,49 @@ def test_rows(library: ctypes.CDLL, depth: int, off: int) -> None:
     library.rows(pointer(sums), pointer(x), longs, pointer(w), longs, ctypes.c_long(depth))
     wanted = x.reshape(4, step)[:, :depth] @ w.reshape(4, step)[:, :depth].T
     np.testing.assert_allclose(sums.reshape(4, 4), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("columns", [1, 4, 12, 19, 40])
+@pytest.mark.parametrize("rows", [1, 4, 7, 33])
+@pytest.mark.parametrize("off", [0, 1])
+def test_products(library: ctypes.CDLL, rows: int, columns: int, off: int) -> None:
+    random = np.random.default_rng(rows * 100 + columns)
+    turned: set[int] = set()
+    for depth, apart in ((1, 1), (8, 1), (67, 1), (130, 1), (64, 2)):
+        pitch, ldw = depth + 3, -(-depth // 4) * 4
+        ldy = (-(-columns // 4) * 4 + 4 * off) * apart
+        x = random.normal(size=(rows, pitch)).astype(np.float32)
+        w = aligned(columns * ldw, off)
+        w[:] = random.normal(size=w.size)
+        y = aligned(rows * ldy)
+        y[:] = random.normal(size=y.size)
+        wanted = y.reshape(rows, ldy).astype(np.float64)
+        own = w.reshape(columns, ldw)[:, :depth].astype(np.float64)
+        wanted[:, : columns * apart : apart] += x[:, :depth].astype(np.float64) @ own.T
+        sizes = [ctypes.c_long(n) for n in (ldy, apart, pitch, rows, ldw, columns, depth)]
+        library.product(*(pointer(y), *sizes[:2], pointer(x), *sizes[2:4], pointer(w), *sizes[4:]))
+        np.testing.assert_allclose(y.reshape(rows, ldy), wanted, rtol=1e-4, atol=1e-4)
+        turned.add(library.turns(ctypes.c_long(rows), ctypes.c_long(depth)))
+    assert turned == ({1} if rows == 33 else {0, 1} if rows < 8 else turned)
+
+
+@pytest.mark.parametrize("ci", [1, 30, 64, 200, 768, 4096])
+@pytest.mark.parametrize("rows", [1, 4, 16, 40, 64, 500])
+def test_plans_know_which_way_is_taken(library: ctypes.CDLL, rows: int, ci: int) -> None:
+    sizes = {"b0": 1, "b1": 1, "m": rows, "n": 1, "co": 48, "ci": ci}
+    ways = [
+        float(parse_expression(text).evaluate(sizes))
+        for text in (machine.PANELS, machine.DOTS, machine.MATMUL)
+    ]
+    taken = library.turns(ctypes.c_long(rows), ctypes.c_long(ci))
+    assert ways[2] == ways[0 if taken else 1]
+    assert ways[2] <= 1.05 * min(ways)
+
+
+def test_panels_take_what_plans_say() -> None:
+    assert columns()[1].cycles().step == 16.0
+    assert block_cycles() == 38.0
+    assert turning_cycles() == 18.0
 
 
 def test_sixteen_multiply_adds_take_sixteen_cycles() -> None:

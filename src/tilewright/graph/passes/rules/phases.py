@@ -191,7 +191,7 @@ def _orders(split: Operation, swap: Operation, steps: tuple[int, int], outer: in
 def _writes_apart(phases: Phases, machine: Machine) -> bool:
     """Whether every primitive for convolutions can write each phase where it belongs.
 
-    A transfer of one contiguous block (``Move.linear``) would move a pixel at a time.
+    A transfer of one contiguous block (``MoveRecord.block_by_block``) would move one pixel.
     """
     (down, along), shape = phases.steps, phases.image
     primitives = [p for p in machine.primitives if {"conv", "depthwise_conv"} & set(p.operations)]
@@ -202,7 +202,7 @@ def _writes_apart(phases: Phases, machine: Machine) -> bool:
             return False
         if machine.memory(storage.memory).managed != "software":
             return False
-        if any(move.linear for move in machine.path(storage.memory, machine.main)):
+        if any(move.own.block_by_block() for move in machine.path(storage.memory, machine.main)):
             return False
         whole = [range(extent) for extent in shape[:2]]
         part = [*whole, range(0, shape[2], down), range(0, shape[3], along)]

@@ -24,7 +24,8 @@ from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.kernels.folds import FOLDS, LINES
 from tilewright.targets.ascend.kernels.normal import reciprocal
-from tilewright.targets.ascend.kernels.tiles import Cut, Tiles, cut
+from tilewright.targets.ascend.kernels.shares import Extent, share_of
+from tilewright.targets.ascend.kernels.tiles import Cut, Tiles, cut, each
 from tilewright.targets.ascend.kernels.transfers import SLACK, load_rows
 from tilewright.targets.ascend.kernels.turning import SCRATCH, gather_lanes, spread_lanes
 from tilewright.targets.ascend.kernels.vectors import Grid, Vectors, number, pitch_of
@@ -72,6 +73,9 @@ class _Attention:
     of: Heads
     core: DaVinci
     name: str
+    heads: Extent
+    lines: Extent
+    """Queries of a head, in whole blocks."""
 
     def __post_init__(self) -> None:
         of = self.of
@@ -84,7 +88,7 @@ class _Attention:
         self.chunk = cut(self.keys, CHUNK, CUBE)
         if self.keys % self.chunk.size:
             size = next(n for n in range(CHUNK, 0, -CUBE) if self.keys % n == 0)
-            self.chunk = Cut(self.keys, size)
+            self.chunk = Cut(share_of(self.keys), size)
 
     def _rows(self) -> Cut:
         """Queries at once: as many as UB and L0C hold scores of."""
@@ -103,7 +107,7 @@ class _Attention:
                 and most * (self.depth + CHUNK) * 2 <= self.core.l0a
                 and (self.depth + self.width) * CHUNK * 2 <= self.core.l0b
             ):
-                return cut(padded(self.of.rows), most, CUBE)
+                return cut(self.lines, most, CUBE)
         raise refuse(
             "plan-capacity",
             f"{self.name}: 16 rows of scores of {self.of.keys} keys, and the keys, are more than "
@@ -113,10 +117,10 @@ class _Attention:
 
     def program(self) -> Program:
         of, rows = self.of, self.rows.size
-        tiles = Tiles(self.name, self.core, (of.heads, self.rows.count))
+        axis = each(self.heads)
+        tiles = Tiles(self.name, self.core, (axis, self.rows))
         heads, inner = tiles.loops
-        head, part = tiles.variables
-        row = self.rows.start(part)
+        head, row = axis.start(tiles.variables[0]), self.rows.start(tiles.variables[1])
         height = padded(of.rows)
         q = Tensor("q", of.heads * height * self.depth * 2 + SLACK)
         k = Tensor("k", of.heads * self.keys * self.depth * 2 + SLACK)
@@ -180,13 +184,13 @@ class _Attention:
         about = f"attention of {of}"
         short = (of.rows if of.short_rows else 0, of.keys if of.short_keys else 0)
         if of.short_rows:
-            tiles.shorten(self.rows, LENGTH)
+            tiles.shorten(LENGTH)
         return tiles.program((*tensors, out), about, max(short))
 
     def _chunks(self) -> Value:
         """How many chunks of keys there are."""
-        if not self.of.short_keys or self.chunk.count == 1:
-            return self.chunk.count
+        if not self.of.short_keys or self.chunk.most == 1:
+            return self.chunk.most
         return (self.there + (self.chunk.size - 1)) // self.chunk.size
 
     def _chunk(self, number: Value) -> Value:
@@ -230,7 +234,7 @@ class _Attention:
         blocks, apart = self.width // CUBE, self.keys // CUBE
         loop.body.append(isa.load(target, values.at(at), blocks, apart, transpose=True))
         part = self._zz(left, weights, rows, size, number * (most // CUBE))
-        first = 1 if self.chunk.count == 1 else equal(number, 0)
+        first = 1 if self.chunk.most == 1 else equal(number, 0)
         # What pads the values may be no numbers, which no weight of 0 makes 0.
         there = size
         if self.of.short_keys or self.of.keys != self.keys:
@@ -345,7 +349,7 @@ class _Attention:
         pitch = pitch_of(self.keys, 2)
         home = Place(tiles.tile("mask", high * pitch, "half", slots=1))
         start = head // each * heads_apart + row * rows_apart
-        tiles.body.extend(self._lines(tiles, home, pitch, Place(tensor, start * 2), row))
+        tiles.body.extend(self._lines(home, pitch, Place(tensor, start * 2), row))
         floats = Grid(Place(tiles.kept("mask32", high * CUBE * 4)), CUBE * 4)
         with vectors.loop(self.blocks) as block:
             part = Grid(home.at(block * BLOCK), pitch)
@@ -360,35 +364,29 @@ class _Attention:
                     vectors.operation("vadd", column, (column, alike), 1, rows * 8)
         return tensor
 
-    def _lines(
-        self, tiles: Tiles, home: Place, pitch: int, main: Place, row: Value
-    ) -> list[Statement]:
-        """The rows of the mask for a tile's rows, without those that it does not have."""
+    def _lines(self, home: Place, pitch: int, main: Place, row: Value) -> list[Statement]:
+        """The rows of the mask for a tile's rows; for rows that there are not, the last one."""
         of, rows = self.of, self.rows.size
-        missing = self.rows.extent - of.rows
+        missing = self.rows.share.extent - of.rows
         if not of.mask[1] or not missing:
             high = rows if of.mask[1] else 1
             return load_rows(home, pitch, main, high, of.keys, 2, of.keys * 2, "line")
-        there: Value = rows - missing
-        if self.rows.count > 1:
-            # In their place is what an earlier tile had there.
-            there = least(rows, of.rows - row)
-        else:
-            address = tiles.buffers[-1].address + (rows - missing) * pitch
-            behind = Buffer("behind", "ub", address, missing * pitch)
-            tiles.buffers.append(behind)
-            once = Vectors(prefix="b")
-            once.fill(Grid(Place(behind), pitch), missing, self.keys, "0")
-            tiles.before.extend(once.body)
-        loop = Loop("line", there)
-        line, source = (
-            place.at(loop.variable * step) for place, step in ((home, pitch), (main, of.keys * 2))
-        )
+        loop = Loop("line", rows)
+        line = home.at(loop.variable * pitch)
+        source = main.at(least(loop.variable, of.rows - 1 - row) * (of.keys * 2))
         loop.body.append(isa.copy(line, source, 1, -(-of.keys * 2 // BLOCK)))
         return [loop]
 
 
-def attention(of: Heads, core: DaVinci, name: str = "attention") -> Program:
+def attention(
+    of: Heads,
+    core: DaVinci,
+    name: str = "attention",
+    *,
+    heads: Extent | None = None,
+    lines: Extent | None = None,
+) -> Program:
     """The kernel softmax(Q K^T * scale + mask) V of some heads, without flags: q, k, v, perhaps a
-    mask (halves, row by row), out. Refuses (``plan-capacity``) more keys than the core holds."""
-    return _Attention(of, core, name).program()
+    mask (halves, row by row), out. ``heads`` and ``lines``, queries in whole blocks, say what
+    blocks share of them. Refuses (``plan-capacity``) more keys than the core holds."""
+    return _Attention(of, core, name, heads or of.heads, lines or padded(of.rows)).program()

@@ -16,7 +16,8 @@ from tilewright.errors import refuse
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.kernels.recipes import compute, recipe_of
-from tilewright.targets.ascend.kernels.tiles import Cut, Tiles, cut
+from tilewright.targets.ascend.kernels.shares import Extent, Share, joined, joins, total
+from tilewright.targets.ascend.kernels.tiles import Cut, Tiles, cut, each
 from tilewright.targets.ascend.kernels.transfers import (
     SLACK,
     blocks_of,
@@ -32,9 +33,10 @@ Shape = tuple[int, ...]
 
 
 def merged(
-    result: Shape, operands: Sequence[Shape], *, matrices: bool = False
-) -> tuple[Shape, list[Shape]]:
-    """Shapes of as few dims as tell the operands' broadcasts, all of one rank, two at least.
+    result: Sequence[Extent], operands: Sequence[Shape], *, matrices: bool = False
+) -> tuple[tuple[Extent, ...], list[Shape]]:
+    """Extents of as few dims as tell the operands' broadcasts, and what blocks share; shapes all of
+    one rank, two at least.
 
     The last two dims of ``matrices`` stay as they are.
     """
@@ -45,14 +47,14 @@ def merged(
         outer, parts = merged(result[:-2], [shape[:-2] for shape in whole])
         pairs = zip(parts, whole, strict=True)
         return (*outer, *inner), [(*part, *shape[-2:]) for part, shape in pairs]
-    extents: list[int] = []
+    extents: list[Extent] = []
     patterns: list[tuple[bool, ...]] = []
     for axis, extent in enumerate(result):
         if extent == 1:
             continue
-        pattern = tuple(shape[axis] == extent for shape in whole)
-        if patterns and patterns[-1] == pattern:
-            extents[-1] *= extent
+        pattern = tuple(shape[axis] == total(extent) for shape in whole)
+        if patterns and patterns[-1] == pattern and joins(extents[-1], extent):
+            extents[-1] = joined((extents[-1], extent))
         else:
             extents.append(extent)
             patterns.append(pattern)
@@ -61,7 +63,7 @@ def merged(
         patterns.insert(0, (True,) * len(operands))
     shapes = [
         tuple(
-            extent if pattern[number] else 1
+            total(extent) if pattern[number] else 1
             for extent, pattern in zip(extents, patterns, strict=True)
         )
         for number in range(len(operands))
@@ -114,7 +116,8 @@ class _Operand:
 @dataclass
 class _Broadcast:
     operation: str
-    result: Shape
+    extents: Sequence[Extent]
+    """Of the result."""
     operands: Sequence[_Operand]
     scalars: Mapping[str, str]
     core: DaVinci
@@ -131,10 +134,12 @@ class _Broadcast:
         spread = any(not operand.columns for operand in self.operands)
         self.wide = self.element == "half" and (self.recipe.wide or spread)
         self.inner = "float" if self.wide else self.element
-        rows, columns = self.result[-2:]
-        columns = padded(columns) if self.blocks else columns
+        self.result = tuple(map(total, self.extents))
+        rows, columns = self.extents[-2:]
+        if self.blocks and not isinstance(columns, Share):
+            columns = padded(columns)
         lanes = REPEAT // WIDTHS[self.inner]
-        self.columns = cut(columns, self._most_columns(), lanes)
+        self.columns = cut(columns, self._most_columns(), lanes, BLOCK // self.width)
         each, fixed = self._bytes(self.columns.size)
         count = max(min((self.core.ub - fixed) // each, LINES), 1)
         self.rows: Cut = cut(rows, count)
@@ -165,11 +170,9 @@ class _Broadcast:
         return max(most, lanes)
 
     def program(self) -> Program:
-        tiles = Tiles(
-            self.name, self.core, (*self.result[:-2], self.rows.count, self.columns.count)
-        )
-        *outer, row, column = tiles.variables
-        indices = [*outer, self.rows.start(row), self.columns.start(column)]
+        axes = (*map(each, self.extents[:-2]), self.rows, self.columns)
+        tiles = Tiles(self.name, self.core, axes)
+        indices = [axis.start(place) for axis, place in zip(axes, tiles.variables, strict=True)]
         vectors = Vectors()
         grids: dict[str, Grid] = {}
         tensors: list[Tensor] = []
@@ -267,7 +270,7 @@ def element_place(tensor: Tensor, indices: Sequence[Value], strides: Sequence[in
 
 def broadcast(
     operation: str,
-    result: Shape,
+    result: Sequence[Extent],
     operands: Mapping[str, Shape],
     core: DaVinci,
     *,

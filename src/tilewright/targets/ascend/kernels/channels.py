@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.kernels.elementwise import SLACK
+from tilewright.targets.ascend.kernels.shares import Extent, share_of, total
+from tilewright.targets.ascend.kernels.tiles import cut, each
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.program import (
     Buffer,
@@ -25,57 +27,83 @@ from tilewright.targets.ascend.program import (
     Statement,
     Tensor,
     Value,
+    block_places,
 )
 from tilewright.targets.ascend.vectors import fill
 
 
 @dataclass
 class _Channels:
-    images: int
+    batch: Extent
+    planes: Extent
+    """Of 16 channels, where blocks share them; 16 divides the channels then."""
     channels: int
-    positions: int
+    area: Extent
+    """Positions of a plane."""
     core: DaVinci
     back: bool
     buffers: list[Buffer] = field(default_factory=list[Buffer])
 
     def __post_init__(self) -> None:
         blocks = -(-self.channels // CUBE)
+        self.images, self.positions = total(self.batch), total(self.area)
+        share = share_of(self.area)
         plain = Tensor("plain", self.images * self.channels * self.positions * 2 + SLACK)
         blocked = Tensor("blocked", self.images * blocks * self.positions * BLOCK)
         self.plain, self.blocked = plain, blocked
         (plain if self.back else blocked).written = True
         # Two slots of a chunk before and after the scatter, apart for whole and for ragged chunks.
         room = self.core.ub // (4 if self.channels % CUBE == 0 or self.channels < CUBE else 8)
-        self.chunk = min(padded(self.positions), room // BLOCK // CUBE * CUBE, MAX_REPEAT * CUBE)
-        if self.positions > self.chunk and self.positions % self.chunk:
+        self.chunk = min(padded(share.part), room // BLOCK // CUBE * CUBE, MAX_REPEAT * CUBE)
+        ragged = not share.places and self.positions % self.chunk
+        if self.positions > self.chunk and ragged:
             self.chunk = min(self.chunk, room // 2 // BLOCK // CUBE * CUBE)
         self.size = self.chunk * BLOCK
         # Each kind of chunks takes events of its own, of which there are few.
-        kinds = (1 if room == self.core.ub // 4 else 2) * (1 if self.positions <= self.chunk else 2)
+        kinds = (1 if room == self.core.ub // 4 else 2) * (
+            1 if share.places or self.positions <= self.chunk else 2
+        )
         self.slots = 2 if kinds == 1 else 1
 
     def program(self, name: str) -> Program:
-        around = Loop("n", self.images)
+        images, planes = each(self.batch), each(self.planes)
+        around = Loop("n", images.count)
+        image = images.start(around.variable)
         whole, rest = divmod(self.channels, CUBE)
         if whole:
-            loop = Loop("q", whole)
+            loop = Loop("q", planes.count)
             around.body.append(loop)
-            self._plane(loop.body, [around, loop], CUBE)
+            self._plane(loop.body, loop, image, planes.start(loop.variable), CUBE)
         if rest:
-            self._plane(around.body, [around], rest, whole)
+            self._plane(around.body, around, image, whole, rest)
         what = f"{self.images} x {self.channels} x {self.positions}"
         about = f"{what}: NC1HWC0 to NCHW" if self.back else f"{what}: NCHW to NC1HWC0"
         tensors = (self.blocked, self.plain) if self.back else (self.plain, self.blocked)
         before = self._filled(len(self.buffers) // 2)
-        return Program(name, tensors, [*before, around], tuple(self.buffers), about)
+        shares = share_of(self.batch), share_of(self.planes), share_of(self.area)
+        places = [place for share in shares for place in share.places]
+        constants, parts = block_places(places)
+        return Program(
+            *(name, tensors, [*before, around], tuple(self.buffers), about),
+            blocks=parts,
+            constants=constants,
+        )
 
-    def _plane(self, body: list[Statement], loops: list[Loop], rows: int, first: int = 0) -> None:
-        """The chunks of 16 channels, or of the last few: ``first`` is their number."""
+    def _plane(
+        self, body: list[Statement], scope: Loop, image: Value, inner: Value, rows: int
+    ) -> None:
+        """The chunks of 16 channels, or of the last few: ``inner`` is their number."""
         blocks = -(-self.channels // CUBE)
-        image = loops[0].variable
-        inner: Value = loops[1].variable if len(loops) > 1 else first
         plane = image * blocks + inner
         channel = image * self.channels + inner * CUBE
+        share = share_of(self.area)
+        if share.places:
+            tile = cut(share, self.chunk, CUBE)
+            loop = Loop("p", tile.count)
+            body.append(loop)
+            at = tile.start(loop.variable)
+            loop.body += self._chunk(loop, plane, channel, at, tile.size, rows)
+            return
         chunks = self.positions // self.chunk
         rest = self.positions - chunks * self.chunk
         if chunks:
@@ -87,13 +115,13 @@ class _Channels:
         if rest:
             count = padded(rest) if chunks else rest
             start = self.positions - count
-            body += self._chunk(loops[-1], plane, channel, start, count, rows)
+            body += self._chunk(scope, plane, channel, start, count, rows)
 
     def _chunk(
         self, scope: Loop, plane: Value, channel: Value, start: Value, count: int, rows: int
     ) -> list[Statement]:
         number = len(self.buffers) // 2
-        slots = min(self.slots, int(str(scope.count)))
+        slots = min(self.slots, scope.count) if isinstance(scope.count, int) else self.slots
         slot = scope.variable % slots if slots > 1 else 0
         at = 4 * self.size * number
         lines = Buffer(f"rows{number}", "ub", at, self.size, slots, slot, scope)
@@ -126,11 +154,28 @@ class _Channels:
         return [isa.mask_of(128, 128), fill(Place(everything), repeats, "z")]
 
 
-def to_blocks(images: int, channels: int, positions: int, core: DaVinci, name: str) -> Program:
-    """NCHW to NC1HWC0; parameters are ``plain`` and ``blocked``."""
-    return _Channels(images, channels, positions, core, back=False).program(name)
+def to_blocks(
+    images: Extent,
+    channels: int,
+    positions: Extent,
+    core: DaVinci,
+    name: str,
+    planes: Extent | None = None,
+) -> Program:
+    """NCHW to NC1HWC0; parameters are ``plain`` and ``blocked``. Blocks may share ``planes`` of 16
+    channels, where there are no others."""
+    planes = planes or channels // CUBE
+    return _Channels(images, planes, channels, positions, core, back=False).program(name)
 
 
-def from_blocks(images: int, channels: int, positions: int, core: DaVinci, name: str) -> Program:
-    """NC1HWC0 to NCHW; parameters are ``blocked`` and ``plain``."""
-    return _Channels(images, channels, positions, core, back=True).program(name)
+def from_blocks(
+    images: Extent,
+    channels: int,
+    positions: Extent,
+    core: DaVinci,
+    name: str,
+    planes: Extent | None = None,
+) -> Program:
+    """NC1HWC0 to NCHW; parameters are ``blocked`` and ``plain``; see ``to_blocks``."""
+    planes = planes or channels // CUBE
+    return _Channels(images, planes, channels, positions, core, back=True).program(name)

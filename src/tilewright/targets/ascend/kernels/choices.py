@@ -15,7 +15,8 @@ from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.kernels.broadcast import Shape, element_place, merged
-from tilewright.targets.ascend.kernels.tiles import Tiles, cut
+from tilewright.targets.ascend.kernels.shares import Extent, total
+from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
 from tilewright.targets.ascend.kernels.transfers import SLACK, load_rows, store_rows
 from tilewright.targets.ascend.kernels.vectors import (
     CHOICE_BITS,
@@ -93,7 +94,7 @@ class _Operand:
 
 def choose(
     relation: str,
-    result: Shape,
+    result: Sequence[Extent],
     operands: Mapping[str, Shape],
     core: DaVinci,
     *,
@@ -114,19 +115,21 @@ def choose(
         _Operand(operand_name, shape, elements[operand_name])
         for operand_name, shape in zip(operands, shapes, strict=True)
     ]
-    if any(operand.shape[-1] < extents[-1] for operand in given):
+    shape = tuple(map(total, extents))
+    if any(operand.shape[-1] < shape[-1] for operand in given):
         raise refuse("lower-operation", f"{name} would spread a column of halves")
     fixed = dict(constants or {})
     own = 2 * (sum(WIDTHS[operand.element] for operand in given) + (2 if selects else 1))
     own += 2 * sum(operand.element == BOOLEAN for operand in given) + (0 if selects else 2)
     room = core.ub - choice_bytes(5)
-    columns = cut(extents[-1], room // (own + 4) // isa.LANES * isa.LANES, isa.LANES)
+    most = room // (own + 4) // isa.LANES * isa.LANES
+    columns = cut(extents[-1], most, isa.LANES, BLOCK)
     # Rows of whole blocks of bytes.
     padded_columns = columns.size + -columns.size % BLOCK
     rows = cut(extents[-2], max(min(room // (own * padded_columns), MAX_BURSTS), 1), 1)
-    tiles = Tiles(name, core, (*extents[:-2], rows.count, columns.count))
-    *outer, row, column = tiles.variables
-    indices = [*outer, rows.start(row), columns.start(column)]
+    axes = (*map(each, extents[:-2]), rows, columns)
+    tiles = Tiles(name, core, axes)
+    indices = [axis.start(place) for axis, place in zip(axes, tiles.variables, strict=True)]
     scratch, vectors = choice_room(tiles), Vectors()
     size = columns.size
     grids = {
@@ -152,7 +155,7 @@ def choose(
             # Whole blocks, which are compared on.
             vectors.operation("cast", grid, (narrow,), count, -(-size // 16) * 16)
         grids[operand.name] = grid
-    last = _Operand("out", extents, "half" if selects else BOOLEAN)
+    last = _Operand("out", shape, "half" if selects else BOOLEAN)
     out = last.tensor(written=True)
     width = WIDTHS[last.element]
     pitch, wide = pitch_of(size, width), pitch_of(size, 2)
@@ -167,7 +170,7 @@ def choose(
         compared = grids["x"], grids["y"]
         vectors.choose(RELATIONS[relation], halves, compared, chosen, rows.size, size, scratch)
         vectors.operation("cast", home, (halves,), rows.size, size)
-    main, apart = last.main(out, indices), extents[-1] * width
+    main, apart = last.main(out, indices), shape[-1] * width
     store = store_rows(main, home.place, pitch, rows.size, size, width, apart, "row_out")
     tiles.body.extend([*vectors.body, *store])
     named = " and ".join(str(operand.shape) for operand in given)

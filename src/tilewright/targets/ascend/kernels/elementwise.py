@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.recipes import RECIPES, Step, recipe_of
-from tilewright.targets.ascend.kernels.tiles import cut
+from tilewright.targets.ascend.kernels.shares import Extent, joined, share_of, total
+from tilewright.targets.ascend.kernels.tiles import cut, each
 from tilewright.targets.ascend.kernels.vectors import CASTS
 from tilewright.targets.ascend.machine import BLOCK, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.program import (
@@ -33,6 +34,7 @@ from tilewright.targets.ascend.program import (
     Statement,
     Tensor,
     Value,
+    block_places,
 )
 
 SLACK = 32
@@ -47,22 +49,22 @@ class Short:
     """A tensor as ``outer`` runs of ``rows`` times ``inner`` elements; a launch has ``LENGTH`` rows
     of each, at most ``longest`` (``rows`` may be more: whole blocks)."""
 
-    outer: int
-    rows: int
+    outer: Extent
+    rows: Extent
     inner: int
     longest: int
 
     @property
-    def run(self) -> int:
+    def run(self) -> Extent:
         """Elements of a run."""
-        return self.rows * self.inner
+        return joined((self.rows, self.inner))
 
 
 @dataclass
 class _Elementwise:
     operation: str
     element: str
-    size: int
+    extent: Extent
     core: DaVinci
     in_place: bool
     scalars: tuple[str, ...]
@@ -73,6 +75,7 @@ class _Elementwise:
     even: bool = False
 
     def __post_init__(self) -> None:
+        self.size = total(self.extent)
         recipe = recipe_of(self.operation, self.core)
         if recipe is None or self.element not in recipe.types:
             raise refuse(
@@ -160,19 +163,26 @@ class _Elementwise:
                 isa.mask_of(self.lanes, self.lanes),
             ]
         longest, rest = 0, self.size - whole * self.portion
+        share = share_of(self.extent)
+        places = share.places
         if self.short is not None:
             longest, rest = self.short.longest, 0
+            runs = share_of(self.short.outer), share_of(self.short.rows)
+            places = (*runs[0].places, *runs[1].places)
             body.append(self._runs(self.short, buffers))
-        elif whole:
-            count, size = whole, self.portion
-            tile = cut(self.size, self.portion, self.lanes)
-            if self.even:
-                count, size, rest = tile.count, tile.size, 0
-            loop = Loop("p", count)
-            start = tile.start(loop.variable) if self.even else loop.variable * size
-            homes = self._buffers(loop, min(2, count))
+        elif places or (whole and self.even):
+            rest = 0
+            tile = cut(share, self.portion, self.lanes, self.granule)
+            loop = Loop("p", tile.count)
+            homes = self._buffers(loop, min(2, tile.most))
             buffers += homes.values()
-            loop.body += self._portion(homes, start, size)
+            loop.body += self._portion(homes, tile.start(loop.variable), tile.size)
+            body.append(loop)
+        elif whole:
+            loop = Loop("p", whole)
+            homes = self._buffers(loop, min(2, whole))
+            buffers += homes.values()
+            loop.body += self._portion(homes, loop.variable * self.portion, self.portion)
             body.append(loop)
         if rest:
             homes = self._buffers(None, 1)
@@ -182,18 +192,25 @@ class _Elementwise:
                 count = rest
             body += self._portion(homes, self.size - count, count)
         about = f"{self.operation} of {self.size} {self.element}"
-        return Program(self.name, tuple(tensors.values()), body, tuple(buffers), about, longest)
+        constants, blocks = block_places(places)
+        return Program(
+            *(self.name, tuple(tensors.values()), body, tuple(buffers), about, longest),
+            blocks=blocks,
+            constants=constants,
+        )
 
     def _runs(self, short: Short, buffers: list[Buffer]) -> Loop:
         """The portions of every run, all of one size, as far as the length goes."""
-        tile = cut(short.run, min(self.portion, SHORT_PORTION), self.lanes)
-        runs, loop = Loop("run", short.outer), Loop("p", tile.count)
-        number = loop.variable + runs.variable * tile.count
-        if tile.count > 1:
-            loop.count = (LENGTH * short.inner + (tile.size - 1)) // tile.size
-        homes = self._buffers(loop, min(2, short.outer * tile.count), number)
+        tile, outer = (
+            cut(short.run, min(self.portion, SHORT_PORTION), self.lanes, self.granule),
+            each(short.outer),
+        )
+        runs, loop = Loop("run", outer.count), Loop("p", tile.count)
+        number = loop.variable + runs.variable * tile.most
+        loop.count = tile.until(LENGTH * short.inner)
+        homes = self._buffers(loop, min(2, outer.most * tile.most), number)
         buffers += homes.values()
-        start = runs.variable * short.run + tile.start(loop.variable)
+        start = outer.start(runs.variable) * total(short.run) + tile.start(loop.variable)
         loop.body += self._portion(homes, start, tile.size)
         runs.body.append(loop)
         return runs
@@ -258,7 +275,7 @@ class _Elementwise:
 def elementwise(
     operation: str,
     element: str,
-    size: int,
+    size: Extent,
     core: DaVinci,
     *,
     in_place: bool = False,

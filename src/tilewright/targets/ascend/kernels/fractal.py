@@ -23,7 +23,9 @@ from typing import Literal
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
-from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_REPEAT, DaVinci
+from tilewright.targets.ascend.kernels.shares import Extent, share_of, total
+from tilewright.targets.ascend.kernels.tiles import cut
+from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, MAX_REPEAT, DaVinci
 from tilewright.targets.ascend.program import (
     LENGTH,
     Buffer,
@@ -33,6 +35,7 @@ from tilewright.targets.ascend.program import (
     Statement,
     Tensor,
     Value,
+    block_places,
     least,
 )
 
@@ -90,7 +93,7 @@ SHORT_ROWS = 64
 
 @dataclass
 class _Conversion:
-    rows: int
+    lines: Extent
     columns: int
     method: Method
     core: DaVinci
@@ -99,9 +102,16 @@ class _Conversion:
     name: str
     short: bool = False
     """Whether a launch has ``LENGTH`` rows, at most these, the first ones."""
+    wide: Extent | None = None
+    """Blocks of columns, where blocks of a launch share them."""
 
     def __post_init__(self) -> None:
-        self.piece = piece_of(self.method, self.columns, self.core)
+        self.rows = total(self.lines)
+        self.side = cut(self.wide or padded(self.columns) // CUBE, MAX_FIELD, 1)
+        """Pieces along the columns."""
+        whole = not self.side.share.places
+        columns = self.columns if whole else self.side.size * CUBE
+        self.piece = piece_of(self.method, columns, self.core)
         self.height = padded(self.rows)
         self.pitch = self.columns * 2
         self.plain = Tensor("plain", self.rows * self.pitch + SLACK, written=self.back)
@@ -109,33 +119,58 @@ class _Conversion:
         self.nz = Tensor("nz", size, written=not self.back)
 
     def program(self) -> Program:
+        across = Loop("q", self.side.count)
+        self.column = self.side.start(across.variable)
+        share = share_of(self.lines)
+        buffers: list[Buffer] = []
+        body: list[Statement] = []
+        around = None if across.count == 1 else across
+        if share.places:
+            most = min(self.piece.rows, SHORT_ROWS) if self.short else self.piece.rows
+            tile = cut(share, most, CUBE)
+            loop = Loop("p", tile.until(LENGTH) if self.short else tile.count)
+            self._pieces(body, buffers, loop, tile.start(loop.variable), tile.size)
+        else:
+            self._whole(body, buffers, around)
+        if around is not None:
+            around.body, body = body, [around]
+        tensors = (self.nz, self.plain) if self.back else (self.plain, self.nz)
+        about = f"{'Nz to rows' if self.back else 'rows to Nz'}, {self.rows} x {self.columns}"
+        longest = self.rows if self.short else 0
+        constants, blocks = block_places((*share.places, *self.side.share.places))
+        return Program(
+            *(self.name, tensors, [isa.mask_of(128, 128), *body], tuple(buffers), about, longest),
+            blocks=blocks,
+            constants=constants,
+        )
+
+    def _whole(self, body: list[Statement], buffers: list[Buffer], around: Loop | None) -> None:
+        """All rows: whole pieces, and what is left."""
         rows = min(self.piece.rows, self.height, SHORT_ROWS if self.short else self.height)
         whole = self.height // rows
         # A last piece with rows that the matrix does not have is apart.
         if self.rows < whole * rows:
             whole -= 1
-        buffers: list[Buffer] = []
-        body: list[Statement] = []
         loop = Loop("p", whole)
         if self.short and whole > 1:
             loop.count = least(whole, (LENGTH + (rows - 1)) // rows)
         if whole:
-            homes = self._buffers(rows, loop)
-            buffers += homes.values()
-            piece = Piece(rows, self.piece.blocks)
-            loop.body += self._piece(homes, piece, loop.variable * rows, rows)
-            body.append(loop)
+            self._pieces(body, buffers, loop, loop.variable * rows, rows)
         rest = self.height - whole * rows
         if rest:
-            homes = self._buffers(rest, None)
+            homes = self._buffers(rest, around)
             buffers += homes.values()
             piece = Piece(rest, self.piece.blocks)
             body += self._piece(homes, piece, whole * rows, self.rows - whole * rows)
-        tensors = (self.nz, self.plain) if self.back else (self.plain, self.nz)
-        about = f"{'Nz to rows' if self.back else 'rows to Nz'}, {self.rows} x {self.columns}"
-        body = [isa.mask_of(128, 128), *body]
-        longest = self.rows if self.short else 0
-        return Program(self.name, tensors, body, tuple(buffers), about, longest)
+
+    def _pieces(
+        self, body: list[Statement], buffers: list[Buffer], loop: Loop, row: Value, rows: int
+    ) -> None:
+        """A loop over pieces of so many rows that the matrix has."""
+        homes = self._buffers(rows, loop)
+        buffers += homes.values()
+        loop.body += self._piece(homes, Piece(rows, self.piece.blocks), row, rows)
+        body.append(loop)
 
     def _buffers(self, rows: int, scope: Loop | None) -> dict[str, Buffer]:
         """Of one piece: x, which rows come to and blocks leave from where they may lie in one
@@ -197,16 +232,20 @@ class _Conversion:
 
     def _rows(self, place: Place, piece: Piece, row: Value, there: int) -> list[Statement]:
         """Rows of the matrix to or from a buffer, in row-major order."""
+        main = Place(self.plain, row * self.pitch + self.column * BLOCK)
         if self.pitch % BLOCK == 0:
-            main = Place(self.plain, row * self.pitch)
             length = there * piece.blocks
             bursts = 1
-            while length // bursts > 65_535 or length % bursts:
+            while length // bursts > MAX_FIELD or length % bursts:
                 bursts += 1
-            ends = (main, place) if self.back else (place, main)
-            return [isa.copy(*ends, bursts, length // bursts)]
+            gap = self.pitch // BLOCK - piece.blocks
+            if gap:
+                bursts = there
+            if self.back:
+                return [isa.copy(main, place, bursts, length // bursts, 0, gap)]
+            return [isa.copy(place, main, bursts, length // bursts, gap, 0)]
         loop = Loop("r", there)
-        main = Place(self.plain, (row + loop.variable) * self.pitch)
+        main = main.at(loop.variable * self.pitch)
         own = place.at(loop.variable * piece.blocks * BLOCK)
         ends = (main, own) if self.back else (own, main)
         loop.body.append(isa.copy(*ends, 1, piece.blocks))
@@ -214,16 +253,20 @@ class _Conversion:
 
     def _blocks(self, place: Place, piece: Piece, row: Value) -> Statement:
         """A piece in Nz to or from its place in the matrix."""
-        main = Place(self.nz, row * BLOCK)
+        main = self._main(row)
         gap = self.height - piece.rows
         if self.back:
             return isa.copy(place, main, piece.blocks, piece.rows, gap, 0)
         return isa.copy(main, place, piece.blocks, piece.rows, 0, gap)
 
+    def _main(self, row: Value) -> Place:
+        """Where a row begins in Nz, of a piece's first block of columns."""
+        return Place(self.nz, (self.column * self.height + row) * BLOCK)
+
     def _by_dma(self, place: Place, piece: Piece, row: Value, there: int) -> list[Statement]:
         """A block of columns at a time: bursts of one block."""
         loop = Loop("j", piece.blocks)
-        main = Place(self.nz, (loop.variable * self.height + row) * BLOCK)
+        main = self._main(row).at(loop.variable * (self.height * BLOCK))
         own = place.at(loop.variable * BLOCK)
         if self.back:
             loop.body.append(isa.copy(own, main, piece.rows, 1, 0, piece.blocks - 1))
@@ -276,30 +319,33 @@ class _Conversion:
 
 
 def fractalise(
-    rows: int,
+    rows: Extent,
     columns: int,
     method: Method,
     core: DaVinci,
     name: str = "fractalise",
     *,
     short: bool = False,
+    wide: Extent | None = None,
 ) -> Program:
     """The kernel from ``plain`` (rows x columns, row-major) to ``nz``, without flags. A ``short``
-    one takes as many rows as its length says."""
-    return _Conversion(rows, columns, method, core, False, name, short).program()
+    one takes as many rows as its length says. Blocks share whole blocks of 16 rows, and
+    ``wide``, blocks of columns."""
+    return _Conversion(rows, columns, method, core, False, name, short, wide).program()
 
 
 def defractalise(
-    rows: int,
+    rows: Extent,
     columns: int,
     method: Method,
     core: DaVinci,
     name: str = "defractalise",
     *,
     short: bool = False,
+    wide: Extent | None = None,
 ) -> Program:
     """The kernel from ``nz`` to ``plain``, without flags; see ``fractalise``."""
-    return _Conversion(rows, columns, method, core, True, name, short).program()
+    return _Conversion(rows, columns, method, core, True, name, short, wide).program()
 
 
 __all__ = ["METHODS", "Method", "Piece", "defractalise", "fractalise", "piece_of"]

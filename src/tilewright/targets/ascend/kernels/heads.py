@@ -7,7 +7,8 @@ heads in Nz: blocks are padded. A head's rows lie apart among the rows, and go t
 from __future__ import annotations
 
 from tilewright.targets.ascend.formats import padded
-from tilewright.targets.ascend.kernels.tiles import Tiles, cut
+from tilewright.targets.ascend.kernels.shares import Extent, total
+from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
 from tilewright.targets.ascend.kernels.transfers import SLACK, blocks_of, load_rows, store_rows
 from tilewright.targets.ascend.kernels.vectors import pitch_of
 from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci
@@ -15,9 +16,18 @@ from tilewright.targets.ascend.program import Place, Program, Tensor
 
 
 def split_heads(
-    batch: int, rows: int, heads: int, columns: int, core: DaVinci, name: str, *, back: bool = False
+    images: Extent,
+    lines: Extent,
+    parts: Extent,
+    columns: int,
+    core: DaVinci,
+    name: str,
+    *,
+    back: bool = False,
 ) -> Program:
-    """The kernel from rows to heads (x, out), or ``back``, without flags."""
+    """The kernel from ``lines`` rows of so many heads (``parts``) to heads (x, out), or ``back``,
+    without flags."""
+    batch, rows, heads = total(images), total(lines), total(parts)
     plain = batch * rows * heads * columns * 2 + SLACK
     size = padded(rows) * padded(columns) * 2
     blocks = batch * heads * size + SLACK
@@ -25,14 +35,14 @@ def split_heads(
     out = Tensor("out", plain if back else blocks, written=True)
     # Back, rows of all heads: what a head's row writes behind its end the next head overwrites.
     pitch = pitch_of(columns, 2)
-    row = cut(rows, max(min(core.ub // (2 * pitch * (heads if back else 1)), 255), 1), 1)
-    counts = (batch, row.count) if back else (batch, heads, row.count)
-    tiles = Tiles(name, core, counts)
-    first, part = tiles.variables[0], tiles.variables[-1]
-    line = row.start(part)
+    row = cut(lines, max(min(core.ub // (2 * pitch * (heads if back else 1)), 255), 1), 1)
+    axes = (each(images), row) if back else (each(images), each(parts), row)
+    tiles = Tiles(name, core, axes)
+    places = [axis.start(place) for axis, place in zip(axes, tiles.variables, strict=True)]
+    first, line = places[0], places[-1]
     extents = row.size, padded(columns) // CUBE
     if not back:
-        head = tiles.variables[1]
+        head = places[1]
         home = Place(tiles.tile("x", row.size * pitch, "half"))
         at = ((first * rows + line) * heads + head) * (columns * 2)
         apart = heads * columns * 2
@@ -41,10 +51,10 @@ def split_heads(
         tiles.body.extend(blocks_of(home, pitch, main, padded(rows), extents, "block", loads=False))
         return tiles.program((x, out), f"{rows} rows of {heads} heads of {columns} halves to Nz")
     home = Place(tiles.tile("x", row.size * heads * pitch, "half"))
-    for head in range(heads):
-        main = Place(x, (first * heads + head) * size + line * BLOCK)
-        place = home.at(head * pitch)
-        name = f"block{head}"
+    for number in range(heads):
+        main = Place(x, (first * heads + number) * size + line * BLOCK)
+        place = home.at(number * pitch)
+        name = f"block{number}"
         tiles.body.extend(
             blocks_of(place, heads * pitch, main, padded(rows), extents, name, loads=True)
         )

@@ -11,7 +11,8 @@ from __future__ import annotations
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.isa import WIDTHS
-from tilewright.targets.ascend.kernels.tiles import Tiles, cut
+from tilewright.targets.ascend.kernels.shares import Extent, total
+from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
 from tilewright.targets.ascend.kernels.transfers import SLACK, store_rows
 from tilewright.targets.ascend.kernels.vectors import pitch_of
 from tilewright.targets.ascend.machine import BLOCK, MAX_BURSTS, DaVinci
@@ -34,10 +35,10 @@ INDICES = ("int64_t", "int32_t")
 
 
 def look_up(
-    outer: int,
+    outer: Extent,
     extent: int,
-    inner: int,
-    count: int,
+    inner: Extent,
+    count: Extent,
     core: DaVinci,
     *,
     index: str = "int64_t",
@@ -49,19 +50,20 @@ def look_up(
     if index not in INDICES:
         raise refuse("lower-operation", f"{name}: indices of {index} have no kernel")
     width = WIDTHS[element]
-    x = Tensor("x", outer * extent * inner * width + SLACK, element)
-    indices = Tensor("i", count * WIDTHS[index] + SLACK, index)
-    out = Tensor("out", outer * count * inner * width + SLACK, element, written=True)
-    columns = cut(inner, core.ub // 2 // width, BLOCK // width)
+    tables, number, length = total(outer), total(count), total(inner)
+    x = Tensor("x", tables * extent * length * width + SLACK, element)
+    indices = Tensor("i", number * WIDTHS[index] + SLACK, index)
+    out = Tensor("out", tables * number * length * width + SLACK, element, written=True)
+    table, columns = each(outer), cut(inner, core.ub // 2 // width, BLOCK // width)
     pitch = pitch_of(columns.size, width)
     rows = cut(count, min(core.ub // 2 // pitch, MAX_BURSTS), 1)
-    tiles = Tiles(name, core, (outer, rows.count, columns.count))
+    tiles = Tiles(name, core, (table, rows, columns))
     home = Place(tiles.tile("rows", rows.size * pitch, element))
-    first, tile, part = tiles.variables
-    row, column = rows.start(tile), columns.start(part)
+    starts = zip((table, rows, columns), tiles.variables, strict=True)
+    first, row, column = (axis.start(place) for axis, place in starts)
     loop = Loop("row", rows.size)
     given, wrapped, kept, at = (variable(word) for word in ("given", "wrapped", "kept", "at"))
-    main = ((first * extent + at) * inner + column) * width
+    main = ((first * extent + at) * length + column) * width
     loop.body += [
         scalar("given", element_at(indices, row + loop.variable), int(core.latency.value)),
         scalar("wrapped", select(more(0, given), given + extent, given)),
@@ -70,9 +72,9 @@ def look_up(
         isa.copy(home.at(loop.variable * pitch), Place(x, main), 1, pitch // BLOCK),
     ]
     store = store_rows(
-        Place(out, ((first * count + row) * inner + column) * width),
-        *(home, pitch, rows.size, columns.size, width, inner * width, "back"),
+        Place(out, ((first * number + row) * length + column) * width),
+        *(home, pitch, rows.size, columns.size, width, length * width, "back"),
     )
     tiles.body.extend([loop, *store])
-    about = f"{count} of {extent} rows of {inner} {element}s, {outer} times"
+    about = f"{number} of {extent} rows of {length} {element}s, {tables} times"
     return tiles.program((x, indices, out), about)

@@ -23,7 +23,8 @@ from typing import NamedTuple
 
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.kernels.tiles import Tiles, cut
+from tilewright.targets.ascend.kernels.shares import Extent, joined, joins, total
+from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
 from tilewright.targets.ascend.kernels.transfers import SLACK, load_rows, store_rows
 from tilewright.targets.ascend.kernels.turning import (
     SCRATCH,
@@ -45,7 +46,7 @@ LONGEST = 8192
 class Dim(NamedTuple):
     """One dim of a move."""
 
-    extent: int
+    extent: Extent
     step: int
     """Elements from index to index in the source."""
 
@@ -60,8 +61,9 @@ def normalised(move: Sequence[Dim]) -> Move:
     for dim in move:
         if dim.extent == 1:
             continue
-        if merged and merged[-1].step == dim.extent * dim.step:
-            merged[-1] = Dim(merged[-1].extent * dim.extent, dim.step)
+        alike = merged and merged[-1].step == total(dim.extent) * dim.step
+        if alike and joins(merged[-1].extent, dim.extent):
+            merged[-1] = Dim(joined((merged[-1].extent, dim.extent)), dim.step)
         else:
             merged.append(dim)
     return tuple(merged) or (Dim(1, 1),)
@@ -76,7 +78,7 @@ def launches_of(move: Sequence[Dim], width: int) -> list[Move]:
     # To (others, rows, columns) first, then rows of columns to their places.
     others = [n for n in range(len(move) - 1) if n != turned]
     order = [*others, turned, len(move) - 1]
-    extents = [move[n].extent for n in order]
+    extents = [total(move[n].extent) for n in order]
     steps = dict(zip(order, _dense(extents), strict=True))
     first = tuple(move[n] for n in order)
     second = tuple(Dim(dim.extent, steps[n]) for n, dim in enumerate(move))
@@ -97,7 +99,8 @@ def _contiguous(move: Move) -> int | None:
 
 def in_order(move: Move, turned: int, width: int) -> bool:
     """Whether a transposition's rows may be written in the order in which tiles come."""
-    whole = move[-1].extent * width % BLOCK == 0 or move[-1].extent > 3 * SIDE
+    row = total(move[-1].extent)
+    whole = row * width % BLOCK == 0 or row > 3 * SIDE
     return whole or turned == len(move) - 2
 
 
@@ -108,7 +111,7 @@ def move_elements(
     of which the first to move is ``offset``, and out."""
     width = isa.WIDTHS[element]
     x = Tensor("x", size * width + SLACK, element)
-    count = prod(dim.extent for dim in move)
+    count = prod(total(dim.extent) for dim in move)
     out = Tensor("out", count * width + SLACK, element, written=True)
     turned = _contiguous(move)
     if turned is not None:
@@ -129,34 +132,36 @@ def _place(tensor: Tensor, indices: Sequence[Value], steps: Sequence[int], offse
 def _copy(move: Move, core: DaVinci, x: Tensor, out: Tensor, offset: int, name: str) -> Program:
     width = isa.WIDTHS[x.element]
     if len(move) == 1:
-        move = (Dim(1, move[0].extent), *move)
+        move = (Dim(1, total(move[0].extent)), *move)
     *others, rows, columns = move
-    whole = columns.extent * width % BLOCK == 0 and rows.step * width % BLOCK == 0
-    single = prod(dim.extent for dim in others) * (1 if whole else rows.extent)
+    length = total(columns.extent)
+    whole = length * width % BLOCK == 0 and rows.step * width % BLOCK == 0
+    single = prod(total(dim.extent) for dim in others) * (1 if whole else total(rows.extent))
     if single > MOST_COPIES:
         raise refuse(
             "lower-operation",
-            f"{name} takes {single} copies of {columns.extent} elements, which is more than "
-            f"{MOST_COPIES}",
+            f"{name} takes {single} copies of {length} elements, which is more than {MOST_COPIES}",
             help="an innermost dimension of a multiple of 32 bytes",
         )
-    column = cut(columns.extent, LONGEST)
+    column = cut(columns.extent, LONGEST, block=BLOCK // width)
     pitch = pitch_of(column.size, width)
     row = cut(rows.extent, max(min(core.ub // (2 * pitch), 4095), 1), 1)
-    tiles = Tiles(name, core, (*(dim.extent for dim in others), row.count, column.count))
+    axes = (*(each(dim.extent) for dim in others), row, column)
+    tiles = Tiles(name, core, axes)
     home = Place(tiles.tile("x", row.size * pitch, x.element))
-    *indices, number, part = tiles.variables
-    indices = [*indices, row.start(number), column.start(part)]
-    targets = _dense([dim.extent for dim in move])
+    indices = [axis.start(place) for axis, place in zip(axes, tiles.variables, strict=True)]
+    targets = _dense([total(dim.extent) for dim in move])
     source = _place(x, indices, [dim.step for dim in move], offset)
     target = _place(out, indices, targets, 0)
     tiles.body.extend(
         load_rows(home, pitch, source, row.size, column.size, width, rows.step * width)
     )
-    tiles.body.extend(
-        store_rows(target, home, pitch, row.size, column.size, width, columns.extent * width)
-    )
-    return tiles.program((x, out), f"copies of {[tuple(dim) for dim in move]}")
+    tiles.body.extend(store_rows(target, home, pitch, row.size, column.size, width, length * width))
+    return tiles.program((x, out), f"copies of {_told(move)}")
+
+
+def _told(move: Move) -> str:
+    return str([(total(dim.extent), dim.step) for dim in move])
 
 
 def _turn(
@@ -166,11 +171,13 @@ def _turn(
     width = isa.WIDTHS[x.element]
     side = SIDE if width == 4 else CUBE
     rows, columns = move[-1], move[turned]
-    row, column = cut(rows.extent, 3 * SIDE, SIDE), cut(columns.extent, 4 * SIDE, SIDE)
+    row = cut(rows.extent, 3 * SIDE, SIDE, BLOCK // width)
+    column = cut(columns.extent, 4 * SIDE, SIDE)
     high, wide = (-(-one.size // side) * side for one in (row, column))
     others = [n for n in range(len(move)) if n not in (turned, len(move) - 1)]
     # In the result's order, so that what is written behind a row is written again.
-    tiles = Tiles(name, core, (*(move[n].extent for n in others), column.count, row.count))
+    outermost = [each(move[n].extent) for n in others]
+    tiles = Tiles(name, core, (*outermost, column, row))
     own, pitch = wide * width, high * width
     source = tiles.tile("x", high * own, x.element)
     result = tiles.tile("out", wide * pitch, x.element)
@@ -196,10 +203,11 @@ def _turn(
                 groups = -(-(row.size - top) // 8), -(-(column.size - left) // 8)
                 turn_floats(vectors, to, part, scratch, (pitch, own), groups)
     *indices, second, first = tiles.variables
-    places = dict(zip(others, indices, strict=True))
+    starts = (axis.start(place) for axis, place in zip(outermost, indices, strict=True))
+    places = dict(zip(others, starts, strict=True))
     places |= {turned: column.start(second), len(move) - 1: row.start(first)}
     indices = [places[n] for n in range(len(move))]
-    targets = _dense([dim.extent for dim in move])
+    targets = _dense([total(dim.extent) for dim in move])
     load = _place(x, indices, [dim.step for dim in move], offset)
     store = _place(out, indices, targets, 0)
     tiles.body.extend(
@@ -211,11 +219,11 @@ def _turn(
             *(store, Place(result), pitch, column.size, row.size, width, targets[turned] * width)
         )
     )
-    return tiles.program((x, out), f"transposes of {[tuple(dim) for dim in move]}")
+    return tiles.program((x, out), f"transposes of {_told(move)}")
 
 
 def pad_axis(
-    outer: int,
+    outer: Extent,
     pads: tuple[int, int],
     count: int,
     core: DaVinci,
@@ -226,22 +234,24 @@ def pad_axis(
     """The kernel that puts so many elements before and after each of ``outer`` runs of ``count``
     elements, without flags: x, out. ``value`` is C."""
     width = isa.WIDTHS[element]
-    x = Tensor("x", outer * count * width + SLACK, element)
+    runs = total(outer)
+    x = Tensor("x", runs * count * width + SLACK, element)
     whole = count + sum(pads)
-    out = Tensor("out", outer * whole * width + SLACK, element, written=True)
-    tiles = Tiles(name, core, (outer,))
-    if outer * (2 + -(-whole // LONGEST)) > MOST_COPIES:
-        raise refuse("lower-operation", f"{name} pads {outer} runs, more than it copies one by one")
+    out = Tensor("out", runs * whole * width + SLACK, element, written=True)
+    axis = each(outer)
+    tiles = Tiles(name, core, (axis,))
+    if runs * (2 + -(-whole // LONGEST)) > MOST_COPIES:
+        raise refuse("lower-operation", f"{name} pads {runs} runs, more than it copies one by one")
     fill = min(max(pads), LONGEST)
     alike = Place(tiles.kept("alike", pitch_of(fill, width), element))
     once = Vectors()
     once.fill(Grid(alike), 1, fill, f"({value})")
     tiles.before.extend(once.body)
-    (number,) = tiles.variables
+    number = axis.start(tiles.variables[0])
     part = cut(count, LONGEST)
-    pieces = Loop("piece", part.count)
-    size, turn = pitch_of(part.size, width), number * part.count + pieces.variable
-    slots = min(2, outer * part.count)
+    pieces = Loop("piece", part.most)
+    size, turn = pitch_of(part.size, width), tiles.number * part.most + pieces.variable
+    slots = min(2, axis.most * part.most)
     slot = turn % slots if slots > 1 else 0
     room = tiles.room.take(size * slots)
     home = Buffer("x", "ub", room, size, slots, slot, pieces, element)
@@ -255,11 +265,11 @@ def pad_axis(
     def filled(extent: int, first: int) -> list[Statement]:
         alike_part = cut(extent, LONGEST)
         stores: list[Statement] = []
-        for piece in range(alike_part.count if extent else 0):
+        for piece in range(alike_part.most if extent else 0):
             main = Place(out, (number * whole + (alike_part.start(piece) + first)) * width)
             stores += store_rows(main, alike, 0, 1, alike_part.size, width)
         return stores
 
     # In ascending order: what is written behind a part is written again.
     tiles.body.extend([*filled(pads[0], 0), pieces, *filled(pads[1], pads[0] + count)])
-    return tiles.program((x, out), f"{outer} runs of {count} elements padded by {pads}")
+    return tiles.program((x, out), f"{runs} runs of {count} elements padded by {pads}")

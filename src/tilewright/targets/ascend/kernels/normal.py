@@ -26,7 +26,8 @@ from tilewright.targets.ascend.kernels.folds import (
     fold_rows,
     spread,
 )
-from tilewright.targets.ascend.kernels.tiles import Cut, Tiles, cut
+from tilewright.targets.ascend.kernels.shares import Extent, joined, total
+from tilewright.targets.ascend.kernels.tiles import Cut, Tiles, cut, each
 from tilewright.targets.ascend.kernels.transfers import SLACK, Matrices, load_rows, store_rows
 from tilewright.targets.ascend.kernels.vectors import Grid, Vectors, number, pitch_of
 from tilewright.targets.ascend.machine import BLOCK, DaVinci
@@ -123,8 +124,8 @@ def reciprocal_root(vectors: Vectors, x: Grid, other: Grid, count: int) -> None:
 class Rows:
     """What a kernel takes: matrices, row by row or in Nz."""
 
-    count: int
-    rows: int
+    count: Extent
+    rows: Extent
     columns: int
     element: str = "float"
     blocks: bool = False
@@ -135,12 +136,19 @@ class Rows:
 
     def __str__(self) -> str:
         form = " in Nz" if self.blocks else ""
-        return f"{self.count * self.rows} rows of {self.columns} {self.element}s{form}"
+        return (
+            f"{total(self.count) * total(self.rows)} rows of {self.columns} {self.element}s{form}"
+        )
+
+    @property
+    def axes(self) -> tuple[Extent, Extent]:
+        """Matrices and their rows; matrices row by row are one."""
+        return (self.count, self.rows) if self.blocks else (1, joined((self.count, self.rows)))
 
     def matrices(self, name: str) -> Matrices:
-        """An operand, or the result; matrices row by row are one."""
-        sizes = (self.count, self.rows) if self.blocks else (1, self.count * self.rows)
-        return Matrices(name, *sizes, self.columns, self.element, self.blocks)
+        """An operand, or the result."""
+        count, rows = map(total, self.axes)
+        return Matrices(name, count, rows, self.columns, self.element, self.blocks)
 
 
 Compute = Callable[[Vectors, FoldRoom, Grid, Grid, int, Sequence[Grid]], None]
@@ -168,7 +176,8 @@ class _Rows:
         x, out = given_x.tensor(), given_out.tensor(written=True)
         more = [Tensor(name, self.columns * width + SLACK, self.element) for name in self.extra]
         rows, slots = self._tile()
-        tiles = Tiles(self.name, self.core, (given_x.count, rows.count))
+        matrices = each(self.of.axes[0])
+        tiles = Tiles(self.name, self.core, (matrices, rows))
         folds = fold_room(tiles.room, rows.size)
         tiles.buffers += folds.buffers
         lines = [self._line(tiles, tensor) for tensor in more]
@@ -190,9 +199,9 @@ class _Rows:
         if self.element == "half":
             vectors.operation("cast", given[1], (wide[1],), rows.size, self.columns)
         if self.of.short:
-            tiles.shorten(rows, LENGTH)
+            tiles.shorten(LENGTH)
         number, part = tiles.variables
-        at = number, rows.start(part), rows.size
+        at = matrices.start(number), rows.start(part), rows.size
         tiles.body.extend(
             [
                 *given_x.load(homes[0], pitch, x, *at),
@@ -200,7 +209,7 @@ class _Rows:
                 *given_out.store(out, homes[1], pitch, *at),
             ]
         )
-        longest = self.of.rows if self.of.short else 0
+        longest = total(self.of.rows) if self.of.short else 0
         return tiles.program((x, *more, out), self.about, longest)
 
     def _line(self, tiles: Tiles, tensor: Tensor) -> Grid:
@@ -225,7 +234,7 @@ class _Rows:
             for rows in (*range(MOST_ROWS, 8, -8), 8, 4, 2, 1):
                 each = 2 * (slots * pitch + wide)
                 if rows >= fewest and fold_bytes(rows) + rows * each <= room:
-                    return cut(self.of.matrices("x").rows, rows), slots
+                    return cut(self.of.axes[1], rows), slots
         raise refuse(
             "plan-capacity",
             f"{self.name}: two rows of {self.columns} elements are more than the {self.core.ub} "
@@ -260,23 +269,24 @@ def layer_norm(of: Rows, core: DaVinci, norm: Norm, name: str = "layer_norm") ->
 
 
 def softmax_across(
-    outer: int,
+    outer: Extent,
     rows: int,
-    columns: int,
+    columns: Extent,
     core: DaVinci,
     name: str = "softmax",
     element: str = "float",
 ) -> Program:
     """The kernel of softmax down the columns of ``outer`` matrices, without flags: x, out."""
     narrow = WIDTHS[element]
-    size = outer * rows * columns * narrow + SLACK
+    matrices, line_length = total(outer), total(columns)
+    size = matrices * rows * line_length * narrow + SLACK
     x, out = Tensor("x", size, element), Tensor("out", size, element, written=True)
     # Two tiles in two slots, of halves two of floats, too; and three rows: what was folded, and
     # two for its reciprocal.
-    each = 4 * narrow + (8 if element == "half" else 0)
-    most = core.ub // (each * rows + 3 * 4)
+    size = 4 * narrow + (8 if element == "half" else 0)
+    most = core.ub // (size * rows + 3 * 4)
     granule = BLOCK // narrow
-    if most < min(granule, columns):
+    if most < min(granule, line_length):
         raise refuse(
             "plan-capacity",
             f"{name}: columns of {rows} elements, {granule} at a time, are more than the {core.ub} "
@@ -285,7 +295,8 @@ def softmax_across(
         )
     width = cut(columns, most if most < 64 else most // 64 * 64, granule)
     pitch, wide = pitch_of(width.size, narrow), pitch_of(width.size, 4)
-    tiles = Tiles(name, core, (outer, width.count))
+    outermost = each(outer)
+    tiles = Tiles(name, core, (outermost, width))
     homes = [Place(tiles.tile(what, rows * pitch, element)) for what in ("x", "out")]
     line = Grid(Place(tiles.kept("line", wide)))
     other = Grid(Place(tiles.kept("other", 2 * wide)))
@@ -309,8 +320,8 @@ def softmax_across(
     if element == "half":
         vectors.operation("cast", given[1], (result,), rows, width.size)
     first, tile = tiles.variables
-    at = (first * (rows * columns) + width.start(tile)) * narrow
-    main = columns * narrow
+    at = (outermost.start(first) * (rows * line_length) + width.start(tile)) * narrow
+    main = line_length * narrow
     tiles.body.extend(
         [
             *load_rows(homes[0], pitch, Place(x, at), rows, width.size, narrow, main),
@@ -318,5 +329,5 @@ def softmax_across(
             *store_rows(Place(out, at), homes[1], pitch, rows, width.size, narrow, main),
         ]
     )
-    about = f"softmax of {outer} x {columns} columns of {rows} {element}s"
+    about = f"softmax of {matrices} x {line_length} columns of {rows} {element}s"
     return tiles.program((x, out), about)

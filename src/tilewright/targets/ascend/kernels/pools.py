@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from tilewright.errors import refuse
 from tilewright.targets.ascend.kernels.choices import alike, choice_bytes, choice_room
-from tilewright.targets.ascend.kernels.tiles import Tiles, cut
+from tilewright.targets.ascend.kernels.shares import Extent, total
+from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
 from tilewright.targets.ascend.kernels.transfers import SLACK, load_rows, store_rows
 from tilewright.targets.ascend.kernels.vectors import Grid, Vectors, number
 from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci
@@ -52,12 +53,13 @@ class Window:
 
 def pool(
     fold: str,
-    planes: int,
+    planes: Extent,
     height: int,
     width: int,
     window: Window,
     core: DaVinci,
     *,
+    lines: Extent | None = None,
     factor: float = 1.0,
     factors: bool = False,
     name: str = "pool",
@@ -65,20 +67,23 @@ def pool(
     """The kernel of a pool without padding, without flags: x, perhaps factors, out.
 
     ``fold`` is max, or add for averages, whose sums are multiplied by ``factor`` or ``factors``, 16
-    floats alike for each pixel of the result. Refuses (``plan-capacity``) rows of pixels that UB
+    floats alike for each pixel of the result. ``lines`` are the result's rows of pixels, where
+    blocks share them. Refuses (``plan-capacity``) rows of pixels that UB
     does not hold.
     """
     rows, columns = (window.results(axis, (height, width)[axis]) for axis in (0, 1))
-    row = cut(rows, _most_rows(fold, rows, columns, width, window, core, factors, name), 1)
+    row = cut(lines or rows, _most_rows(fold, rows, columns, width, window, core, factors, name), 1)
     high = window.span(0, row.size)
-    x = Tensor("x", planes * height * width * PIXEL + SLACK)
-    out = Tensor("out", planes * rows * columns * PIXEL + SLACK, written=True)
+    count = total(planes)
+    x = Tensor("x", count * height * width * PIXEL + SLACK)
+    out = Tensor("out", count * rows * columns * PIXEL + SLACK, written=True)
+    about = f"{fold} of windows {window.kernel} of {count} planes of {height} x {width} pixels"
+    outermost = each(planes)
     tensors = [x]
-    tiles = Tiles(name, core, (planes, row.count))
+    tiles = Tiles(name, core, (outermost, row))
     source = Place(tiles.tile("x", high * width * PIXEL, "half"))
     result = Place(tiles.tile("out", row.size * columns * PIXEL, "half"))
-    plane, part = tiles.variables
-    first = row.start(part)
+    plane, first = outermost.start(tiles.variables[0]), row.start(tiles.variables[1])
     at = (plane * height + first * window.strides[0]) * (width * PIXEL)
     tiles.body.extend(load_rows(source, 0, Place(x, at), 1, high * width * CUBE, 2))
     count = columns * CUBE
@@ -125,7 +130,6 @@ def pool(
     tiles.body.extend(
         [*vectors.body, *store_rows(Place(out, at), result, 0, 1, row.size * count, 2)]
     )
-    about = f"{fold} of windows {window.kernel} of {planes} planes of {height} x {width} pixels"
     return tiles.program((*tensors, out), about)
 
 

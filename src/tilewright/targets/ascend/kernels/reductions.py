@@ -21,7 +21,8 @@ from tilewright.targets.ascend.kernels.folds import (
     fold_room,
     take_in,
 )
-from tilewright.targets.ascend.kernels.tiles import Tiles, cut
+from tilewright.targets.ascend.kernels.shares import Extent, Share, total
+from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
 from tilewright.targets.ascend.kernels.transfers import SLACK, load_rows, store_rows
 from tilewright.targets.ascend.kernels.vectors import Grid, Vectors, number, pitch_of
 from tilewright.targets.ascend.machine import BLOCK, DaVinci
@@ -33,7 +34,7 @@ LONGEST = 16_320
 
 def reduce_rows(
     fold: str,
-    rows: int,
+    rows: Extent,
     columns: int,
     core: DaVinci,
     *,
@@ -43,8 +44,9 @@ def reduce_rows(
 ) -> Program:
     """The kernel from x, rows by columns, to one element a row, without flags."""
     width = WIDTHS[element]
-    x = Tensor("x", rows * columns * width + SLACK, element)
-    out = Tensor("out", rows * width + SLACK, element, written=True)
+    count = total(rows)
+    x = Tensor("x", count * columns * width + SLACK, element)
+    out = Tensor("out", count * width + SLACK, element, written=True)
     part = min(columns, LONGEST)
     pitch = pitch_of(part, width)
     wide = pitch_of(part, 4) if element == "half" else 0
@@ -56,8 +58,11 @@ def reduce_rows(
     most = next((n for n in counts if fold_bytes(n) + n * each <= room), None)
     if most is None:
         raise refuse("lower-operation", f"{core.ub} bytes of UB have no room for a row's {each}")
+    if isinstance(rows, Share) and most < BLOCK // width:
+        # What fewer results leave behind them no other block may write.
+        raise refuse("plan-capacity", f"{core.ub} bytes of UB have no room for a block of results")
     tile = cut(rows, most, BLOCK // width)
-    tiles = Tiles(name, core, (tile.count,))
+    tiles = Tiles(name, core, (tile,))
     folds = fold_room(tiles.room, tile.size)
     tiles.buffers += folds.buffers
     result = Place(tiles.tile("out", LINES * width, element))
@@ -83,7 +88,7 @@ def reduce_rows(
     tiles.body.extend(
         [*end.body, *store_rows(Place(out, row * width), result, 0, 1, tile.size, width)]
     )
-    what = f"mean of {rows} rows" if mean else f"{fold} of {rows} rows"
+    what = f"mean of {count} rows" if mean else f"{fold} of {count} rows"
     return tiles.program((x, out), f"{what} of {columns} {element}s")
 
 
@@ -105,9 +110,9 @@ def _scaled(vectors: Vectors, out: Grid, found: Grid, columns: int, factor: floa
 
 def reduce_across(
     fold: str,
-    outer: int,
+    outer: Extent,
     rows: int,
-    columns: int,
+    columns: Extent,
     core: DaVinci,
     *,
     mean: bool = False,
@@ -121,20 +126,20 @@ def reduce_across(
     infinity where there is none.
     """
     narrow = WIDTHS[element]
-    x = Tensor("x", outer * rows * columns * narrow + SLACK, element)
-    out = Tensor("out", outer * columns * narrow + SLACK, element, written=True)
+    length, matrices = total(columns), each(outer)
+    x = Tensor("x", total(outer) * rows * length * narrow + SLACK, element)
+    out = Tensor("out", total(outer) * length * narrow + SLACK, element, written=True)
     width = cut(columns, 4096, BLOCK // narrow)
     pitch = pitch_of(width.size, narrow)
     wide = pitch_of(width.size, 4)
     converted = wide if element == "half" else 0
     room = core.ub - (choice_bytes(1) if skips else 0)
     part = min(rows, max((room - 2 * pitch - wide) // (3 * pitch + converted), 1))
-    tiles = Tiles(name, core, (outer, width.count))
+    tiles = Tiles(name, core, (matrices, width))
     result = Place(tiles.tile("out", pitch, element))
     line = Grid(Place(tiles.kept("line", wide)))
     floats = Grid(Place(tiles.kept("x32", part * wide)), wide) if converted else None
-    first, tile = tiles.variables
-    column = width.start(tile)
+    first, column = matrices.start(tiles.variables[0]), width.start(tiles.variables[1])
     instruction, nothing = FOLDS[fold]
     chosen = (alike(tiles, "low", "-1.0f / 0.0f"), choice_room(tiles)) if skips else None
     start = Vectors()
@@ -142,7 +147,7 @@ def reduce_across(
     tiles.body.extend(start.body)
 
     def load(home: Place, vectors: Vectors, row: Value, count: int) -> list[Statement]:
-        at = Place(x, ((first * rows + row) * columns + column) * narrow)
+        at = Place(x, ((first * rows + row) * length + column) * narrow)
         own = Grid(home, pitch)
         if chosen is not None:
             low, scratch = chosen
@@ -150,17 +155,19 @@ def reduce_across(
         grid = _floats(vectors, own, floats, count, width.size)
         vectors.fold_rows(instruction, line, grid, count, width.size)
         return [
-            *load_rows(home, pitch, at, count, width.size, narrow, columns * narrow),
+            *load_rows(home, pitch, at, count, width.size, narrow, length * narrow),
             *vectors.body,
         ]
 
     _parts(tiles, rows, part, part * pitch, load, element)
     end = Vectors(prefix="w")
     _scaled(end, Grid(result), line, width.size, 1 / rows if mean else 1.0)
-    main = Place(out, (first * columns + column) * narrow)
+    main = Place(out, (first * length + column) * narrow)
     tiles.body.extend([*end.body, *store_rows(main, result, pitch, 1, width.size, narrow)])
     what = "mean" if mean else fold
-    return tiles.program((x, out), f"{what} of {outer} x {columns} columns of {rows} {element}s")
+    return tiles.program(
+        (x, out), f"{what} of {total(outer)} x {length} columns of {rows} {element}s"
+    )
 
 
 def _parts(

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from tilewright.targets.ascend import isa
+from tilewright.targets.ascend.kernels.shares import Extent, Share, share_of
 from tilewright.targets.ascend.kernels.vectors import Room
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import (
@@ -20,37 +22,67 @@ from tilewright.targets.ascend.program import (
     Statement,
     Tensor,
     Value,
+    block_places,
     least,
 )
 
 
 @dataclass(frozen=True)
 class Cut:
-    """An extent in tiles of one size."""
+    """A block's indices of an axis in tiles of one size, which no run is shorter than."""
 
-    extent: int
+    share: Share
     size: int
 
     @property
-    def count(self) -> int:
+    def most(self) -> int:
+        """How many tiles the longest run has."""
+        return -(-self.share.part // self.size)
+
+    @property
+    def count(self) -> Value:
         """How many tiles there are."""
-        return -(-self.extent // self.size)
+        if isinstance(self.share.size, int) or self.most == 1:
+            return self.most
+        return (self.share.size + (self.size - 1)) // self.size
 
     def start(self, number: Value) -> Value:
         """Where a tile begins."""
-        if self.extent % self.size == 0:
-            return number * self.size
-        return least(number * self.size, self.extent - self.size)
+        share = self.share
+        if self.most == 1:
+            return share.first
+        if share.part % self.size == 0 and share.shortest % self.size == 0:
+            return share.first + number * self.size
+        return share.first + least(number * self.size, share.size - self.size)
+
+    def until(self, extent: Value) -> Value:
+        """How many tiles hold what a block has of the axis's first ``extent`` indices; less than 1
+        where that is nothing."""
+        share = self.share
+        if not share.places:
+            return self.count if self.most == 1 else (extent + (self.size - 1)) // self.size
+        there = least(share.size, extent - share.first)
+        return (there + (self.size - 1)) // self.size
 
 
-def cut(extent: int, most: int, granule: int = 8) -> Cut:
-    """Tiles of at most so many, as equal as multiples of the granule allow."""
-    if extent <= most:
-        return Cut(extent, extent)
-    most = max(most // granule * granule, 1)
-    count = -(-extent // most)
-    size = -(-extent // count)
-    return Cut(extent, min(-(-size // granule) * granule, most))
+def cut(extent: Extent, most: int, granule: int = 8, block: int = 1) -> Cut:
+    """Tiles of at most so many, as equal as multiples of the granule allow; where runs differ,
+    multiples of the granule's part ``block``."""
+    share = share_of(extent)
+    size = share.part
+    if size > most:
+        most = max(most // granule * granule, 1)
+        size = -(-size // -(-size // most))
+        size = min(-(-size // granule) * granule, most)
+    if size > share.shortest:
+        size = share.shortest
+        size -= size % (granule if size > granule else block)
+    return Cut(share, size)
+
+
+def each(extent: Extent) -> Cut:
+    """Indices one by one."""
+    return Cut(share_of(extent), 1)
 
 
 @dataclass
@@ -59,24 +91,22 @@ class Tiles:
 
     name: str
     core: DaVinci
-    counts: Sequence[int]
-    """Iterations of the loops, the outermost first."""
+    axes: Sequence[Cut]
+    """The loops' tiles, the outermost loop's first."""
     before: list[Statement] = field(default_factory=list[Statement])
     buffers: list[Buffer] = field(default_factory=list[Buffer])
 
     def __post_init__(self) -> None:
         self.room = Room(self.core.ub, self.name)
-        self.loops = [Loop(f"i{number}", count) for number, count in enumerate(self.counts or (1,))]
+        counts = [axis.count for axis in self.axes] or [1]
+        self.loops = [Loop(f"i{number}", count) for number, count in enumerate(counts)]
         for outer, inner in zip(self.loops, self.loops[1:], strict=False):
             outer.body.append(inner)
-        number: Value = 0
-        for loop in self.loops:
-            number = loop.variable + number * (loop.count if isinstance(loop.count, int) else 0)
-        self.number = number
-        total = 1
-        for count in self.counts:
-            total *= count
-        self.slots = min(2, total)
+        # Where some blocks have fewer tiles, the turns of those that they lack are left out.
+        self.number: Value = 0
+        for loop, axis in zip(self.loops, self.axes, strict=False):
+            self.number = loop.variable + self.number * axis.most
+        self.slots = min(2, prod(axis.most for axis in self.axes))
 
     @property
     def variables(self) -> list[Value]:
@@ -105,13 +135,18 @@ class Tiles:
         self.buffers.append(home)
         return home
 
-    def shorten(self, cut: Cut, extent: Value) -> None:
-        """Let the innermost loop, over the tiles of a cut, end with the tile that holds the last of
-        ``extent`` indices; slots stay those of whole extents."""
-        if cut.count > 1:
-            self.loops[-1].count = (extent + (cut.size - 1)) // cut.size
+    def shorten(self, extent: Value) -> None:
+        """Let the innermost loop end with the tile that holds the last of ``extent`` indices; slots
+        stay those of whole extents."""
+        self.loops[-1].count = self.axes[-1].until(extent)
 
     def program(self, tensors: Sequence[Tensor], about: str, longest: int = 0) -> Program:
         """The kernel, without flags."""
         body = [isa.mask_of(128, 128), *self.before, self.loops[0]]
-        return Program(self.name, tuple(tensors), body, tuple(self.buffers), about, longest)
+        places = [place for axis in self.axes for place in axis.share.places]
+        constants, blocks = block_places(places)
+        return Program(
+            *(self.name, tuple(tensors), body, tuple(self.buffers), about, longest),
+            blocks=blocks,
+            constants=constants,
+        )

@@ -9,7 +9,9 @@ from tilewright.planning.domain import Stage
 from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.formats import heads
 from tilewright.targets.ascend.kernels.attention import Heads, attention
+from tilewright.targets.ascend.kernels.shares import joined, scaled
 from tilewright.targets.ascend.lowering.launches import Launches, Value
+from tilewright.targets.ascend.machine import CUBE
 
 
 def attend(
@@ -28,7 +30,16 @@ def attend(
     scale = float(str(stage.attribute("scale", 1.0)))
     short = (bool(launches.free.intersection(one.access[1].dims)) for one in stage.inputs[:2])
     of = Heads(q[0] * q[2], q[1], k[1], q[3], v[3], scale, mask, *short)
-    program = attention(of, launches.core, launches.name("attention"))
+    out = stage.output
+    batches, lines, own, _ = (
+        launches.extent(axis, size, unit)
+        for axis, size, unit in zip(out.access, out.shape, (1, CUBE, 1, 1), strict=True)
+    )
+    program = attention(
+        *(of, launches.core, launches.name("attention")),
+        heads=joined((batches, own)),
+        lines=scaled(lines, CUBE),
+    )
     launches.launch(program, *operands, result)
     return result
 

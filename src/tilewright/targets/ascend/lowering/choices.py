@@ -39,7 +39,7 @@ def choice(
         raise launches.refusal(f"{stage.operation} gives rows of halves, or booleans")
     program = choose(
         stage.operation,
-        shape,
+        launches.extents(stage.output),
         {name: value.shape for name, value in values.items()},
         launches.core,
         constants=constants,

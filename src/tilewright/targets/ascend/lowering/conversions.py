@@ -14,7 +14,9 @@ from tilewright.targets.ascend.formats import image, matrices
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.kernels.channels import from_blocks, to_blocks
 from tilewright.targets.ascend.kernels.fractal import METHODS, defractalise, fractalise
+from tilewright.targets.ascend.kernels.shares import Extent, joined, scaled, total
 from tilewright.targets.ascend.lowering.launches import Launches, Value
+from tilewright.targets.ascend.machine import CUBE
 from tilewright.targets.ascend.program import Program
 from tilewright.targets.ascend.timing import simulate
 
@@ -35,17 +37,23 @@ def convert(
         raise launches.refusal(f"there is no change of format of {source.element}")
     if source.layout and result.layout:
         rows = launches.buffer(source.shape, source.element)
-        one(launches, source, rows, back=True, short=short)
-        one(launches, rows, result, back=False, short=short)
+        one(launches, stage, source, rows, back=True, short=short)
+        one(launches, stage, rows, result, back=False, short=short)
     elif source.layout or result.layout:
-        one(launches, source, result, back=bool(source.layout), short=short)
+        one(launches, stage, source, result, back=bool(source.layout), short=short)
     else:
         raise launches.refusal("there is no copy of rows")
     return result
 
 
 def one(
-    launches: Launches, source: Value, target: Value, *, back: bool, short: bool = False
+    launches: Launches,
+    stage: Stage,
+    source: Value,
+    target: Value,
+    *,
+    back: bool,
+    short: bool = False,
 ) -> None:
     """From a format to rows (``back``), or from rows to a format."""
     blocked = source if back else target
@@ -53,16 +61,30 @@ def one(
     layout = Layout.parse(blocked.layout, len(shape))
     if len(shape) == 4 and layout == Layout.parse(image(), 4):
         make = from_blocks if back else to_blocks
-        images, channels, *positions = shape
-        name = launches.name("channels")
-        program = make(images, channels, prod(positions), launches.core, name)
+        channels = shape[1]
+        images, planes, *area = (
+            launches.extent(axis, size, unit)
+            for axis, size, unit in zip(stage.output.access, shape, (1, CUBE, 1, 1), strict=True)
+        )
+        program = make(
+            *(images, channels, joined(area), launches.core, launches.name("channels")),
+            planes=planes if channels % CUBE == 0 else None,
+        )
         launches.launch(program, source, target)
         return
     if layout != matrices(len(shape)):
         raise launches.refusal(f"there is no change of format to or from {blocked.layout}")
     rows, columns = shape[-2:]
     count = prod(shape[:-2])
-    program = _fractal(launches, rows, columns, back=back, short=short)
+    lines: Extent = rows
+    wide: Extent | None = None
+    if shape == stage.output.shape:
+        down, along = stage.output.access[-2:]
+        if not rows % CUBE:
+            lines = scaled(launches.extent(down, rows, CUBE), CUBE)
+        if not columns % CUBE:
+            wide = launches.extent(along, columns, CUBE)
+    program = _fractal(launches, lines, columns, wide, back=back, short=short)
     for number in range(count):
         named = replace(program, name=launches.name("fractal"))
         launches.launch(named, _matrix(source, number, count), _matrix(target, number, count))
@@ -78,7 +100,9 @@ def _matrix(value: Value, number: int, count: int) -> Value:
     return replace(value, argument=argument)
 
 
-def _fractal(launches: Launches, rows: int, columns: int, *, back: bool, short: bool) -> Program:
+def _fractal(
+    launches: Launches, rows: Extent, columns: int, wide: Extent | None, *, back: bool, short: bool
+) -> Program:
     """The change of format that takes the fewest cycles, its pipes side by side."""
     make = defractalise if back else fractalise
     core = launches.core
@@ -86,8 +110,10 @@ def _fractal(launches: Launches, rows: int, columns: int, *, back: bool, short: 
     for number, method in enumerate(METHODS):
         # Some do not hold as many columns; dma holds all.
         with suppress(TilewrightError):
-            program = make(rows, columns, method, core, "fractal", short=short)
+            program = make(rows, columns, method, core, "fractal", short=short, wide=wide)
             found.append((simulate(program, core).cycles, number, program))
     if not found:
-        raise launches.refusal(f"no method changes the format of {rows} x {columns} elements")
+        raise launches.refusal(
+            f"no method changes the format of {total(rows)} x {columns} elements"
+        )
     return min(found, key=lambda each: each[:2])[2]

@@ -16,14 +16,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.ir.types import Array
-from tilewright.planning.domain import Kernel, Operand
+from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.isa import WIDTHS
+from tilewright.targets.ascend.kernels.shares import Extent, divided, joined
 from tilewright.targets.ascend.machine import DaVinci
-from tilewright.targets.ascend.parts import parted
 from tilewright.targets.ascend.program import Program, uses_length
 from tilewright.targets.ascend.sharing import MainMemory, estimate, simulate_blocks
 from tilewright.targets.ascend.timing import simulate
@@ -127,6 +127,8 @@ class Device:
     """Where launches are estimated alone: cycles of them all, about."""
     texts: dict[str, str] = field(default_factory=dict[str, str])
     """The C of each function."""
+    programs: dict[str, Program] = field(default_factory=dict[str, Program])
+    """What they were printed from."""
     launches: list[Launch] = field(default_factory=list[Launch])
     constants: bytearray = field(default_factory=bytearray)
     functions: dict[str, Function] = field(default_factory=dict[str, Function])
@@ -145,6 +147,8 @@ class Launches:
     free: frozenset[str] = frozenset()
     """Dims of the kernel of which a launch has ``LENGTH`` indices, the first ones; what lies behind
     them is of no value, and may be computed or not."""
+    grid: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Dims that the tile program's shared loops cut, and how many indices a block has."""
     work: int = 0
     parts: int = 1
     """Kernels take so small a part of UB for their tiles, for cores to have some each."""
@@ -159,6 +163,33 @@ class Launches:
     def cores(self) -> int:
         """How many there are."""
         return 1 if self.device.memory is None else self.device.memory.cores
+
+    def extent(self, axis: Affine, size: int, unit: int = 1) -> Extent:
+        """An axis of so many indices, in units of so many, as blocks share it."""
+        whole = -(-size // unit)
+        dim = axis.dims[0] if len(axis.dims) == 1 else ""
+        part = self.grid.get(dim, size)
+        if part >= size:
+            return whole
+        if part % unit or axis != Affine(((dim, 1),)):
+            raise self.refusal(f"there is no kernel with parts of {part} along {dim}")
+        return divided(f"{dim}_block", whole, part // unit)
+
+    def extents(self, operand: Operand) -> list[Extent]:
+        """The axes of an operand as blocks share them."""
+        pairs = zip(operand.access, operand.shape, strict=True)
+        return [self.extent(axis, size) for axis, size in pairs]
+
+    def elements(self, operand: Operand, layout: str) -> Extent:
+        """All elements of an operand as they lie in a layout, with what pads its blocks."""
+        parsed = Layout.parse(layout, len(operand.shape))
+        return joined(
+            [
+                part.modulus
+                or self.extent(operand.access[part.axis], operand.shape[part.axis], part.divisor)
+                for part in parsed.factors
+            ]
+        )
 
     def refusal(self, reason: str, help: str = "") -> TilewrightError:
         """A refusal (``lower-operation``) of the kernel, to be raised; the host takes it then."""
@@ -219,9 +250,6 @@ class Launches:
         """Add a launch of a program without flags, whose tensors are these values, in order."""
         if not uses_length(program):
             program = replace(program, longest=0)
-        whole = program
-        if self.cores > 1:
-            program = parted(program, self.cores)
         if self.device.estimated is not None:
             assert self.device.memory is not None
             self.device.estimated += estimate(program, self.device.core, self.device.memory)
@@ -230,14 +258,7 @@ class Launches:
             value.argument.model_copy(update={"name": tensor.name})
             for tensor, value in zip(program.tensors, values, strict=True)
         ]
-        try:
-            function = self._function(program)
-        except TilewrightError:
-            if program is whole:
-                raise
-            # What flags do not order in parts they may order as a whole.
-            program = whole
-            function = self._function(whole)
+        function = self._function(program)
         self.device.launches.append(
             Launch(
                 function=function.name,
@@ -257,6 +278,7 @@ class Launches:
         if key not in known:
             whole = synchronised(program, events=self.device.core.events)
             self.device.texts[program.name] = kernel_text(whole)
+            self.device.programs[program.name] = whole
             shorter = {
                 size: self._cost(whole, size)
                 for part in (1, 2, 3)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from tilewright.planning.domain import Stage
 from tilewright.targets.ascend.kernels.look_up import look_up
+from tilewright.targets.ascend.kernels.shares import joined
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 
 
@@ -22,11 +22,12 @@ def rows_by_index(
         raise launches.refusal("look-ups take rows of one element")
     reduced = (any(dim in stage.reduction for dim in axis.dims) for axis in stage.inputs[0].access)
     axis = list(reduced).index(True)
+    extents, rank = launches.extents(stage.output), len(indices.shape)
     program = look_up(
-        prod(table.shape[:axis]),
+        joined(extents[:axis]),
         table.shape[axis],
-        prod(table.shape[axis + 1 :]),
-        prod(indices.shape),
+        joined(extents[axis + rank :]),
+        joined(extents[axis : axis + rank]),
         launches.core,
         index=indices.element,
         name=launches.name("gather"),

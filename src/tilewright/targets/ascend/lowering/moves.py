@@ -17,6 +17,7 @@ from tilewright.targets.ascend.kernels.moves import (
     move_elements,
     pad_axis,
 )
+from tilewright.targets.ascend.kernels.shares import joined, total
 from tilewright.targets.ascend.kernels.vectors import number
 from tilewright.targets.ascend.lowering.conversions import convert
 from tilewright.targets.ascend.lowering.launches import Launches, Value
@@ -46,7 +47,7 @@ def move(
             dict(own.terms).get(name, 0) * step
             for own, step in zip(operand.access, strides, strict=True)
         )
-        dims.append(Dim(extent, sum(steps)))
+        dims.append(Dim(launches.extent(access, extent), sum(steps)))
     return _moved(launches, stage.operation, value, result, dims, offset)
 
 
@@ -63,7 +64,7 @@ def _moved(
     parts = launches_of(dims, WIDTHS[value.element])
     for place, part in enumerate(parts):
         last = place == len(parts) - 1
-        count = prod(dim.extent for dim in part)
+        count = prod(total(dim.extent) for dim in part)
         name = launches.name(operation)
         program = move_elements(part, launches.core, value.element, offset, size=size, name=name)
         to = result if last else launches.buffer((count,), value.element)
@@ -84,12 +85,12 @@ def relay(
         if of_heads(result):
             raise launches.refusal("there is no copy of heads")
         rows = launches.buffer(value.shape, value.element) if result.layout else result
-        _split(launches, value, rows, back=True)
+        _split(launches, stage, value, rows, back=True)
         return convert(launches, stage, (rows,), result) if result.layout else result
     if of_heads(result):
         if value.layout:
             value = convert(launches, stage, (value,), launches.buffer(value.shape, value.element))
-        _split(launches, value, result, back=False)
+        _split(launches, stage, value, result, back=False)
         return result
     if _is_turned(value):
         rows = launches.buffer(_exchanged(value.shape), value.element)
@@ -144,12 +145,12 @@ def of_heads(value: Value) -> bool:
     )
 
 
-def _split(launches: Launches, value: Value, result: Value, *, back: bool) -> None:
+def _split(launches: Launches, stage: Stage, value: Value, result: Value, *, back: bool) -> None:
     if value.element != "half" or result.element != "half":
         raise launches.refusal(f"there is no change of format of {value.element}")
-    batch, rows, count, columns = value.shape
+    batch, rows, count, _ = launches.extents(stage.output)
     name = launches.name("heads")
-    program = split_heads(batch, rows, count, columns, launches.core, name, back=back)
+    program = split_heads(batch, rows, count, value.shape[3], launches.core, name, back=back)
     launches.launch(program, value, result)
 
 
@@ -169,8 +170,11 @@ def pad(launches: Launches, stage: Stage, operands: Sequence[Value], target: Val
     for axis in reversed(axes):
         inner = prod(shape[axis + 1 :])
         widths = int(amounts[axis]) * inner, int(amounts[rank + axis]) * inner
+        # Between the outermost padded axis and this one none is padded yet.
+        around = launches.extents(stage.output)[: axes[0]]
+        outer = joined((*around, *shape[axes[0] : axis]))
         program = pad_axis(
-            *(prod(shape[:axis]), widths, shape[axis] * inner, launches.core, text),
+            *(outer, widths, shape[axis] * inner, launches.core, text),
             element=value.element,
             name=launches.name("pad"),
         )

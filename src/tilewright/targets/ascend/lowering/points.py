@@ -13,12 +13,11 @@ from math import prod
 import numpy as np
 
 from tilewright.planning.domain import Operand, Stage
-from tilewright.planning.layout import Layout
-from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.kernels.broadcast import broadcast
 from tilewright.targets.ascend.kernels.elementwise import SHORT_PORTION, Short, elementwise
 from tilewright.targets.ascend.kernels.recipes import RECIPES, recipe_of
+from tilewright.targets.ascend.kernels.shares import joined, scaled, total
 from tilewright.targets.ascend.kernels.vectors import number
 from tilewright.targets.ascend.lowering.functions import NAMES, scalars_of
 from tilewright.targets.ascend.lowering.launches import Launches, Value
@@ -75,9 +74,8 @@ def points(
     result = target or launches.buffer(shape, element, next(iter(values.values())).layout)
     if forms == {(shape, element, result.layout)} and result.element == recipe.types.get(element):
         # Blocks are computed with what pads them.
-        count = prod(Layout.parse(result.layout, len(shape)).physical_shape(shape))
         program = elementwise(
-            *(operation, element, count, launches.core),
+            *(operation, element, launches.elements(stage.output, result.layout), launches.core),
             scalars=scalars,
             constants=constants,
             name=name,
@@ -100,15 +98,19 @@ def _short(launches: Launches, output: Operand, result: Value) -> Short | None:
     if len(free) != 1:
         return None
     (axis,) = free
+    extents = launches.extents(output)
     if not result.layout:
-        short = Short(prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]), shape[axis])
+        inner = prod(shape[axis + 1 :])
+        short = Short(joined(extents[:axis]), extents[axis], inner, shape[axis])
     elif in_blocks(result) and axis == rank - 2:
-        outer = prod(shape[:-2]) * (padded(shape[-1]) // CUBE)
-        short = Short(outer, padded(shape[-2]), CUBE, shape[-2])
+        columns = launches.extent(output.access[-1], shape[-1], CUBE)
+        rows = scaled(launches.extent(output.access[-2], shape[-2], CUBE), CUBE)
+        short = Short(joined((*extents[:-2], columns)), rows, CUBE, shape[-2])
     else:
         return None
-    whole = short.run * WIDTHS[result.element] % BLOCK == 0 or short.outer == 1
-    return short if whole and short.run > SHORT_PORTION else None
+    run = total(short.run)
+    whole = run * WIDTHS[result.element] % BLOCK == 0 or total(short.outer) == 1
+    return short if whole and run > SHORT_PORTION else None
 
 
 def _broadcast(
@@ -133,7 +135,7 @@ def _broadcast(
     named = dict(zip(RECIPES[operation].scalars, scalars, strict=True))
     return broadcast(
         operation,
-        stage.output.shape,
+        launches.extents(stage.output),
         {n: value.shape for n, value in values.items() if n != "out"},
         launches.core,
         scalars={**named, **constants},

@@ -9,11 +9,11 @@ import numpy as np
 
 from tilewright.numerics import reference
 from tilewright.planning.domain import Stage
-from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.formats import image
 from tilewright.targets.ascend.kernels.moves import pad_axis
 from tilewright.targets.ascend.kernels.pools import Window, pool
 from tilewright.targets.ascend.kernels.reductions import reduce_across
+from tilewright.targets.ascend.kernels.shares import Extent, joined, total
 from tilewright.targets.ascend.kernels.vectors import number
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.machine import CUBE
@@ -35,7 +35,9 @@ def pooling(
         raise launches.refusal(f"{stage.operation} takes half precision in NC1HWC0 alone")
     average = stage.operation == "average_pool"
     fold = "add" if average else "max"
-    planes = prod(Layout.parse(image(), 4).physical_shape(value.shape)[:2])
+    of = stage.output
+    channels = launches.extent(of.access[1], of.shape[1], CUBE)
+    planes = joined((launches.extent(of.access[0], of.shape[0]), channels))
     height, width = value.shape[2:]
     kernel, strides = _pair(stage, "kernel", ()), _pair(stage, "strides", (1, 1))
     pads, dilations = _pair(stage, "pads", (0,) * 4), _pair(stage, "dilations", (1, 1))
@@ -63,6 +65,7 @@ def pooling(
         *(fold, planes, height, width, window, core),
         factor=1 / float(counts[0, 0]),
         factors=several,
+        lines=launches.extent(of.access[2], of.shape[2]),
         name=launches.name("pool"),
     )
     more: list[Value] = []
@@ -74,7 +77,7 @@ def pooling(
 
 
 def _padded(
-    launches: Launches, value: Value, planes: int, pads: tuple[int, ...], lost: float
+    launches: Launches, value: Value, planes: Extent, pads: tuple[int, ...], lost: float
 ) -> Value:
     """Planes with pixels of one value around them."""
     height, width = value.shape[2:]
@@ -82,14 +85,15 @@ def _padded(
         before, after = pads[axis], pads[axis + 2]
         if not before and not after:
             continue
-        outer = planes if axis == 0 else planes * height
+        outer = planes if axis == 0 else joined((planes, height))
         count, each = (height * width, width) if axis == 0 else (width, 1)
         name = launches.name("pad")
         widths = before * each * CUBE, after * each * CUBE
         program = pad_axis(outer, widths, count * CUBE, launches.core, number(lost), "half", name)
         if axis == 0:
             height += before + after
-        padded = launches.buffer((outer * (count + (before + after) * each) * CUBE,), "half")
+        size = total(outer) * (count + (before + after) * each) * CUBE
+        padded = launches.buffer((size,), "half")
         launches.launch(program, value, padded)
         value = padded
     return value

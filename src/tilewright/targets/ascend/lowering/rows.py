@@ -18,6 +18,7 @@ from tilewright.targets.ascend.kernels.normal import (
     softmax_across,
 )
 from tilewright.targets.ascend.kernels.reductions import reduce_across, reduce_rows
+from tilewright.targets.ascend.kernels.shares import joined, total
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 
 FOLD_OF = {
@@ -68,14 +69,16 @@ def normal(
         raise launches.refusal(f"{stage.operation} of matrices in Nz is along their rows alone")
     free = [n for n, one in enumerate(stage.output.access) if launches.free.intersection(one.dims)]
     short = free == [len(shape) - 2] and (blocks or prod(shape[:-2]) == 1)
+    extents = launches.extents(stage.output)
     if not blocks and inner == 1:
-        rows = Rows(1, prod(shape[:axis]), count, element, short=short)
+        rows = Rows(1, joined(extents[:axis]), count, element, short=short)
     else:
-        rows = Rows(prod(shape[:-2]), prod(shape[-2:-1]), count, element, blocks, short)
+        rows = Rows(joined(extents[:-2]), joined(extents[-2:-1]), count, element, blocks, short)
     name = launches.name(stage.operation)
     core = launches.core
     if stage.operation == "softmax" and inner > 1:
-        program = softmax_across(prod(shape[:axis]), count, inner, core, name, element)
+        columns = joined(extents[axis + 1 :])
+        program = softmax_across(joined(extents[:axis]), count, columns, core, name, element)
     elif stage.operation == "softmax":
         program = softmax(rows, core, name)
     else:
@@ -98,24 +101,26 @@ def reduction(
     result = target or launches.buffer(stage.output.shape, value.element)
     element = _plain(launches, stage, value, result)
     fold, mean = FOLD_OF[stage.operation], stage.operation == "reduce_mean"
-    axes = zip(value.shape, _reduced(stage, stage.inputs[0]), strict=True)
+    extents = launches.extents(stage.inputs[0])
+    axes = zip(extents, _reduced(stage, stage.inputs[0]), strict=True)
     runs = [
-        (prod(extent for extent, _ in run), reduced)
+        (joined([extent for extent, _ in run]), reduced)
         for reduced, run in groupby((axis for axis in axes if axis[0] != 1), lambda one: one[1])
     ]
     left = sum(reduced for _, reduced in runs)
     if not left:
         name = launches.name("copy")
-        program = elementwise("copy", element, prod(value.shape), launches.core, name=name)
+        count = joined(extents)
+        program = elementwise("copy", element, count, launches.core, name=name)
         launches.launch(program, value, result)
         return result
     while left:
         number = max(n for n, (_, reduced) in enumerate(runs) if reduced)
-        count = runs[number][0]
-        outer = prod(extent for extent, _ in runs[:number])
-        inner = prod(extent for extent, _ in runs[number + 1 :])
+        count = total(runs[number][0])
+        outer = joined([extent for extent, _ in runs[:number]])
+        inner = joined([extent for extent, _ in runs[number + 1 :]])
         name = launches.name(stage.operation)
-        if inner > 1:
+        if total(inner) > 1:
             program = reduce_across(
                 *(fold, outer, count, inner, launches.core), mean=mean, name=name, element=element
             )
@@ -125,7 +130,7 @@ def reduction(
             )
         del runs[number]
         left -= 1
-        to = launches.buffer((outer * inner,), element) if left else result
+        to = launches.buffer((total(outer) * total(inner),), element) if left else result
         launches.launch(program, value, to)
         value = to
     return result

@@ -25,7 +25,6 @@ from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.lowering.nest import Spans, cut, padded_length, slot_of, whole
 from tilewright.targets.ascend.machine import BLOCK, FRACTAL, DaVinci
 from tilewright.targets.ascend.program import (
-    BLOCK_INDEX,
     LENGTH,
     Buffer,
     Loop,
@@ -33,6 +32,7 @@ from tilewright.targets.ascend.program import (
     Statement,
     Tensor,
     Value,
+    block_places,
     least,
     more,
     select,
@@ -140,22 +140,12 @@ class Walk:
             raise self.refusal("plan-capacity", "functions have no room behind a product's tiles")
         buffers = (*(home.buffer for home in self.homes.values()), *work)
         longest = max((self.program.extents[dim] for dim in self.free), default=0)
-        constants, blocks = self._constants()
+        constants, blocks = block_places(self.grid)
         return Program(
             *(name, tensors, [*self.forms.before, *body], buffers, about, longest),
             blocks=blocks,
             constants=constants,
         )
-
-    def _constants(self) -> tuple[tuple[tuple[str, Value], ...], int]:
-        """A block's place along each dim of the grid, and how many blocks there are."""
-        found: list[tuple[str, Value]] = []
-        blocks = 1
-        for number, (name, count) in reversed(list(enumerate(self.grid))):
-            place: Value = BLOCK_INDEX // blocks
-            found.append((name, place % count if number else place))
-            blocks *= count
-        return tuple(reversed(found)), blocks
 
     def _guarded(self, body: list[Statement]) -> list[Statement]:
         """What runs in blocks alone that a shorter length leaves something to do."""

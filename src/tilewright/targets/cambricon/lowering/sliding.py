@@ -100,7 +100,7 @@ def _apart(
     c: Context, access: Sequence[Affine], number: int, out: str, kernel: str
 ) -> Sliding | None:
     """The window where its positions are indices of an axis of their own, such as blocks of
-    channels (planning/channel_blocks.py)."""
+    channels (targets/cambricon/planning/channel_blocks.py)."""
     for other, axis in enumerate(access):
         if axis.terms and axis.terms[0][0] == out and len(axis.terms) == 1 and not axis.offset:
             return Sliding(c.extent(kernel), axis.terms[0][1], 1, other, out, apart=number)

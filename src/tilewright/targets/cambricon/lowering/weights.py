@@ -53,7 +53,7 @@ class Segments:
         """The elements in the order of the segments."""
         rows = values.swapaxes(0, 1) if self.transposed else values
         if rows.shape[1] != self.ci:
-            # Rows are blocks of input channels (planning/channel_blocks.py).
+            # Rows are blocks of input channels (targets/cambricon/planning/channel_blocks.py).
             rows = rows.reshape(rows.shape[0], self.rows, self.ci).swapaxes(1, 2)
         rows = rows.reshape(rows.shape[0], rows.shape[1], self.rows, self.width)
         if self.band > 1:

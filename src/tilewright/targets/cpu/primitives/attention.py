@@ -14,8 +14,8 @@ from math import ceil
 
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, literal, plus
-from tilewright.planning.caches.blocks import register_tiles
 from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.planning.blocks import register_tiles
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, write_chain
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from tilewright.codegen.c.address import Address
-from tilewright.planning.caches.blocks import register_tiles
 from tilewright.planning.domain import Affine
 from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.planning.blocks import register_tiles
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, plus, total
-from tilewright.planning.caches.dots import group_of
 from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.planning.dots import group_of
 from tilewright.targets.cpu.primitives.chain import lane_suffix
 from tilewright.targets.cpu.primitives.code import KernelCode
 from tilewright.targets.cpu.primitives.product import emit_tile, tile_of

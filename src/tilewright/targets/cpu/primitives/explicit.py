@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, plus, total
-from tilewright.planning.caches.blocks import register_tiles
 from tilewright.planning.domain import Affine
 from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.planning.blocks import register_tiles
 from tilewright.targets.cpu.primitives.block_products import write_first, write_steps
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call

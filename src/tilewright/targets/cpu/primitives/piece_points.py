@@ -1,6 +1,6 @@
 """One convolution or matrix product in pieces of bfloat16: its operands, and its points.
 
-Inputs are split as they are laid out in scratch (planning/caches/pieces.py), two vectors of
+Inputs are split as they are laid out in scratch (targets/cpu/planning/pieces.py), two vectors of
 channels at a time.
 """
 
@@ -13,8 +13,8 @@ from functools import cached_property
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, plus, total
 from tilewright.numerics.pieces import THREE, groups
-from tilewright.planning.caches.pieces import POINTS, TILE_WORDS, Geometry, pieces_of
 from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.planning.pieces import POINTS, TILE_WORDS, Geometry, pieces_of
 from tilewright.targets.cpu.primitives.code import NAME
 
 FEW = 4

@@ -1,7 +1,7 @@
 """Convolutions and matrix products in pieces of bfloat16, on a processor's matrix tiles.
 
 With the first of the output channels a block of points is split into scratch
-(planning/caches/pieces.py). A register tile is two tiles of points by two vectors of output
+(targets/cpu/planning/pieces.py). A register tile is two tiles of points by two vectors of output
 channels: their sums stay in four of the processor's eight tiles while the whole reduction passes
 through the others. Then results leave as any product's do. A register tile of one tile of points
 has two sums to each tile of results, or one would wait for the one before. All output channels of a
@@ -20,9 +20,9 @@ from dataclasses import replace
 
 from tilewright.codegen.c.source import Writer, plus, total
 from tilewright.numerics.pieces import PRODUCTS, groups
-from tilewright.planning.caches.pieces import POINTS, TILE_WORDS
 from tilewright.planning.domain import Affine
 from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.planning.pieces import POINTS, TILE_WORDS
 from tilewright.targets.cpu.primitives.block_products import write_first
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 from tilewright.codegen.c.address import Address, Extent
 from tilewright.codegen.c.source import Writer
-from tilewright.planning.caches.blocks import register_tiles
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
 from tilewright.targets.cpu.instance import Instance, Step
+from tilewright.targets.cpu.planning.blocks import register_tiles
 from tilewright.targets.cpu.primitives import lanewise, product
 from tilewright.targets.cpu.primitives.block_products import first_condition
 from tilewright.targets.cpu.primitives.code import KernelCode

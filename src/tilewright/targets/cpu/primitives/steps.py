@@ -12,8 +12,8 @@ from functools import cached_property
 
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, plus, total
-from tilewright.planning.caches.registers import FOLDED
 from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.planning.registers import FOLDED
 from tilewright.targets.cpu.primitives.ahead import Ahead
 from tilewright.targets.cpu.primitives.chain import weights_at
 

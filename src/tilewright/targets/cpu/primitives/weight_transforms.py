@@ -20,7 +20,7 @@ from math import ceil, prod
 from tilewright.codegen.c.source import Writer, literal, plus, total
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.numerics.winograd import POINTS
-from tilewright.planning.caches.blocks import panel_channels
+from tilewright.targets.cpu.planning.blocks import panel_channels
 from tilewright.targets.cpu.primitives.ahead import Runs
 from tilewright.targets.cpu.primitives.block_products import write_steps
 from tilewright.targets.cpu.primitives.blocks import Block

@@ -62,7 +62,7 @@ class _Run:
             kernel(ctypes.c_int(self.kernels[start, end]), ctypes.byref(self.memory))
 
     def reveal(self, held: tuple[int, int, int]) -> None:
-        """No result stays on the chip: see ``Capability.HOLDS``."""
+        """No result stays on the chip: see ``MemoryRecord.keeps_values``."""
 
 
 class _Memory(ctypes.Structure):

@@ -70,10 +70,12 @@ def _function(name: str, arguments: list[str]) -> str:
 
 
 def counting(text: str, charge: str) -> str:
-    """A slave file that charges each tile before it computes it."""
+    """A slave file that charges each tile before it computes it; with the registers that are sent
+    meanwhile, where CPEs compute it together."""
+    name = "shim_charge_all" if '#include "../slave/turns.h"' in text else "shim_charge"
     lines: list[str] = []
     for line in text.splitlines():
         if line.lstrip().startswith(CALL):
-            line = f"{line[: -len(line.lstrip())]}shim_charge({charge}); {line.lstrip()}"
+            line = f"{line[: -len(line.lstrip())]}{name}({charge}); {line.lstrip()}"
         lines.append(line)
     return "\n".join(lines) + "\n"

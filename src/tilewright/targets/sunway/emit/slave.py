@@ -8,12 +8,11 @@
 The loops, the buffers and their moves are the tile program's. A buffer that is loaded in loops with
 two slots is fetched one visit ahead: ``next_NAME`` steps the indices of the loops around it, from
 the innermost outwards (swATOP, section 4.5.2). A result with two slots is waited for when its slot
-is written again. All other moves are waited for where they stand.
-"""
+is written again. Of what CPEs send in turns, each fetches every eighth tile alone, as soon as it
+has sent the one before. All other moves are waited for where they stand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tilewright.codegen.c.source import Writer, comment
@@ -21,6 +20,7 @@ from tilewright.errors import refuse
 from tilewright.ir import Block, Operation, SSAValue
 from tilewright.targets.sunway.emit.nest import Loop, Nest, buffer_names
 from tilewright.targets.sunway.emit.rows import Rows
+from tilewright.targets.sunway.emit.tile_code import TILE_CODE
 from tilewright.targets.sunway.emit.transfers import (
     Place,
     box_function,
@@ -28,8 +28,6 @@ from tilewright.targets.sunway.emit.transfers import (
     place_of,
     transfer_function,
 )
-from tilewright.targets.sunway.emit.winograd import winograd_input, winograd_output
-from tilewright.targets.sunway.gemm.emit import convolution, product
 from tilewright.targets.sunway.machine import CPES
 from tilewright.tile.dialect import (
     BufferOp,
@@ -40,17 +38,6 @@ from tilewright.tile.dialect import (
     TensorOp,
     buffer_of,
 )
-
-TileCode = Callable[[Rows], list[str]]
-"""Writes the body of the function that computes a tile."""
-
-TILE_CODE: Mapping[str, tuple[TileCode, str]] = {
-    "conv": (convolution, "gemm.h"),
-    "matmul": (product, "gemm.h"),
-    "winograd_input": (winograd_input, "winograd.h"),
-    "winograd_output": (winograd_output, "winograd.h"),
-}
-"""By primitive, for those that are computed by other code than rows: the code, and its header."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +78,7 @@ class SlaveWriter:
             if buffer in self.loads and buffer.slot_count > 1 and self._own(buffer)
         ]
         self.line = self.writer.line
+        self.turns = any(place.turns for place in self.places.values())
 
     def _own(self, buffer: BufferOp) -> list[Loop]:
         """The loops around a buffer that each CPE runs."""
@@ -131,6 +119,8 @@ class SlaveWriter:
                 line()
         for buffer in self.ahead:
             self._next(buffer)
+            if self.places[buffer].turns:
+                self._own_next(buffer)
         self._compute()
         self._function()
         return str(self.writer)
@@ -176,6 +166,16 @@ class SlaveWriter:
                         self._first(inner, "at->")
                     self.line("return 1;")
             self.line("return 0;")
+        self.line()
+
+    def _own_next(self, buffer: BufferOp) -> None:
+        """The function that steps a number of tiles further, where they come in turns."""
+        name = self.places[buffer].name
+        self.line(f"/* Steps over tiles of {name} that other CPEs fetch; 0 behind the last one. */")
+        with self.writer.block(f"static int skip_{name}(struct tile *at, int count)"):
+            self.line(f"while (count > 0 && next_{name}(at))")
+            self.line("    count--;")
+            self.line("return count == 0;")
         self.line()
 
     def _first(self, loop: Loop, at: str) -> None:
@@ -234,6 +234,8 @@ class SlaveWriter:
             parameters.append(f"const struct box *{place.name}_b, {kind} *{place.name}")
         if self._split():
             parameters.append("int first, int last")
+        if self.turns:
+            parameters.append("int turn")
         for number, parameter in enumerate(parameters):
             self.line(" " * 20 + parameter + ("," if number < len(parameters) - 1 else ")"))
         with self.writer.block():
@@ -269,6 +271,8 @@ class SlaveWriter:
         if self.ahead:
             self.line("struct tile next;")
             self.line("struct box next_b;")
+        if self.turns:
+            self.line("int turn = 0; /* The CPEs of which column and row send. */")
         self.line("volatile int reply = 0;")
         for buffer in self.buffers:
             place, slots = self.places[buffer], self.slots(buffer)
@@ -299,10 +303,16 @@ class SlaveWriter:
                 self._call(op)
             elif isinstance(op, MoveOp) and not op.loads:
                 self._put(op)
-        for buffer in self._of(block):
+        own = self._of(block)
+        for buffer in own:
             if self.slots(buffer) > 1:
-                slot = self._slot(buffer)
-                self.line(f"{slot} = ({slot} + 1) % {self.slots(buffer)};")
+                slot, place = self._slot(buffer), self.places[buffer]
+                if place.turns:
+                    self.line(f"if (turn == lane_in({place.mesh_axis}))")
+                after = f"{slot} = ({slot} + 1) % {self.slots(buffer)};"
+                self.line(f"    {after}" if place.turns else after)
+        if any(self.places[buffer].turns for buffer in own):
+            self.line("turn = (turn + 1) % SIDE;")
 
     def _of(self, block: Block) -> list[BufferOp]:
         return [op for op in block.ops if isinstance(op, BufferOp)]
@@ -316,6 +326,12 @@ class SlaveWriter:
             wait = f"dma_wait(&{name}_reply[{slot}], {name}_count[{slot}]);"
             if place.exchanged == "all" and buffer in self.loads:
                 self._broadcast(block, buffer, wait)
+                continue
+            if place.turns:
+                self.line(f"{name}_b = {name}_box(&at);")
+                with self.writer.block(f"if (turn == lane_in({place.mesh_axis}))"):
+                    self._fetch_ahead(buffer)
+                    self.line(wait)
                 continue
             if buffer in self.ahead:
                 self.line(f"{name}_b = {name}_box(&at);")
@@ -337,7 +353,8 @@ class SlaveWriter:
         """Start to fetch the next tile, if there is one, into the other slot."""
         name, slot = self.places[buffer].name, self._slot(buffer)
         self.line("next = at;")
-        with self.writer.block(f"if (next_{name}(&next))"):
+        step = f"skip_{name}(&next, SIDE)" if self.places[buffer].turns else f"next_{name}(&next)"
+        with self.writer.block(f"if ({step})"):
             self.line(f"const int other = ({slot} + 1) % {self.slots(buffer)};")
             self.line(f"next_b = {name}_box(&next);")
             self._get(buffer, "&next_b", "other")
@@ -390,6 +407,8 @@ class SlaveWriter:
                 for dim in split
             )
             arguments.append(f"{first}, {last}")
+        if self.turns:
+            arguments.append("turn")
         self.line(f"compute({arguments[0]},")
         for number, argument in enumerate(arguments[1:], 1):
             self.line("        " + argument + (");" if number == len(arguments) - 1 else ","))
@@ -419,8 +438,16 @@ class SlaveWriter:
             self.line("next = at;")
             for loop in self._own(buffer):
                 self._first(loop, "next.")
+            place = self.places[buffer]
+            depth = self.writer.depth
+            if place.turns:
+                self.line(f"if (skip_{name}(&next, lane_in({place.mesh_axis}))) {{")
+                self.writer.depth += 1
             self.line(f"next_b = {name}_box(&next);")
             self._get(buffer, "&next_b", self._slot(buffer))
+            if self.writer.depth > depth:
+                self.writer.depth = depth
+                self.line("}")
 
     def _shared(self, op: LoopOp, loop: Loop) -> None:
         shared = self.nest.shared

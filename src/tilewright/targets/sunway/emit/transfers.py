@@ -42,8 +42,8 @@ class Place:
     order: tuple[int, ...]
     """The tensor's axis that each of these is."""
     exchanged: str = ""
-    """``row`` or ``column``: whose CPEs fetch an eighth of the box each; ``all``: CPE 0 fetches it
-    for all; "" if each fetches its own."""
+    """``row`` or ``column``: whose CPEs fetch an eighth of the box each; with ``in turns``, one of
+    them fetches it; ``all``: CPE 0 fetches it for all; "" if each fetches its own."""
 
     def ordered(self, window: Sequence[Affine]) -> tuple[Affine, ...]:
         """A window of the tensor, its axes as they lie in memory."""
@@ -59,12 +59,17 @@ class Place:
     @property
     def mesh_axis(self) -> str:
         """C of whose CPEs share the box."""
-        return "ROW_OF_MESH" if self.exchanged == "row" else "COLUMN_OF_MESH"
+        return "ROW_OF_MESH" if self.exchanged.startswith("row") else "COLUMN_OF_MESH"
 
     @property
     def meets(self) -> bool:
         """Whether CPEs of a row or column exchange the box."""
         return self.exchanged in ("row", "column")
+
+    @property
+    def turns(self) -> bool:
+        """Whether CPEs of a row or column fetch boxes in turns, and send them as they compute."""
+        return self.exchanged.endswith("in turns")
 
     @property
     def share(self) -> Place:
@@ -120,7 +125,7 @@ def place_of(nest: Nest, buffer: BufferOp, name: str) -> Place:
     axes = box_axes(window, shape, extents, nest.program.extents)
     place = Place(name, buffer, tuple(axes), shape, strides, order)
     exchanged = dict(nest.program.get("exchanged", ())).get(tensor.symbol.data, "")
-    shared = exchanged == "all" or place.share_axis >= 0
+    shared = exchanged not in ("row", "column") or place.share_axis >= 0
     return replace(place, exchanged=exchanged) if shared else place
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilewright.errors import refuse
 from tilewright.targets.sunway.emit.operands import Operand
 from tilewright.targets.sunway.emit.rows import Rows
 
@@ -121,8 +122,19 @@ def _flush(rows: Rows, w: Operand, at: Mapping[str, str]) -> None:
 
 def product(rows: Rows) -> list[str]:
     """The body of a matrix product's function, where both factors lie along the reduction."""
+    return _product(rows, "gemm_product", "")
+
+
+def product_in_turns(rows: Rows) -> list[str]:
+    """The same for a product that CPEs compute together: ``turn`` says whose tiles these are."""
+    return _product(rows, "gemm_in_turns", "turn, ")
+
+
+def _product(rows: Rows, name: str, turn: str) -> list[str]:
     x, w = rows.operand(rows.anchor, 0), rows.operand(rows.anchor, 1)
     if not (x.innermost("ci") and w.innermost("ci")):
+        if turn:
+            raise refuse("lower-operand", "factors of a product in turns lie along its reduction")
         return rows.write()
     rows.declare_steps()
     rows.begin()
@@ -133,37 +145,17 @@ def product(rows: Rows) -> list[str]:
     outer = [dim for dim in others if dim != blocked]
     for dim in outer:
         rows.open(dim)
-    at = {**rows.indices(outer), "ci": rows.extents["ci"].start}
-    if blocked:
-        own = rows.extents[blocked]
-        line(f"for (long r = {own.start}; r < {own.end}; r += 4) {{")
-        rows.writer.depth += 1
-        line(f"const long tall = MIN(4, {own.end} - r);")
-    co = rows.extents["co"]
-    line(f"for (long co = {co.start}; co < {co.end}; co += 4) {{")
-    rows.writer.depth += 1
-    line(f"const long wide = MIN(4, {co.end} - co);")
-    line("float sums[16] __attribute__((aligned(32)));")
-    line("const float *xs[4], *ws[4];")
-    with rows.writer.block("for (long p = 0; p < 4; p++)"):
-        line("const long j = co + MIN(p, wide - 1);")
-        indices = {**at, "co": "j"}
-        if blocked:
-            line("const long i = r + MIN(p, tall - 1);")
-            indices[blocked] = "i"
-        line(f"xs[p] = {x.pointer} + ({x.offset(indices)});")
-        line(f"ws[p] = {w.pointer} + ({w.offset(indices)});")
-    line(f"gemm_rows(sums, xs, ws, {rows.extents['ci'].size});")
-    indices = {**at, "co": "column"}
-    if blocked:
-        line("for (long i = 0; i < tall; i++) {")
-        rows.writer.depth += 1
-        line("const long row = r + i;")
-        indices[blocked] = "row"
-    with rows.writer.block("for (long j = 0; j < wide; j++)"):
-        line("const long column = co + j;")
-        sums = "sums[4 * i + j]" if blocked else "sums[j]"
-        line(f"{rows.result.pointer}[{rows.result.offset(indices)}] += {sums};")
+    start = {dim: rows.extents[dim].start for dim in (blocked, "co", "ci") if dim}
+    at = {**rows.indices(outer), **start}
+    y = rows.result
+    tall = rows.extents[blocked].size if blocked else "1"
+    pitches = [operand.step(blocked) if blocked else "0" for operand in (y, x)]
+    space = " " * len(name)
+    step = "" if turn else f" {y.step('co')},"
+    line(f"{name}({turn}{y.pointer} + {y.offset(at)}, {pitches[0]},{step}")
+    line(f"{space} {x.pointer} + {x.offset(at)}, {pitches[1]}, {tall},")
+    sizes = f"{w.step('co')}, {rows.extents['co'].size}, {rows.extents['ci'].size}"
+    line(f"{space} {w.pointer} + {w.offset(at)}, {sizes});")
     rows.close(depth)
     rows.complete()
     rows.close(1)

@@ -11,7 +11,8 @@ points to a zero and stays there (step 0). Results lie position by position in L
 transposed as it is loaded and stored.
 
 ``gemm_dots``: four rows of one matrix by four rows of another, whose elements lie side by side
-along the reduction (fully connected layers); lanes are summed at the end.
+along the reduction (fully connected layers); lanes are summed at the end. Where there are many
+rows, panel.py turns one of the matrices.
 
 Every function stands here as a list of instructions with their C (``TapsCode``, ``dots``), and its
 cycles follow from the pipeline model.
@@ -291,11 +292,10 @@ static inline void gemm_rows(float *sums, const float *const *x, const float *co
             sums[i] += x[i / 4][k] * w[i % 4][k];
 }
 
-#endif
 """
 
 
-def header_text() -> str:
-    """slave/gemm.h."""
+def tile_text() -> str:
+    """What slave/gemm.h has of these."""
     functions = [taps(rows, aligned=own)[0] for rows in (4, 2, 1) for own in (True, False)]
     return HEAD + "\n".join([*functions, dots()[0]]) + "\n" + TAIL

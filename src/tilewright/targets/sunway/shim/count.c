@@ -5,7 +5,8 @@
    ended the lists are played in the order of time: one memory serves the commands of all CPEs, each
    direction at the rate that blocks of its length reach, both together at the memory's own. A line
    for each kernel says its cycles, its bytes of main memory read and written, the most that a CPE
-   computed, waited for DMA, and waited for others, and the core group: each has a memory. */
+   computed, waited for DMA, and waited for others, and the core group: each has a memory. Where CPEs
+   compute a tile together, the registers that they exchange are part of its charge (shim_charge_all). */
 #include "internal.h"
 
 enum { CHARGE, GET, PUT, WAIT, SYNCHRONISE, SEND, RECEIVE };
@@ -27,6 +28,7 @@ struct track {
     struct arrival { long count; double time; } *arrivals[2];
     long first[2], last[2], arrival_room[2];
     int blocked;
+    int covered; /* Registers that are sent and received now are part of the last charge. */
 };
 
 struct direction {
@@ -82,6 +84,7 @@ void open_count(void)
 static struct event *added(int kind)
 {
     struct track *own = &tracks[current];
+    own->covered = 0;
     own->events = grown(own->events, &own->room, own->count, sizeof *own->events);
     struct event *event = &own->events[own->count++];
     memset(event, 0, sizeof *event);
@@ -93,6 +96,14 @@ void shim_charge(double cycles)
 {
     if (counted)
         added(CHARGE)->value = cycles;
+}
+
+/* The same for a tile in which registers are exchanged: until the next DMA or charge, they are part
+   of it. */
+void shim_charge_all(double cycles)
+{
+    shim_charge(cycles);
+    tracks[current].covered = 1;
 }
 
 static double part_of_rate(const struct direction *own, double block)
@@ -139,7 +150,7 @@ void count_vector(int sent, int column, int target)
     struct track *own = &tracks[current];
     struct event *before = own->count ? &own->events[own->count - 1] : NULL;
     int kind = sent ? SEND : RECEIVE;
-    if (!counted)
+    if (!counted || own->covered)
         return;
     if (!before || before->kind != kind || before->column != column || before->target != target) {
         before = added(kind);

@@ -32,6 +32,7 @@ void shim_syn(int scope, int mask, const char *file, int line);
 /* Cycles that the CPE computes for; see count.c. Emitted files never say so: a runner that counts
    puts it in front of their calls. */
 void shim_charge(double cycles);
+void shim_charge_all(double cycles);
 
 /* Register communication: 32 bytes to a CPE of the row or column; 8 is all others there. */
 void shim_send(int column, const void *vector, int target, const char *file, int line);

@@ -1,0 +1,211 @@
+"""What one family of machines alone has: records of its own beside the fields of the shared models.
+
+Every part of a machine has a field ``own``. A target that knows more of a part than the shared
+fields say derives a record from one of the classes here, in its own folder::
+
+    class CambriconMemory(MemoryRecord):
+        family: ClassVar[str] = "cambricon"
+        holds: bool = False
+
+        def keeps_values(self) -> bool:
+            return self.holds
+
+Shared code never names such a class: it asks the questions that the classes here answer for
+machines that have nothing of their own. Questions that need more than this folder are in
+planning/records.py. Files and JSON name the family, ``own = { cambricon = { holds = true } }``, and
+a machine with records of another family is refused by a target (``Target.check_machine``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, SerializationInfo
+from pydantic import ValidationError as _ValidationError
+
+from tilewright.choices import target_points
+
+if TYPE_CHECKING:
+    from tilewright.machine.model import Machine, Primitive
+
+Finding = tuple[str, str, str]
+"""Key within a record, reason, and what would help."""
+
+
+class Record(BaseModel):
+    """What a target says of a part of its machines beyond the shared fields. Frozen and closed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    family: ClassVar[str] = ""
+    """The folder of the targets that implement it; "" for parts with nothing of their own."""
+
+
+class MachineRecord(Record):
+    """Of a whole machine."""
+
+    def findings(self, machine: Machine) -> Iterator[Finding]:
+        """What is wrong with it on a machine."""
+        del machine
+        yield from ()
+
+
+class MemoryRecord(Record):
+    """Of a memory."""
+
+    def keeps_values(self) -> bool:
+        """Whether values, and weights that several kernels read, may stay in it between kernels."""
+        return False
+
+
+class MoveRecord(Record):
+    """Of a move."""
+
+    def block_by_block(self) -> bool:
+        """Whether a transfer is one contiguous block: a box takes as many, one after the other, as
+        it has blocks, each with its latency."""
+        return False
+
+
+class PrimitiveRecord(Record):
+    """Of a primitive."""
+
+    def pools_within_tiles(self) -> tuple[str, ...]:
+        """Pooling operations of which one may stand in the chain behind the anchor, where its
+        windows lie within the primitive's tiles."""
+        return ()
+
+    def norms_behind_rows(self) -> tuple[str, ...]:
+        """Normalisations of rows of which one may end the kernel, computed by its own primitive, in
+        main memory, as soon as a block of rows of results is complete."""
+        return ()
+
+    def skips_padding(self) -> bool:
+        """Whether positions of a window outside of the image take no time; the bounds leave them
+        out. Every window meets the image then."""
+        return False
+
+    def in_turns(self) -> bool:
+        """Whether the cores of a mesh compute it together, each of them in turn sending its tiles
+        to the others of its row and column while all multiply; ``cycles`` are those of one turn.
+        Planners that know no mesh leave it out (planning/mesh.py)."""
+        return False
+
+    def weights_in_words(self) -> bool:
+        """Whether it takes weights in words of several, which a layout has to say."""
+        return False
+
+    def findings(self, primitive: Primitive, dims: frozenset[str]) -> Iterator[Finding]:
+        """What is wrong with it on a primitive, whose operations have these dims."""
+        del primitive, dims
+        yield from ()
+
+
+class OperandRecord(Record):
+    """Of a primitive's operand."""
+
+    def side_by_side(self) -> tuple[str, ...]:
+        """Dims of which one must run along the elements that lie side by side in main memory; none
+        is asked for where they all have one index."""
+        return ()
+
+    def stores_parts(self) -> bool:
+        """Whether parts of results are moved on while others of their tile are computed."""
+        return False
+
+    def keeps_sums_along(self) -> tuple[str, ...]:
+        """Of the output: dims along which sums of several tiles may wait in its memory for the rest
+        of their reduction while other operands there come anew for each tile."""
+        return ()
+
+    def findings(self, dims: frozenset[str]) -> Iterator[Finding]:
+        """What is wrong with it, where the primitive's operations have these dims."""
+        del dims
+        yield from ()
+
+
+class RecordError(ValueError):
+    """What is wrong within a table of a target's own keys."""
+
+    def __init__(self, family: str, error: _ValidationError) -> None:
+        self.family = family
+        self.error = error
+        super().__init__(str(error))
+
+
+def record_class(kind: type[Record], family: str) -> type[Record] | None:
+    """The record of a kind that a family has; targets are loaded until one of them has it."""
+    found = _defined(kind, family)
+    # Targets of the family's own folder first: others need not be loaded then.
+    points = sorted(target_points().values(), key=lambda point: family not in point.value)
+    while found is None and points:
+        try:
+            points.pop(0).load()
+        except (ImportError, AttributeError):
+            continue  # ``find_target`` says what is broken, where it is asked for.
+        found = _defined(kind, family)
+    return found
+
+
+def families(kind: type[Record]) -> list[str]:
+    """The families of all installed targets that have a record of a kind."""
+    record_class(kind, "\0")
+    return sorted({known.family for known in _derived(kind) if known.family})
+
+
+def _defined(kind: type[Record], family: str) -> type[Record] | None:
+    return next((known for known in _derived(kind) if known.family == family), None)
+
+
+def _derived(kind: type[Record]) -> Iterator[type[Record]]:
+    for known in kind.__subclasses__():
+        yield known
+        yield from _derived(known)
+
+
+def _read(kind: type[Record], value: object) -> object:
+    """The record of a table ``{family: {keys}}``; records, and what is none, as they are."""
+    if not isinstance(value, Mapping):
+        return value
+    tables: dict[str, Any] = {str(family): table for family, table in value.items()}
+    if not tables:
+        return kind()
+    if len(tables) > 1:
+        raise ValueError(f"is of one family of targets, not of {', '.join(tables)}"[:200])
+    ((family, table),) = tables.items()
+    known = record_class(kind, family) if family else None
+    if known is None:
+        reason = f"no target has keys {family[:80]!r} of its own here"
+        raise ValueError(f"{reason} (known: {', '.join(families(kind)) or 'none'})")
+    try:
+        return known.model_validate_json(json.dumps(table), strict=True)
+    except _ValidationError as error:
+        raise RecordError(family, error) from None
+
+
+def _written(record: Record, info: SerializationInfo) -> dict[str, Any]:
+    """The table that ``_read`` reads."""
+    if not record.family:
+        return {}
+    fields = record.model_dump(mode="json", exclude_defaults=bool(info.exclude_defaults))
+    return {record.family: fields}
+
+
+OwnMachine = Annotated[
+    MachineRecord, BeforeValidator(partial(_read, MachineRecord)), PlainSerializer(_written)
+]
+OwnMemory = Annotated[
+    MemoryRecord, BeforeValidator(partial(_read, MemoryRecord)), PlainSerializer(_written)
+]
+OwnMove = Annotated[
+    MoveRecord, BeforeValidator(partial(_read, MoveRecord)), PlainSerializer(_written)
+]
+OwnPrimitive = Annotated[
+    PrimitiveRecord, BeforeValidator(partial(_read, PrimitiveRecord)), PlainSerializer(_written)
+]
+OwnOperand = Annotated[
+    OperandRecord, BeforeValidator(partial(_read, OperandRecord)), PlainSerializer(_written)
+]

@@ -1,0 +1,86 @@
+"""Planning of kernels whose operands stay in main memory, behind caches that hardware manages.
+
+The planners of planning/planners/ cut tiles for memories that software manages. A machine that
+computes in place brings planning of its own: its record (``Machine.own``, machine/records.py)
+implements ``InPlacePlanning``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+
+from tilewright.errors import refuse
+from tilewright.machine import Machine, Primitive
+from tilewright.machine.records import MachineRecord
+from tilewright.planning.domain import Kernel
+from tilewright.planning.plan import Budget, Plan, Timer
+from tilewright.planning.schedule import Schedule
+
+
+class InPlacePlanning(MachineRecord):
+    """What shared code asks a machine that computes in place."""
+
+    @abstractmethod
+    def plan(
+        self,
+        kernel: Kernel,
+        machine: Machine,
+        *,
+        timer: Timer | None = None,
+        budget: Budget | None = None,
+    ) -> Plan:
+        """The schedule of least predicted time, the same every time; refuses as ``plan`` does."""
+
+    @abstractmethod
+    def schedules(
+        self, kernel: Kernel, machine: Machine, primitive: Primitive
+    ) -> Iterator[Schedule]:
+        """The space of one kernel on one primitive; nothing where none fits its scratch."""
+
+    @abstractmethod
+    def ranked(self, kernel: Kernel, machine: Machine) -> list[tuple[float, float, Schedule]]:
+        """The whole space, best first: predicted cycles, bytes of main memory moved, schedule."""
+
+    @abstractmethod
+    def share(
+        self, kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float
+    ) -> Schedule:
+        """The schedule with the loop that the cores share; one core is predicted ``cycles``."""
+
+    @abstractmethod
+    def slowest(self, kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float) -> float:
+        """Cycles until the last core is done, if one alone takes ``cycles``."""
+
+    @abstractmethod
+    def rows_apart(self, kernel: Kernel, machine: Machine) -> float:
+        """Cycles of the normalisation that ends a kernel, were it a kernel of its own that finds in
+        the caches what they can hold."""
+
+    @abstractmethod
+    def near_bytes(self, machine: Machine) -> int:
+        """Bytes of the cache before the last one, in which scratch is to stay."""
+
+    @abstractmethod
+    def scratch_elements(self, primitive: Primitive, schedule: Schedule, kernel: Kernel) -> int:
+        """Elements of 4 bytes of scratch that a schedule's instances need."""
+
+    @abstractmethod
+    def piece_counts(self, machine: Machine, *, rough: bool) -> tuple[int, ...]:
+        """Into how many pieces of bfloat16 products may be split; fewer round more, and ``rough``
+        says that another method whose errors are as large stands ready."""
+
+
+def in_place_planning(machine: Machine) -> InPlacePlanning:
+    """The planning of a machine that computes in place; refuses (``plan-machine``) if it has
+    none."""
+    if not isinstance(machine.own, InPlacePlanning):
+        raise refuse(
+            "plan-machine",
+            f"{machine.name} computes in place, and no target has planning for its caches",
+            help="give operands memories that software manages, and moves that lead there",
+        )
+    return machine.own
+
+
+__all__ = ["InPlacePlanning", "in_place_planning"]

@@ -1,0 +1,237 @@
+"""Grids of vector kernels and of attention: which the kernels take, and the best of them.
+
+A block of such a kernel has one run of each of its axes (kernels/shares.py), as they lie in main
+memory, the outermost first: outside of the dim that is cut in runs every block has a single index,
+or a single block of 16, inside of it all. No two blocks may write to the same 32 bytes, and what
+a copy writes behind a row that is no whole number of them the next row has to write again: so rows
+that are none stay together. ``steps_of`` says where a kernel may be cut; ``plan_cores`` takes the
+grid, and the tiles of its parts, that cost least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from math import ceil, gcd, prod
+from typing import NamedTuple
+
+import numpy as np
+
+from tilewright.machine import Machine, Primitive
+from tilewright.planning import Plan
+from tilewright.planning.canonical import canonical, renamed
+from tilewright.planning.domain import Affine, Kernel, Operand
+from tilewright.planning.layout import Layout
+from tilewright.planning.planners.choice import Chosen
+from tilewright.planning.planners.cores import ROUNDS, Columns, plan_cores
+from tilewright.targets.ascend.formats import heads, image, matrices
+from tilewright.targets.ascend.lowering.choices import CHOICES
+from tilewright.targets.ascend.lowering.rows import FOLD_OF
+from tilewright.targets.ascend.machine import BLOCK, CUBE
+from tilewright.targets.ascend.vector_primitives import POINTS
+
+LONGEST = 1024
+"""Elements of rows that are reduced of which UB holds a block's results at once, and more."""
+
+
+class Step(NamedTuple):
+    """A dim that may be cut, in multiples of a unit; what lies within it may be, too, where every
+    block has a single unit of it, if that is one index or one block (``last`` otherwise)."""
+
+    dim: str
+    unit: int
+    last: bool = False
+
+
+def steps_of(kernel: Kernel) -> tuple[Step, ...]:
+    """Where a kernel may be cut, the outermost dim first; () for one block."""
+    anchor = kernel.anchor
+    out = kernel.output
+    if anchor.operation in (*POINTS, "cast", *CHOICES):
+        forms = {(operand.shape, operand.layout) for operand in kernel.operands}
+        flat = forms == {(out.shape, out.layout)}
+        if out.layout and not flat and out.shape[-1] % CUBE:
+            return ()
+        return _physical(out) if out.layout else _rows(out, (), flat=flat)
+    if anchor.operation in ("softmax", "layer_norm"):
+        if not out.layout:
+            return _rows(out, anchor.reduction)
+        return tuple(Step(dim, 1) for axis in out.access[:-1] if (dim := _dim(axis)))
+    if anchor.operation in FOLD_OF:
+        return _reduction(kernel)
+    if anchor.operation in ("max_pool", "average_pool"):
+        return _units(out, (1, CUBE, 1))
+    if anchor.operation == "attention":
+        batch, rows, own = (_dim(axis) for axis in out.access[:3])
+        return tuple(Step(d, u) for d, u in ((batch, 1), (own, 1), (rows, CUBE)) if d)
+    if anchor.operation in ("transpose", "slice", "gather"):
+        return _rows(out, ())
+    if anchor.operation == "pad":
+        return _padded(kernel)
+    return _relaid(kernel) if anchor.operation == "convert_layout" else ()
+
+
+def _dim(axis: Affine) -> str:
+    """The dim that counts an axis's indices; "" where none does alone."""
+    dim = axis.dims[0] if len(axis.dims) == 1 else ""
+    return dim if axis == Affine(((dim, 1),)) else ""
+
+
+def _rows(operand: Operand, whole: Sequence[str], *, flat: bool = False) -> tuple[Step, ...]:
+    """Of a tensor row by row, which is written in whole, or row by row; ``whole`` dims stay."""
+    axes = [pair for pair in zip(operand.access, operand.shape, strict=True) if pair[1] > 1]
+    per = BLOCK // operand.element_bytes
+    steps: list[Step] = []
+    for number, (axis, _) in enumerate(axes):
+        dim = _dim(axis)
+        inner = [extent for _, extent in axes[number + 1 :]]
+        if dim in whole:
+            continue
+        unit = per // gcd(prod(inner), per)
+        if inner and not flat:
+            if inner[-1] % per:
+                # Rows that are no whole blocks.
+                return tuple(steps)
+            unit = 1
+        if not dim:
+            break
+        steps.append(Step(dim, unit, last=unit > 1))
+    return tuple(steps)
+
+
+def _physical(operand: Operand) -> tuple[Step, ...]:
+    """Of a tensor in blocks that is taken as it lies: whole blocks."""
+    steps: list[Step] = []
+    for part in Layout.parse(operand.layout, len(operand.shape)).factors:
+        if part.modulus or operand.shape[part.axis] == 1:
+            continue
+        dim = _dim(operand.access[part.axis])
+        if not dim:
+            break
+        steps.append(Step(dim, part.divisor))
+    return tuple(steps)
+
+
+def _units(operand: Operand, units: Sequence[int]) -> tuple[Step, ...]:
+    """Of the first axes of an operand."""
+    steps: list[Step] = []
+    for axis, extent, unit in zip(operand.access, operand.shape, units, strict=False):
+        dim = _dim(axis)
+        if extent > 1 and not dim:
+            break
+        if dim:
+            steps.append(Step(dim, unit))
+    return tuple(steps)
+
+
+def _reduction(kernel: Kernel) -> tuple[Step, ...]:
+    """Of a reduction of neighbouring axes: one that has several runs of them is several kernels."""
+    source = kernel.anchor.inputs[0]
+    axes = zip(source.access, source.shape, strict=True)
+    reduced = [
+        any(dim in kernel.anchor.reduction for dim in axis.dims)
+        for axis, extent in axes
+        if extent > 1
+    ]
+    runs = [held for held, _ in groupby(reduced)]
+    if runs.count(True) != 1:
+        return ()
+    length = prod(kernel.anchor.extents[dim] for dim in kernel.anchor.reduction)
+    if runs[-1] and length > LONGEST:
+        return ()
+    return _rows(kernel.output, (), flat=runs[-1])
+
+
+def _padded(kernel: Kernel) -> tuple[Step, ...]:
+    """Of what lies outside of the axes that are padded."""
+    out, amounts = kernel.output, kernel.anchor.attribute("pads")
+    assert isinstance(amounts, tuple)
+    rank = len(out.shape)
+    axes = [axis for axis in range(rank) if amounts[axis] or amounts[rank + axis]]
+    if not axes:
+        return _rows(out, ())
+    if prod(out.shape[axes[-1] + 1 :]) % (BLOCK // out.element_bytes):
+        return ()
+    return _units(out, (1,) * axes[0])
+
+
+def _relaid(kernel: Kernel) -> tuple[Step, ...]:
+    """Of a change of layout."""
+    (source,), out = kernel.anchor.inputs, kernel.output
+    rank = len(out.shape)
+    given, wanted = (Layout.parse(one.layout, rank) for one in (source, out))
+    if given.row_major and wanted.row_major:
+        return _rows(out, ())
+    if not given.row_major and not wanted.row_major:
+        return ()
+    blocked = wanted if given.row_major else given
+    back = wanted.row_major
+    if rank == 4 and blocked == Layout.parse(heads(), 4):
+        return () if back and out.shape[3] % CUBE else _units(out, (1, 1))
+    if rank == 4 and blocked == Layout.parse(image(), 4):
+        if back and prod(out.shape[2:]) % CUBE:
+            return ()
+        images = _units(out, (1,) if out.shape[1] % CUBE else (1, CUBE))
+        area = Operand("", out.shape[2:], out.access[2:], out.element)
+        return (*images, *_rows(area, (), flat=True))
+    if rank > 1 and blocked == matrices(rank):
+        axes = list(zip(out.access, out.shape, strict=True))[-2:]
+        dims = (_dim(axis) for axis, extent in axes if extent % CUBE == 0)
+        return tuple(Step(dim, CUBE) for dim in dims if dim)
+    return ()
+
+
+def vector_grids(kernel: Kernel, primitive: Primitive, cores: int) -> Columns:
+    """The grids that a kernel takes: parts for half of the cores at least, where its dims give that
+    many, and for each core ``ROUNDS`` at most."""
+    del primitive
+    extents = kernel.anchor.extents
+    rows: list[dict[str, int]] = [dict(extents)]
+    around, parts = dict(extents), 1
+    for dim, unit, last in steps_of(kernel):
+        units = ceil(extents[dim] / unit)
+        most = min(units, cores * ROUNDS // parts)
+        sizes = {min(ceil(units / count) * unit, extents[dim]) for count in range(2, most + 1)}
+        # A last part that is much shorter would make all tiles as short.
+        sizes = {size for size in sizes if 2 * (extents[dim] % size or size) >= size + unit}
+        rows += [{**around, dim: size} for size in sorted(sizes, reverse=True)]
+        around, parts = {**around, dim: min(unit, extents[dim])}, parts * units
+        if last or parts > cores * ROUNDS:
+            break
+    counts = [prod(ceil(extents[dim] / size) for dim, size in row.items()) for row in rows]
+    least = min(ceil(cores / 2), max(counts))
+    kept = [row for row, count in zip(rows, counts, strict=True) if count >= least]
+    return {dim: np.array([row[dim] for row in kept], np.int64) for dim in extents}
+
+
+@dataclass
+class GridPlans:
+    """Plans vector kernels and attention for all cores; others as ``asked`` does."""
+
+    machine: Machine
+    asked: Chosen | None
+    known: dict[tuple[Kernel, tuple[Step, ...]], Plan] = field(
+        default_factory=dict[tuple[Kernel, tuple[Step, ...]], Plan]
+    )
+
+    def __post_init__(self) -> None:
+        primitives = tuple(
+            primitive.model_copy(update={"alone": False}) for primitive in self.machine.primitives
+        )
+        self.shared = self.machine.model_copy(update={"primitives": primitives})
+
+    def __call__(self, kernel: Kernel) -> Plan | None:
+        """A kernel's plan; None where all kernels of its kind are planned alike."""
+        found = None if self.asked is None else self.asked(kernel)
+        steps = () if found is not None or kernel.producers else steps_of(kernel)
+        if not steps:
+            return found
+        unnamed, names = canonical(kernel)
+        key = unnamed, steps
+        if key not in self.known:
+            plan = plan_cores(kernel, self.shared, allowed=vector_grids)
+            self.known[key] = replace(plan, schedule=renamed(plan.schedule, names))
+        back = {new: old for old, new in names.items()}
+        plan = self.known[key]
+        return replace(plan, schedule=renamed(plan.schedule, back))

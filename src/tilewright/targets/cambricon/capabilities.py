@@ -1,0 +1,139 @@
+"""What ACC-C's machines have of their own: memories, moves and primitives that no other one has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from tilewright.graph.passes.own import OwnPasses
+from tilewright.ir.passes import PassEntry
+from tilewright.machine import Machine, Primitive
+from tilewright.machine.records import Finding, MemoryRecord, MoveRecord, OperandRecord
+from tilewright.planning.domain import Kernel
+from tilewright.planning.footprint import Ints
+from tilewright.planning.join_pixels import moves_blocks
+from tilewright.planning.nests import Arrangement
+from tilewright.planning.own import FormsKernels, TakesTurns
+from tilewright.planning.space import Space
+from tilewright.targets.cambricon.passes.block_channels import BlockChannels
+from tilewright.targets.cambricon.planning.channel_blocks import by_channel_blocks
+from tilewright.targets.cambricon.planning.replaced import slots_in_turn
+from tilewright.targets.cambricon.planning.rolled import slots_of_rows
+
+
+class CambriconMachine(FormsKernels, OwnPasses):
+    """Its images move block by block, so blocks of channels have dims of their own."""
+
+    family: ClassVar[str] = "cambricon"
+
+    def formed(self, kernel: Kernel, machine: Machine) -> Kernel:
+        """The kernel with dims for blocks of channels."""
+        return by_channel_blocks(kernel) if moves_blocks(machine) else kernel
+
+    def layout_passes(self) -> list[PassEntry]:
+        """Results in blocks of channels."""
+        reason = "after layouts: transfers of one contiguous block ask for more"
+        return [PassEntry(BlockChannels(), reason)]
+
+
+class CambriconMemory(MemoryRecord):
+    """A scratchpad."""
+
+    family: ClassVar[str] = "cambricon"
+
+    holds: bool = False
+    """Whether values, and weights that several kernels read, may stay in it between kernels."""
+
+    def keeps_values(self) -> bool:
+        """``holds``."""
+        return self.holds
+
+
+class CambriconMove(MoveRecord):
+    """A transfer."""
+
+    family: ClassVar[str] = "cambricon"
+
+    linear: bool = False
+    """Whether a transfer is one contiguous block: a box takes as many, one after the other, as it
+    has blocks, each with its latency."""
+
+    def block_by_block(self) -> bool:
+        """``linear``."""
+        return self.linear
+
+
+class CambriconPrimitive(TakesTurns):
+    """What an instruction of several loops does on its way through a tile."""
+
+    family: ClassVar[str] = "cambricon"
+
+    clips: bool = False
+    """Whether positions of a window outside of the image take no time; the bounds leave them out.
+    Every window meets the image then."""
+    replaces: str = ""
+    """Role of an operand in whose place results of as many bytes may lie, element by element: where
+    both have one slot, they take turns at two (targets/cambricon/planning/replaced.py)."""
+    rolls: str = ""
+    """Dim down which the rows of an image may come one by one: where it has one slot, each row
+    takes the place of one that is done with (targets/cambricon/planning/rolled.py)."""
+
+    def skips_padding(self) -> bool:
+        """``clips``."""
+        return self.clips
+
+    def slots(self, space: Space, arrangement: Arrangement) -> Mapping[str, Ints]:
+        """Slots of results in the place of what they replace, and of images whose rows roll."""
+        turns = slots_in_turn(space, arrangement, self.replaces)
+        return slots_of_rows(space, arrangement, turns, self.rolls)
+
+    def findings(self, primitive: Primitive, dims: frozenset[str]) -> Iterator[Finding]:
+        """A role that it lacks, and a dim that none of its operations has."""
+        if self.rolls and dims and self.rolls not in dims:
+            reason = f"no operation of the primitive has a dim {self.rolls[:80]!r}"
+            yield "rolls", reason, f"dims are {' '.join(sorted(dims))}" if len(dims) <= 16 else ""
+        if self.replaces and self.replaces not in primitive.operands:
+            yield "replaces", f"the primitive has no operand {self.replaces[:80]!r}", ""
+
+
+class CambriconOperand(OperandRecord):
+    """An operand of such an instruction."""
+
+    family: ClassVar[str] = "cambricon"
+
+    along: tuple[str, ...] = ()
+    """Dims of which one must run along the elements that lie side by side in main memory; none is
+    asked for where they all have one index."""
+    leaves: bool = False
+    """Whether parts of results are moved on while others of their tile are computed."""
+    waits: tuple[str, ...] = ()
+    """Of the output: dims along which sums of several tiles may wait here for the rest of their
+    reduction while other operands in the same memory come anew for each tile."""
+
+    def side_by_side(self) -> tuple[str, ...]:
+        """``along``."""
+        return self.along
+
+    def stores_parts(self) -> bool:
+        """``leaves``."""
+        return self.leaves
+
+    def keeps_sums_along(self) -> tuple[str, ...]:
+        """``waits``."""
+        return self.waits
+
+    def findings(self, dims: frozenset[str]) -> Iterator[Finding]:
+        """Dims that no operation has."""
+        for key, names in (("along", self.along), ("waits", self.waits)):
+            for name in names if dims else ():
+                if name not in dims:
+                    yield key, f"no operation of the primitive has a dim {name[:80]!r}", ""
+
+
+__all__ = [
+    "CambriconMachine",
+    "CambriconMemory",
+    "CambriconMove",
+    "CambriconOperand",
+    "CambriconPrimitive",
+]

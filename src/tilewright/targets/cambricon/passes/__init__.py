@@ -1,0 +1,1 @@
+"""Graph passes of ACC-C alone."""

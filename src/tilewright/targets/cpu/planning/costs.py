@@ -1,0 +1,63 @@
+"""What planning behind caches takes transfers between them to cost."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class CacheCosts(BaseModel):
+    """What of transfers between caches does not hide behind products, by measured kernels.
+
+    The defaults were fitted to an AMD processor whose last cache is near; targets know others.
+    Planning alone uses them (targets/cpu/planning/cost.py, targets/cpu/planning/block_cost.py).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    usable: float = Field(default=0.8, gt=0, le=1)
+    """Part of a cache that a kernel's working set may fill."""
+    exposed: float = Field(default=0.1, ge=0, le=1)
+    """Part of a time that does not overlap with a greater one: of products, or of reading."""
+    near: float = Field(default=0.1, ge=0, le=1)
+    """The same of the time to read weights from the second cache, tile after tile."""
+    cold: float = Field(default=0.1, ge=0, le=1)
+    """The same of the time to read weights from main memory."""
+    crowded: float = Field(default=0.0, ge=0, le=1)
+    """What each stream of weights beyond four adds to the time to read them from main memory: where
+    one row of a matrix meets them, every vector of a register tile is a stream."""
+    start_bytes: float = Field(default=800.0, ge=0, le=1e6)
+    """What could be moved while a piece of the result is begun that lies apart from the one
+    before: swATOP's latency, and what it wastes of a transaction (Eq. 1)."""
+    row_bytes: float = Field(default=0.0, ge=0, le=1e6)
+    """What could be read beyond the second cache while a part of a row is begun that is read alone,
+    of inputs or of sums that go on: the same latency, which prefetching does not foresee."""
+    block_usable: float = Field(default=0.4, gt=0, le=1)
+    """Part of a cache that stays with a block of tiles while weights stream through it."""
+    panels: float = Field(default=0.4, gt=0, le=1)
+    """The same of the first cache and panels of weights that are transformed beside products."""
+    streamed: float = Field(default=0.3, ge=0, le=1)
+    """Part of the time to read weights for the first time that does not hide behind products."""
+    refetched: float = Field(default=0.3, ge=0, le=1)
+    """Part of the time to read what the second cache did not keep of a block's scratch that does
+    not hide behind products, beside what comes of the two overlapping."""
+    pixels: float = Field(default=0.3, ge=0, le=2)
+    """Part of the time to read transformed inputs from the second cache, as every block of output
+    channels does, that does not hide."""
+    read_again: float = Field(default=0.35, ge=0, le=1)
+    """The same of transformed weights, which further register tiles of one plane read again."""
+    fetched: float = Field(default=0.5, ge=0, le=1)
+    """Part of the time to read weights for the first time that does not hide where they are fetched
+    ahead, to be transformed beside products."""
+    beside: float = Field(default=0.5, ge=0, le=1)
+    """Part of the time to transform weights beside products, or of these, that does not hide."""
+    summed: float = Field(default=3.0, ge=0, le=100)
+    """Transfers between the same of each byte of sums that products write for every block of input
+    channels, and go on from."""
+    rewritten: float = Field(default=3.0, ge=0, le=100)
+    """Transfers between the first cache and the second of each byte of weights that are transformed
+    beside products: it comes in, goes out, and comes in again."""
+    written: float = Field(default=6.0, ge=0, le=100)
+    """Transfers of each byte of scratch that transforms write beyond the second cache."""
+    returned: float = Field(default=6.0, ge=0, le=100)
+    """The same of what products write, and the transform back reads: at least the line is fetched,
+    written, and read again."""

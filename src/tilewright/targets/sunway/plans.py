@@ -1,0 +1,66 @@
+"""The plans that networks get by default: with registers exchanged or without, by the lower price.
+
+swATOP's strategies let CPEs share what they load, but cut the result in few ways; the cost model's
+own planner tries every grid of parts, for CPEs that share nothing. Both prices are those of one
+cost model. The first is found in a tenth of a second, and bounds what the second still looks at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import perf_counter
+
+from tilewright.errors import TilewrightError
+from tilewright.machine import Machine
+from tilewright.planning import PlanCache, plan
+from tilewright.planning.domain import Kernel
+from tilewright.planning.mesh import Mesh
+from tilewright.planning.plan import Budget, Plan, Timer
+from tilewright.planning.planners.cores import plan_cores
+from tilewright.planning.planners.swatop import Swatop
+
+TOP = 16
+"""Strategies of which the cost model chooses."""
+
+
+class Plans:
+    """A planner: each kernel alike is planned once."""
+
+    def __init__(self, machine: Machine, mesh: Mesh) -> None:
+        self.machine = machine
+        self.strategies = Swatop(top=TOP, mesh=mesh)
+        self.known: PlanCache = {}
+
+    def __call__(self, kernel: Kernel) -> Plan:
+        """The plan; raises TilewrightError where there is none."""
+        return plan(kernel, self.machine, cache=self.known, search=self.search)
+
+    def search(
+        self,
+        kernel: Kernel,
+        machine: Machine,
+        *,
+        timer: Timer | None = None,
+        budget: Budget | None = None,
+    ) -> Plan:
+        """The faster of both plans; ``Plan.planner`` says whose it is."""
+        begin = perf_counter()
+        budget = budget or Budget()
+        try:
+            shared = self.strategies(kernel, machine, timer=timer, budget=budget)
+        except TilewrightError:
+            return plan_cores(kernel, machine, timer=timer, budget=budget)
+        below = replace(budget, limit=min(budget.limit, shared.predicted_cycles))
+        try:
+            alone = plan_cores(kernel, machine, timer=timer, budget=below)
+        except TilewrightError:
+            alone = shared
+        best = min(shared, alone, key=lambda found: found.predicted_cycles)
+        return replace(
+            best,
+            physical_bound=min(shared.physical_bound, alone.physical_bound),
+            granule_bound=min(shared.granule_bound, alone.granule_bound),
+            candidates=shared.candidates + alone.candidates,
+            priced=shared.priced + alone.priced,
+            seconds=perf_counter() - begin,
+        )

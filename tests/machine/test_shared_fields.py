@@ -1,0 +1,100 @@
+"""No field of the shared machine model is one family's alone: that is a record in its folder."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from tilewright.choices import target_names
+from tilewright.machine import Machine
+from tilewright.machine.load import load_machine
+from tilewright.machine.records import Record
+from tilewright.targets.base import find_target
+from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.targets.cpu.processors import PROCESSORS
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "machines"
+
+FOR_MACHINE_FILES = {
+    # What the generic target implements, or the compiler for every target, any file may set.
+    *("Machine.overflow", "Machine.c", "Machine.issue_cycles"),
+    *("Move.c", "Move.efficiency", "Move.curves", "Move.curve", "Primitive.c"),
+    *("Synchronisation.ids", "Synchronisation.depth", "CInterface.signal", "CInterface.barrier"),
+    "Machine.memory_growth",  # cpu implements it, too, and its default is cpu's.
+    *("Fusion.residency", "Fusion.gain"),
+    *("Primitive.sizes", "Primitive.blocks", "Storage.turned", "Storage.alternatives"),
+    *("Primitive.element", "Storage.gathered", "Move.transforms"),
+}
+"""Fields that one bundled family sets, or none: they are documented for machine files."""
+
+OF_ONE_FAMILY = {
+    "Machine.rounding": {"dpu"},
+    "Machine.row_waits": {"dpu"},
+    "Machine.spawn_cycles": {"sunway"},
+    "Memory.shares": {"dpu"},
+    "Memory.managed": {"cpu"},
+    "Memory.cached": {"ascend"},
+    "Memory.hit_bytes_per_cycle": {"ascend"},
+    "Primitive.alone": {"ascend"},
+}
+"""Fields that have yet to become records, with the family that sets each; no other may join."""
+
+
+def described() -> Iterator[tuple[str, Machine]]:
+    """All bundled machines with their families: folders of targets, and machine files."""
+    for name in target_names():
+        target = find_target(name)
+        if name != "generic":
+            yield type(target).__module__.split(".")[2], target.machine()
+    for processor in PROCESSORS.values():
+        yield "cpu", cpu(processor)
+    for file in EXAMPLES.glob("*.toml"):
+        yield "machine files", load_machine(file)
+
+
+def fields_set(part: BaseModel) -> Iterator[str]:
+    """The optional fields of a part, and of what it holds, that differ from their defaults."""
+    for name, field in type(part).model_fields.items():
+        value = getattr(part, name)
+        if isinstance(value, Record):
+            continue
+        if not field.is_required() and value != field.default:
+            yield f"{type(part).__name__}.{name}"
+        held = value.values() if isinstance(value, dict) else value
+        for inner in held if isinstance(value, tuple | dict) else (value,):
+            if isinstance(inner, BaseModel):
+                yield from fields_set(inner)
+
+
+def optional_fields() -> set[str]:
+    """All optional fields of the shared models, records left out."""
+    found: set[str] = set()
+    pending: list[type[BaseModel]] = [Machine]
+    while pending:
+        model = pending.pop()
+        for name, field in model.model_fields.items():
+            inner = [field.annotation]
+            for kind in inner:
+                inner += getattr(kind, "__args__", ())
+            models = [k for k in inner if isinstance(k, type) and issubclass(k, BaseModel)]
+            if any(issubclass(kind, Record) for kind in models):
+                continue
+            pending += models
+            if not field.is_required():
+                found.add(f"{model.__name__}.{name}")
+    return found
+
+
+def test_a_field_of_the_shared_model_is_set_by_two_families() -> None:
+    setting: dict[str, set[str]] = {}
+    for family, machine in described():
+        for field in fields_set(machine):
+            setting.setdefault(field, set()).add(family)
+    # Parts of a record of the whole machine are judged with it.
+    single = {
+        field: setting.get(field, set())
+        for field in optional_fields()
+        if len(setting.get(field, ())) < 2 and not field.startswith("Rounding.")
+    }
+    assert single.keys() >= FOR_MACHINE_FILES, "these are set by two families: off the list"
+    assert {f: names for f, names in single.items() if f not in FOR_MACHINE_FILES} == OF_ONE_FAMILY

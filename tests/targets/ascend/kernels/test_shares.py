@@ -1,0 +1,241 @@
+"""Axes that blocks of a launch share: each kernel in blocks computes what one block does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.targets.ascend.ascend_arrays import built
+
+from tilewright.errors import TilewrightError
+from tilewright.targets.ascend.emit import kernel_text
+from tilewright.targets.ascend.flags import synchronised
+from tilewright.targets.ascend.kernels.attention import Heads, attention
+from tilewright.targets.ascend.kernels.broadcast import broadcast
+from tilewright.targets.ascend.kernels.channels import from_blocks, to_blocks
+from tilewright.targets.ascend.kernels.choices import choose
+from tilewright.targets.ascend.kernels.elementwise import elementwise
+from tilewright.targets.ascend.kernels.fractal import defractalise, fractalise
+from tilewright.targets.ascend.kernels.heads import split_heads
+from tilewright.targets.ascend.kernels.look_up import look_up
+from tilewright.targets.ascend.kernels.moves import Dim, move_elements, pad_axis
+from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm, softmax, softmax_across
+from tilewright.targets.ascend.kernels.pools import Window, pool
+from tilewright.targets.ascend.kernels.reductions import reduce_across, reduce_rows
+from tilewright.targets.ascend.kernels.shares import Extent, Share, divided, joined, scaled
+from tilewright.targets.ascend.kernels.tiles import cut
+from tilewright.targets.ascend.machine import ASCEND_910
+from tilewright.targets.ascend.program import Program
+from tilewright.targets.ascend.reader.kernels import read_kernels, verified
+
+KINDS = {"half": "f2", "float": "f4", "uint8_t": "u1", "int64_t": "i8"}
+
+SMALL = replace(ASCEND_910, ub=ASCEND_910.ub // 16)
+
+Cut = Callable[[int, int, str], Extent]
+"""Extent, part, name of a block's place."""
+
+
+def masked(of: Cut) -> Program:
+    """Rows of which the last block lacks some, and a mask of each."""
+    heads = Heads(2, 41, 33, 16, 16, 0.5, (41 * 33, 33, 1))
+    return attention(heads, ASCEND_910, heads=of(2, 1, "h"), lines=of(48, 16, "r"))
+
+
+CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
+    "sum": (lambda of: elementwise("add", "half", of(20_000, 4_992, "e"), SMALL, even=True), 5),
+    "short last": (lambda of: elementwise("relu", "half", of(1_001, 160, "e"), SMALL), 7),
+    "softmax": (
+        lambda of: softmax(Rows(of(3, 1, "n"), of(40, 16, "m"), 64, "half", True), SMALL),
+        9,
+    ),
+    "normal": (
+        lambda of: layer_norm(
+            Rows(1, joined((of(3, 1, "n"), of(20, 8, "m"))), 96, "half"),
+            replace(SMALL, ub=2 * SMALL.ub),
+            Norm(scaled=True, shifted=True),
+        ),
+        9,
+    ),
+    "columns": (lambda of: softmax_across(of(2, 1, "n"), 9, of(80, 32, "c"), SMALL), 6),
+    "attention": (
+        lambda of: attention(
+            Heads(2, 256, 33, 16, 16), ASCEND_910, heads=of(2, 1, "h"), lines=of(256, 96, "r")
+        ),
+        6,
+    ),
+    "mask": (masked, 6),
+    "broadcast": (
+        lambda of: broadcast(
+            "add",
+            (of(4, 1, "n"), of(6, 4, "m"), 48),
+            {"x": (4, 6, 48), "y": (6, 1)},
+            SMALL,
+            element="half",
+        ),
+        8,
+    ),
+    "blocks": (
+        lambda of: broadcast(
+            "mul",
+            (of(40, 16, "m"), of(64, 32, "c")),
+            {"x": (40, 64), "y": (1, 64)},
+            SMALL,
+            element="half",
+            blocks=("x", "out"),
+        ),
+        6,
+    ),
+    "rows": (lambda of: reduce_rows("add", of(112, 48, "m"), 37, ASCEND_910, element="half"), 3),
+    "across": (
+        lambda of: reduce_across("max", of(2, 1, "n"), 30, of(48, 32, "c"), SMALL, element="half"),
+        4,
+    ),
+    "transpose": (
+        lambda of: move_elements(
+            (Dim(of(3, 2, "a"), 1280), Dim(of(40, 16, "b"), 1), Dim(32, 40)),
+            SMALL,
+            "half",
+            size=3840,
+            name="turn",
+        ),
+        6,
+    ),
+    "copy": (
+        lambda of: move_elements(
+            (Dim(of(5, 2, "a"), 64), Dim(of(3, 1, "b"), 320), Dim(64, 1)),
+            SMALL,
+            "half",
+            size=960,
+            name="copy",
+        ),
+        9,
+    ),
+    "pad": (lambda of: pad_axis(of(7, 3, "n"), (16, 32), 48, SMALL, "0", "half"), 3),
+    "less": (
+        lambda of: choose(
+            "less", (of(3, 1, "n"), of(9, 4, "m"), 64), {"x": (3, 9, 64), "y": (9, 64)}, SMALL
+        ),
+        9,
+    ),
+    "select": (
+        lambda of: choose(
+            *("select", (of(4000, 1504, "e"),), {"c": (4000,), "x": (4000,)}, SMALL),
+            constants={"y": "0.5f"},
+        ),
+        3,
+    ),
+    "cast": (lambda of: elementwise("cast", "half", of(5_000, 2_000, "e"), SMALL), 3),
+    "look-up": (
+        lambda of: look_up(of(3, 1, "n"), 11, of(64, 32, "c"), of(40, 16, "i"), SMALL),
+        18,
+    ),
+    "greatest": (
+        lambda of: reduce_across(
+            *("max", of(3, 1, "n"), 30, of(48, 32, "c"), SMALL), element="half", skips=True
+        ),
+        6,
+    ),
+    "pool": (
+        lambda of: pool(
+            "max", of(3, 2, "c"), 12, 9, Window((3, 3), (2, 2)), SMALL, lines=of(5, 2, "h")
+        ),
+        6,
+    ),
+    "fractal": (
+        lambda of: fractalise(of(96, 32, "m"), 128, "vor", SMALL, wide=of(8, 3, "c")),
+        9,
+    ),
+    "rows of Nz": (
+        lambda of: defractalise(40, 96, "improved", SMALL, wide=of(6, 2, "c")),
+        3,
+    ),
+    "heads": (lambda of: split_heads(of(2, 1, "n"), of(20, 8, "m"), 3, 24, SMALL, "heads"), 6),
+    "heads back": (
+        lambda of: split_heads(of(2, 1, "n"), of(20, 8, "m"), 3, 32, SMALL, "heads", back=True),
+        6,
+    ),
+    "channels": (
+        lambda of: to_blocks(of(2, 1, "n"), 48, 35, SMALL, "channels", of(3, 2, "c")),
+        4,
+    ),
+    "area": (lambda of: to_blocks(1, 3, of(700, 112, "p"), SMALL, "channels"), 7),
+    "plain": (
+        lambda of: from_blocks(of(2, 1, "n"), 32, 48, SMALL, "channels", of(2, 1, "c")),
+        4,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_blocks_compute_what_one_does(name: str) -> None:
+    """Bit for bit, in every order; what is read back is the same, and proven."""
+    make, blocks = CASES[name]
+    whole = make(lambda extent, part, place: extent)
+    program = make(lambda extent, part, place: divided(f"{place}_block", extent, part))
+    assert (whole.blocks, program.blocks) == (1, blocks)
+    random = np.random.default_rng(4)
+    given: dict[str, NDArray[Any]] = {}
+    target = next(tensor.name for tensor in whole.tensors if tensor.written)
+    for tensor in whole.tensors:
+        kind = np.dtype(KINDS[tensor.element])
+        size, poison = tensor.bytes // kind.itemsize, np.nan if kind.kind == "f" else 77
+        if kind.kind == "f":
+            data = random.normal(size=size).astype(kind)
+        else:
+            data = random.integers(0, 2 if tensor.element == "uint8_t" else 15, size).astype(kind)
+        given[tensor.name] = np.full_like(data, poison) if tensor.name == target else data
+    found: list[NDArray[np.uint16]] = []
+    for one, order in ((whole, 0), (program, 0), (program, 2)):
+        out = given[target].copy()
+        outcome = built(one).run({**given, target: out}, order=order, blocks=one.blocks)
+        assert outcome.problems == ()
+        found.append(out.view(np.uint16)[: whole_bytes(whole, target) // 2])
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(found[2], found[0])
+    text = kernel_text(synchronised(program))
+    (again,) = read_kernels(text, ASCEND_910)
+    assert (kernel_text(again), again.blocks) == (text, program.blocks)
+    verified(again, ASCEND_910)
+
+
+def whole_bytes(program: Program, name: str) -> int:
+    """Of a tensor, without what kernels may write behind it."""
+    size = next(tensor.bytes for tensor in program.tensors if tensor.name == name)
+    return size // 64 * 64 - 32 if size % 64 else size - 32
+
+
+def test_axes_are_joined_where_parts_stay_runs() -> None:
+    """Outside single indices, inside whole axes; anything else is refused."""
+    inner = divided("b", 10, 4)
+    whole = joined((divided("a", 3, 1), inner, 8))
+    assert isinstance(whole, Share)
+    assert (whole.extent, whole.part, whole.shortest) == (240, 32, 16)
+    assert whole.places == (("a", 3), ("b", 3))
+    assert scaled(5, 3) == 15 and joined(()) == 1
+    with pytest.raises(TilewrightError, match="runs"):
+        joined((2, inner))
+    with pytest.raises(TilewrightError, match="lower-grid"):
+        joined((divided("a", 6, 2), inner))
+
+
+@pytest.mark.parametrize(("extent", "part", "most"), [(100, 48, 20), (50, 16, 16), (7, 7, 3)])
+def test_tiles_of_a_share_cover_it_and_nothing_else(extent: int, part: int, most: int) -> None:
+    """Every index is in a tile of the block that has it."""
+    share = divided("d", extent, part)
+    tiles = cut(share, most, 1)
+    for block in range(-(-extent // part)):
+        scope = {"d_": block}
+
+        def number(value: object, scope: dict[str, int] = scope) -> int:
+            return value if isinstance(value, int) else eval(value.python, scope)  # type: ignore[attr-defined]
+
+        covered: set[int] = set()
+        for place in range(number(tiles.count)):
+            first = number(tiles.start(place))
+            covered |= set(range(first, first + tiles.size))
+        assert covered == set(range(block * part, min((block + 1) * part, extent)))

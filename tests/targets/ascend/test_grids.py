@@ -1,0 +1,121 @@
+"""Grids of vector kernels: planned, in the tile program, and followed by the launches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil, prod
+
+import pytest
+
+from tilewright.errors import TilewrightError
+from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Role, Stage, Value
+from tilewright.targets.ascend.formats import image, nz
+from tilewright.targets.ascend.grids import GridPlans, Step, steps_of, vector_grids
+from tilewright.targets.ascend.lower import lower_kernel
+from tilewright.targets.ascend.lowering.launches import Device
+from tilewright.targets.ascend.lowering.walk import shared_loops
+from tilewright.targets.ascend.machine import ASCEND_910
+from tilewright.targets.ascend.network import chip_machine
+from tilewright.targets.ascend.sharing import main_memory
+from tilewright.targets.base import CompiledKernel
+from tilewright.tile.dialect import programs_of
+from tilewright.tile.lower import tile_module
+
+MACHINE = chip_machine(ASCEND_910).with_values({"cores": 8})
+
+
+def kernel(
+    operation: str,
+    extents: tuple[int, ...],
+    layouts: tuple[str, str] = ("", ""),
+    order: tuple[int, ...] = (),
+    reduced: tuple[int, ...] = (),
+    attributes: tuple[tuple[str, Value], ...] = (),
+) -> Kernel:
+    """One operand to a result of these extents; ``order`` are the operand's axes by the result's,
+    ``reduced`` axes are 1 in the result of a reduction, and whole in that of a softmax."""
+    kept = operation.startswith("reduce")
+    dims = tuple(
+        Dim(f"d{n}", extent, "reduction" if n in reduced else "parallel")
+        for n, extent in enumerate(extents)
+    )
+
+    def operand(name: str, role: Role, axes: tuple[int, ...], layout: str) -> Operand:
+        lost = [role == "output" and kept and n in reduced for n in axes]
+        pairs = list(zip(axes, lost, strict=True))
+        access = tuple(Affine() if gone else Affine(((f"d{n}", 1),)) for n, gone in pairs)
+        shape = tuple(1 if gone else extents[n] for n, gone in pairs)
+        return Operand(name, shape, access, "float16", role, layout=layout)
+
+    axes = tuple(range(len(extents)))
+    given = operand("x", "input", order or axes, layouts[0])
+    out = operand("out", "output", axes, layouts[1])
+    return Kernel("kernel", (Stage(operation, dims, (given,), out, attributes),))
+
+
+CASES: dict[str, tuple[Kernel, tuple[Step, ...]]] = {
+    "flat": (kernel("gelu", (6, 40)), (Step("d0", 2, last=True), Step("d1", 16, last=True))),
+    "blocks": (kernel("gelu", (48, 64), (nz(), nz())), (Step("d1", 16), Step("d0", 16))),
+    "rows": (kernel("softmax", (4, 20, 32), reduced=(2,)), (Step("d0", 1), Step("d1", 1))),
+    "ragged rows": (kernel("softmax", (4, 20, 33), reduced=(2,)), ()),
+    "sums": (kernel("reduce_sum", (64, 24), reduced=(1,)), (Step("d0", 16, last=True),)),
+    "all": (kernel("reduce_sum", (64, 24), reduced=(0, 1)), ()),
+    "turn": (kernel("transpose", (40, 32), order=(1, 0)), (Step("d0", 1), Step("d1", 16, True))),
+    "odd turn": (kernel("transpose", (32, 40), order=(1, 0)), ()),
+    "to Nz": (kernel("convert_layout", (64, 96), ("", nz())), (Step("d0", 16), Step("d1", 16))),
+    "image": (
+        kernel("convert_layout", (2, 3, 8, 16), ("", image())),
+        (Step("d0", 1), Step("d2", 1), Step("d3", 16, last=True)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_grid_stands_in_schedule_and_tile_program_and_launches_follow_it(name: str) -> None:
+    """As many blocks as parts; where nothing may be cut the plan is another planner's."""
+    of, steps = CASES[name]
+    assert steps_of(of) == steps
+    plan = GridPlans(MACHINE, None)(of)
+    if not steps:
+        assert plan is None
+        return
+    assert plan is not None
+    module = tile_module(of, plan.schedule, MACHINE)
+    (program,) = programs_of(module)
+    grid = {loop.dim.data: loop.step_size for loop in shared_loops(program)}
+    assert list(grid) == plan.schedule.shared.split()
+    parts = prod(ceil(of.anchor.extents[dim] / part) for dim, part in grid.items())
+    assert parts > 1
+    device = Device(ASCEND_910, main_memory(MACHINE))
+    lower_kernel(device, CompiledKernel(of, plan.schedule, module), {})
+    assert device.launches[-1].blocks == parts
+
+
+def test_parts_are_runs_and_few() -> None:
+    """Outer dims are cut to one index before inner ones are, into four parts a core at most; half
+    of the cores have one where dims give that many."""
+    of, _ = CASES["rows"]
+    primitive = MACHINE.primitive("softmax")
+    sizes = vector_grids(of, primitive, 8)
+    rows = list(zip(sizes["d0"].tolist(), sizes["d1"].tolist(), strict=True))
+    for outer, inner in rows:
+        assert outer == 1 or inner == 20
+        assert 4 <= ceil(4 / outer) * ceil(20 / inner) <= 32
+    assert (1, 20) in rows and (1, 5) in rows
+
+
+def test_a_grid_that_no_kernel_takes_is_refused() -> None:
+    """Half a block of rows of Nz."""
+    of, _ = CASES["to Nz"]
+    plan = GridPlans(MACHINE, None)(of)
+    assert plan is not None
+    outer = plan.schedule.levels[0]
+    sizes = dict(outer.tile) | {"d0": 8}
+    wrong = replace(outer, tile=tuple(sizes.items()), order=tuple(sizes))
+    levels = (wrong, *plan.schedule.levels[1:])
+    schedule = replace(plan.schedule, levels=levels, shared=" ".join(sizes))
+    module = tile_module(of, schedule, MACHINE)
+    device = Device(ASCEND_910, main_memory(MACHINE))
+    with pytest.raises(TilewrightError, match="no kernel with parts of 8 along d0"):
+        lower_kernel(device, CompiledKernel(of, schedule, module), {})
+    assert device.launches == []

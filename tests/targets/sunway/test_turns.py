@@ -1,0 +1,137 @@
+"""Products that the CPEs of the mesh multiply together, their tiles sent in turns by registers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.targets.sunway.one_layer import Package, Ran
+from tests.targets.sunway.sunway_networks import Network
+from tests.targets.sunway.test_packages import STRICT
+
+from tilewright.compiler.pipeline import resolve, run_pipeline
+from tilewright.errors import TilewrightError
+from tilewright.targets.base import find_target
+from tilewright.targets.sunway.machine import MACHINE
+from tilewright.targets.sunway.runner import SunwayRunner, build
+
+PLANNER = "blackbox"
+VALUES = {"memory.ldm.bytes": 24576, "spawn_cycles": 0}
+"""So little that what others send had better not be kept."""
+
+
+def classifier(folder: Path) -> Path:
+    """A layer for many rows, whose tiles along the reduction do not come in eights."""
+    net = Network(32, 1192)
+    return net.save(folder / "classifier.onnx", net.op("Relu", net.linear("x", 1192, 128)))
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
+    folder = tmp_path_factory.mktemp("turns")
+    return Package.of(classifier(folder), folder, VALUES, PLANNER)
+
+
+@pytest.fixture(scope="module")
+def ran(package: Package, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    return package.run(tmp_path_factory.mktemp("run"))
+
+
+def in_turns(package: Package) -> list[str]:
+    """The layers that are multiplied in turns."""
+    return [
+        name
+        for name, program in package.programs.items()
+        if any(axis.endswith("in turns") for _, axis in program.get("exchanged", ()))
+    ]
+
+
+def text_of(package: Package, layer: str) -> str:
+    return (package.program / f"layers/{layer}_slave.c").read_text()
+
+
+def test_results_are_the_interpreters(package: Package) -> None:
+    executable = package.executable
+    assert in_turns(package)
+    runner = executable.runner
+    assert isinstance(runner, SunwayRunner)
+    runner.program = build(runner.directory, runner.manifest, STRICT)
+    (info,) = executable.inputs
+    for seed in (1, 2):
+        x = np.random.default_rng(seed).normal(size=[int(n) for n in info.shape])
+        inputs = {info.name: x.astype(np.float32)}
+        assert executable.check(inputs, executable.run(inputs)).passed
+
+
+def test_each_cpe_loads_every_eighth_tile(package: Package, ran: Ran) -> None:
+    assert (ran.status, ran.said) == (0, "")
+    for layer in package.programs:
+        assert package.differences(layer, ran, text_of(package, layer)) == []
+
+
+@pytest.mark.parametrize("fifo", [1, 64])
+def test_the_depth_of_the_buses_changes_nothing(
+    package: Package, ran: Ran, fifo: int, tmp_path: Path
+) -> None:
+    again = package.run(tmp_path, fifo=fifo)
+    assert again.status == 0
+    assert sorted(again.trace) == sorted(ran.trace)
+
+
+def test_the_order_of_cpes_changes_no_bit(package: Package) -> None:
+    executable = package.executable
+    runner = executable.runner
+    assert isinstance(runner, SunwayRunner)
+    (info,) = executable.inputs
+    x = np.random.default_rng(5).normal(size=[int(n) for n in info.shape]).astype(np.float32)
+    first = executable.run({info.name: x})
+    runner.order = "9"
+    again = executable.run({info.name: x})
+    runner.order = ""
+    assert all(np.array_equal(first[key], again[key]) for key in first)
+
+
+@pytest.mark.parametrize(
+    ("statement", "other"),
+    [
+        (r"if \(turn == lane_in\(ROW_OF_MESH\)\) \{", "if (turn == lane_in(COLUMN_OF_MESH)) {"),
+        (r"turn = \(turn \+ 1\) % SIDE;", ";"),
+        (r"skip_weight\(&next, SIDE\)", "skip_weight(&next, SIDE - 1)"),
+        (r"dma_wait\(&weight_reply\[weight_slot\], weight_count\[weight_slot\]\);", ";"),
+        (r"if \(turn == lane_in\(COLUMN_OF_MESH\)\)\n +weight_slot", "weight_slot"),
+    ],
+)
+def test_turns_that_are_mistaken_are_found(
+    package: Package, statement: str, other: str, tmp_path: Path
+) -> None:
+    layer = in_turns(package)[0]
+    text, count = re.subn(statement, other, text_of(package, layer), count=1)
+    assert count == 1
+    again = package.run(tmp_path, f"layers/{layer}_slave.c", text)
+    said = again.said if again.status else "\n".join(package.differences(layer, again, text))
+    assert re.search(r"layers/\w+\.c:\d+", said) and "CPE" in said
+
+
+def test_counted_cycles_are_the_plans(package: Package, tmp_path: Path) -> None:
+    executable = package.executable
+    (info,) = executable.inputs
+    x = np.zeros([int(n) for n in info.shape], np.float32)
+    executable.run({info.name: x}, profile=True)
+    target, machine = resolve("sunway", values=VALUES)
+    with target.planner(PLANNER, machine) as asked:
+        work = run_pipeline(classifier(tmp_path), target, machine, planner=asked)
+    for kernel in executable.profile.kernels:
+        planned = work.plans[kernel.symbol].predicted_cycles
+        assert kernel.cycles == pytest.approx(planned, rel=0.1)
+
+
+def test_without_a_mesh_nobody_takes_turns(tmp_path: Path) -> None:
+    alone = Package.of(classifier(tmp_path), tmp_path, VALUES, "blackbox{share=none}")
+    assert not in_turns(alone)
+
+
+def test_others_refuse_such_primitives() -> None:
+    with pytest.raises(TilewrightError, match="matmul_in_turns"):
+        find_target("cambricon-x").check_machine(MACHINE)
