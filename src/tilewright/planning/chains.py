@@ -31,7 +31,6 @@ from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import whole_elements
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.planning.windows import beside
 
 TIMED = 3
 """Candidates that are timed, best cost first."""
@@ -126,17 +125,7 @@ def _flat(kernel: Kernel) -> list[Kernel]:
 
 def _primitives(kernel: Kernel, machine: Machine) -> Iterator[tuple[Primitive, ...]]:
     """Choices of a primitive for each kernel, in the order of ``_flat``."""
-    units = _flat(kernel)
-    for unit in units:
-        for primitive in primitives_for(unit, machine):
-            if any(beside(o, unit.anchor, primitive).image for o in unit.anchor.inputs):
-                raise refuse(
-                    "plan-windows",
-                    f"windows of {unit.anchor.operation} are gathered on the way to "
-                    f"{primitive.name}, and chains of kernels are planned without that",
-                    kernel.symbol,
-                )
-    return product(*(primitives_for(unit, machine) for unit in units))
+    return product(*(primitives_for(unit, machine) for unit in _flat(kernel)))
 
 
 def schedule_of(tiling: Tiling) -> Schedule:
