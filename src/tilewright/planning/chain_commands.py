@@ -172,7 +172,7 @@ class Commands:
                 )
             nest = tiling.nest(number)
             rows = nest[-1]
-            made = places.makes[number]
+            result = places.makes[number]
             yield _Item(
                 unit.primitive.engine,
                 tiling.computing(number),
@@ -182,7 +182,7 @@ class Commands:
                 rows.tile,
                 self._inside(number, 1, np.arange(len(rows.tile)), LATE),
                 tuple(places.reads[number]),
-                () if made is None else (made,),
+                () if result is None else (result,),
             )
 
     def _inside(
@@ -287,18 +287,18 @@ def with_hand_overs(table: TimedArray, machine: Machine) -> TimedArray:
     order = np.argsort(np.concatenate(where), kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    found = np.zeros(len(order), TIMED)
-    found["move"] = -1
-    found["engine"] = np.concatenate(engine)[order]
-    found[place[: len(table)]] = table
+    complete = np.zeros(len(order), TIMED)
+    complete["move"] = -1
+    complete["engine"] = np.concatenate(engine)[order]
+    complete[place[: len(table)]] = table
     # What waited for so many commands of an engine waits for those in between, too.
     for number, rows in enumerate(mine):
-        every = np.flatnonzero(found["engine"] == number)
+        every = np.flatnonzero(complete["engine"] == number)
         ends = np.append(0, np.searchsorted(every, place[rows]) + 1)
         for other in range(len(mine)):
             waiting = place[mine[other]]
-            found["waits"][waiting, number] = ends[table["waits"][mine[other], number]]
-    return found
+            complete["waits"][waiting, number] = ends[table["waits"][mine[other], number]]
+    return complete
 
 
 __all__ = ["Commands", "with_hand_overs"]

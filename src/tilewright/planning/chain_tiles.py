@@ -71,11 +71,11 @@ class Tile:
     @cached_property
     def extents(self) -> dict[str, int]:
         """Extents of the chain's dims."""
-        found: dict[str, int] = {}
+        extents: dict[str, int] = {}
         for unit in self.units:
             for dim, extent in unit.kernel.anchor.extents.items():
-                found.setdefault(unit.names.get(dim, dim), extent)
-        return found
+                extents.setdefault(unit.names.get(dim, dim), extent)
+        return extents
 
     @cached_property
     def cut(self) -> tuple[str, ...]:
@@ -90,8 +90,8 @@ class Tile:
     def spans(self, kept: Kept = ()) -> dict[str, Span]:
         """The intervals of all dims; refuses those that change with two loops."""
         if kept not in self._spans:
-            one = np.zeros(1, np.int64)
-            spans = {d: Span("", one, np.full(1, n, np.int64)) for d, n in self.extents.items()}
+            origin = np.zeros(1, np.int64)
+            spans = {d: Span("", origin, np.full(1, n, np.int64)) for d, n in self.extents.items()}
             for dim in self.cut:
                 spans[dim] = Span(dim, *tile_positions(self.extents[dim], self.sizes[dim]))
             slides = dict(kept)

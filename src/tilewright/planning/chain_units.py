@@ -167,7 +167,9 @@ class Places:
 
     def _homes(self, reader: int) -> None:
         unit = self.units[reader]
-        makers = {one.kernel.output.name: (n, one) for n, one in enumerate(self.units[:-1])}
+        makers = {
+            producer.kernel.output.name: (n, producer) for n, producer in enumerate(self.units[:-1])
+        }
         for operand in unit.kernel.anchor.inputs:
             if operand.name not in makers:
                 continue

@@ -173,13 +173,13 @@ def schedule_of(tiling: Tiling) -> Schedule:
 def _homes(tiling: Tiling, number: int) -> dict[str, str]:
     """The operands of a kernel that lie in another memory than its primitive's usual one."""
     places, operands = tiling.places, tiling.units[number].primitive.operands
-    made, found = places.makes[number], dict[str, str]()
-    for index in (*places.reads[number], *(() if made is None else (made,))):
+    result, homes = places.makes[number], dict[str, str]()
+    for index in (*places.reads[number], *(() if result is None else (result,))):
         place, home = places.all[index], tiling.homes[index].name
-        role = "output" if index == made else place.operand.role
+        role = "output" if index == result else place.operand.role
         if home in operands[role].alternatives:
-            found[place.name] = home
-    return found
+            homes[place.name] = home
+    return homes
 
 
 def _memories(tiling: Tiling) -> tuple[str, str]:

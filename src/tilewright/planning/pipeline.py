@@ -98,11 +98,11 @@ class Pipeline:
             self.time[name] = self.time[name] + latency
 
     def _parts(self) -> Ints:
-        one = np.ones(self.space.rows, np.int64)
+        single_part = np.ones(self.space.rows, np.int64)
         output = next(iter(self.stores), None)
         if not self.space.machine.part_stores or output is None or output.move is None:
-            return one
-        parts, halved = one, self.halved
+            return single_part
+        parts, halved = single_part, self.halved
         for dim, count in self.arrangement.grown.items():
             parts = parts * (count if dim in output.operand.dims else 1)
         parts = np.where(halved, HALVES, parts)
@@ -150,11 +150,11 @@ class Pipeline:
         return halved
 
     def _outermost_reduction(self) -> Ints:
-        found = np.full(self.space.rows, -1)
+        outermost = np.full(self.space.rows, -1)
         for number, (dim, count) in reversed([*enumerate(zip(self.dims, self.trips, strict=True))]):
             if dim in self.space.kernel.anchor.reduction:
-                found = np.where(count > 1, number, found)
-        return found
+                outermost = np.where(count > 1, number, outermost)
+        return outermost
 
     def _resident(self, use: Use) -> dict[str, Ints]:
         """Tiles along each dim that an operand's buffer covers, if more than one."""
@@ -224,7 +224,7 @@ class Pipeline:
                 after, previous, share = self._pairs(number)
                 tile = Step(self, number, after, previous)
                 inside = innermost[tile.row] == number
-                spare = {e: np.where(inside, 0.0, one[previous]) for e, one in left.items()}
+                spare = {e: np.where(inside, 0.0, unused[previous]) for e, unused in left.items()}
                 step = tile.cycles(spare, space.machine.issue_cycles)
                 mean = np.bincount(tile.row, share * step, space.rows)
                 total = total + (count - 1) * before * mean
@@ -453,7 +453,7 @@ class Step:
             its = self.depth[other.name]
             there = its >= mine if behind else its > mine
             if self.of.late:
-                single, alone = (self.slots[one.name] == 1 for one in (use, other))
+                single, alone = (self.slots[load.name] == 1 for load in (use, other))
                 there = np.where(single == alone, there, alone & (its >= 0))
             total = total + there * self.queued[other.name]
         return total

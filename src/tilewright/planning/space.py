@@ -81,11 +81,11 @@ class Space:
 
     def _column(self, key: Hashable, compute: Callable[[], Column]) -> Any:
         """A column that is computed when it is first asked for; nobody may write to it."""
-        found = self.known.get(key)
-        if found is None:
-            found = self.known[key] = compute()
-            found.flags.writeable = False
-        return found
+        column = self.known.get(key)
+        if column is None:
+            column = self.known[key] = compute()
+            column.flags.writeable = False
+        return column
 
     def size(self, dim: str) -> Ints:
         """Column of a dim's tile sizes."""
