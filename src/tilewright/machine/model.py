@@ -434,8 +434,8 @@ class Machine(_Part):
 
     def memory_beside(self, primitive: Primitive, name: str) -> Memory:
         """A memory as a primitive leaves it to buffers; raises KeyError."""
-        found, own = self.memory(name), primitive.reserved.get(name)
-        return found if own is None else found.model_copy(update={"reserved": own})
+        memory, own = self.memory(name), primitive.reserved.get(name)
+        return memory if own is None else memory.model_copy(update={"reserved": own})
 
     def primitives_for(self, operation: str) -> tuple[Primitive, ...]:
         """The primitives that compute an anchor operation."""
