@@ -85,7 +85,7 @@ Fixed-point sums are modulo 2**32.
         """Windows, weights, bias, residual, accumulators and result."""
         axes = list(zip(OUT, (columns[d] for d in ("n", "oh", "ow", "c")), strict=True))
         weight = [(axis, columns[axis]) for axis in _WEIGHT]
-        found = [
+        accesses = [
             *input_touches(machine, part, columns, ("n",)),
             touch(machine, columns, "weight", memory_of(part, "weight"), weight),
         ]
@@ -93,6 +93,6 @@ Fixed-point sums are modulo 2**32.
             used = np.where((columns["bias"] > 0) & (columns["first"] > 0), columns["c"], 0)
             four = np.full_like(used, 4)
             memory = memory_of(part, "bias")
-            found.append(touch(machine, columns, "bias", memory, [("c", used)], element=four))
-        found += epilogue.touches(machine, part, columns, axes)
-        return found + accumulate.output_touches(machine, part, columns, axes)
+            accesses.append(touch(machine, columns, "bias", memory, [("c", used)], element=four))
+        accesses += epilogue.touches(machine, part, columns, axes)
+        return accesses + accumulate.output_touches(machine, part, columns, axes)

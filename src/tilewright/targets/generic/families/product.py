@@ -111,7 +111,7 @@ Fixed-point sums are modulo 2**32.
         axes = list(zip(OUT, (columns[d] for d in ("n", "g", "oh", "ow", "co")), strict=True))
         weight = [(axis, columns[axis]) for axis in _WEIGHT]
         taps = [(axis, columns[axis]) for axis in TAPS]
-        found = [
+        accesses = [
             *(
                 [touch(machine, columns, "input", memory_of(part, "input"), taps)]
                 if part.operands["input"].gathered
@@ -124,6 +124,6 @@ Fixed-point sums are modulo 2**32.
             four = np.full_like(used, 4)
             bias = [("n", used), *axes[1:]]
             memory = memory_of(part, "bias")
-            found.append(touch(machine, columns, "bias", memory, bias, element=four))
-        found += epilogue.touches(machine, part, columns, axes)
-        return found + accumulate.output_touches(machine, part, columns, axes)
+            accesses.append(touch(machine, columns, "bias", memory, bias, element=four))
+        accesses += epilogue.touches(machine, part, columns, axes)
+        return accesses + accumulate.output_touches(machine, part, columns, axes)
