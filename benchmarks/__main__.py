@@ -29,6 +29,7 @@ from benchmarks.tables import (
     cpu,
     importing,
     planner,
+    prediction,
     scaling,
     simulation,
     since,
@@ -56,6 +57,7 @@ PAGES: Mapping[str, Entry] = {
     for name, module in (
         ("cambricon-x", cambricon_x),
         ("planner", planner),
+        ("prediction", prediction),
         ("cpu", cpu),
         ("compile", compiling),
         ("import", importing),

@@ -16,6 +16,7 @@ from benchmarks.tables import (
     cpu,
     importing,
     planner,
+    prediction,
     scaling,
     simulation,
 )
@@ -23,7 +24,7 @@ from benchmarks.tables import (
 from benchmarks import __main__ as command
 from benchmarks import measuring, report
 
-MODULES = (cambricon_x, compiling, cpu, dlir, importing, planner, scaling, simulation)
+MODULES = (cambricon_x, compiling, cpu, dlir, importing, planner, prediction, scaling, simulation)
 
 
 @pytest.fixture(autouse=True)
@@ -225,3 +226,17 @@ def test_simulation_counts_cycles_of_whole_runs(monkeypatch: pytest.MonkeyPatch)
     assert row["cycles"] > 1000
     assert row["speed"] * row["seconds"] == pytest.approx(row["cycles"])
     assert "million cycles a second" in table.markdown()
+
+
+def test_predictions_are_told_by_machine_and_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prediction, "LAYERS", 1)
+    monkeypatch.setattr(prediction, "TARGETS", {"img2col": prediction.TARGETS["img2col"]})
+    (table,) = prediction.tables(["matmul", "depthwise"])
+    assert [(row["machine"], row["kind"]) for row in table.rows] == [
+        ("img2col", "matmul"),
+        ("img2col", "depthwise"),
+        ("all", "all"),
+    ]
+    for row in table.rows:
+        assert 0 <= row["mean"] <= row["worst"] < 0.12
+    assert table.rows[-1]["kernels"] == sum(row["kernels"] for row in table.rows[:-1])

@@ -40,6 +40,7 @@ UNUSUAL = {
     Capability.EFFICIENCY: [[64, 0.5]],
     Capability.JOINED: "weight",
     Capability.CIRCULAR: True,
+    Capability.FILLS: True,
     Capability.ISSUE: "co",
     Capability.EPILOGUE_ANY: True,
 }
@@ -59,7 +60,8 @@ def plain_machine() -> dict:
 def with_key(capability: Capability) -> tuple[Machine, str]:
     """The plain machine with one key set, and the place of that key."""
     data, (kind, _, field) = plain_machine(), capability.rpartition(".")
-    role = "input" if capability is Capability.CIRCULAR else "bias"  # a bias has no rows
+    images = (Capability.CIRCULAR, Capability.FILLS)
+    role = "input" if capability in images else "bias"  # a bias has no rows and no padding
     part, place = {
         "": (data, ""),
         "move": (data["moves"][0], "move.load-feature."),

@@ -36,6 +36,7 @@ class Capability(StrEnum):
     EFFICIENCY = "move.efficiency"
     JOINED = "operand.joined"
     CIRCULAR = "operand.circular"
+    FILLS = "operand.fills"
     ISSUE = "primitive.issue"
     ELEMENT = "primitive.element"
     TRANSFORMS = "move.transforms"

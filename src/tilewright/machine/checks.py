@@ -54,15 +54,15 @@ class MachineError(ValueError):
 
 def check(machine: Machine) -> None:
     """Raise MachineError with every problem found."""
-    found = _Findings()
-    _check_names(machine, found)
-    if not found.problems:
-        _check_memories(machine, found)
-        _check_moves(machine, found)
+    findings = _Findings()
+    _check_names(machine, findings)
+    if not findings.problems:
+        _check_memories(machine, findings)
+        _check_moves(machine, findings)
         for primitive in machine.primitives:
-            _check_primitive(machine, primitive, found)
+            _check_primitive(machine, primitive, findings)
         for key, reason, help in machine.own.findings(machine):
-            found.add(f"own.{machine.own.family}.{key}", reason, help)
+            findings.add(f"own.{machine.own.family}.{key}", reason, help)
         of_engines = synchronisation_problems(
             machine.synchronisation, late_loads=machine.late_loads
         )
@@ -72,9 +72,9 @@ def check(machine: Machine) -> None:
             *number_problems(machine),
             *of_engines,
         ):
-            found.add(where, reason, help)
-    if found.problems:
-        raise MachineError(found.problems)
+            findings.add(where, reason, help)
+    if findings.problems:
+        raise MachineError(findings.problems)
 
 
 class _Findings:
@@ -85,9 +85,9 @@ class _Findings:
         self.problems.append(Problem("machine-invalid", reason, where, help))
 
 
-def _check_names(machine: Machine, found: _Findings) -> None:
+def _check_names(machine: Machine, findings: _Findings) -> None:
     if not _NAME.fullmatch(machine.name):
-        found.add("name", f"{shown(machine.name)!r} is not a name (letters, digits, - and _)")
+        findings.add("name", f"{shown(machine.name)!r} is not a name (letters, digits, - and _)")
     groups = {
         "memory": [part.name for part in machine.memories],
         "move": [part.name for part in machine.moves],
@@ -98,41 +98,43 @@ def _check_names(machine: Machine, found: _Findings) -> None:
     for kind, names in groups.items():
         for name, count in Counter(names).items():
             if not _NAME.fullmatch(name):
-                found.add(f"{kind}.{shown(name)}", "is not a name (letters, digits, - and _)")
+                findings.add(f"{kind}.{shown(name)}", "is not a name (letters, digits, - and _)")
             if count > 1:
-                found.add(f"{kind}.{shown(name)}", f"is given {count} times")
+                findings.add(f"{kind}.{shown(name)}", f"is given {count} times")
         most = MAX_ENGINES if kind == "engine" else MAX_PARTS
         if len(names) > most:
-            found.add(kind, f"{len(names)} are given; at most {most} are possible")
+            findings.add(kind, f"{len(names)} are given; at most {most} are possible")
     if not machine.engines:
-        found.add("engine", "at least one engine is needed")
+        findings.add("engine", "at least one engine is needed")
     if machine.main not in groups["memory"]:
-        found.add("main", f"there is no memory {machine.main!r}")
+        findings.add("main", f"there is no memory {machine.main!r}")
     sums = machine.number.accumulator
     if machine.accumulator != sums:
-        found.add("accumulator", f"sums of {machine.element} are {sums}, not {machine.accumulator}")
+        findings.add(
+            "accumulator", f"sums of {machine.element} are {sums}, not {machine.accumulator}"
+        )
     if machine.overflow != "infinity" and not machine.number.is_short_float:
-        found.add(
+        findings.add(
             "overflow",
             f"is of floats of 16 bits, and elements are {machine.element}",
             "leave it out; integers saturate, and float32 becomes infinite",
         )
 
 
-def _check_memories(machine: Machine, found: _Findings) -> None:
+def _check_memories(machine: Machine, findings: _Findings) -> None:
     for memory in machine.memories:
         where = f"memory.{memory.name}"
         if memory.name != machine.main and memory.bytes is None:
-            found.add(f"{where}.bytes", "is needed for every memory but the main memory")
+            findings.add(f"{where}.bytes", "is needed for every memory but the main memory")
         for key, reason, help in memory.own.findings(memory, machine):
-            found.add(f"{where}.own.{memory.own.family}.{key}", reason, help)
+            findings.add(f"{where}.own.{memory.own.family}.{key}", reason, help)
         if memory.bytes is not None and memory.reserved >= memory.bytes:
-            found.add(f"{where}.reserved", "leaves no bytes for buffers")
+            findings.add(f"{where}.reserved", "leaves no bytes for buffers")
         if memory.bytes is not None and memory.granule > memory.bytes:
-            found.add(f"{where}.granule", "is more than the memory's bytes")
+            findings.add(f"{where}.granule", "is more than the memory's bytes")
 
 
-def _check_moves(machine: Machine, found: _Findings) -> None:
+def _check_moves(machine: Machine, findings: _Findings) -> None:
     memories = {memory.name for memory in machine.memories}
     engines = {engine.name for engine in machine.engines}
     ends: dict[tuple[str, str], str] = {}
@@ -145,63 +147,63 @@ def _check_moves(machine: Machine, found: _Findings) -> None:
         ):
             if name not in names:
                 kind = "engine" if key == "engine" else "memory"
-                found.add(f"{where}.{key}", f"there is no {kind} {name!r}")
+                findings.add(f"{where}.{key}", f"there is no {kind} {name!r}")
         if move.source == move.target:
-            found.add(f"{where}.target", "is the same memory as the source")
+            findings.add(f"{where}.target", "is the same memory as the source")
         first = ends.setdefault((move.source, move.target), move.name)
         if first != move.name:
-            found.add(where, f"move {first} has the same source and target")
+            findings.add(where, f"move {first} has the same source and target")
         if (move.curve or move.curves) and move.curve not in move.curves:
             names = ", ".join(move.curves) or "none"
-            found.add(f"{where}.curve", f"there is no curve {shown(move.curve)!r}", names)
+            findings.add(f"{where}.curve", f"there is no curve {shown(move.curve)!r}", names)
         lengths = [length for length, _ in move.efficiency]
         if lengths != sorted(set(lengths)) or (lengths and lengths[0] < 1):
-            found.add(f"{where}.efficiency", "block lengths must be positive and ascending")
+            findings.add(f"{where}.efficiency", "block lengths must be positive and ascending")
         if any(not MIN_FRACTION <= fraction <= 1 for _, fraction in move.efficiency):
-            found.add(f"{where}.efficiency", f"fractions must be from {MIN_FRACTION:g} to 1")
+            findings.add(f"{where}.efficiency", f"fractions must be from {MIN_FRACTION:g} to 1")
 
 
-def _check_primitive(machine: Machine, primitive: Primitive, found: _Findings) -> None:
+def _check_primitive(machine: Machine, primitive: Primitive, findings: _Findings) -> None:
     where = f"primitive.{primitive.name}"
     if primitive.engine not in {engine.name for engine in machine.engines}:
-        found.add(f"{where}.engine", f"there is no engine {primitive.engine!r}")
+        findings.add(f"{where}.engine", f"there is no engine {primitive.engine!r}")
     if not primitive.operations:
-        found.add(f"{where}.operations", "at least one operation is needed")
-    _check_operations(f"{where}.operations", primitive.operations, found)
+        findings.add(f"{where}.operations", "at least one operation is needed")
+    _check_operations(f"{where}.operations", primitive.operations, findings)
     for number, group in enumerate(primitive.epilogue):
-        _check_operations(f"{where}.epilogue.{number}", group, found)
+        _check_operations(f"{where}.epilogue.{number}", group, findings)
     own = primitive.own
     followed = (*own.pools_within_tiles(), *own.norms_behind_rows())
     dims = dims_of((*primitive.operations, *followed))
     for key in ("cycles", "peak", "issue"):
         try:
             if _of_one(getattr(primitive, key)) < 0:
-                found.add(f"{where}.{key}", "is negative for a tile of one element")
+                findings.add(f"{where}.{key}", "is negative for a tile of one element")
             names = parse_expression(getattr(primitive, key)).names
         except TilewrightError as error:
-            found.add(f"{where}.{key}", error.problems[0].reason)
+            findings.add(f"{where}.{key}", error.problems[0].reason)
         else:
-            _check_dims(f"{where}.{key}", names, dims, found)
-    _check_operands(machine, primitive, where, dims, found)
+            _check_dims(f"{where}.{key}", names, dims, findings)
+    _check_operands(machine, primitive, where, dims, findings)
     for key, table in (("limits", primitive.limits), ("multiples", primitive.multiples)):
-        _check_granules(f"{where}.{key}", table, dims, found)
+        _check_granules(f"{where}.{key}", table, dims, findings)
     for dim, limit in primitive.limits.items():
         if 0 < limit < primitive.multiples.get(dim, 1):
-            found.add(
+            findings.add(
                 f"{where}.limits.{shown(dim)}", f"is below its granule {primitive.multiples[dim]}"
             )
     for name, size in primitive.reserved.items():
         if name not in {memory.name for memory in machine.memories}:
-            found.add(f"{where}.reserved", f"there is no memory {shown(name)!r}")
+            findings.add(f"{where}.reserved", f"there is no memory {shown(name)!r}")
         elif size < 0:
-            found.add(f"{where}.reserved.{name}", "is negative")
+            findings.add(f"{where}.reserved.{name}", "is negative")
     for dim, (least, most) in primitive.extents.items():
         if not 0 < least <= most:
-            found.add(f"{where}.extents.{shown(dim)}", "must be a positive range")
+            findings.add(f"{where}.extents.{shown(dim)}", "must be a positive range")
     for key in ("whole", "blocks", "extents"):
-        _check_dims(f"{where}.{key}", getattr(primitive, key), dims, found)
+        _check_dims(f"{where}.{key}", getattr(primitive, key), dims, findings)
     for key, reason, help in own.findings(primitive, dims):
-        found.add(f"{where}.own.{own.family}.{key}", reason, help)
+        findings.add(f"{where}.own.{own.family}.{key}", reason, help)
 
 
 @lru_cache(maxsize=1024)
@@ -213,69 +215,84 @@ def _of_one(text: str) -> int | float:
     return parse_expression(text).evaluate({})
 
 
-def _check_operations(where: str, names: Iterable[str], found: _Findings) -> None:
+def _check_operations(where: str, names: Iterable[str], findings: _Findings) -> None:
     for name in names:
         if name not in DIMS:
             near = get_close_matches(name, DIMS, 1, 0.5)
             hint = f"did you mean {near[0]}?" if near else ""
-            found.add(where, f"there is no operation {shown(name)!r}", hint)
+            findings.add(where, f"there is no operation {shown(name)!r}", hint)
 
 
 def _check_operands(
-    machine: Machine, primitive: Primitive, where: str, dims: frozenset[str], found: _Findings
+    machine: Machine, primitive: Primitive, where: str, dims: frozenset[str], findings: _Findings
 ) -> None:
     memories = {memory.name for memory in machine.memories}
     if "output" not in primitive.operands:
-        found.add(f"{where}.operands", "there is no output")
+        findings.add(f"{where}.operands", "there is no output")
     for role, storage in primitive.operands.items():
         key = f"{where}.operands.{shown(role)}"
         if role not in ROLES:
-            found.add(key, f"is not a role (roles are {', '.join(ROLES)})")
+            findings.add(key, f"is not a role (roles are {', '.join(ROLES)})")
         if storage.memory not in memories:
-            found.add(f"{key}.memory", f"there is no memory {storage.memory!r}")
+            findings.add(f"{key}.memory", f"there is no memory {storage.memory!r}")
             continue
         for name in storage.alternatives:
             if name not in memories:
-                found.add(f"{key}.alternatives", f"there is no memory {shown(name)!r}")
-        _check_granules(f"{key}.multiples", storage.multiples, dims, found)
+                findings.add(f"{key}.alternatives", f"there is no memory {shown(name)!r}")
+        _check_granules(f"{key}.multiples", storage.multiples, dims, findings)
+        if storage.fills:
+            _check_fills(machine, primitive, role, key, findings)
         if storage.gathered:
-            _check_gathered(machine, primitive, role, key, found)
+            _check_gathered(machine, primitive, role, key, findings)
         for element in storage.elements:
             if element not in ELEMENT_BYTES:
                 known = ", ".join(ELEMENT_BYTES)
-                found.add(f"{key}.elements", f"there are no elements {shown(element)!r}", known)
+                findings.add(f"{key}.elements", f"there are no elements {shown(element)!r}", known)
         if storage.circular and (role not in ("input", "output") or "oh" not in dims):
-            found.add(f"{key}.circular", "only inputs and outputs that are images have rows")
+            findings.add(f"{key}.circular", "only inputs and outputs that are images have rows")
         for key_of_own, reason, help in storage.own.findings(dims):
-            found.add(f"{key}.own.{storage.own.family}.{key_of_own}", reason, help)
+            findings.add(f"{key}.own.{storage.own.family}.{key_of_own}", reason, help)
         ends = (machine.main, storage.memory)
         source, target = ends[::-1] if role == "output" else ends
         if not _reaches(machine, source, target):
-            found.add(f"{key}.memory", f"no move leads from {source} to {target}")
+            findings.add(f"{key}.memory", f"no move leads from {source} to {target}")
         other = primitive.operands.get(storage.joined) if storage.joined is not None else storage
         if other is None:
-            found.add(f"{key}.joined", f"the primitive has no operand {storage.joined!r}")
+            findings.add(f"{key}.joined", f"the primitive has no operand {storage.joined!r}")
         elif storage.joined is not None and (
             other.joined is not None or other.memory != storage.memory
         ):
-            found.add(f"{key}.joined", "must name an operand in the same memory, itself not joined")
+            findings.add(
+                f"{key}.joined", "must name an operand in the same memory, itself not joined"
+            )
+
+
+def _check_fills(
+    machine: Machine, primitive: Primitive, role: str, key: str, findings: _Findings
+) -> None:
+    """Padding is that of the images of products."""
+    others = set(primitive.operations) - {"conv", "matmul", "depthwise_conv"}
+    if role != "input" or others:
+        findings.add(f"{key}.fills", "is of the input of conv, matmul and depthwise_conv alone")
+    if machine.c is not None:
+        findings.add(f"{key}.fills", "does not go with functions in C, which pad with 0")
 
 
 def _check_gathered(
-    machine: Machine, primitive: Primitive, role: str, key: str, found: _Findings
+    machine: Machine, primitive: Primitive, role: str, key: str, findings: _Findings
 ) -> None:
     """Windows are those of a product's input, and a move gathers them last."""
     storage = primitive.operands[role]
     others = set(primitive.operations) - {"conv", "matmul"}
     if role != "input" or others:
-        found.add(f"{key}.gathered", "is of the input of conv and matmul alone")
+        findings.add(f"{key}.gathered", "is of the input of conv and matmul alone")
     if storage.circular or storage.alternatives or storage.joined is not None:
-        found.add(f"{key}.gathered", "does not go with circular, alternatives and joined")
+        findings.add(f"{key}.gathered", "does not go with circular, alternatives and joined")
     if not _reaches(machine, machine.main, storage.memory):
         return  # which is a problem of its own
     for last in machine.path(machine.main, storage.memory)[-1:]:
         if "img2col" not in last.transforms:
-            found.add(
+            findings.add(
                 f"{key}.gathered",
                 f"{last.name}, the last move on the way there, gathers no windows",
                 f'transforms = ["img2col"] of {last.name}',
@@ -283,22 +300,24 @@ def _check_gathered(
 
 
 def _check_granules(
-    where: str, table: dict[str, int], dims: frozenset[str], found: _Findings
+    where: str, table: dict[str, int], dims: frozenset[str], findings: _Findings
 ) -> None:
-    _check_dims(where, table, dims, found)
+    _check_dims(where, table, dims, findings)
     for dim, value in table.items():
         if not 0 < value <= MAX_EXTENT:
-            found.add(f"{where}.{shown(dim)}", f"is {value}, but must be from 1 to {MAX_EXTENT}")
+            findings.add(f"{where}.{shown(dim)}", f"is {value}, but must be from 1 to {MAX_EXTENT}")
 
 
-def _check_dims(where: str, names: Iterable[str], dims: frozenset[str], found: _Findings) -> None:
+def _check_dims(
+    where: str, names: Iterable[str], dims: frozenset[str], findings: _Findings
+) -> None:
     """Refuse dims that no operation of the primitive has.
 
     Those of unknown operations are not known, and no second problem.
     """
     for name in names if dims else ():
         if name not in dims:
-            found.add(
+            findings.add(
                 where,
                 f"no operation of the primitive has a dim {shown(name)!r}",
                 f"dims are {' '.join(sorted(dims))}" if len(dims) <= 16 else "",

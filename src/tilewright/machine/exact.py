@@ -122,8 +122,10 @@ def _multiply(a: Exact, b: Exact) -> Exact:
         return Exact(floats[0] * floats[1], whole=False)
     most, most_below = a.most * b.most, a.most_below * b.most_below
     _check(most, most_below)
-    one = _is_one(a.denominator), _is_one(b.denominator)
-    below = b.denominator if one[0] else a.denominator if one[1] else a.denominator * b.denominator
+    units = _is_one(a.denominator), _is_one(b.denominator)
+    below = (
+        b.denominator if units[0] else a.denominator if units[1] else a.denominator * b.denominator
+    )
     return Exact(a.numerator * b.numerator, below, most, most_below)
 
 

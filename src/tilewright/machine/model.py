@@ -138,6 +138,9 @@ class Storage(_Part):
     """Element types that the primitive takes of this operand, or writes, if not any."""
     gathered: bool = False
     """Whether windows come gathered, an element for each position and tap (planning/windows.py)."""
+    fills: bool = False
+    """Whether instructions say what an image's padding holds, where that is another value than the
+    operation's own (0 in front of a product)."""
     circular: bool = False
     """Whether rows of the operand's images may turn in a circular buffer (line buffer)."""
     alternatives: tuple[str, ...] = ()
@@ -415,8 +418,8 @@ class Machine(_Part):
 
     def memory_beside(self, primitive: Primitive, name: str) -> Memory:
         """A memory as a primitive leaves it to buffers; raises KeyError."""
-        found, own = self.memory(name), primitive.reserved.get(name)
-        return found if own is None else found.model_copy(update={"reserved": own})
+        memory, own = self.memory(name), primitive.reserved.get(name)
+        return memory if own is None else memory.model_copy(update={"reserved": own})
 
     def primitives_for(self, operation: str) -> tuple[Primitive, ...]:
         """The primitives that compute an anchor operation."""

@@ -191,8 +191,8 @@ class _Parser:
                 members.append(self.vertex())
             self.want("}")
             predicates = self.predicates(EDGE_PROPERTIES) if self.taken("[") else ()
-            for one, other in combinations(members, 2):
-                self.edge(one, other, "shares input", predicates)
+            for first, other in combinations(members, 2):
+                self.edge(first, other, "shares input", predicates)
             return
         last = self.vertex()
         while self.peek() in ("->", "-["):
@@ -210,7 +210,7 @@ class _Parser:
     ) -> None:
         if source == target and relation == "shares input":
             raise PatternError("a vertex is given twice among siblings")
-        ends = {(one.source, one.target) for one in self.edges if one.relation == relation}
+        ends = {(edge.source, edge.target) for edge in self.edges if edge.relation == relation}
         if (source, target) in ends:
             raise PatternError("an edge is given twice")
         self.edges.append(Edge(source, target, relation, predicates))
@@ -252,7 +252,7 @@ class _Parser:
         return name
 
     def predicates(self, known: tuple[str, ...], end: str = "]") -> tuple[Predicate, ...]:
-        found: list[Predicate] = []
+        predicates: list[Predicate] = []
         while True:
             name = self.word()
             if name not in known:
@@ -265,10 +265,10 @@ class _Parser:
             if not number.isdigit() or len(number) > 15:
                 raise PatternError(f"a number is expected behind {name + relation!r}")
             self.at += 1
-            found.append(Predicate(name, relation, int(number)))
+            predicates.append(Predicate(name, relation, int(number)))
             if not self.taken(","):
                 self.want(end)
-                return tuple(found)
+                return tuple(predicates)
 
 
 def _never(template: Template) -> str:
@@ -312,10 +312,10 @@ def _cyclic(template: Template) -> bool:
 
 def _empty(predicates: tuple[Predicate, ...], least: dict[str, int]) -> str:
     """A property for which no number meets all predicates, or ""; ``least`` has what it has."""
-    for name in dict.fromkeys(one.property for one in predicates):
-        own = [one for one in predicates if one.property == name]
+    for name in dict.fromkeys(predicate.property for predicate in predicates):
+        own = [predicate for predicate in predicates if predicate.property == name]
         low = max([least.get(name, 0), *(p.value for p in own if p.relation != "<=")])
-        if not all(one.holds(low) for one in own):
+        if not all(predicate.holds(low) for predicate in own):
             return name
         if name not in ("readers", "inputs") and any(
             p.value < 1 for p in own if p.relation != ">="

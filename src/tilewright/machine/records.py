@@ -186,16 +186,16 @@ class RecordError(ValueError):
 
 def record_class(kind: type[Record], family: str) -> type[Record] | None:
     """The record of a kind that a family has; targets are loaded until one of them has it."""
-    found = _defined(kind, family)
+    record = _defined(kind, family)
     # Targets of the family's own folder first: others need not be loaded then.
     points = sorted(target_points().values(), key=lambda point: family not in point.value)
-    while found is None and points:
+    while record is None and points:
         try:
             points.pop(0).load()
         except (ImportError, AttributeError):
             continue  # ``find_target`` says what is broken, where it is asked for.
-        found = _defined(kind, family)
-    return found
+        record = _defined(kind, family)
+    return record
 
 
 def families(kind: type[Record]) -> list[str]:

@@ -52,6 +52,6 @@ class Rounding(BaseModel):
         most = int(log2(count)) + self.average_bits + 1
         factors = [(round(2**shift / count), shift) for shift in range(most + 1)]
         return min(
-            (one for one in factors if 0 < one[0] < 2**self.average_bits),
-            key=lambda one: abs(one[0] / 2 ** one[1] - 1 / count),
+            (factor for factor in factors if 0 < factor[0] < 2**self.average_bits),
+            key=lambda factor: abs(factor[0] / 2 ** factor[1] - 1 / count),
         )

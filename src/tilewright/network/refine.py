@@ -106,10 +106,10 @@ class _Choice:
 
     def _key(self, plans: Mapping[str, Plan]) -> Run:
         values: dict[str, int] = {}
-        found: list[tuple[Kernel, object, tuple[int, ...]]] = []
+        key: list[tuple[Kernel, object, tuple[int, ...]]] = []
         for symbol, plan in plans.items():
             kernel = self.trials.kernel(symbol)
             alike, names = canonical(kernel)
             shared = tuple(values.setdefault(name, len(values)) for name in names)
-            found.append((alike, renamed(plan.schedule, names), shared))
-        return tuple(found)
+            key.append((alike, renamed(plan.schedule, names), shared))
+        return tuple(key)

@@ -85,15 +85,15 @@ def placements_of(
     Constants are dense as planning's kernel has them: it may see them in another shape
     (targets/cambricon/planning/channel_blocks.py).
     """
-    found: dict[str, Placement] = {}
+    placements: dict[str, Placement] = {}
     shapes = {one.name: one for one in kernel.operands}
     for name, value in operand_values(op, names).items():
         place, operand = placement_of(value), shapes.get(name)
         strides = place.strides
         if operand is not None and isinstance(value.owner, WeightOp):
             strides = Layout.parse(operand.layout, len(operand.shape)).strides(operand.shape)
-        found[name] = place.arena, place.offset, strides
-    return found
+        placements[name] = place.arena, place.offset, strides
+    return placements
 
 
 def hold_values(

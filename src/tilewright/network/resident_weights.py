@@ -149,15 +149,15 @@ class _Search:
 
         All, as weights may load many kernels ahead of those that read them.
         """
-        made: list[CompiledKernel] = []
+        kernels: list[CompiledKernel] = []
         for symbol in self.steps:
-            one = trial.get(symbol) or self.held.get(symbol)
-            machine, keeps = (self.machine, "") if one is None else (one.machine, one.keeps)
-            found = self.trials.now(symbol) if one is None else one.plan
-            made.append(
-                self.trials.compiled(symbol, found.schedule, machine, keeps, cycles=found.cycles)
+            held = trial.get(symbol) or self.held.get(symbol)
+            machine, keeps = (self.machine, "") if held is None else (held.machine, held.keeps)
+            chosen = self.trials.now(symbol) if held is None else held.plan
+            kernels.append(
+                self.trials.compiled(symbol, chosen.schedule, machine, keeps, cycles=chosen.cycles)
             )
-        return self.run_timer(made)
+        return self.run_timer(kernels)
 
     def _lefts(self, shared: _Shared, memory: Memory) -> Iterator[int]:
         """The bytes of the memory that kernels may have."""
@@ -174,27 +174,27 @@ class _Search:
     ) -> dict[str, HeldKernel]:
         """All kernels of the weights' life with so much of the memory; empty if nothing is held."""
         alike = self._machine(list(shared.readers), memory.name, left)
-        found: dict[str, HeldKernel] = {}
+        trial: dict[str, HeldKernel] = {}
         cuts: set[tuple[int, ...]] = set()
         for symbol in lives:
             reads = shared.readers.get(symbol)
             if reads is None:
                 machine = self._machine([symbol], memory.name, left)
-                found[symbol] = self._planned(symbol, machine, memory.name)
+                trial[symbol] = self._planned(symbol, machine, memory.name)
                 continue
-            one = self._planned(symbol, alike, memory.name, reads)
-            tiles = _Tiles.of(one.kernel, one.plan.schedule)
+            planned = self._planned(symbol, alike, memory.name, reads)
+            tiles = _Tiles.of(planned.kernel, planned.plan.schedule)
             cuts.add(tiles.cut)
             kept = last_fitting(tiles.sizes, (memory.bytes or 0) - left)
-            if len(cuts) > 1 or one.plan.cycles == inf or not kept:
+            if len(cuts) > 1 or planned.plan.cycles == inf or not kept:
                 return {}
             timer = None if self.timer is None else self.timer(alike)
             if self.steps[symbol] == shared.first and timer is not None:
                 # It loads them all.
-                cycles = timer(one.kernel, one.plan.schedule)
-                one = replace(one, plan=replace(one.plan, timed_cycles=cycles))
-            found[symbol] = replace(one, keeps=reads)
-        return found
+                cycles = timer(planned.kernel, planned.plan.schedule)
+                planned = replace(planned, plan=replace(planned.plan, timed_cycles=cycles))
+            trial[symbol] = replace(planned, keeps=reads)
+        return trial
 
     def _machine(self, symbols: Sequence[str], memory: str, left: int) -> Machine:
         """The machine with what is left to each of some kernels: all of them then have one plan."""
@@ -230,9 +230,12 @@ class _Search:
             if len(tiles.sizes) > 1 and not tiles.double:
                 return inf
             try:
-                one = self.trials.compiled(symbol, schedule, machine, keeps)
-                alone = self.run_timer([one])
-                both = replace(one, predicted_cycles=alone), _renamed(one, f"{symbol}_again")
+                compiled = self.trials.compiled(symbol, schedule, machine, keeps)
+                alone = self.run_timer([compiled])
+                both = (
+                    replace(compiled, predicted_cycles=alone),
+                    _renamed(compiled, f"{symbol}_again"),
+                )
                 return self.run_timer(both) - alone
             except TilewrightError:
                 return inf
@@ -264,17 +267,17 @@ def hold_weights(
     return _Search(network, machine, kernels, plans, held, timer, run_timer).run()
 
 
-def _renamed(one: CompiledKernel, symbol: str) -> CompiledKernel:
+def _renamed(compiled: CompiledKernel, symbol: str) -> CompiledKernel:
     """The same kernel and program under another symbol."""
-    assert one.program is not None
-    program = one.program.clone()
+    assert compiled.program is not None
+    program = compiled.program.clone()
     for op in programs_of(program):
         op.symbol = StringAttr(symbol)
-    return replace(one, kernel=replace(one.kernel, symbol=symbol), program=program)
+    return replace(compiled, kernel=replace(compiled.kernel, symbol=symbol), program=program)
 
 
 def _operand(kernel: Kernel, name: str) -> Operand:
-    return next(one for one in kernel.operands if one.name == name)
+    return next(operand for operand in kernel.operands if operand.name == name)
 
 
 def _bytes(operand: Operand) -> int:
@@ -294,8 +297,8 @@ class _Tiles:
     @staticmethod
     def of(kernel: Kernel, schedule: Schedule) -> _Tiles:
         (operand,) = (one for one in kernel.inputs if one.role == "weight")
-        found = {dim for axis in operand.access for dim in axis.dims}
-        dims = [one for one in SEGMENTS if one in found] + sorted(found - set(SEGMENTS))
+        read = {dim for axis in operand.access for dim in axis.dims}
+        dims = [one for one in SEGMENTS if one in read] + sorted(read - set(SEGMENTS))
         extents = [kernel.anchor.extents.get(dim, 1) for dim in dims]
         cut = tuple(
             min(level.size(dim, extent) for level in schedule.levels)

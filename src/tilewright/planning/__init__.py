@@ -61,9 +61,9 @@ def plan(
     unnamed, names = canonical(kernel)
     key = unnamed, timer is not None
     if cache is not None and key in cache:
-        found = cache[key]
+        known = cache[key]
         back = {new: old for old, new in names.items()}
-        return replace(_renamed(found, back), seconds=0.0)
+        return replace(_renamed(known, back), seconds=0.0)
     if kernel.producers:
         planner = plan_chain  # Other planners cut one kernel.
     elif search is not None:
@@ -79,10 +79,10 @@ def plan(
     return result
 
 
-def _renamed(found: Plan, names: Mapping[str, str]) -> Plan:
+def _renamed(chosen: Plan, names: Mapping[str, str]) -> Plan:
     """The plan with its operands' names replaced."""
-    near = tuple(_renamed(one, names) for one in found.near)
-    return replace(found, schedule=renamed(found.schedule, names), near=near)
+    near = tuple(_renamed(close, names) for close in chosen.near)
+    return replace(chosen, schedule=renamed(chosen.schedule, names), near=near)
 
 
 __all__ = ["Budget", "Layout", "Plan", "PlanCache", "PlanKey", "Search", "Timer", "plan"]

@@ -27,7 +27,7 @@ def _canonical(kernel: Kernel, names: dict[str, str], meaning: bool) -> Kernel:
 
     stages: list[Stage] = []
     for stage in kernel.stages:
-        inputs = tuple(operand(one) for one in stage.inputs)
+        inputs = tuple(operand(read) for read in stage.inputs)
         attributes = stage.attributes if meaning else ()
         stages.append(Stage(stage.operation, stage.dims, inputs, operand(stage.output), attributes))
     producers = tuple(_canonical(producer, names, meaning) for producer in kernel.producers)

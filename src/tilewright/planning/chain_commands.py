@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.machine import Move
+from tilewright.machine import Machine, Move
 from tilewright.planning.chain_cost import Tiling
 from tilewright.planning.footprint import Ints
 from tilewright.simulate.commands import TIMED, TimedArray
@@ -83,7 +83,6 @@ class Commands:
                 table["bytes"][rows] = shares
                 table["latency"][rows] = item.move.latency
         order = np.lexsort(keys[::-1])
-        self._fetch(table, order)
         position = np.zeros(len(order), np.int64)
         ordered = table["engine"][order]
         for engine in range(len(engines)):
@@ -101,18 +100,20 @@ class Commands:
                     done = position[first[number] + np.maximum(needed, 0)[:, None] * parts + last]
                     counts = np.where(needed[:, None] >= 0, done, 0).ravel()
                     np.maximum(column, counts, out=column)
-        return table[order]
+        ordered = with_hand_overs(table[order], machine)
+        self._fetch(ordered)
+        return ordered
 
-    def _fetch(self, table: TimedArray, order: Ints) -> None:
+    def _fetch(self, table: TimedArray) -> None:
         """Charge main memory for the instruction words, as the generic target does: each of its
         transfers carries those since the one before it."""
         machine = self.tiling.machine
         main = np.array([machine.main in (m.source, m.target) for m in machine.moves] + [False])
-        transfers = np.flatnonzero(main[table["move"][order]])
+        transfers = np.flatnonzero(main[table["move"]])
         if transfers.size:
             words = np.diff(transfers, prepend=-1)
-            words[-1] += len(order) - 1 - transfers[-1]
-            table["bytes"][order[transfers]] += words * machine.instruction_bytes
+            words[-1] += len(table) - 1 - transfers[-1]
+            table["bytes"][transfers] += words * machine.instruction_bytes
 
     def _waits(self, item: _Item, other: _Item) -> Iterator[tuple[Ints, bool]]:
         """Per execution of a command, which execution of another must be done before (-1: none),
@@ -172,7 +173,7 @@ class Commands:
                 )
             nest = tiling.nest(number)
             rows = nest[-1]
-            made = places.makes[number]
+            result = places.makes[number]
             yield _Item(
                 unit.primitive.engine,
                 tiling.computing(number),
@@ -182,7 +183,7 @@ class Commands:
                 rows.tile,
                 self._inside(number, 1, np.arange(len(rows.tile)), LATE),
                 tuple(places.reads[number]),
-                () if made is None else (made,),
+                () if result is None else (result,),
             )
 
     def _inside(
@@ -235,6 +236,8 @@ class Commands:
     def _is_ahead(self, index: int) -> bool:
         """Whether loads of a buffer are issued one run of their block earlier (tile/prefetch)."""
         tiling, place = self.tiling, self.tiling.places.all[index]
+        if tiling.machine.synchronisation.signals:
+            return False
         staged = place.staged and place.fill is not None and not place.host
         if not staged or tiling.slot_count(index) < 2:
             return False
@@ -262,4 +265,41 @@ class Commands:
         return "loop", tiling.unit_depth(number)
 
 
-__all__ = ["Commands"]
+def with_hand_overs(table: TimedArray, machine: Machine) -> TimedArray:
+    """The commands with the instructions that only order engines, which take places in queues.
+
+    Where engines raise flags, one sets and another waits for each hand-over that no earlier wait
+    of that engine covers; where they count up words, commands do that, and others wait.
+    """
+    style = machine.synchronisation.style
+    if style not in ("flags", "replies"):
+        return table
+    mine = [np.flatnonzero(table["engine"] == number) for number in range(len(machine.engines))]
+    where, engine = [np.arange(len(table)) * 2], [table["engine"].astype(np.int64)]
+    for number, rows in enumerate(mine):
+        for other, theirs in enumerate(mine):
+            counts = table["waits"][rows, other]
+            new = np.flatnonzero(np.diff(np.maximum.accumulate(counts), prepend=0) > 0)
+            where.append(rows[new] * 2 - 1)
+            engine.append(np.full(len(new), number))
+            if style == "flags":
+                where.append(theirs[counts[new] - 1] * 2 + 1)
+                engine.append(np.full(len(new), other))
+    order = np.argsort(np.concatenate(where), kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    complete = np.zeros(len(order), TIMED)
+    complete["move"] = -1
+    complete["engine"] = np.concatenate(engine)[order]
+    complete[place[: len(table)]] = table
+    # What waited for so many commands of an engine waits for those in between, too.
+    for number, rows in enumerate(mine):
+        every = np.flatnonzero(complete["engine"] == number)
+        ends = np.append(0, np.searchsorted(every, place[rows]) + 1)
+        for other in range(len(mine)):
+            waiting = place[mine[other]]
+            complete["waits"][waiting, number] = ends[table["waits"][mine[other], number]]
+    return complete
+
+
+__all__ = ["Commands", "with_hand_overs"]

@@ -106,21 +106,21 @@ class Tiling:
     def keepable(self) -> tuple[str, ...]:
         """The producers' results of which some tile has rows that the one before has, too, where
         the primitives take them in turn."""
-        found: list[str] = []
+        names: list[str] = []
         for name, index in self.places.homes.items():
             place, number = self.places.all[index], self.maker(name)
-            made, read = self.units[number], self.units[place.unit]
+            maker, read = self.units[number], self.units[place.unit]
             direct = place.made_by is not None and not place.staged
-            ends = made.primitive.operands["output"], read.primitive.operands[place.operand.role]
+            ends = maker.primitive.operands["output"], read.primitive.operands[place.operand.role]
             depth = self.unit_depth(number)
             if not (direct and all(end.circular for end in ends) and depth):
                 continue
             spans, loop = self.shape.spans(), self.order[depth - 1]
             moved = [axis for axis, box in enumerate(self.boxes(place)) if box.loop == loop]
-            slid = [dim for dim in made.bound if spans[dim].loop == loop]
+            slid = [dim for dim in maker.bound if spans[dim].loop == loop]
             if len(moved) == len(slid) == 1 and self._is_row(number, moved[0], slid[0]):
-                found += [name] if spans[slid[0]].overlaps else []
-        return tuple(found)
+                names += [name] if spans[slid[0]].overlaps else []
+        return tuple(names)
 
     def _is_row(self, number: int, axis: int, slid: str) -> bool:
         """Whether an axis of a kernel's result runs along its rows (dim ``oh``)."""
@@ -169,16 +169,16 @@ class Tiling:
                 and other.fill is not None
                 and (other.host or other.name) == (place.host or place.name)
             ]
-        depth = max(self.depth(self.boxes(one)) for one in group)
+        depth = max(self.depth(self.boxes(member)) for member in group)
         bound = unit.bound.keys()
-        if any(bound & axis.dims for one in group for axis in unit.axes[one.name]):
+        if any(bound & axis.dims for member in group for axis in unit.axes[member.name]):
             depth = max(depth, self.unit_depth(place.unit))
         if home:
             return max(depth, self.unit_depth(self.maker(place.name))), 0
         loops = self.inner[place.unit].order
         if place.staged or not loops:
             return depth, 0
-        dims = {dim for one in group for dim in one.operand.dims}
+        dims = {dim for member in group for dim in member.operand.dims}
         within = max((n for n, dim in enumerate(loops, 1) if dim in dims), default=0)
         return (self.unit_depth(place.unit), within) if within else (depth, 0)
 
@@ -231,13 +231,13 @@ class Tiling:
         if not within:
             tiles = self.visits(index)
             return [self.column(s, s.size, tiles) for s in self.boxes(place, self.slides)]
-        rows, found = self.nest(place.unit)[within], list[Ints]()
+        rows, lengths = self.nest(place.unit)[within], list[Ints]()
         for axis, extent in zip(place.operand.access, place.operand.shape, strict=True):
             interval = axis.interval_columns(lambda name: (rows.start[name], rows.size[name]))
             start, size = (np.broadcast_to(part, rows.tile.shape) for part in interval)
             low = np.clip(start, 0, extent)
-            found.append(np.clip(start + size, low, extent) - low)
-        return found
+            lengths.append(np.clip(start + size, low, extent) - low)
+        return lengths
 
     def moved(self, index: int) -> Ints:
         """Bytes of each transfer of a buffer, as the move's bandwidth counts them."""
@@ -286,14 +286,14 @@ class Tiling:
     def around(self) -> tuple[frozenset[str], ...]:
         """The outer loops around each buffer's moves, and those around each kernel's computes."""
         if self._loops not in self.places.around:
-            found: list[frozenset[str]] = []
+            around: list[frozenset[str]] = []
             for index, place in enumerate(self.places.all):
                 depth, within = self.levels(index)
                 depth = self.unit_depth(place.unit) if within else depth
-                found.append(frozenset(self.order[:depth]))
+                around.append(frozenset(self.order[:depth]))
             for number in range(len(self.units)):
-                found.append(frozenset(self.order[: self.unit_depth(number)]))
-            self.places.around[self._loops] = tuple(found)
+                around.append(frozenset(self.order[: self.unit_depth(number)]))
+            self.places.around[self._loops] = tuple(around)
         return self.places.around[self._loops]
 
     def _total(self, number: int, column: Callable[[int], Ints], of: int) -> int:
@@ -411,14 +411,14 @@ class Tiling:
         if not within:
             return whole
         sizes, unit = self.inner[place.unit].sizes, self.units[place.unit]
-        spans, found = self.shape.spans(self.slides), list[int]()
+        spans, lengths = self.shape.spans(self.slides), list[int]()
         for axis, most in zip(place.operand.access, whole, strict=True):
             length = 1
             for dim, c in axis.terms:
                 outer = int(spans[unit.names.get(dim, dim)].size.max())
                 length += abs(c) * (min(sizes.get(dim, outer), outer) - 1)
-            found.append(min(length, most))
-        return found
+            lengths.append(min(length, most))
+        return lengths
 
     def most_visits(self, index: int) -> int:
         """How often a buffer is filled, at most."""

@@ -51,13 +51,13 @@ class InnerTiles:
 
     def of(self, tile: Tile) -> tuple[Inner, ...] | None:
         """For each kernel of a chain, its inner tile; None where none fits."""
-        found: list[Inner] = []
+        tiles: list[Inner] = []
         for number, unit in enumerate(self.places.units):
             inner = self._of(tile, number, unit) if self._is_deep(number) else Inner()
             if inner is None:
                 return None
-            found.append(inner)
-        return tuple(found)
+            tiles.append(inner)
+        return tuple(tiles)
 
     def _is_deep(self, number: int) -> bool:
         """Whether the operands of a kernel are parts of buffers further out."""

@@ -88,13 +88,13 @@ class Candidates:
 
     def around(self, steps: Steps) -> list[Tiling]:
         """The tilings of the tiles that differ in the next size along one dim, if they are new."""
-        found: list[Tiling] = []
+        tilings: list[Tiling] = []
         for axis, sizes in enumerate(self.sizes.values()):
             for step in (steps[axis] - 1, steps[axis] + 1):
                 near = (*steps[:axis], step, *steps[axis + 1 :])
                 if 0 <= step < len(sizes) and near not in self.tilings:
-                    found += self.at(near)
-        return found
+                    tilings += self.at(near)
+        return tilings
 
     def at(self, steps: Steps) -> list[Tiling]:
         """The tilings of one tile that the primitives take, whether they fit or not."""
@@ -155,19 +155,21 @@ class Search:
     @property
     def count(self) -> int:
         """The tilings that were looked at."""
-        return sum(len(many) for one in self.candidates for many in one.tilings.values())
+        return sum(
+            len(many) for candidate in self.candidates for many in candidate.tilings.values()
+        )
 
     def run(self) -> None:
         """Price the best of the coarse round, then what lies around them."""
         for coarse in (True, False):
-            for one in self.candidates:
-                one.look(coarse=coarse)
-            every = (many for one in self.candidates for many in one.tilings.values())
+            for candidate in self.candidates:
+                candidate.look(coarse=coarse)
+            every = (many for candidate in self.candidates for many in candidate.tilings.values())
             self._price([tiling for many in every for tiling in many])
             if self.priced:
                 break
-        for one in self.candidates:
-            one.thinned |= any(len(sizes) > len(COARSE) for sizes in one.sizes.values())
+        for candidate in self.candidates:
+            candidate.thinned |= any(len(sizes) > len(COARSE) for sizes in candidate.sizes.values())
         done: set[tuple[int, Steps]] = set()
         while self.priced:
             best = [self._steps(tiling) for _, _, tiling in self.priced[: 2 * REFINED]]
@@ -183,10 +185,12 @@ class Search:
 
     def _steps(self, tiling: Tiling) -> tuple[int, Steps]:
         """The candidate of a tiling, and its tile."""
-        for number, one in enumerate(self.candidates):
-            if one.places is tiling.places:
+        for number, candidate in enumerate(self.candidates):
+            if candidate.places is tiling.places:
                 sizes = tiling.shape.sizes
-                return number, tuple(one.sizes[dim].index(sizes[dim]) for dim in one.sizes)
+                return number, tuple(
+                    candidate.sizes[dim].index(sizes[dim]) for dim in candidate.sizes
+                )
         raise KeyError("the tiling is of no candidate")
 
     def _price(self, tilings: list[Tiling]) -> None:

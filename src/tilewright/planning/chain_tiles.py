@@ -16,6 +16,7 @@ from tilewright.errors import refuse
 from tilewright.planning.chain_units import Places, Unit
 from tilewright.planning.domain import Affine, Operand
 from tilewright.planning.footprint import Ints, tile_positions
+from tilewright.planning.links import renamed_axes
 
 Kept = tuple[tuple[str, str], ...]
 """Producers' results whose rows are kept, each with the loop along which they slide."""
@@ -54,8 +55,8 @@ class Tile:
     places: Places
     sizes: Mapping[str, int]
     _spans: dict[Kept, dict[str, Span]] = field(default_factory=dict[Kept, "dict[str, Span]"])
-    _boxes: dict[tuple[Kept, int, str], list[Span]] = field(
-        default_factory=dict[tuple[Kept, int, str], "list[Span]"]
+    _boxes: dict[tuple[Kept, int, str, bool], list[Span]] = field(
+        default_factory=dict[tuple[Kept, int, str, bool], "list[Span]"]
     )
     totals: dict[object, int] = field(default_factory=dict[object, int])
     """Sums over all tiles, of those who keep them here."""
@@ -70,11 +71,11 @@ class Tile:
     @cached_property
     def extents(self) -> dict[str, int]:
         """Extents of the chain's dims."""
-        found: dict[str, int] = {}
+        extents: dict[str, int] = {}
         for unit in self.units:
             for dim, extent in unit.kernel.anchor.extents.items():
-                found.setdefault(unit.names.get(dim, dim), extent)
-        return found
+                extents.setdefault(unit.names.get(dim, dim), extent)
+        return extents
 
     @cached_property
     def cut(self) -> tuple[str, ...]:
@@ -89,8 +90,8 @@ class Tile:
     def spans(self, kept: Kept = ()) -> dict[str, Span]:
         """The intervals of all dims; refuses those that change with two loops."""
         if kept not in self._spans:
-            one = np.zeros(1, np.int64)
-            spans = {d: Span("", one, np.full(1, n, np.int64)) for d, n in self.extents.items()}
+            origin = np.zeros(1, np.int64)
+            spans = {d: Span("", origin, np.full(1, n, np.int64)) for d, n in self.extents.items()}
             for dim in self.cut:
                 spans[dim] = Span(dim, *tile_positions(self.extents[dim], self.sizes[dim]))
             slides = dict(kept)
@@ -127,10 +128,11 @@ class Tile:
     def boxes(self, number: int, operand: Operand, kept: Kept = ()) -> list[Span]:
         """Of an operand's box in a kernel, the part inside its tensor, per axis."""
         kept = self.felt(number, kept)
-        key = kept, number, operand.name
+        key = kept, number, operand.name, operand.image is not None
         if key not in self._boxes:
             spans = self.spans(kept)
-            axes = zip(self.units[number].axes[operand.name], operand.shape, strict=True)
+            access = renamed_axes(operand.access, self.units[number].names)
+            axes = zip(access, operand.shape, strict=True)
             self._boxes[key] = [self._span(axis, spans).cut(extent) for axis, extent in axes]
         return self._boxes[key]
 

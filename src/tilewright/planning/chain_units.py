@@ -17,6 +17,7 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine, Memory, Move, Primitive, Storage
 from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.links import links_of, renamed_axes
+from tilewright.planning.windows import beside
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,9 @@ class Places:
 
     def _homes(self, reader: int) -> None:
         unit = self.units[reader]
-        makers = {one.kernel.output.name: (n, one) for n, one in enumerate(self.units[:-1])}
+        makers = {
+            producer.kernel.output.name: (n, producer) for n, producer in enumerate(self.units[:-1])
+        }
         for operand in unit.kernel.anchor.inputs:
             if operand.name not in makers:
                 continue
@@ -228,12 +231,16 @@ class Places:
             host = hosts.get(storage.joined, "") if storage.joined else ""
             path = self._hops(storage, outer)
             others = storage.alternatives if source is None and len(path) == 1 else ()
+            near = operand
+            if operand in unit.kernel.anchor.inputs:
+                near = beside(operand, unit.kernel.anchor, unit.primitive)
             for hop in path:
                 last = hop is path[-1]
-                granules = [axis.granule(storage.multiples) for axis in operand.access]
+                held = near if last else operand
+                granules = [axis.granule(storage.multiples) for axis in held.access]
                 source = self._add(
                     Place(
-                        operand,
+                        held,
                         number,
                         self._memory(unit, hop.target),
                         fill=hop,

@@ -31,7 +31,6 @@ from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import whole_elements
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.planning.windows import beside
 
 TIMED = 3
 """Candidates that are timed, best cost first."""
@@ -126,17 +125,7 @@ def _flat(kernel: Kernel) -> list[Kernel]:
 
 def _primitives(kernel: Kernel, machine: Machine) -> Iterator[tuple[Primitive, ...]]:
     """Choices of a primitive for each kernel, in the order of ``_flat``."""
-    units = _flat(kernel)
-    for unit in units:
-        for primitive in primitives_for(unit, machine):
-            if any(beside(o, unit.anchor, primitive).image for o in unit.anchor.inputs):
-                raise refuse(
-                    "plan-windows",
-                    f"windows of {unit.anchor.operation} are gathered on the way to "
-                    f"{primitive.name}, and chains of kernels are planned without that",
-                    kernel.symbol,
-                )
-    return product(*(primitives_for(unit, machine) for unit in units))
+    return product(*(primitives_for(unit, machine) for unit in _flat(kernel)))
 
 
 def schedule_of(tiling: Tiling) -> Schedule:
@@ -184,13 +173,13 @@ def schedule_of(tiling: Tiling) -> Schedule:
 def _homes(tiling: Tiling, number: int) -> dict[str, str]:
     """The operands of a kernel that lie in another memory than its primitive's usual one."""
     places, operands = tiling.places, tiling.units[number].primitive.operands
-    made, found = places.makes[number], dict[str, str]()
-    for index in (*places.reads[number], *(() if made is None else (made,))):
+    result, homes = places.makes[number], dict[str, str]()
+    for index in (*places.reads[number], *(() if result is None else (result,))):
         place, home = places.all[index], tiling.homes[index].name
-        role = "output" if index == made else place.operand.role
+        role = "output" if index == result else place.operand.role
         if home in operands[role].alternatives:
-            found[place.name] = home
-    return found
+            homes[place.name] = home
+    return homes
 
 
 def _memories(tiling: Tiling) -> tuple[str, str]:

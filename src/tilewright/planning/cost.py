@@ -75,7 +75,7 @@ def price(space: Space) -> list[Priced]:
     """The price of every arrangement of every row of a space."""
     cells = cells_of(space)
     bandwidth = main_bandwidth(space.machine)
-    found: list[Priced] = []
+    prices: list[Priced] = []
     parts: dict[bytes, tuple[Space, Cells]] = {}
     for nest in nests_of(space):
         of_nest: list[Priced] = []
@@ -84,7 +84,9 @@ def price(space: Space) -> list[Priced]:
             if not rows.size:
                 continue
             # Most orders in which operands claim memory come to the same slots.
-            same = next((one for one in of_nest if arrangement.alike(one.arrangement)), None)
+            same = next(
+                (earlier for earlier in of_nest if arrangement.alike(earlier.arrangement)), None
+            )
             if same is not None:
                 of_nest.append(replace(same, arrangement=arrangement))
                 continue
@@ -96,5 +98,5 @@ def price(space: Space) -> list[Priced]:
             cycles, moved = np.full(space.rows, np.inf), np.zeros(space.rows)
             cycles[rows], moved[rows] = pipeline.cycles_and_bytes()
             of_nest.append(Priced(arrangement, cycles, moved, cycles + TIE * moved / bandwidth))
-        found += of_nest
-    return found
+        prices += of_nest
+    return prices

@@ -270,26 +270,26 @@ class Kernel:
     def internal(self) -> frozenset[str]:
         """Names of the operands that one stage writes and a later one reads, or a producer
         writes."""
-        made = [stage.output.name for stage in self.stages[:-1]]
-        return frozenset([*made, *(producer.output.name for producer in self.producers)])
+        results = [stage.output.name for stage in self.stages[:-1]]
+        return frozenset([*results, *(producer.output.name for producer in self.producers)])
 
     @cached_property
     def inputs(self) -> tuple[Operand, ...]:
         """Operands read from main memory, in order of first use, each once."""
-        found: dict[str, Operand] = {}
+        inputs: dict[str, Operand] = {}
         for producer in self.producers:
             for operand in producer.inputs:
-                found.setdefault(operand.name, operand)
+                inputs.setdefault(operand.name, operand)
         for stage in self.stages:
             for operand in stage.inputs:
                 if operand.name not in self.internal:
-                    found.setdefault(operand.name, operand)
-        return tuple(found.values())
+                    inputs.setdefault(operand.name, operand)
+        return tuple(inputs.values())
 
     @cached_property
     def made(self) -> tuple[Operand, ...]:
         """The results of the producers, and of theirs."""
-        return tuple(o for one in self.producers for o in (one.output, *one.made))
+        return tuple(o for producer in self.producers for o in (producer.output, *producer.made))
 
     @cached_property
     def alone(self) -> Kernel:

@@ -60,7 +60,7 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
     hosts: dict[str, str] = {}
     for operand in kernel.inputs:
         hosts.setdefault(operand.role, operand.name)
-    found: list[Use] = []
+    uses: list[Use] = []
     for operand in kernel.operands:
         storage = primitive.operands.get(operand.role)
         if storage is None:
@@ -85,9 +85,9 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
         move = path[0] if path else None
         granules = tuple(axis.granule(storage.multiples) for axis in operand.access)
         host = hosts.get(storage.joined, "") if storage.joined else ""
-        found.append(Use(operand, memory, move, granules, host, output, storage.own.stores_parts()))
-    own = [use for use in found if not use.host]
-    return tuple(use for one in own for use in (one, *(u for u in found if u.host == one.name)))
+        uses.append(Use(operand, memory, move, granules, host, output, storage.own.stores_parts()))
+    own = [use for use in uses if not use.host]
+    return tuple(use for one in own for use in (one, *(u for u in uses if u.host == one.name)))
 
 
 def accumulator_bytes(kernel: Kernel, machine: Machine) -> int:

@@ -24,13 +24,13 @@ from tilewright.planning.layout import Layout
 def holding(kernel: Kernel, names: Collection[str], memory: str) -> Kernel:
     """The kernel with the operands of these names held in a memory."""
 
-    def operand(one: Operand) -> Operand:
-        return replace(one, held=memory) if one.name in names else one
+    def operand(read: Operand) -> Operand:
+        return replace(read, held=memory) if read.name in names else read
 
     stages = tuple(
         replace(
             stage,
-            inputs=tuple(operand(one) for one in stage.inputs),
+            inputs=tuple(operand(read) for read in stage.inputs),
             output=operand(stage.output),
         )
         for stage in kernel.stages
@@ -47,17 +47,17 @@ def whole_sums(kernel: Kernel) -> tuple[str, ...]:
 def usable(kernel: Kernel, sizes: Mapping[str, Ints], machine: Machine) -> Bools:
     """Per row of tile sizes, whether held operands can be used where they lie."""
     extents = kernel.anchor.extents
-    found = np.ones(np.broadcast_shapes(*(column.shape for column in sizes.values())), np.bool_)
+    suits = np.ones(np.broadcast_shapes(*(column.shape for column in sizes.values())), np.bool_)
     for dim in whole_sums(kernel):
-        found &= sizes.get(dim, extents[dim]) == extents[dim]
+        suits &= sizes.get(dim, extents[dim]) == extents[dim]
     for operand in kernel.operands:
         if operand.held and not machine.memory(operand.held).own.keeps_inputs():
-            found &= _one_run(operand, extents, sizes)
-    return found
+            suits &= _one_run(operand, extents, sizes)
+    return suits
 
 
 def _one_run(operand: Operand, extents: Mapping[str, int], sizes: Mapping[str, Ints]) -> Bools:
-    found, cut = np.array(True), np.array(False)
+    runs, cut = np.array(True), np.array(False)
     for factor in reversed(Layout.parse(operand.layout, len(operand.shape)).factors):
         extent = operand.shape[factor.axis]
         if factor.modulus or factor.divisor != 1:
@@ -71,9 +71,9 @@ def _one_run(operand: Operand, extents: Mapping[str, int], sizes: Mapping[str, I
             size = sizes.get(dim, np.array(1))
             whole = whole & (size == extents.get(dim, 1))
             box = box + abs(step) * (size - 1)
-        found = found & ~(cut & (box > 1))
+        runs = runs & ~(cut & (box > 1))
         cut = cut | ~whole
-    return found
+    return runs
 
 
 def tile_bytes(cuts: Iterable[tuple[int, int]], element: int) -> tuple[int, ...]:

@@ -36,11 +36,15 @@ def join_pixels(
     """
     extents = kernel.anchor.extents
     several = extents.get(ROWS, 1) > 1 and extents.get(COLUMNS, 1) > 1
-    operands = {one.name: one for stage in kernel.stages for one in (*stage.inputs, stage.output)}
+    operands = {
+        operand.name: operand
+        for stage in kernel.stages
+        for operand in (*stage.inputs, stage.output)
+    }
     if kernel.anchor.operation != "conv" or not several or not joins_rows(machine):
         return kernel
     known = strides or {}
-    if not all(_joins(one, extents, known.get(one.name)) for one in operands.values()):
+    if not all(_joins(operand, extents, known.get(operand.name)) for operand in operands.values()):
         return kernel
     return replace(kernel, stages=tuple(_joined(stage, extents) for stage in kernel.stages))
 
@@ -49,7 +53,7 @@ def joins_rows(machine: Machine) -> bool:
     """Whether convolutions gain by one row of all pixels: where blocks move one by one, or all
     tiles of as many pixels take as long."""
     return moves_blocks(machine) or all(
-        _counts_pixels(one, machine) for one in machine.primitives_for("conv")
+        _counts_pixels(primitive, machine) for primitive in machine.primitives_for("conv")
     )
 
 
@@ -71,21 +75,23 @@ def _counts_pixels(primitive: Primitive, machine: Machine) -> bool:
 
 def moves_blocks(machine: Machine) -> bool:
     """Whether images of convolutions move by transfers of one contiguous block each."""
-    found = [
+    blocks = [
         storage.memory
         for primitive in machine.primitives
         if "conv" in primitive.operations and (storage := primitive.operands.get("input"))
     ]
-    return bool(found) and all(
+    return bool(blocks) and all(
         memory != machine.main and machine.path(machine.main, memory)[0].own.block_by_block()
-        for memory in found
+        for memory in blocks
     )
 
 
 def _axes(operand: Operand) -> tuple[int | None, int | None]:
     """The axes along which an operand's pixels lie."""
     rows, columns = (
-        next((axis for axis, one in enumerate(operand.access) if dim in one.dims), None)
+        next(
+            (axis for axis, expression in enumerate(operand.access) if dim in expression.dims), None
+        )
         for dim in (ROWS, COLUMNS)
     )
     return rows, columns
@@ -123,7 +129,7 @@ def _joined(stage: Stage, extents: Mapping[str, int]) -> Stage:
     return replace(
         stage,
         dims=tuple(Dim(dim.name, sizes.get(dim.name, dim.extent), dim.kind) for dim in stage.dims),
-        inputs=tuple(_flat(one, sizes) for one in stage.inputs),
+        inputs=tuple(_flat(read, sizes) for read in stage.inputs),
         output=_flat(stage.output, sizes),
     )
 

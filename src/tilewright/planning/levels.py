@@ -40,11 +40,11 @@ Path = tuple[Move, ...]
 
 def paths_of(machine: Machine, primitive: Primitive) -> dict[str, Path]:
     """Role -> the moves that an operand takes, in the order in which data takes them."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for role, storage in primitive.operands.items():
         ends = (machine.main, storage.memory)
-        found[role] = machine.path(*(ends[::-1] if role == "output" else ends))
-    return found
+        paths[role] = machine.path(*(ends[::-1] if role == "output" else ends))
+    return paths
 
 
 def is_deep(machine: Machine, primitive: Primitive) -> bool:
@@ -67,7 +67,7 @@ def inner_view(machine: Machine, primitive: Primitive) -> Machine:
         hop = path[0] if role == "output" else path[-1]
         sources.append(machine.memory(hop.target if role == "output" else hop.source))
         moves.setdefault(ends, hop.model_copy(update={"source": ends[0], "target": ends[1]}))
-    rates = {one.name: one.bytes_per_cycle for one in sources}
+    rates = {source.name: source.bytes_per_cycle for source in sources}
     limit = None if None in rates.values() else sum(rate or 0.0 for rate in rates.values())
     memories = tuple(
         memory.model_copy(
@@ -103,7 +103,7 @@ def outer_view(
     through a memory without a limit; results leave it while others are computed.
     """
     main, moves = machine.main, dict[tuple[str, str], Move]()
-    memories = {one.name: one for one in machine.memories}
+    memories = {memory.name: memory for memory in machine.memories}
     operands: dict[str, Storage] = {}
     for role, path in paths_of(machine, primitive).items():
         storage = primitive.operands[role]
@@ -241,8 +241,8 @@ class InnerTiling:
 
     def _depends(self, use: Use, dim: str) -> bool:
         """Whether a loop over a dim changes what of an operand is moved."""
-        others = [one for one in self.uses if use.name in (one.name, one.host)]
-        return any(dim in one.operand.dims for one in others)
+        others = [other for other in self.uses if use.name in (other.name, other.host)]
+        return any(dim in other.operand.dims for other in others)
 
     def _step(
         self,
@@ -294,16 +294,20 @@ class InnerTiling:
         """Slots of the buffers on the way: ``names`` has those of the outer level; results get two
         slots where the memories have room for them."""
         paths = paths_of(self.machine, self.primitive)
-        found: list[tuple[str, str, int]] = []
+        slots_by_buffer: list[tuple[str, str, int]] = []
         for use in self.uses:
             path = paths[use.operand.role]
             if use.output:
-                found += [(use.name, hop.target, self._passing(hop.target)) for hop in path[:-1]]
+                slots_by_buffer += [
+                    (use.name, hop.target, self._passing(hop.target)) for hop in path[:-1]
+                ]
             else:
                 slots = names.get(use.host or use.name, 1)
-                found += [(use.name, hop.target, slots) for hop in path[:1] if len(path) > 1]
-                found += [(use.name, hop.target, 2) for hop in path[1:-1]]
-        return tuple(found)
+                slots_by_buffer += [
+                    (use.name, hop.target, slots) for hop in path[:1] if len(path) > 1
+                ]
+                slots_by_buffer += [(use.name, hop.target, 2) for hop in path[1:-1]]
+        return tuple(slots_by_buffer)
 
     def _passing(self, memory: str) -> int:
         """Slots for results that pass a memory; 0 where not even one fits."""
@@ -404,7 +408,9 @@ def outer_space(inner: InnerTiling, max_rows: int) -> OuterSpace | None:
     for cut, small in EFFORTS[:2]:
         sizes = tile_sizes(kernel, primitive, uses, cut=cut, small=small)
         plain = uncrossed(kernel, view, primitive, uses, sizes)
-        known = {one.name: getattr(plain, one.name) for one in fields(plain) if one.init}
+        known = {
+            column.name: getattr(plain, column.name) for column in fields(plain) if column.init
+        }
         space = crossed(OuterSpace(**known, inner=inner), max_rows)
         if space.rows:
             assert isinstance(space, OuterSpace)

@@ -81,13 +81,13 @@ class Measurements:
             "select schedule, seconds from measurements where kernel = ? and machine = ?",
             (_digest(asdict(form)), self._machine(machine)),
         )
-        found: dict[Schedule, float] = {}
+        times: dict[Schedule, float] = {}
         for text, seconds in rows:
             try:
-                found[renamed(Schedule.from_json(json.loads(text)), back)] = float(seconds)
+                times[renamed(Schedule.from_json(json.loads(text)), back)] = float(seconds)
             except (ValueError, KeyError, TypeError):
                 continue  # written by another version; it is measured again
-        return found
+        return times
 
     def add(self, kernel: Kernel, machine: Machine, seconds: Mapping[Schedule, float]) -> None:
         """Keep measurements; of one measured before, the lesser time."""

@@ -79,13 +79,13 @@ class Nest:
 def groups_of(space: Space) -> list[Group]:
     """The groups of a kernel, in the order of their first dims."""
     reduction = space.kernel.anchor.reduction
-    found: dict[tuple[frozenset[str], bool], list[str]] = {}
+    groups: dict[tuple[frozenset[str], bool], list[str]] = {}
     for dim in space.extents:
         users = frozenset(
             use.name for use in space.uses if dim in use.operand.dims and use.move is not None
         )
-        found.setdefault((users, dim in reduction), []).append(dim)
-    return [Group(tuple(dims), users, inner) for (users, inner), dims in found.items()]
+        groups.setdefault((users, dim in reduction), []).append(dim)
+    return [Group(tuple(dims), users, inner) for (users, inner), dims in groups.items()]
 
 
 def nests_of(space: Space) -> list[Nest]:
@@ -300,7 +300,7 @@ def _growth(space: Space, nest: Nest, moved: Sequence[Use], slots: int) -> dict[
 
 def trips_of(space: Space, nest: Nest, grown: dict[str, Ints]) -> tuple[Floats, ...]:
     """Per loop of the nest, its trips in every row."""
-    found: list[Floats] = []
+    trips_by_loop: list[Floats] = []
     for loop in nest.loops:
         count = np.ones(space.rows)
         for dim in loop.group.dims:
@@ -310,8 +310,8 @@ def trips_of(space: Space, nest: Nest, grown: dict[str, Ints]) -> tuple[Floats, 
                 count = count * (trips / outer if loop.inner else outer)
             else:
                 count = count * trips
-        found.append(count)
-    return tuple(found)
+        trips_by_loop.append(count)
+    return tuple(trips_by_loop)
 
 
 def trips_along(space: Space, dims: Sequence[str]) -> Floats:
@@ -367,7 +367,7 @@ def _fillings(
         for uses in per_memory.values()
     ]
     return [
-        ({name: slots for one in choice for name, slots in one.items()}, fits)
+        ({name: slots for memory_slots in choice for name, slots in memory_slots.items()}, fits)
         for choice in product(*filled)
     ]
 

@@ -31,8 +31,13 @@ def network_bound(kernels: Sequence[Kernel], machine: Machine) -> float:
     for each of them, as if none kept them for the next.
     """
     parts = [(kernel, agreeing(kernel, machine)) for kernel in kernels]
-    computes = [min(compute_cycles(k, one) for one in found) for k, found in parts]
-    traffic = [min(traffic_cycles(k, machine, one) for one in found) for k, found in parts]
+    computes = [
+        min(compute_cycles(k, primitive) for primitive in primitives) for k, primitives in parts
+    ]
+    traffic = [
+        min(traffic_cycles(k, machine, primitive) for primitive in primitives)
+        for k, primitives in parts
+    ]
     return chained(computes, traffic, ahead(machine))
 
 

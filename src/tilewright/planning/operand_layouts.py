@@ -31,8 +31,8 @@ def operand_layout(machine: Machine, primitive: Primitive, operand: Operand) -> 
     of = dict(enumerate(reversed(axes) if transposed else axes))
     batch = tuple(Factor(axis) for axis in range(rank - 2))
     cut = Layout.parse(matrix, 2).factors
-    found = Layout(rank, (*batch, *(Factor(of[f.axis], f.divisor, f.modulus) for f in cut)))
-    return "" if found.row_major else str(found)
+    layout = Layout(rank, (*batch, *(Factor(of[f.axis], f.divisor, f.modulus) for f in cut)))
+    return "" if layout.row_major else str(layout)
 
 
 def takes_operand(machine: Machine, primitive: Primitive, operand: Operand) -> bool:

@@ -75,7 +75,7 @@ def halves(space: Space, slots: Mapping[str, Ints]) -> dict[str, Ints]:
     whole = expression.evaluate(tile)
     faster = faster_in_parts(space.machine, output.move, size, whole / HALVES, HALVES)
     left = (slots[output.name] == 1) & (space.trips_of(dims) > 1) & faster
-    found: dict[str, Ints] = {}
+    parts: dict[str, Ints] = {}
     for dim in dims:
         if dim in fixed or dim in space.kernel.anchor.reduction or not left.any():
             continue
@@ -85,6 +85,6 @@ def halves(space: Space, slots: Mapping[str, Ints]) -> dict[str, Ints]:
         both = sum(expression.evaluate(tile | {dim: part}) for part in (half, rest))
         cut = left & (rest > 0) & (both == whole)
         if cut.any():
-            found[dim] = np.where(cut, half, tile[dim])
+            parts[dim] = np.where(cut, half, tile[dim])
             left &= ~cut
-    return found
+    return parts

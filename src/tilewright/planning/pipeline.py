@@ -27,6 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.machine import Move
 from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.cells import Cells
 from tilewright.planning.footprint import Bools, Floats, Ints, Use
@@ -97,11 +98,11 @@ class Pipeline:
             self.time[name] = self.time[name] + latency
 
     def _parts(self) -> Ints:
-        one = np.ones(self.space.rows, np.int64)
+        single_part = np.ones(self.space.rows, np.int64)
         output = next(iter(self.stores), None)
         if not self.space.machine.part_stores or output is None or output.move is None:
-            return one
-        parts, halved = one, self.halved
+            return single_part
+        parts, halved = single_part, self.halved
         for dim, count in self.arrangement.grown.items():
             parts = parts * (count if dim in output.operand.dims else 1)
         parts = np.where(halved, HALVES, parts)
@@ -149,11 +150,11 @@ class Pipeline:
         return halved
 
     def _outermost_reduction(self) -> Ints:
-        found = np.full(self.space.rows, -1)
+        outermost = np.full(self.space.rows, -1)
         for number, (dim, count) in reversed([*enumerate(zip(self.dims, self.trips, strict=True))]):
             if dim in self.space.kernel.anchor.reduction:
-                found = np.where(count > 1, number, found)
-        return found
+                outermost = np.where(count > 1, number, outermost)
+        return outermost
 
     def _resident(self, use: Use) -> dict[str, Ints]:
         """Tiles along each dim that an operand's buffer covers, if more than one."""
@@ -223,7 +224,7 @@ class Pipeline:
                 after, previous, share = self._pairs(number)
                 tile = Step(self, number, after, previous)
                 inside = innermost[tile.row] == number
-                spare = {e: np.where(inside, 0.0, one[previous]) for e, one in left.items()}
+                spare = {e: np.where(inside, 0.0, unused[previous]) for e, unused in left.items()}
                 step = tile.cycles(spare, space.machine.issue_cycles)
                 mean = np.bincount(tile.row, share * step, space.rows)
                 total = total + (count - 1) * before * mean
@@ -286,7 +287,7 @@ class Pipeline:
         total, hidden = np.zeros(len(cell)), 0
         for use in self.loads:
             assert use.move is not None
-            total = total + self.bytes[use.name][cell] / use.move.bytes_per_cycle
+            total = total + self.bytes[use.name][cell] / self._rate(use.move)
             total = total + self.blocks[use.name][cell]
             if use.move.in_flight == 1:
                 total = total + use.move.latency
@@ -298,9 +299,13 @@ class Pipeline:
         total = np.zeros(len(cell))
         for use in self.stores:
             assert use.move is not None
-            flow = self.bytes[use.name][cell] / self.parts / use.move.bytes_per_cycle
+            flow = self.bytes[use.name][cell] / self.parts / self._rate(use.move)
             total = total + flow + use.move.latency + self.blocks[use.name][cell]
         return total
+
+    def _rate(self, move: Move) -> float:
+        """Bytes in a cycle of a transfer that main memory serves alone."""
+        return min(move.bytes_per_cycle, self.bandwidth)
 
     def _moved(self) -> Floats:
         """Per row, bytes moved in all."""
@@ -366,8 +371,12 @@ class Step:
 
     def cycles(self, spare: Mapping[str, Floats], issue: int) -> Floats:
         """The longest of what must pass; ``spare`` is what each queue had left over before."""
+        instructions = 1 + sum(self.moves.values(), np.zeros(len(self.row)))
+        # Their words come from main memory, with the transfers. Where results leave as well, these
+        # still flow when the last tile is loaded, which takes back as much at the end.
+        words = instructions * (self.of.space.machine.instruction_bytes / self.of.bandwidth)
         flow, stored = (np.zeros(len(self.row)) for _ in range(2))
-        step = np.maximum(self.compute, issue * (1 + sum(self.moves.values())))
+        step = np.maximum(self.compute, issue * instructions)
         queues = {e: Queue.empty(len(self.row)) for e in engines_of(self.of.loads)}
         for use in self.of.loads:
             assert use.move is not None
@@ -398,7 +407,7 @@ class Step:
         for engine in engines_of(self.of.stores):
             # Loads and stores of one engine follow one another.
             step = np.maximum(step, self._shared(engine))
-        step = np.maximum(step, flow + stored)
+        step = np.maximum(step, flow + np.maximum(stored, words))
         for engine, queue in queues.items():
             # A store delays the loads whose bytes flow at the same time.
             busy = queue.time + stored * queue.flow / np.maximum(queue.time, 1.0)
@@ -444,7 +453,7 @@ class Step:
             its = self.depth[other.name]
             there = its >= mine if behind else its > mine
             if self.of.late:
-                single, alone = (self.slots[one.name] == 1 for one in (use, other))
+                single, alone = (self.slots[load.name] == 1 for load in (use, other))
                 there = np.where(single == alone, there, alone & (its >= 0))
             total = total + there * self.queued[other.name]
         return total

@@ -19,7 +19,7 @@ def windows_of(pool: Stage) -> tuple[int, ...] | None:
 
     None if windows overlap, leave gaps or reach into padding.
     """
-    found: list[int] = []
+    sizes: list[int] = []
     image, result = pool.inputs[0], pool.output
     for axis, (source, target) in enumerate(zip(image.access, result.access, strict=True)):
         terms = dict(source.terms)
@@ -30,8 +30,8 @@ def windows_of(pool: Stage) -> tuple[int, ...] | None:
         inside = not source.offset and window * result.shape[axis] <= image.shape[axis]
         if window != apart or not inside:
             return None
-        found.append(window)
-    return tuple(found)
+        sizes.append(window)
+    return tuple(sizes)
 
 
 def pooled(anchor: Stage, pool: Stage) -> tuple[Stage, Stage] | None:

@@ -65,7 +65,7 @@ class Schedule:
     @property
     def inner(self) -> tuple[Schedule, ...]:
         """The schedules of the producers, and of theirs."""
-        return tuple(s for one in self.producers for s in (one, *one.inner))
+        return tuple(s for producer in self.producers for s in (producer, *producer.inner))
 
     def __str__(self) -> str:
         levels = "; ".join(

@@ -42,19 +42,19 @@ def candidate_sizes(
     """
     most = min(limit or extent, extent)
     if extent <= granule:
-        found = {extent}
+        sizes = {extent}
     else:
         blocks = -(-extent // granule)
-        found = {min(-(-blocks // n) * granule, extent) for n in range(1, blocks + 1)}
+        sizes = {min(-(-blocks // n) * granule, extent) for n in range(1, blocks + 1)}
         if even:
-            found = {_evened(extent, size, granule) for size in found}
+            sizes = {_evened(extent, size, granule) for size in sizes}
     if most < extent:
-        found.add(max(most // granule * granule, 1) if most >= granule else most)
+        sizes.add(max(most // granule * granule, 1) if most >= granule else most)
     if small:
-        found |= {
+        sizes |= {
             size for size in range(1, min(granule, extent + 1)) if _is_even_part(size, extent)
         }
-    return sorted((size for size in found if size <= most), reverse=True) or [most]
+    return sorted((size for size in sizes if size <= most), reverse=True) or [most]
 
 
 def _is_even_part(size: int, extent: int) -> bool:
@@ -95,35 +95,35 @@ def tile_sizes(
         limit = 1 if dim in FURTHER_BATCHES else primitive.limits.get(dim)
         uncut = dim in windows and not cut and (limit or extent) >= extent
         if dim in primitive.whole or dim in whole_sums(kernel) or uncut:
-            found = [extent]
+            candidates = [extent]
         else:
             between = dim not in primitive.blocks
-            found = candidate_sizes(
+            candidates = candidate_sizes(
                 extent, granule, limit, small and between, even=between and dim in slid
             )
-        sizes[dim] = np.array(found, np.int64)
+        sizes[dim] = np.array(candidates, np.int64)
     return sizes
 
 
 def _windows(uses: Sequence[Use], extents: dict[str, int], reduction: Sequence[str]) -> set[str]:
     """Reduction dims that slide along a parallel dim with overlap, such as kh along oh."""
-    found: set[str] = set()
+    dims: set[str] = set()
     for use in uses:
         for axis in use.operand.access:
             steps = [abs(c) for d, c in axis.terms if d not in reduction and extents.get(d, 1) > 1]
             for dim, c in axis.terms:
                 if dim in reduction and any(step < abs(c) * extents[dim] for step in steps):
-                    found.add(dim)
-    return found
+                    dims.add(dim)
+    return dims
 
 
 def _slid(uses: Sequence[Use], extents: dict[str, int], reduction: Sequence[str]) -> set[str]:
     """Parallel dims along which windows overlap, such as oh."""
-    found: set[str] = set()
+    dims: set[str] = set()
     for use in uses:
         for axis in use.operand.access:
             spans = [abs(c) * extents[dim] for dim, c in axis.terms if dim in reduction]
             for dim, c in axis.terms:
                 if dim not in reduction and any(abs(c) < span for span in spans):
-                    found.add(dim)
-    return found
+                    dims.add(dim)
+    return dims

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -81,11 +81,11 @@ class Space:
 
     def _column(self, key: Hashable, compute: Callable[[], Column]) -> Any:
         """A column that is computed when it is first asked for; nobody may write to it."""
-        found = self.known.get(key)
-        if found is None:
-            found = self.known[key] = compute()
-            found.flags.writeable = False
-        return found
+        column = self.known.get(key)
+        if column is None:
+            column = self.known[key] = compute()
+            column.flags.writeable = False
+        return column
 
     def size(self, dim: str) -> Ints:
         """Column of a dim's tile sizes."""
@@ -182,8 +182,10 @@ class Space:
             for table in self.tables[use.name]
         ]
         run = run_elements(operand, lengths) * operand.element_bytes
-        # Both ends of a block are rounded outwards; on average that costs most of a transaction.
-        rounded = run if move.transaction == 1 else run + (move.transaction - 1)
+        # Both ends of a block are rounded outwards. On the mean over where elements may begin in a
+        # transaction, that costs all of one but the step from one such place to the next.
+        step = gcd(operand.element_bytes, move.transaction)
+        rounded = run + (move.transaction - step)
         share = np.ones(self.rows)
         if move.efficiency:
             known, fractions = zip(*move.efficiency, strict=True)

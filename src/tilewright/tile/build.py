@@ -158,10 +158,10 @@ class _Nest:
     def program(self) -> ProgramOp:
         """The whole program."""
         kernel = self.kernel
-        tensors = [*kernel.operands, *(replace(made, role="internal") for made in kernel.made)]
+        tensors = [*kernel.operands, *(replace(result, role="internal") for result in kernel.made)]
         top: list[Operation] = [self._tensor(operand) for operand in tensors]
         body = self.nest()
-        levels = max((one.levels for one in (self.schedule, *self.schedule.inner)), key=len)
+        levels = max((own.levels for own in (self.schedule, *self.schedule.inner)), key=len)
         # In its block first: an outermost reduction loop's surroundings are the program's own.
         block = Block([*top, *self.shared.top, *body])
         for nest in self.shared.nests:
@@ -217,11 +217,11 @@ class _Nest:
     def _slots(self) -> list[tuple[str | int, ...]]:
         """What buffers have other than one slot, with those of the producers' operands."""
         schedule = self.schedule
-        found: list[tuple[str | int, ...]] = []
+        counts: list[tuple[str | int, ...]] = []
         for own in (schedule, *schedule.inner):
-            found += [pair for pair in own.buffers if pair[1] != 1]
-            found += [(name, n, memory) for name, memory, n in own.staged if n != 1]
-        return found
+            counts += [pair for pair in own.buffers if pair[1] != 1]
+            counts += [(name, n, memory) for name, memory, n in own.staged if n != 1]
+        return counts
 
     def _produced(
         self, link: Link, schedule: Schedule, loops: Sequence[tuple[str, int, int, str]]
@@ -240,12 +240,12 @@ class _Nest:
         )
         home.result.name_hint = value_name(f"{operand.name}_{memory}")
         self.values[operand.name] = home.result
-        made = nest.nest()
+        body = nest.nest()
         bound = {dim: self._axes((axis,))[0] for dim, axis in link.bound.items()}
-        domain = DomainOp.of(bound, Block(made)) if bound else None
+        domain = DomainOp.of(bound, Block(body)) if bound else None
         if operand.name in self.schedule.kept:
             self.shared.kept.append((home, domain))
-        return [home, *made] if domain is None else [home, domain]
+        return [home, *body] if domain is None else [home, domain]
 
     def _loops(self) -> list[tuple[str, int, int, str]]:
         """Dim, end, step and memory of every loop, outermost first."""
@@ -325,16 +325,16 @@ class _Nest:
 
     def _stages(self, stages: Sequence[Stage], ops: list[Operation]) -> list[StageOp]:
         """The stages of one compute; adds buffers and moves to ``ops``."""
-        made: list[StageOp] = []
+        stage_ops: list[StageOp] = []
         for stage in stages:
             if stage is self.kernel.anchor:
                 near = [beside(operand, stage, self.primitive) for operand in stage.inputs]
                 stage = replace(stage, inputs=tuple(near))
             inputs = [self._input(operand, ops) for operand in stage.inputs]
-            made.append(self._stage(stage, inputs))
+            stage_ops.append(self._stage(stage, inputs))
             if stage.output is not stages[-1].output:
-                self.values[stage.output.name] = made[-1].result
-        return made
+                self.values[stage.output.name] = stage_ops[-1].result
+        return stage_ops
 
     def _body(self) -> list[Operation]:
         """Buffers, moves in, the compute of the tile, the move out."""
@@ -444,7 +444,9 @@ class _Nest:
                 if operand.image is not None:
                     gathers = self._window(operand.image), type_of(operand)
             window = self._window(held)
-            buffers.append(BufferOp.of(own, value, window, memory, role, gathers))
+            fill = self.kernel.anchor.attribute("fill") if gathers else 0
+            assert isinstance(fill, int)
+            buffers.append(BufferOp.of(own, value, window, memory, role, gathers, fill))
             value = buffers[-1].result
             value.name_hint = value_name(f"{name}_{memory}")
         return buffers

@@ -205,12 +205,12 @@ def unbound(axes: Sequence[Affine], op: Operation | None) -> tuple[Affine, ...]:
 
 def all_dims(dims: Iterable[str], op: Operation | None) -> frozenset[str]:
     """Some dims around ``op``, with those to which domains bind them."""
-    found = set(dims)
+    names = set(dims)
     for scope in reversed(enclosing_scopes(op)):
         if isinstance(scope, DomainOp):
-            bound = [axis for dim, axis in scope.bound.items() if dim in found]
-            found |= {name for axis in bound for name in axis.dims}
-    return frozenset(found)
+            bound = [axis for dim, axis in scope.bound.items() if dim in names]
+            names |= {name for axis in bound for name in axis.dims}
+    return frozenset(names)
 
 
 def buffer_of(value: SSAValue) -> BufferOp | None:

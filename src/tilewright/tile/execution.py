@@ -131,12 +131,13 @@ class Execution:
         self.storage.fill(buffer, content)
 
     def gathered(self, step: Step, op: MoveOp) -> Array:
-        """The windows that a move gathers, an axis for each dim, zeros for what is padding."""
+        """The windows that a move gathers, an axis for each dim, the fill for what is padding."""
         buffer, dims = op.buffer, step.outer[op.buffer]
         window = buffer.outer_window
         part, box = self.read_box(step, op.source, Box.of(window, buffer.outer_shape, dims))
         names = [axis.dims[0] for axis in buffer.window.data]
-        return view_by_dims(np.pad(part, box.padding), window, names, dims)
+        padded = np.pad(part, box.padding, constant_values=buffer.padding)
+        return view_by_dims(padded, window, names, dims)
 
     def store(self, step: Step, op: MoveOp) -> None:
         """Write a buffer's box outwards, or the part of it that the dims span here."""

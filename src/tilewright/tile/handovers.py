@@ -66,7 +66,7 @@ def handovers_of(program: ProgramOp) -> list[Handover]:
     """What the waits of a program's commands ask for, in the order of the text."""
     buffers = {op.symbol.data: op for op in program.walk() if isinstance(op, BufferOp)}
     place = {op: number for number, op in enumerate(program.walk())}
-    found: dict[Handover, None] = {}
+    handovers: dict[Handover, None] = {}
     for op in commands_of(program):
         for wait in op.wait_list:
             verb, _, name = wait.partition(" ")
@@ -74,13 +74,13 @@ def handovers_of(program: ProgramOp) -> list[Handover]:
             others = [user for user in users_of(buffer) if user.engine != op.engine]
             if verb == "ready":
                 others = [user for user in others if fills(user, buffer)]
-                made = _ready(op, buffer, others, program)
+                asked = _ready(op, buffer, others, program)
             elif any(_fills(user, op, buffer) for user in users_of(buffer)):
-                made = _free(op, buffer, others)
+                asked = _free(op, buffer, others)
             else:
-                made = _gone(op, others, place, program)
-            found |= dict.fromkeys(made)
-    return list(found)
+                asked = _gone(op, others, place, program)
+            handovers |= dict.fromkeys(asked)
+    return list(handovers)
 
 
 def _fills(user: Command, op: Command, buffer: BufferOp) -> bool:
@@ -144,10 +144,10 @@ def _gone(
             yield Handover(engine, op.engine.data, block, after, before, back)
 
 
-def common_block(one: Operation, other: Operation) -> Block:
+def common_block(first: Operation, other: Operation) -> Block:
     """The innermost block around two operations."""
     around: list[Block] = []
-    op: Operation | None = one
+    op: Operation | None = first
     while op is not None:
         block = op.parent_block()
         if block is not None:
@@ -185,14 +185,14 @@ def place(program: ProgramOp, items: Sequence[Placed]) -> dict[Ordering, Placed]
     """Put the signals, waits and barriers of hand-overs into a program; returns whose each is."""
     whole = program.body.block
     behind: dict[Operation, Operation] = {}
-    made: dict[Ordering, Placed] = {}
+    placed: dict[Ordering, Placed] = {}
     barriers: set[Operation] = set()
     for item in items:
         handover, block = item.handover, item.handover.block
         if item.reason:
             if handover.before not in barriers:
                 barriers.add(handover.before)
-                made[op := BarrierOp.of(item.reason)] = item
+                placed[op := BarrierOp.of(item.reason)] = item
                 block.insert_op_before(op, handover.before)
             continue
         of = handover.of.result if handover.of is not None and len(item.ids) > 1 else None
@@ -202,7 +202,7 @@ def place(program: ProgramOp, items: Sequence[Placed]) -> dict[Ordering, Placed]
         last = behind.get(handover.after, _last(handover.after))
         block.insert_op_after(signal, last)
         behind[handover.after] = signal
-        made |= {wait: item, signal: item}
+        placed |= {wait: item, signal: item}
         if handover.back:
             loop = statement_in(whole, handover.before)
             for turn in range(handover.slots):
@@ -212,8 +212,8 @@ def place(program: ProgramOp, items: Sequence[Placed]) -> dict[Ordering, Placed]
                 whole.insert_op_before(preset, loop)
                 whole.insert_op_after(drain, behind.get(loop, loop))
                 behind[loop] = drain
-                made |= {preset: item, drain: item}
-    return made
+                placed |= {preset: item, drain: item}
+    return placed
 
 
 def remove(program: ProgramOp) -> None:

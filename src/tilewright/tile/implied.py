@@ -42,12 +42,12 @@ class Dependences:
 
     def foreign(self, buffer: BufferOp, engine: str) -> dict[str, int]:
         """Engine -> position in the text of the last user of a buffer on it; without ``engine``."""
-        found: dict[str, int] = {}
+        engines: dict[str, int] = {}
         for user in self.users[buffer]:
             name = user.engine.data
             if name != engine:
-                found[name] = max(found.get(name, 0), self.position[user])
-        return found
+                engines[name] = max(engines.get(name, 0), self.position[user])
+        return engines
 
     def is_implied(self, op: Command, buffer: BufferOp, ready: Sequence[BufferOp]) -> bool:
         """Whether ``op``, which fills a buffer, knows anyway that the slot's users are done.
@@ -123,16 +123,16 @@ class Dependences:
         users = self.foreign(buffer, engine)
         for stored in self.buffers:
             makers = [user for user in self.users[stored] if fills(user, stored)]
-            made = {maker.engine.data: self.position[maker] for maker in makers}
+            positions = {maker.engine.data: self.position[maker] for maker in makers}
             others = [user for user in self.users[stored] if user not in makers]
             if not any(user.engine.data == engine for user in others):
                 continue
             since = self._fills_since(stored, buffer)
             # With a slot to spare, what the visit before made comes after the users anyway.
             reaches = since < buffer.slot_count or all(
-                made.get(e, -1) >= p for e, p in users.items()
+                positions.get(e, -1) >= p for e, p in users.items()
             )
-            if since and reaches and users.keys() <= made.keys():
+            if since and reaches and users.keys() <= positions.keys():
                 return True
         return False
 
@@ -192,13 +192,13 @@ def _between(block: Block, op: Operation) -> list[Operation]:
 
 def _domains(op: Operation) -> list[DomainOp]:
     """The domains around an operation."""
-    found: list[DomainOp] = []
+    domains: list[DomainOp] = []
     around = op.parent_op()
     while around is not None:
         if isinstance(around, DomainOp):
-            found.append(around)
+            domains.append(around)
         around = around.parent_op()
-    return found
+    return domains
 
 
 def _trips(loop: LoopOp) -> int:
@@ -207,12 +207,12 @@ def _trips(loop: LoopOp) -> int:
 
 def _loops(op: Operation | None) -> list[LoopOp]:
     """The loops around an operation, outermost first."""
-    found: list[LoopOp] = []
+    loops: list[LoopOp] = []
     while op is not None:
         op = op.parent_op()
         if isinstance(op, LoopOp):
-            found.append(op)
-    return found[::-1]
+            loops.append(op)
+    return loops[::-1]
 
 
 def _loops_between(block: Block, buffer: BufferOp) -> Sequence[LoopOp]:

@@ -209,7 +209,7 @@ def entries_of(program: ProgramOp) -> list[Entry]:
     order = Order(program)
     for op in commands_of(program):
         order.rows(op)
-    found: list[Entry] = []
+    entries: list[Entry] = []
     filled: dict[BufferOp, int] = {}
     ends: dict[tuple[DomainOp, str], int] = {}
 
@@ -225,17 +225,17 @@ def entries_of(program: ProgramOp) -> list[Entry]:
                 filled[op] = visit + 1
                 visits, outer = {**visits, op: visit}, {**outer, op: dims}
             elif isinstance(op, (MoveOp, ComputeOp)):
-                found.append(Step(op, dims, visits, outer))
+                entries.append(Step(op, dims, visits, outer))
             elif isinstance(op, (SignalOp, WaitOp)):
                 of, ids = op.turns_of, op.id_list
                 visit = visits[of.owner] if of and isinstance(of.owner, BufferOp) else 0
-                found.append(Given(op, ids[visit % len(ids)]))
+                entries.append(Given(op, ids[visit % len(ids)]))
             elif isinstance(op, BarrierOp):
-                found.append(Given(op, 0))
+                entries.append(Given(op, 0))
 
     whole = {dim: (0, extent) for dim, extent in program.extents.items()}
     walk(program.body.block, whole, {}, {})
-    return found
+    return entries
 
 
 def steps_of(program: ProgramOp) -> list[Step]:

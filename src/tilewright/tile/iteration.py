@@ -90,14 +90,14 @@ class Rows:
         return rows
 
     def _interval(self, dim: str) -> tuple[Array, Array]:
-        found = self._dims.get(dim)
-        if found is None:
+        interval = self._dims.get(dim)
+        if interval is None:
             if self.parent is None or self.parent_row is None:
                 raise KeyError(dim)
             start, size = self.parent._interval(dim)
-            found = (start[self.parent_row], size[self.parent_row])
-            self._dims[dim] = found
-        return found
+            interval = (start[self.parent_row], size[self.parent_row])
+            self._dims[dim] = interval
+        return interval
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -183,9 +183,9 @@ def _repeat(loop: LoopOp, outer: Rows) -> Rows:
 
 def whole_rows(extents: Mapping[str, int]) -> Rows:
     """The one row in which every dim runs through its whole extent."""
-    one = np.zeros(1, np.int64)
-    dims = {dim: (one, np.full(1, extent, np.int64)) for dim, extent in extents.items()}
-    return Rows(1, one, None, None, dims)
+    origin = np.zeros(1, np.int64)
+    dims = {dim: (origin, np.full(1, extent, np.int64)) for dim, extent in extents.items()}
+    return Rows(1, origin, None, None, dims)
 
 
 def nest_rows(scopes: Sequence[Scope], extents: Mapping[str, int]) -> Rows:
@@ -200,14 +200,14 @@ def nest_rows(scopes: Sequence[Scope], extents: Mapping[str, int]) -> Rows:
 def scopes_of(op: Operation, dims: Iterable[str]) -> list[Scope]:
     """The loops and domains around an operation that the intervals of some dims there need,
     outermost first."""
-    wanted, found = set(dims), list[Scope]()
+    wanted, scopes = set(dims), list[Scope]()
     for scope in reversed(enclosing_scopes(op)):
         if isinstance(scope, LoopOp) and scope.dim.data in wanted:
-            found.append(scope)
+            scopes.append(scope)
         elif isinstance(scope, DomainOp) and wanted.intersection(scope.bound):
-            found.append(scope)
+            scopes.append(scope)
             wanted |= {name for axis in scope.bound.values() for name in axis.dims}
-    return found[::-1]
+    return scopes[::-1]
 
 
 class Order:
@@ -349,19 +349,19 @@ class Order:
             raise KeyError("the operation is not part of the program")
         rows = self.block(inner)
         index = np.arange(rows.count, dtype=np.int64)
-        number, found = np.zeros(rows.count, np.int64), list[Split]()
+        number, splits = np.zeros(rows.count, np.int64), list[Split]()
         while inner is not block:
             loop = inner.parent_op()
             inner = loop.parent_block() if isinstance(loop, (LoopOp, DomainOp)) else None
             if inner is None or rows.parent_row is None or rows.parent is None:
                 raise KeyError("the block does not enclose the operation")
             if isinstance(loop, LoopOp) and loop.dim.data in buffer.window.dims:
-                found.append((loop.dim.data, loop.lower_bound, loop.upper_bound, loop.step_size))
+                splits.append((loop.dim.data, loop.lower_bound, loop.upper_bound, loop.step_size))
                 trips = -(-(loop.upper_bound - loop.lower_bound) // loop.step_size)
                 trip = np.zeros(1, np.int64) if rows.trip is None else rows.trip
                 number = number * trips + trip[index]
             index, rows = rows.parent_row[index], rows.parent
-        return tuple(found), number
+        return tuple(splits), number
 
     def last_use(self, buffer: BufferOp, other: Operation, op: Operation, ago: int) -> Array:
         """For each execution of ``op``: the last one of ``other`` that uses the same elements of a
@@ -431,13 +431,13 @@ def own_extents(compute: ComputeOp, program: ProgramOp) -> dict[str, int]:
 def reduction_loops(op: ComputeOp, block: Block, program: ProgramOp) -> list[LoopOp]:
     """The loops over dims that ``op`` reduces, inside ``block`` and around it, outermost first."""
     reduced = reduced_dims(op, program)
-    found: list[LoopOp] = []
+    loops: list[LoopOp] = []
     for loop in reversed(enclosing_loops(op)):
         if loop.body.block is block:
             break
         if loop.dim.data in reduced:
-            found.append(loop)
-    return found[::-1]
+            loops.append(loop)
+    return loops[::-1]
 
 
 def each_run(

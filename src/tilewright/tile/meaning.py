@@ -118,7 +118,7 @@ def _product(tile: Tile) -> Array:
     inner = [name for name in tile.dims if name not in written and name in (*in_x, *in_w)]
     size = {name: tile.dims[name][1] for name in tile.dims}
     b, m, n, k = (prod(size[name] for name in group) for group in (both, rows, columns, inner))
-    x, w = tile.padded(0), tile.padded(1)
+    x, w = tile.padded(0, tile.parameters.get("fill", 0)), tile.padded(1)
     kind = _working_type(x, w, k)
     left = tile.view(0, x.astype(kind), [*both, *rows, *inner]).reshape(b, m, k)
     right = tile.view(1, w.astype(kind), [*both, *inner, *columns]).reshape(b, k, n)
@@ -136,9 +136,9 @@ def _sparse_product(tile: Tile) -> Array:
     kernel = [n for n in ("kh", "kw") if n in tile.dims]
     taps = prod(tile.dims[name][1] for name in kernel)
     lanes = tile.dims["cl"][1]
-    found = sparse.decode(tile.padded(1), taps * segment, lanes)
+    decoded = sparse.decode(tile.padded(1), taps * segment, lanes)
     names = ["cb", "cl", "cs", *kernel, "cc"]
-    weights = found.reshape([tile.dims[name][1] for name in names])
+    weights = decoded.reshape([tile.dims[name][1] for name in names])
     window = tuple(Affine(((name, 1),)) for name in names)
     box = Box(tuple(tile.dims[n][0] for n in names), weights.shape, weights.shape)
     arrays, boxes, windows = list(tile.arrays), list(tile.boxes), list(tile.windows)
@@ -205,8 +205,8 @@ def _place(extreme: np.ufunc) -> Callable[[Tile], Array]:
         (inner,) = [n for n in tile.dims if n not in written and depends(tile.windows[0], n)]
         view = tile.view(0, tile.padded(0), [*written, inner])
         last = bool(tile.parameters.get("last"))
-        found = reference.place_of_extreme(view, -1, extreme, last=last)[..., 0]
-        return _to_box(tile, written, found.astype(tile.dtype))
+        places = reference.place_of_extreme(view, -1, extreme, last=last)[..., 0]
+        return _to_box(tile, written, places.astype(tile.dtype))
 
     return part
 

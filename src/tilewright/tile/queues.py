@@ -168,12 +168,12 @@ class Queues:
 
     def keys(self, engine: str) -> Array:
         """The keys of an engine's entries, ascending."""
-        found = self._sorted.get(engine)
-        if found is None:
+        known = self._sorted.get(engine)
+        if known is None:
             keys = [self.order.rows(op).key for op in self.operations(engine)]
-            found = np.sort(np.concatenate(keys)) if keys else np.empty(0, np.int64)
-            self._sorted[engine] = found
-        return found
+            known = np.sort(np.concatenate(keys)) if keys else np.empty(0, np.int64)
+            self._sorted[engine] = known
+        return known
 
     def position(self, op: Entry, engine: str = "") -> Array:
         """For each execution: the number of its entry in its engine's queue, from 0.
@@ -183,11 +183,11 @@ class Queues:
         if isinstance(op, MoveOp):
             op = leader_of(op)
         engine = engine or self.engines_of(op)[0]
-        found = self._positions.get((op, engine))
-        if found is None:
-            found = np.searchsorted(self.keys(engine), self.order.rows(op).key)
-            self._positions[op, engine] = found
-        return found
+        known = self._positions.get((op, engine))
+        if known is None:
+            known = np.searchsorted(self.keys(engine), self.order.rows(op).key)
+            self._positions[op, engine] = known
+        return known
 
     def waits(self, op: Entry, engine: str = "") -> dict[str, Array]:
         """Engine -> for each execution: how many of its entries must be done before.
@@ -241,10 +241,10 @@ class Queues:
 
     def users_of(self, buffer: BufferOp) -> list[Command]:
         """The commands that read or write a buffer, in the order of the text."""
-        found = self._users.get(buffer)
-        if found is None:
-            found = self._users[buffer] = users_of(buffer)
-        return found
+        users = self._users.get(buffer)
+        if users is None:
+            users = self._users[buffer] = users_of(buffer)
+        return users
 
     def _last(self, verb: str, buffer: BufferOp, other: Command, op: Command) -> Array:
         """The last execution of ``other`` that a wait of ``op`` means, for each of ``op``'s."""
@@ -297,10 +297,10 @@ class Events:
 
     def column(self, values: Array) -> dict[SignalOp | WaitOp, Array]:
         """A number for each event as numbers for each execution of the operations."""
-        found = np.empty(len(self._sort), np.int64)
-        found[self._sort] = values
+        column = np.empty(len(self._sort), np.int64)
+        column[self._sort] = values
         ends = np.cumsum(self._sizes)[:-1] if self._sizes else np.zeros(0, np.int64)
-        return dict(zip(self.ops, np.split(found, ends) if self.ops else [], strict=True))
+        return dict(zip(self.ops, np.split(column, ends) if self.ops else [], strict=True))
 
     def match(self, depth: int | None) -> Matched:
         """What takes what, where an id holds so many signals at a time."""

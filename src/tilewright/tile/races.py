@@ -114,7 +114,7 @@ def races(order: Order, queues: Queues | None = None) -> list[Race]:
     """The first unordered execution of each unordered dependence, in the order of the text."""
     queues = queues or Queues(order)
     known = clocks(queues)
-    found: list[Race] = []
+    conflicts: list[Race] = []
     for dependence in _dependences(queues, queues.buffers):
         later, earlier = dependence.later, dependence.earlier
         needs = np.flatnonzero(dependence.row >= 0)
@@ -123,8 +123,8 @@ def races(order: Order, queues: Queues | None = None) -> list[Race]:
         late = np.flatnonzero(counts <= queues.position(earlier)[rows])
         if len(late):
             at = int(late[0])
-            found.append(Race(later, int(needs[at]), earlier, int(rows[at]), dependence.wait))
-    return found
+            conflicts.append(Race(later, int(needs[at]), earlier, int(rows[at]), dependence.wait))
+    return conflicts
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def faults(queues: Queues, limits: Synchronisation) -> list[Fault]:
     """What is wrong with the signals of a program, apart from races: the first of each kind."""
     events = queues.events
     matched = events.match(limits.limit)
-    found: list[Fault] = []
+    problems: list[Fault] = []
     if limits.style == "replies":
         owner: dict[int, tuple[str, str]] = {}
         for op in events.ops:
@@ -150,15 +150,15 @@ def faults(queues: Queues, limits: Synchronisation) -> list[Fault]:
             for number in op.id_list:
                 if owner.setdefault(number, pair) != pair:
                     first, second = owner[number]
-                    found.append(Fault(f"word {number} is from {first} to {second}", op, 0))
+                    problems.append(Fault(f"word {number} is from {first} to {second}", op, 0))
     for bad, reason in (
         (matched.unanswered, "waits for ever: nothing before it signals this id so often"),
         (matched.unused, "signals what nothing waits for"),
     ):
         if bad.size:
-            found.append(Fault(reason, *events.executed(int(bad[0]))))
+            problems.append(Fault(reason, *events.executed(int(bad[0]))))
     if not matched.again.size:
-        return found
+        return problems
     known = clocks(queues)
     ends, table = queues.engines, events.table
     for source, target in {(int(e["source"]), int(e["target"])) for e in table[matched.again]}:
@@ -172,5 +172,5 @@ def faults(queues: Queues, limits: Synchronisation) -> list[Fault]:
             op, row = events.executed(int(again[late[0]]))
             other = events.executed(int(taken[late[0]]))
             reason = f"signals again what '{to_text(other[0])}' may not have taken yet"
-            found.append(Fault(reason, op, row, *other))
-    return found
+            problems.append(Fault(reason, op, row, *other))
+    return problems

@@ -118,16 +118,16 @@ def parse_rest(
 ) -> tuple[dict[str, Attribute], dict[str, Attribute]]:
     """Read what ``print_rest`` printed; returns all properties and the other attributes."""
     known = kind.get_irdl_definition().properties
-    found = {name: value for name, value in properties.items() if value is not None}
+    stated = {name: value for name, value in properties.items() if value is not None}
     others: dict[str, Attribute] = {}
     rest: Mapping[str, Attribute] = {}
     if not keyword or parser.parse_optional_keyword("attributes"):
         rest = parser.parse_optional_attr_dict()
     for name, value in rest.items():
-        if name in found:
+        if name in stated:
             parser.raise_error(f"{name} is given twice")
-        (found if name in known else others)[name] = value
-    return found, others
+        (stated if name in known else others)[name] = value
+    return stated, others
 
 
 def pairs_text(pairs: Attribute) -> str:
@@ -178,7 +178,7 @@ def finish(
     region: bool = False,
 ) -> Op:
     """Read the rest of an operation's text (dictionary, then body) and make the operation."""
-    found, others = parse_rest(parser, kind, properties, keyword=region)
+    stated, others = parse_rest(parser, kind, properties, keyword=region)
     regions: list[Region] = []
     if region:
         body = parser.parse_region()
@@ -188,7 +188,7 @@ def finish(
     return kind.build(
         operands=operands,
         result_types=results,
-        properties=found,
+        properties=stated,
         attributes=others,
         regions=regions,
     )
@@ -238,7 +238,8 @@ def print_buffer(printer: Printer, op: BufferOp) -> None:
     printer.print_operand(op.outer)
     printer.print_string(f" {op.window}")
     if op.gathers is not None:
-        printer.print_string(f" gathers {op.gathers} as ")
+        fill = f" fill {op.padding}" if op.fill is not None else ""
+        printer.print_string(f" gathers {op.gathers}{fill} as ")
         printer.print_attribute(op.result.type.of)
     printer.print_string(f" in {quoted(op.memory)} slots {op.slot_count}")
     if op.accumulates is not None:
@@ -249,7 +250,7 @@ def print_buffer(printer: Printer, op: BufferOp) -> None:
         printer.print_string(" stays")
     extra = ("role", "shape", "address", "bytes")
     print_optional(printer, op, *extra)
-    flags = ("accumulates", "circular", "stays", "gathers")
+    flags = ("accumulates", "circular", "stays", "gathers", "fill")
     print_rest(printer, op, ("symbol", "window", "slots", *flags, *extra))
 
 

@@ -124,6 +124,8 @@ def check_buffer(buffer: BufferOp) -> None:
     if outer is None and not isinstance(buffer.outer.owner, TensorOp):
         raise VerifyException(f"{where}: must be of a tile.tensor or a tile.buffer")
     of = buffer.outer.type if outer is None else outer.result.type.of
+    if buffer.fill is not None and (buffer.gathers is None or not buffer.padding):
+        raise VerifyException(f"{where}: a fill other than 0 is of windows that are gathered")
     if buffer.gathers is not None:
         _check_gathered(buffer, where)
     elif of != buffer.result.type.of:
@@ -161,6 +163,10 @@ def _check_gathered(buffer: BufferOp, where: str) -> None:
     image = buffer.tensor_op.result.type.element_type
     if image != buffer.result.type.of.element_type:
         raise VerifyException(f"{where}: gathers elements of another type")
+    uses = [use.operation for use in buffer.result.uses]
+    fills = {stage.parameters.get("fill", 0) for stage in uses if isinstance(stage, StageOp)}
+    if fills - {buffer.padding}:
+        raise VerifyException(f"{where}: is filled with {buffer.padding}, and read with another")
 
 
 def _check_circular(buffer: BufferOp, axis: int, where: str) -> None:

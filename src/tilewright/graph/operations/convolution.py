@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -32,7 +32,8 @@ class ConvOp(Operation):
     16-bit images and weights, a 32-bit bias at the sum of their binary points, 32-bit result there.
     8-bit integers, of either sign: an int32 bias and result, exact modulo 2**32. Weights may be
     16-bit floats, of a float32 image or one of the same elements: the result is float32. So it is
-    of a float32 image and weights of int16.
+    of a float32 image and weights of int16. ``fill`` is what the padding of 8-bit images holds,
+    where that is not 0: a zero point.
     """
 
     name = "graph.conv"
@@ -40,11 +41,13 @@ class ConvOp(Operation):
     pads = opt_prop_def()
     dilations = opt_prop_def()
     group = opt_prop_def()
+    fill = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "strides": (1, 1),
         "pads": (0, 0, 0, 0),
         "dilations": (1, 1),
         "group": 1,
+        "fill": None,
     }
     ARITY: ClassVar[tuple[int, int]] = (2, 3)
 
@@ -73,7 +76,18 @@ class ConvOp(Operation):
             f"kernel {list(w[2:])} with dilations {list(dilations)} exceeds the padded image "
             f"{[x[2] + pads[0] + pads[2], x[3] + pads[1] + pads[3]]}",
         )
+        self._check_fill(types[0])
         return self.result_of((x[0], w[0], oh, ow), product_element(self, types))
+
+    def _check_fill(self, image: Type) -> None:
+        if not self.get("fill", 0):
+            return
+        element = image.element_type
+        limits = {i8: np.iinfo(np.int8), UNSIGNED[8]: np.iinfo(np.uint8)}
+        kind = next((info for known, info in limits.items() if known == element), None)
+        self.need(kind is not None, f"padding of {element} is 0")
+        fill = self.integer("fill", -(2**31), 2**31)
+        self.need(kind is None or kind.min <= fill <= kind.max, f"fill {fill} is no {element}")
 
     def evaluate(self, *arrays: Array) -> Array:
         """Sums of float32 are rounded once; fixed point is exact modulo 2**32.
@@ -87,6 +101,12 @@ class ConvOp(Operation):
             self.integer("group", 1, 2**24),
         )
         arrays = tuple(factors(arrays))
+        fill = self.get("fill", 0)
+        if fill:
+            top, left, bottom, right = attributes[1]
+            around = ((0, 0), (0, 0), (top, bottom), (left, right))
+            arrays = (np.pad(arrays[0], around, constant_values=cast(int, fill)), *arrays[1:])
+            attributes = (attributes[0], (0, 0, 0, 0), *attributes[2:])
         bias = arrays[2] if len(arrays) == 3 else None
         if self.is_fixed:
             return fixed.conv2d(arrays[0], arrays[1], bias, *attributes)

@@ -110,6 +110,22 @@ def _places(asked: Candidate, machine: Machine) -> str | None:
     return "; ".join(reasons)
 
 
+def fills(op: Operation, machine: Machine) -> bool:
+    """Whether every primitive that computes an operation says what its image's padding holds."""
+    primitives = machine.primitives_for(candidate(op).operation)
+    return bool(primitives) and all(
+        "input" in p.operands and p.operands["input"].fills for p in primitives
+    )
+
+
+def _fill(asked: Candidate, machine: Machine) -> str | None:
+    """Whether padding that is not 0 can be had."""
+    fill = asked.op.get("fill", 0) if "fill" in asked.op.DEFAULTS else 0
+    if not fill or fills(asked.op, machine):
+        return None
+    return f"its image is padded with {fill}, and {machine.name} pads with 0"
+
+
 def _elements(asked: Candidate, machine: Machine) -> str | None:
     """Whether primitives with numbers of their own take the operands'."""
     if is_mixed(machine) and not serving(asked, machine):
@@ -336,6 +352,7 @@ CONSTRAINTS: tuple[Constraint, ...] = (
     Constraint("extents", _extents, "change the layer's size, or choose another machine"),
     Constraint("elements", _elements, "quantise the operation, or leave it in floats"),
     Constraint("operands", _places, "give the primitive's operands that role in the machine"),
+    Constraint("fill", _fill, "pad the image by an operation of its own"),
     Constraint("windows", _windows, "pad by less than the kernel's size"),
     Constraint("numbers", _numbers, "use an operation that the machine's numbers have"),
     Constraint(

@@ -37,7 +37,7 @@ def shortage(kernels: Sequence[KernelOp], fusion: Fusion, machine: Machine) -> P
     for names, size in needed.items():
         memories = [machine.memory(name) for name in names]
         rooms = [memory.room for memory in memories if not memory.own.is_cache()]
-        room = sum(one or 0 for one in rooms)
+        room = sum(part or 0 for part in rooms)
         if len(rooms) == len(names) and None not in rooms and size > room:
             first = memories[0]
             return Problem(

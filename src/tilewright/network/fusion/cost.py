@@ -72,7 +72,7 @@ class CostOracle:
         if not kernel.producers:
             return 0
         schedule = self.planned(kernel).schedule
-        return sum(len(one.kept) for one in (schedule, *schedule.inner))
+        return sum(len(own.kept) for own in (schedule, *schedule.inner))
 
     def _kernel(self, kernel: KernelOp) -> float:
         """A kernel alone, by the fastest method that the machine has for it."""

@@ -154,7 +154,7 @@ class FusionPlan:
     def from_json(cls, value: Mapping[str, Any]) -> FusionPlan:
         """Read what ``to_json`` wrote; refuses anything else (``fusion-plan``)."""
         try:
-            found = cls(
+            plan = cls(
                 str(value["network"]),
                 str(value["machine"]),
                 str(value["search"]),
@@ -178,9 +178,9 @@ class FusionPlan:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise refuse("fusion-plan", f"not a fusion plan: {error}") from None
-        if value.get("hash") != found.hash:
+        if value.get("hash") != plan.hash:
             raise refuse("fusion-plan", "not a fusion plan: its hash is not that of its contents")
-        return found
+        return plan
 
 
 def _not_a_plan(number: int, line: str) -> Exception:

@@ -187,7 +187,7 @@ def _shared_bound(
     core = core_beside(machine, cores - 1, 1.0, 0.0)
     rates = [_move(core, primitive, role).bytes_per_cycle for role in ("input", "output")]
     memory = main.model_copy(update={"bytes_per_cycle": sum(rates)})
-    memories = tuple(memory if one.name == memory.name else one for one in core.memories)
+    memories = tuple(memory if own.name == memory.name else own for own in core.memories)
     return bound(kernel, core.model_copy(update={"memories": memories}), primitive) / cores
 
 

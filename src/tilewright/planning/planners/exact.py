@@ -23,10 +23,11 @@ import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine, Primitive
-from tilewright.planning.bounds import granule_bound, physical_bound
-from tilewright.planning.cost import Priced, lower_bounds, price
+from tilewright.planning.bounds import granule_bound, main_bandwidth, physical_bound
+from tilewright.planning.cost import TIE, Priced, lower_bounds, price
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import uses_of
+from tilewright.planning.level_commands import LevelCommands
 from tilewright.planning.levels import InnerTiling, OuterSpace, inner_view, is_deep, outer_space
 from tilewright.planning.nests import Arrangement
 from tilewright.planning.plan import Budget, Plan, Timer
@@ -54,6 +55,18 @@ primitive; a smaller one may let more of an operand stay in the outer memory."""
 LARGEST = 3
 """Around how many more outer tiles are sought: those of the largest tiles of the result, which may
 cost more next to the primitive, and spare the outer memories most."""
+
+AROUND = 12
+"""Outer tilings that are kept around each inner one, at least."""
+
+TOGETHER = 24
+"""Schedules of two levels whose commands are timed, best cost by the closed form first."""
+
+MISJUDGED_LEVELS = 0.25
+"""Those are left out that cost more than the best of these by as much."""
+
+TIMED_LEVELS = 6
+"""Of those, what a timer is given at most: it hardly ever says otherwise."""
 
 NEAR = 3
 """Schedules that are kept beside the fastest one."""
@@ -86,8 +99,8 @@ class Candidate:
     @cached_property
     def schedule(self) -> Schedule:
         """The schedule."""
-        found = schedule_of(self.space, self.arrangement, self.row)
-        return self.space.tiling.within(found) if isinstance(self.space, OuterSpace) else found
+        outer = schedule_of(self.space, self.arrangement, self.row)
+        return self.space.tiling.within(outer) if isinstance(self.space, OuterSpace) else outer
 
 
 @dataclass
@@ -113,17 +126,17 @@ def search(
     whose nests have one level."""
     if is_deep(machine, primitive):
         return search_levels(kernel, machine, primitive, budget, keep)
-    found = Search([], 0, 0, [])
+    result = Search([], 0, 0, [])
     for efforts in (EFFORTS, EFFORTS[-1:]):
         space = build_space(kernel, machine, primitive, budget.rows, efforts)
         space.single_level = single_level
-        found = _searched(space, found, budget, keep)
-        best = found.candidates[0].cost if found.candidates else np.inf
-        if not found.candidates and budget.limit < np.inf:
+        result = _searched(space, result, budget, keep)
+        best = result.candidates[0].cost if result.candidates else np.inf
+        if not result.candidates and budget.limit < np.inf:
             break  # Sizes that are rarely better would have to be below the limit at once.
         if best <= granule_bound(kernel, machine, primitive) * (1 + FAR):
             break
-    return found
+    return result
 
 
 def search_levels(
@@ -138,8 +151,8 @@ def search_levels(
     reduction = kernel.anchor.reduction
     tilings: dict[tuple[int, ...], InnerTiling] = {}
     for candidate in within.candidates:
-        found = candidate.schedule
-        tiling = InnerTiling(kernel, machine, primitive, candidate.space.uses, found)
+        own = candidate.schedule
+        tiling = InnerTiling(kernel, machine, primitive, candidate.space.uses, own)
         cut = tuple(tiling.size(dim) for dim in kernel.anchor.extents if dim not in reduction)
         if cut not in tilings and tiling.fits:
             tilings[cut] = tiling
@@ -151,17 +164,36 @@ def search_levels(
         space = outer_space(tiling, budget.rows)
         if space is None:
             continue
-        found = _searched(space, Search([], 0, 0, []), budget, keep)
-        adjusted = [_with_ends(candidate) for candidate in found.candidates]
+        result = _searched(space, Search([], 0, 0, []), budget, max(keep, AROUND))
+        adjusted = [_with_ends(candidate) for candidate in result.candidates]
         best = Search(
-            _distinct([*best.candidates, *adjusted], keep),
-            best.considered + found.considered,
-            best.priced + found.priced,
-            best.cuts + found.cuts,
+            _distinct([*best.candidates, *adjusted], max(keep, TOGETHER)),
+            best.considered + result.considered,
+            best.priced + result.priced,
+            best.cuts + result.cuts,
         )
     if not best.candidates:
         raise no_tile_fits(kernel, machine, uses_of(kernel, view, primitive))
-    return best
+    timed = _in_one_pipeline(best.candidates, LevelCommands(kernel, machine, primitive))
+    return replace(best, candidates=_distinct(timed, min(keep, TIMED_LEVELS)))
+
+
+def _in_one_pipeline(candidates: list[Candidate], commands: LevelCommands) -> list[Candidate]:
+    """The best candidates with the cycles of their commands, in which all hops share the engines;
+    those whose commands are too many stay as the closed form has them."""
+    priced: list[Candidate] = []
+    best = np.inf
+    for candidate in candidates[:TOGETHER]:
+        if candidate.cost > best * (1 + MISJUDGED_LEVELS):
+            break
+        known = commands.price(candidate.schedule)
+        if known is not None:
+            cycles, moved = known
+            cost = cycles + TIE * moved / main_bandwidth(commands.machine)
+            candidate = replace(candidate, cost=cost, cycles=cycles, moved_bytes=moved)
+        priced.append(candidate)
+        best = min(best, candidate.cost)
+    return priced
 
 
 def _with_ends(candidate: Candidate) -> Candidate:
@@ -190,33 +222,33 @@ def _searched(space: Space, before: Search, budget: Budget, keep: int) -> Search
             cuts.append("priced" if start >= budget.priced else "seconds")
             break
         part, limit = space.take(block), best[-1].cost if len(best) == keep else budget.limit
-        for one in price(part):
-            priced += int(np.isfinite(one.cycles).sum())
-            best += _best_of(part, one, keep, limit)
+        for prices in price(part):
+            priced += int(np.isfinite(prices.cycles).sum())
+            best += _best_of(part, prices, keep, limit)
         best = _distinct(best, keep)
         start, size = start + size, BLOCK
     return Search(best, before.considered + space.considered, before.priced + priced, cuts)
 
 
-def _best_of(space: Space, one: Priced, keep: int, limit: float) -> list[Candidate]:
-    rows = np.flatnonzero((one.cost <= limit) & np.isfinite(one.cost))
+def _best_of(space: Space, prices: Priced, keep: int, limit: float) -> list[Candidate]:
+    rows = np.flatnonzero((prices.cost <= limit) & np.isfinite(prices.cost))
     if len(rows) > MIRRORS * keep:
-        rows = rows[np.argsort(one.cost[rows], kind="stable")[: MIRRORS * keep]]
-    columns = zip(one.cost[rows], one.cycles[rows], one.bytes[rows], rows, strict=True)
+        rows = rows[np.argsort(prices.cost[rows], kind="stable")[: MIRRORS * keep]]
+    columns = zip(prices.cost[rows], prices.cycles[rows], prices.bytes[rows], rows, strict=True)
     return [
-        Candidate(float(cost), float(cycles), float(moved), space, one.arrangement, int(row))
+        Candidate(float(cost), float(cycles), float(moved), space, prices.arrangement, int(row))
         for cost, cycles, moved, row in columns
     ]
 
 
 def _distinct(candidates: list[Candidate], keep: int) -> list[Candidate]:
     """The best by cost, of those that mirror each other the first found."""
-    found: dict[tuple[str, str], Candidate] = {}
+    by_kind: dict[tuple[str, str], Candidate] = {}
     for candidate in sorted(candidates, key=lambda c: (c.cost, c.moved_bytes)):
-        found.setdefault(candidate.kind, candidate)
-        if len(found) == keep:
+        by_kind.setdefault(candidate.kind, candidate)
+        if len(by_kind) == keep:
             break
-    return list(found.values())
+    return list(by_kind.values())
 
 
 def _timed(
@@ -230,7 +262,7 @@ def _timed(
     """Candidates with their timed cycles, the fastest first; ``firsts`` are those of primitives."""
     best = {id(one) for one in firsts}
     cycles, tiles = timer(kernel, candidates[0].schedule), candidates[0].tiles
-    found = [(cycles, candidates[0])]
+    times = [(cycles, candidates[0])]
     for candidate in candidates[1:]:
         if cycles <= granule * (1 + budget.settled):
             break
@@ -241,14 +273,14 @@ def _timed(
             continue
         took = timer(kernel, candidate.schedule)
         cycles, tiles = min(cycles, took), tiles + candidate.tiles
-        found.append((took, candidate))
-    return sorted(found, key=lambda one: one[0])
+        times.append((took, candidate))
+    return sorted(times, key=lambda one: one[0])
 
 
 def _near(cycles: float, others: Sequence[Plan], budget: Budget) -> tuple[Plan, ...]:
     """Those of the others, best first, that take hardly longer."""
-    found = [one for one in others if one.cycles <= cycles * (1 + budget.near)]
-    return tuple(found[:NEAR])
+    close = [other for other in others if other.cycles <= cycles * (1 + budget.near)]
+    return tuple(close[:NEAR])
 
 
 def _remembering(timer: Timer) -> Timer:
@@ -274,31 +306,31 @@ def plan_exact(
     begin = perf_counter()
     budget = budget or Budget()
     keep = max(budget.timed, 1) if timer is not None else 1
-    found: list[tuple[Primitive, Search]] = []
+    searches: list[tuple[Primitive, Search]] = []
     failures: list[TilewrightError] = []
     for primitive in agreeing(kernel, machine):
         try:
-            found.append((primitive, search(kernel, machine, primitive, budget, keep)))
+            searches.append((primitive, search(kernel, machine, primitive, budget, keep)))
         except TilewrightError as error:
             failures.append(error)
-    if not found:
+    if not searches:
         raise failures[0]
-    physical = min(physical_bound(kernel, machine, p) for p, _ in found)
-    granule = min(granule_bound(kernel, machine, p) for p, _ in found)
-    every = [c for _, s in found for c in s.candidates]
+    physical = min(physical_bound(kernel, machine, p) for p, _ in searches)
+    granule = min(granule_bound(kernel, machine, p) for p, _ in searches)
+    every = [c for _, s in searches for c in s.candidates]
     if not every:
         reason = f"no plan takes less than {budget.limit:,.0f} cycles"
         raise refuse("plan-limit", reason, kernel.symbol, "raise Budget.limit")
     candidates = _distinct(every, len(every))
     # The best of every primitive is among them: the cost may misjudge all of another one's.
-    firsts = [s.candidates[0] for _, s in found if timer]
+    firsts = [s.candidates[0] for _, s in searches if timer]
     kept = {id(c) for c in (*candidates[:keep], *firsts)}
     candidates = [c for c in candidates if id(c) in kept]
     times: list[tuple[float | None, Candidate]] = [(None, candidates[0])]
     if timer is not None:
         timer = _remembering(timer)
         times = [*_timed(kernel, candidates, firsts, timer, budget, granule)]
-    cuts = tuple(dict.fromkeys(cut for _, s in found for cut in s.cuts))
+    cuts = tuple(dict.fromkeys(cut for _, s in searches for cut in s.cuts))
     chosen, *others = (
         Plan(
             schedule=one.schedule,
@@ -306,8 +338,8 @@ def plan_exact(
             moved_bytes=int(one.moved_bytes),
             physical_bound=physical,
             granule_bound=granule,
-            candidates=sum(s.considered for _, s in found),
-            priced=sum(s.priced for _, s in found),
+            candidates=sum(s.considered for _, s in searches),
+            priced=sum(s.priced for _, s in searches),
             seconds=perf_counter() - begin,
             complete=not cuts,
             cuts=cuts,
@@ -325,29 +357,29 @@ def plan_exact(
 
 
 def _beside_greedy(
-    kernel: Kernel, machine: Machine, found: Plan, timer: Timer, budget: Budget
+    kernel: Kernel, machine: Machine, best: Plan, timer: Timer, budget: Budget
 ) -> Plan:
     """The plan, or the greedy planner's if that is faster."""
     tilings: Tilings = {}
     for start, buffers in product(("granule", "one"), (2, 1)):
-        if found.cycles <= found.granule_bound:
+        if best.cycles <= best.granule_bound:
             break
         try:
             greedy = Greedy(start, buffers)(kernel, machine, tilings=tilings)
         except TilewrightError:
             # It starts from a tile that held operands do not allow.
             continue
-        if greedy.predicted_cycles > found.cycles * (1 + MISJUDGED):
+        if greedy.predicted_cycles > best.cycles * (1 + MISJUDGED):
             continue
         took = timer(kernel, greedy.schedule)
-        found = replace(found, timed=found.timed + 1)
-        if took < found.cycles:
-            found = replace(
-                found,
-                near=_near(took, (replace(found, near=()), *found.near), budget),
+        best = replace(best, timed=best.timed + 1)
+        if took < best.cycles:
+            best = replace(
+                best,
+                near=_near(took, (replace(best, near=()), *best.near), budget),
                 schedule=greedy.schedule,
                 predicted_cycles=greedy.predicted_cycles,
                 moved_bytes=greedy.moved_bytes,
                 timed_cycles=took,
             )
-    return found
+    return best

@@ -85,10 +85,10 @@ class Greedy:
             for slots in ((2, 1) if self.buffers == AUTOMATIC else (self.buffers,))
         ]
         return replace(
-            min(plans, key=lambda found: found.cycles),
-            candidates=sum(found.candidates for found in plans),
-            priced=sum(found.priced for found in plans),
-            timed=sum(found.timed for found in plans),
+            min(plans, key=lambda candidate: candidate.cycles),
+            candidates=sum(candidate.candidates for candidate in plans),
+            priced=sum(candidate.priced for candidate in plans),
+            timed=sum(candidate.timed for candidate in plans),
             seconds=perf_counter() - begin,
         )
 
@@ -96,23 +96,23 @@ class Greedy:
         self, kernel: Kernel, machine: Machine, slots: int, timer: Timer | None, tilings: Tilings
     ) -> Plan:
         """The best primitive's plan with so many slots, or fewer where they do not fit."""
-        found: list[Plan] = []
+        plans: list[Plan] = []
         failures: list[TilewrightError] = []
         for primitive in agreeing(kernel, machine):
             try:
-                found.append(self._partition(kernel, machine, primitive, slots, tilings))
+                plans.append(self._partition(kernel, machine, primitive, slots, tilings))
             except TilewrightError as error:
                 failures.append(error)
-        if not found:
+        if not plans:
             raise failures[0]
-        best = min(found, key=lambda plan: plan.predicted_cycles)
+        best = min(plans, key=lambda plan: plan.predicted_cycles)
         cycles = None if timer is None else timer(kernel, best.schedule)
         return replace(
             best,
-            physical_bound=min(plan.physical_bound for plan in found),
-            granule_bound=min(plan.granule_bound for plan in found),
-            candidates=sum(plan.candidates for plan in found),
-            priced=len(found),
+            physical_bound=min(plan.physical_bound for plan in plans),
+            granule_bound=min(plan.granule_bound for plan in plans),
+            candidates=sum(plan.candidates for plan in plans),
+            priced=len(plans),
             timed_cycles=cycles,
             timed=0 if timer is None else 1,
         )
@@ -183,7 +183,7 @@ class Known:
 
     def fits(self, tilings: list[Tiling], slots: int) -> Bools:
         """Whether every memory holds each one's tiles ``slots`` times, those that stay once."""
-        keys = [tuple(one.values()) for one in tilings]
+        keys = [tuple(tiling.values()) for tiling in tilings]
         new = [n for n, key in enumerate(keys) if key not in self._slots]
         if new:
             most = most_slots(_rows(self.space, [tilings[n] for n in new]))

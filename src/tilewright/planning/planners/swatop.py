@@ -363,7 +363,7 @@ class Swatop:
         """
         every = np.concatenate(columns)
         starts = np.cumsum([0, *(len(column) for column in columns)])
-        found: list[tuple[int, int]] = []
+        ranks: list[tuple[int, int]] = []
         others: list[tuple[int, int]] = []
         cuts = {group.grid for group in groups}
         first = max(self.top, 1)
@@ -371,18 +371,18 @@ class Swatop:
             number = int(np.searchsorted(starts, place, "right")) - 1
             row = place - int(starts[number])
             grid = groups[number].grid
-            alike = sum(group == number for group, _ in found)
-            best = len(found) < first and alike < max(self.top // 4, 1)
+            alike = sum(group == number for group, _ in ranks)
+            best = len(ranks) < first and alike < max(self.top // 4, 1)
             if not (best or grid in cuts) or not groups[number].keeps_step(kernel, row):
                 continue
             cuts.discard(grid)
             if best:
-                found.append((number, row))
+                ranks.append((number, row))
             elif len(others) < self.top // 4:
                 others.append((number, row))
-            if len(found) == first and (not cuts or len(others) == self.top // 4):
+            if len(ranks) == first and (not cuts or len(others) == self.top // 4):
                 break
-        return found + others
+        return ranks + others
 
     def _plan(self, kernel: Kernel, machine: Machine, group: Strategies, row: int) -> Plan:
         """The plan of one strategy."""

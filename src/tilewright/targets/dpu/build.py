@@ -65,8 +65,11 @@ def synchronised(core: Core, statements: Sequence[Statement]) -> list[Statement]
     """
     instructions = REVISIONS[core.isa]
     bare = [
-        Statement(one.mnemonic, {k: v for k, v in one.values.items() if k not in ("take", "put")})
-        for one in statements
+        Statement(
+            statement.mnemonic,
+            {k: v for k, v in statement.values.items() if k not in ("take", "put")},
+        )
+        for statement in statements
     ]
     operations = operations_of(decode(instructions, encode(instructions, bare)))
     footprints = Footprints(core)
@@ -78,8 +81,8 @@ def synchronised(core: Core, statements: Sequence[Statement]) -> list[Statement]
     ]
     take, put = tokens_for([operation.engine for operation in operations], needs)
     return [
-        Statement(one.mnemonic, {**one.values, "take": take[row], "put": put[row]})
-        for row, one in enumerate(bare)
+        Statement(statement.mnemonic, {**statement.values, "take": take[row], "put": put[row]})
+        for row, statement in enumerate(bare)
     ]
 
 

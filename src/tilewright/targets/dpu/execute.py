@@ -273,8 +273,8 @@ def _elew(state: State, operation: Operation, span: Span | None) -> None:
     fields = operation.fields
     operands, image = places.elementwise_images(state.core, operation)
     result = numbers.elementwise(
-        [_pixels(state, one.rows) for one in operands],
-        [one["shift_read"] for one in operation.operands],
+        [_pixels(state, read.rows) for read in operands],
+        [read["shift_read"] for read in operation.operands],
         signed_shift(fields["shift_write"]),
         multiply=ELEMENTWISE[fields["elew_type"]] == "multiply",
         relu=ACTIVATIONS[fields["act_type"]] == "relu",

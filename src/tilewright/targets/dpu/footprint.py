@@ -257,10 +257,10 @@ def _elew(core: Core, operation: Operation) -> Footprint:
     _at_once(operation, core.elementwise_rows)
     if fields["elew_type"] and fields["num"] != 2:
         raise operation.refuse(f"multiplies {fields['num']} operands", "it multiplies two")
-    if any(one.get("share_pp", 0) for one in operation.operands):
+    if any(read.get("share_pp", 0) for read in operation.operands):
         raise operation.refuse("the meaning of share_pp is not published")
     operands, result = places.elementwise_images(core, operation)
-    return Footprint(joined([one.rows for one in operands]), joined([result.rows]))
+    return Footprint(joined([read.rows for read in operands]), joined([result.rows]))
 
 
 _COMPUTES = frozenset(("conv", "dwconv", "pool", "alu", "elew"))

@@ -287,7 +287,10 @@ class _WindowProgram:
             if layer.kind == "conv":
                 values["act_type"] = ACTIVATIONS.index(layer.activation)
                 name = "convinit"
-        last = next((one for one in reversed(build.statements) if one.mnemonic == name), None)
+        last = next(
+            (statement for statement in reversed(build.statements) if statement.mnemonic == name),
+            None,
+        )
         if last is None or last.values != values:
             build.add(name, **values)
 

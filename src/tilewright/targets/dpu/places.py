@@ -143,10 +143,10 @@ def elementwise_images(core: Core, operation: Operation) -> tuple[list[Image], I
     """Operands and result of an ELEW."""
     operands = [
         operand_image(
-            core, operation, one["bank_id_in"], one["bank_addr_in"], one["jump_read"],
-            one["jump_read_endl"],
+            core, operation, read["bank_id_in"], read["bank_addr_in"], read["jump_read"],
+            read["jump_read_endl"],
         )
-        for one in operation.operands
+        for read in operation.operands
     ]  # fmt: skip
     fields = operation.fields
     result = operand_image(

@@ -53,7 +53,7 @@ class Segments:
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
         """All operations; their own numbers are those in their programs."""
-        return tuple(one for program in self.programs for one in program)
+        return tuple(operation for program in self.programs for operation in program)
 
     @cached_property
     def word_offsets(self) -> list[int]:
@@ -71,12 +71,12 @@ class Segments:
             table["waits"][:, : len(CATEGORIES)] += before.astype(np.int32)
             before = before + np.bincount(table["engine"], minlength=len(CATEGORIES))
             tables.append(table)
-        found = np.concatenate(tables)
+        commands = np.concatenate(tables)
         # An engine runs its commands in order: what waits for its own earlier ones needs no count.
-        rows = np.arange(len(found))
-        found["waits"][rows, found["engine"]] = 0
-        found["kernel"] = kernels
-        return found
+        rows = np.arange(len(commands))
+        commands["waits"][rows, commands["engine"]] = 0
+        commands["kernel"] = kernels
+        return commands
 
     def time(self, commands: TimedArray, machine: Machine) -> Timeline:
         """When everything happens."""
@@ -85,13 +85,15 @@ class Segments:
     def problems(self) -> list[Problem]:
         """Races, deadlocks and tokens that are left over, of every program."""
         return [
-            one for program in self.programs for one in check_program(self.core, program).problems
+            problem
+            for program in self.programs
+            for problem in check_program(self.core, program).problems
         ]
 
 
 def kernel_of_each(size: int, rows: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
     """The kernel of every operation; an END counts as the kernel's before it."""
-    found = np.zeros(size, np.int64)
+    kernels = np.zeros(size, np.int64)
     for number, (start, end) in enumerate(rows):
-        found[start : end + 1] = number
-    return found
+        kernels[start : end + 1] = number
+    return kernels

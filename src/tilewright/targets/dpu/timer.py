@@ -37,8 +37,10 @@ def run_timer(core: Core, machine: Machine) -> RunTimer:
     """Cycles of kernels that run one after the other in one program, their biases zeros."""
 
     def cycles(kernels: Sequence[CompiledKernel]) -> float:
-        modules = [one.program for one in kernels if one.program is not None]
-        return _cycles(core, machine, [program for one in modules for program in programs_of(one)])
+        modules = [module.program for module in kernels if module.program is not None]
+        return _cycles(
+            core, machine, [program for module in modules for program in programs_of(module)]
+        )
 
     return cycles
 

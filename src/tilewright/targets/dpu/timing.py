@@ -107,11 +107,11 @@ def time_program(core: Core, operations: Sequence[Operation]) -> Timeline:
 def accesses_of(core: Core, touched: Sequence[Footprint]) -> AccessArray:
     """ACCESS records of a program's footprints; memory 0 is main memory, then the bank groups."""
     records: list[tuple[int, int, bool, int, int, int, int]] = []
-    for command, one in enumerate(touched):
-        for span, write in ((one.loads, False), (one.stores, True)):
+    for command, touch in enumerate(touched):
+        for span, write in ((touch.loads, False), (touch.stores, True)):
             if span is not None:
                 records.append(_of_span(command, span, write))
-        for rows, write in ((one.reads, False), (one.writes, True)):
+        for rows, write in ((touch.reads, False), (touch.writes, True)):
             records += _of_rows(core, command, rows, write)
     table = access_table(len(records))
     if records:
@@ -174,11 +174,13 @@ def check_program(core: Core, operations: Sequence[Operation]) -> Report:
     table["waits"][:, : len(CATEGORIES)] = matched.waits
     machine = machine_of(core)
     try:
-        found = find_races(
+        report = find_races(
             table, accesses_of(core, touched), machine, label=lambda i: operations[i].text
         )
     except TilewrightError as error:
-        deadlocks = tuple(one for one in error.problems if one.code == "program-deadlock")
+        deadlocks = tuple(
+            problem for problem in error.problems if problem.code == "program-deadlock"
+        )
         if len(deadlocks) != len(error.problems):
             raise
         return Report((), deadlocks, matched.left, ())
@@ -190,9 +192,9 @@ def check_program(core: Core, operations: Sequence[Operation]) -> Report:
             operations[race.first].name,
             "a token from the earlier one's class to the later one's",
         )
-        for race in found.races
+        for race in report.races
     )
-    return Report(races, (), matched.left, found.unwritten)
+    return Report(races, (), matched.left, report.unwritten)
 
 
 def _place(core: Core, memory: str, address: int) -> str:

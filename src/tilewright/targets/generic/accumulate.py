@@ -43,10 +43,10 @@ def previous(
     unit: Unit, part: Primitive, values: Values, shape: Sequence[int], axes: Sequence[str]
 ) -> NDArray[Any]:
     """The accumulators so far."""
-    found = np.empty(shape, unit.machine.sum.dtype)
-    for index, view in result_views(unit, part, values, found.dtype, shape, axes):
-        found[index] = view
-    return found
+    sums = np.empty(shape, unit.machine.sum.dtype)
+    for index, view in result_views(unit, part, values, sums.dtype, shape, axes):
+        sums[index] = view
+    return sums
 
 
 def write(
@@ -76,11 +76,11 @@ def output_touches(
     names = [axis for axis, _ in axes]
     rows = names.index("h") if "h" in names else 0
     box = touch(machine, columns, "output", memory, axes, write=True, element=element)
-    found = circle_touches(columns, "output", box, rows)
+    touches = circle_touches(columns, "output", box, rows)
     if "first" in columns:
         # Instructions that start a sum read nothing: an axis of size 0 says so.
         reads = [(axes[0][0], np.where(columns["first"] > 0, 0, axes[0][1])), *axes[1:]]
         four = np.full_like(element, 4)
         box = touch(machine, columns, "output", memory, reads, element=four)
-        found += circle_touches(columns, "output", box, rows)
-    return found
+        touches += circle_touches(columns, "output", box, rows)
+    return touches

@@ -22,10 +22,10 @@ from tilewright.targets.generic.operands import Values, memory_of, size_bits
 
 def circle_fields(machine: Machine, part: Primitive) -> tuple[Field, ...]:
     """The fields of the operands whose buffers may be circular."""
-    bits, found = size_bits(machine, part), list[Field]()
+    bits, fields = size_bits(machine, part), list[Field]()
     for role, storage in part.operands.items():
         if storage.circular:
-            found += [
+            fields += [
                 Field(
                     f"{role}.circle",
                     bits,
@@ -34,7 +34,7 @@ def circle_fields(machine: Machine, part: Primitive) -> tuple[Field, ...]:
                 ),
                 Field(f"{role}.turn", bits, f"place of {role}'s first row in a circular buffer"),
             ]
-    return tuple(found)
+    return tuple(fields)
 
 
 def pieces(values: Values, role: str, first: int, count: int) -> Iterator[tuple[int, int, int]]:

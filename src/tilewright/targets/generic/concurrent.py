@@ -88,13 +88,13 @@ def elapsed(steps: Sequence[Step]) -> float:
 def _conflict(first: Step, second: Step) -> bool:
     """Whether two steps must run in their order."""
     return any(
-        one.meets(other)
+        access.meets(other)
         for ones, others in (
             (first.writes, second.reads),
             (first.reads, second.writes),
             (first.writes, second.writes),
         )
-        for one in ones
+        for access in ones
         for other in others
     )
 

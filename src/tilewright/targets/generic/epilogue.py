@@ -108,7 +108,7 @@ def touches(
     """The residual, where a step of a complete sum takes it, and the tables."""
     zero, kind = np.zeros_like(columns["output.address"]), machine.number.kind
     last = columns.get("last", zero + 1) > 0
-    found: list[Touch] = []
+    accesses: list[Touch] = []
     takes = zero > 0
     for index, group in enumerate(part.epilogue, 1):
         chosen = columns[f"then{index}"]
@@ -117,9 +117,9 @@ def touches(
         if f"then{index}.table" in columns:
             with_table = [i for i, name in enumerate(group, 1) if FUNCTIONS[name].reads_table(kind)]
             used = np.isin(chosen, with_table) & last
-            found.append(functions.table_touch(machine, columns[f"then{index}.table"], used))
+            accesses.append(functions.table_touch(machine, columns[f"then{index}.table"], used))
     if "residual.address" in columns:
         # Where no step takes the residual, an axis of size 0 says so.
         reads = [(axes[0][0], np.where(takes, axes[0][1], 0)), *axes[1:]]
-        found.append(touch(machine, columns, "residual", memory_of(part, "residual"), reads))
-    return found
+        accesses.append(touch(machine, columns, "residual", memory_of(part, "residual"), reads))
+    return accesses

@@ -48,10 +48,10 @@ def _addresses(value: SSAValue) -> Array:
     place, shape = placement_of(value), shape_of(value)
     layout = Layout.parse(layout_of(value), len(shape))
     size = element_dtype(tensor_type(value).element_type).itemsize
-    found: Array = np.full((), place.offset, np.int64)
+    addresses: Array = np.full((), place.offset, np.int64)
     for extent, stride in zip(layout.physical_shape(shape), place.strides, strict=True):
-        found = found[..., None] + np.arange(extent, dtype=np.int64) * stride * size
-    return layout.unpack(found, shape)
+        addresses = addresses[..., None] + np.arange(extent, dtype=np.int64) * stride * size
+    return layout.unpack(addresses, shape)
 
 
 MOVES = frozenset(
@@ -63,13 +63,13 @@ MOVES = frozenset(
 
 def steps_of(network: NetworkOp) -> list[tuple[int, Operation]]:
     """The kernels and the operations that are not free, with their places in the block."""
-    found: list[tuple[int, Operation]] = []
+    steps: list[tuple[int, Operation]] = []
     for number, op in enumerate(network.block.ops):
         if isinstance(op, KernelOp) or (
             isinstance(op, GraphOperation) and not (op.name in MOVES and is_free(op))
         ):
-            found.append((number, op))
-    return found
+            steps.append((number, op))
+    return steps
 
 
 def interpreted(op: Operation) -> HostStep:

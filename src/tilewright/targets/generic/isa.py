@@ -74,12 +74,12 @@ class InstructionSet:
     @cached_property
     def by_mnemonic(self) -> dict[str, Instruction]:
         """The instructions by name."""
-        return {one.mnemonic: one for one in self.instructions}
+        return {instruction.mnemonic: instruction for instruction in self.instructions}
 
     @cached_property
     def by_opcode(self) -> dict[int, Instruction]:
         """The instructions by opcode."""
-        return {one.opcode: one for one in self.instructions}
+        return {instruction.opcode: instruction for instruction in self.instructions}
 
     def for_move(self, move: Move, transform: str = "transfer") -> Instruction:
         """The instruction that performs a move of the machine, and what it does on the way."""
@@ -90,10 +90,10 @@ class InstructionSet:
 
         Raises TilewrightError (``isa-operation``) if the set has none.
         """
-        for one in self.instructions:
-            part = one.primitive
-            if part is not None and part.name == primitive and operation in one.operations:
-                return one
+        for instruction in self.instructions:
+            part = instruction.primitive
+            if part is not None and part.name == primitive and operation in instruction.operations:
+                return instruction
         raise refuse(
             "isa-operation", f"{self.machine.name}: {primitive} has no instruction for {operation}"
         )
@@ -110,7 +110,7 @@ def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> Instru
     ``machine.instruction_bytes``, or more if the fields need it. Raises TilewrightError.
     """
     fixed = dict(opcodes or {})
-    found: list[Instruction] = []
+    instructions: list[Instruction] = []
     engines = [engine.name for engine in machine.engines]
     next_opcode = 1
 
@@ -127,7 +127,7 @@ def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> Instru
             while next_opcode in fixed.values():
                 next_opcode += 1
             fixed[mnemonic] = next_opcode
-        if any(one.mnemonic == mnemonic for one in found):
+        if any(instruction.mnemonic == mnemonic for instruction in instructions):
             raise refuse("isa-name", f"two parts of the machine are called {mnemonic}")
         if fixed[mnemonic] >= 1 << OPCODE_BITS:
             raise refuse("isa-opcodes", f"{machine.name} has more than 255 instructions")
@@ -139,7 +139,7 @@ def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> Instru
         opcode = Field("opcode", OPCODE_BITS, "which instruction", default=fixed[mnemonic])
         carries = () if family.name in ("wait", "barrier") else carried(machine)
         form = Format((opcode, *waits, *carries, *fields))
-        found.append(
+        instructions.append(
             Instruction(
                 mnemonic,
                 fixed[mnemonic],
@@ -178,7 +178,7 @@ def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> Instru
             if machine.synchronisation.style != "tokens":
                 add(f"wait_{engine.name}", engine.name, wait, wait.fields(machine, engine), None)
         add("barrier", engines[0], FAMILIES["barrier"], (), None)
-    lanes = max((one.format.lanes for one in found), default=1)
+    lanes = max((instruction.format.lanes for instruction in instructions), default=1)
     least = -(-lanes * LANE_BITS // 8 // WORD_STEP) * WORD_STEP
     size = max(least, machine.instruction_bytes)
-    return InstructionSet(machine, tuple(found), -(-size // 8) * 8)
+    return InstructionSet(machine, tuple(instructions), -(-size // 8) * 8)

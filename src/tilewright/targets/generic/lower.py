@@ -141,8 +141,8 @@ class KernelLowering:
 
     def transfer(self, op: MoveOp) -> Part:
         """The instructions of a move, without waits."""
-        one, columns = self._move(op)
-        return Part(one, columns, self.order.rows(op).key)
+        instruction, columns = self._move(op)
+        return Part(instruction, columns, self.order.rows(op).key)
 
     def buffer(self, op: BufferOp) -> BufferPlace:
         """Place of a buffer."""
@@ -192,8 +192,8 @@ class KernelLowering:
         if loads and not self._await(loads[0].one.engine):
             parts.append(Part(barrier, {}, np.full(1, FIRST, np.int64)))
         for op in self.commands:
-            one, columns = lowered[op]
-            parts.append(Part(one, columns | carried.fields(op), self.order.rows(op).key))
+            instruction, columns = lowered[op]
+            parts.append(Part(instruction, columns | carried.fields(op), self.order.rows(op).key))
         parts += carried.parts(self.whole)
         return parts
 
@@ -222,8 +222,8 @@ class KernelLowering:
         waits = {op: self._waits(op, uses[op], prefetch.waits(local[op]), base) for op in commands}
         parts: list[Part] = []
         for op in commands:
-            one, columns = lowered[op]
-            parts.append(Part(one, columns | waits[op], prefetch.keys[op]))
+            instruction, columns = lowered[op]
+            parts.append(Part(instruction, columns | waits[op], prefetch.keys[op]))
         for op in commands:
             engine = self.engines.index(op.engine.data)
             counts = base[engine] + prefetch.positions[op] + 1
@@ -241,7 +241,7 @@ class KernelLowering:
             if isinstance(op, ComputeOp) and self.order.rows(op).count
         ]
         start = min((int(key[0]) for key in keys), default=0)
-        found: dict[Command, Any] = {}
+        loads: dict[Command, Any] = {}
         for op in self.commands:
             if not isinstance(op, MoveOp) or not op.loads or op.buffer.outer_buffer is not None:
                 continue
@@ -254,8 +254,8 @@ class KernelLowering:
             for counts in local[op].values():
                 first &= counts == 0
             if first.any():
-                found[op] = first
-        return found
+                loads[op] = first
+        return loads
 
     def _waits(
         self, op: Command, uses: Sequence[Use], local: Mapping[str, Column], base: Mapping[int, int]
@@ -354,18 +354,18 @@ class KernelLowering:
 
     def _compute(self, op: ComputeOp) -> tuple[Instruction, dict[str, Any]]:
         part = self.machine.primitive(op.primitive.data)
-        one = self.instruction(op)
+        instruction = self.instruction(op)
         context = Context(
             op,
             self.order,
-            self.whole.instructions.machines[one.opcode],
+            self.whole.instructions.machines[instruction.opcode],
             part,
-            one,
+            instruction,
             self.buffer,
             Tables(self._ask_table),
             self._content,
         )
-        return one, lower_compute(context)
+        return instruction, lower_compute(context)
 
     def _content(self, op: TensorOp) -> Array:
         """The 16-bit elements of a weight, as they lie in its arena."""

@@ -140,10 +140,10 @@ class SteppedRunner(Runner):
     @cached_property
     def kernels(self) -> NDArray[np.int64]:
         """The kernel of every instruction."""
-        found = np.zeros(self.instructions, np.int64)
+        numbers = np.zeros(self.instructions, np.int64)
         for number, row in enumerate(self.parts.file.kernels):
-            found[row.start : row.end] = number
-        return found
+            numbers[row.start : row.end] = number
+        return numbers
 
     def run(
         self,

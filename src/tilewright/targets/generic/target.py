@@ -32,7 +32,7 @@ class InstructionTarget(Target):
             *(Capability.ISSUE_CYCLES, Capability.LATE_LOADS, Capability.PART_STORES),
             *(Capability.IN_FLIGHT, Capability.TRANSACTION, Capability.EFFICIENCY),
             *(Capability.JOINED, Capability.CIRCULAR, Capability.C, Capability.SYNCHRONISATION),
-            *(Capability.TRANSFORMS, Capability.ELEMENT),
+            *(Capability.TRANSFORMS, Capability.ELEMENT, Capability.FILLS),
         }
     )
     falls_back = True

@@ -68,7 +68,10 @@ def timed_kernel(program: ProgramOp, lowering: Lowering) -> TimedArray:
     place = np.empty(sort.size, np.int64)
     place[sort] = np.arange(sort.size)
     rows = np.split(place, np.cumsum([table.size for table in tables])[:-1])
-    groups = [(one, columns, mine) for (one, columns), mine in zip(fields, rows, strict=True)]
+    groups = [
+        (instruction, columns, mine)
+        for (instruction, columns), mine in zip(fields, rows, strict=True)
+    ]
     return whole_program(np.concatenate(tables)[sort], kernel.machine, groups)
 
 

@@ -71,7 +71,7 @@ def _by_transactions(
     key = np.column_stack([address % move.transaction, run, counts, strides])
     rows, index = np.unique(key, axis=0, return_inverse=True)
     axes = counts.shape[1]
-    found = np.zeros(len(rows), np.int64)
+    total = np.zeros(len(rows), np.int64)
     for number, row in enumerate(rows.tolist()):
         start, length = row[0], row[1]
         shape, steps = row[2 : 2 + axes], row[2 + axes :]
@@ -81,10 +81,10 @@ def _by_transactions(
         for size, step in zip(shape, steps, strict=True):
             places = (places[:, None] + np.arange(size) * step).ravel() % move.transaction
         starts, times = np.unique(places, return_counts=True)
-        found[number] = int(
+        total[number] = int(
             np.sum(transfer_bytes(move, np.full_like(starts, length), times, address=starts))
         )
-    return found[index.ravel()]
+    return total[index.ravel()]
 
 
 def timed_program(program: Program, kernels: Column) -> TimedArray:
@@ -176,8 +176,8 @@ def accesses_of(program: Program) -> AccessArray:
         seen = program.instructions.machines[instruction.opcode]
         touches = instruction.family.touches(seen, part, group.columns)
         parts.append(records(touches, group.rows, names))
-    found = np.concatenate(parts) if parts else records([], np.zeros(0, np.int64), names)
-    return found[np.argsort(found["command"], kind="stable")]
+    accesses = np.concatenate(parts) if parts else records([], np.zeros(0, np.int64), names)
+    return accesses[np.argsort(accesses["command"], kind="stable")]
 
 
 def check_races(program: Program, kernels: Column) -> RaceReport:

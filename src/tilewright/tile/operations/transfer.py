@@ -40,7 +40,7 @@ class BufferOp(TileOperation):
     output whose reduction is split over several computes: it holds accumulators until the last.
     ``circular`` is an axis along which rows of one visit stay for the next; see the dialect's text.
     A buffer that ``gathers`` windows of an image further out, as that window reads it, has an axis
-    for each dim, and a type of its own: one element for each point, zeros for padding.
+    for each dim, and a type of its own: one element for each point, ``fill`` for padding (or 0).
     What ``stays`` lies at the memory's end, where other programs that read it find it.
     """
 
@@ -56,6 +56,7 @@ class BufferOp(TileOperation):
     accumulates = opt_prop_def(UnitAttr)
     circular = opt_prop_def(IntegerAttr)
     gathers = opt_prop_def(WindowAttr)
+    fill = opt_prop_def(IntegerAttr)
     stays = opt_prop_def(UnitAttr)
     result = result_def(BufferType)
 
@@ -68,9 +69,11 @@ class BufferOp(TileOperation):
         memory: str,
         role: str = "",
         gathers: tuple[WindowAttr, Attribute] | None = None,
+        fill: int = 0,
     ) -> BufferOp:
         """A buffer of one slot for ``window`` of ``outer``, a tensor or a buffer; or of the points
-        of that window of it which is given, with the type that they have together."""
+        of that window of it which is given, with the type that they have together, and with what
+        is there for padding."""
         of = outer.type.of if isinstance(outer.type, BufferType) else outer.type
         points = None
         if gathers is not None:
@@ -82,6 +85,7 @@ class BufferOp(TileOperation):
                 "symbol": StringAttr(symbol),
                 "window": window,
                 "gathers": points,
+                "fill": integer(fill) if fill else None,
                 "slots": integer(1),
                 "role": StringAttr(role) if role else None,
             },
@@ -96,6 +100,11 @@ class BufferOp(TileOperation):
     def slot_count(self) -> int:
         """Number of slots."""
         return self.slots.value.data
+
+    @property
+    def padding(self) -> int:
+        """What stands for padding among windows that are gathered."""
+        return 0 if self.fill is None else self.fill.value.data
 
     @property
     def circular_axis(self) -> int | None:
@@ -150,6 +159,8 @@ class BufferOp(TileOperation):
         of = outer.type.of if isinstance(outer.type, BufferType) else outer.type
         if parser.parse_optional_keyword("gathers"):
             properties["gathers"] = WindowAttr(WindowAttr.parse_axes(parser))
+            if parser.parse_optional_keyword("fill"):
+                properties["fill"] = integer(syntax.parse_integer(parser))
             parser.parse_keyword("as")
             of = parser.parse_type()
         parser.parse_keyword("in")

@@ -161,9 +161,9 @@ def _primitives(buffer: BufferOp, machine: Machine) -> list[Primitive]:
 
 def _left(buffers: Sequence[BufferOp], memory: Memory, machine: Machine) -> Memory:
     """A memory as the primitives that use the buffers leave it."""
-    found = {one.name: one for buffer in buffers for one in _primitives(buffer, machine)}
-    left = [machine.memory_beside(one, memory.name) for one in found.values()]
-    return max(left, key=lambda one: one.reserved, default=memory)
+    primitives = {user.name: user for buffer in buffers for user in _primitives(buffer, machine)}
+    left = [machine.memory_beside(user, memory.name) for user in primitives.values()]
+    return max(left, key=lambda user: user.reserved, default=memory)
 
 
 def _measure(buffer: BufferOp, machine: Machine, extents: Mapping[str, int]) -> None:
@@ -177,10 +177,11 @@ def slot_bytes(buffer: BufferOp, shape: Sequence[int], machine: Machine) -> int:
     rounded = list(shape)
     for user in users_of(buffer):
         if isinstance(user, ComputeOp):
-            made = [
-                align_up(*one) for one in zip(shape, _multiples(buffer, user, machine), strict=True)
+            written = [
+                align_up(*axis)
+                for axis in zip(shape, _multiples(buffer, user, machine), strict=True)
             ]
-            rounded = [max(pair) for pair in zip(rounded, made, strict=True)]
+            rounded = [max(pair) for pair in zip(rounded, written, strict=True)]
     item = ELEMENT_BYTES[element_name(buffer.result.type.of.element_type)]
     if buffer.accumulates is not None:
         item = max(item, ELEMENT_BYTES[machine.accumulator])
@@ -234,14 +235,14 @@ def _pack(
 
 def last_used(program: ProgramOp) -> dict[str, tuple[str, ...]]:
     """Per memory, the slots in which its buffers' last tiles lie, each as ``memory start end``."""
-    found: dict[str, tuple[str, ...]] = {}
+    names_by_buffer: dict[str, tuple[str, ...]] = {}
     for op in program.walk():
         if isinstance(op, BufferOp) and op.address is not None:
             slot = (visits(op) - 1) % op.places
             start = op.get("address") + slot * op.get("bytes")
             text = f"{op.memory} {start} {start + op.get('bytes')}"
-            found[op.memory] = (*found.get(op.memory, ()), text)
-    return found
+            names_by_buffer[op.memory] = (*names_by_buffer.get(op.memory, ()), text)
+    return names_by_buffer
 
 
 def _keep_away(buffers: Sequence[BufferOp], memory: Memory, avoid: Sequence[str]) -> None:

@@ -134,12 +134,12 @@ class _Assignment:
     def _problems(self, items: Sequence[Placed]) -> list[_Problem]:
         """What is wrong with the program, ordered by some hand-overs alone."""
         remove(self.program)
-        made = place(self.program, items)
+        placed = place(self.program, items)
         order = Order(self.program)
         queues = Queues(order)
         bad = faults(queues, self.limits) if any(item.ids for item in items) else []
-        found = [_Problem(fault, made[fault.op]) for fault in bad]
-        return found or [_Problem(race) for race in races(order, queues)]
+        problems = [_Problem(fault, placed[fault.op]) for fault in bad]
+        return problems or [_Problem(race) for race in races(order, queues)]
 
     def _with(self, ids: Sequence[range]) -> list[Placed]:
         """The items, with ids for those that are no barriers."""

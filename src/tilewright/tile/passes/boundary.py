@@ -83,7 +83,7 @@ class _Place:
 def _padded_axes(computes: list[ComputeOp], program: ProgramOp) -> list[tuple[Affine, int]]:
     """Axes of the anchors' operands whose boxes reach beyond the tensor somewhere."""
     whole = {dim: (0, extent) for dim, extent in program.extents.items()}
-    found: dict[tuple[Affine, int], None] = {}
+    axes: dict[tuple[Affine, int], None] = {}
     for compute in computes:
         anchor = compute.stages[0]
         for value, window in zip(anchor.inputs, anchor.windows.data, strict=False):
@@ -95,8 +95,8 @@ def _padded_axes(computes: list[ComputeOp], program: ProgramOp) -> list[tuple[Af
             for axis, extent in zip(window.data, owner.result.type.get_shape(), strict=True):
                 start, size = axis.interval(whole)
                 if start < 0 or start + size > extent:
-                    found[axis, extent] = None
-    return list(found)
+                    axes[axis, extent] = None
+    return list(axes)
 
 
 class _Peeler:

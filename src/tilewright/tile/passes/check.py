@@ -156,14 +156,14 @@ class _Checker:
                     buffer,
                 )
         spans = live_spans(placed, self.program)
-        for i, one in enumerate(placed):
+        for i, first in enumerate(placed):
             for j, other in enumerate(placed[:i]):
                 together = spans[i][0] <= spans[j][1] and spans[j][0] <= spans[i][1]
-                if together and share_addresses(one, other):
+                if together and share_addresses(first, other):
                     yield self.problem(
                         "tile-capacity",
                         f"shares addresses with {other.symbol.data}, which is alive with it",
-                        one,
+                        first,
                     )
 
     def limits(self, compute: ComputeOp) -> Iterator[Problem]:

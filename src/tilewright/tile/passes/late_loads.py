@@ -56,21 +56,21 @@ class LateLoads(TilePass):
 
 def _only_compute(block: Block) -> ComputeOp | None:
     """The compute of a block or of the loops within it, if each block has one of the two."""
-    found = [op for op in block.ops if isinstance(op, (ComputeOp, LoopOp))]
-    if len(found) != 1:
+    inner = [op for op in block.ops if isinstance(op, (ComputeOp, LoopOp))]
+    if len(inner) != 1:
         return None
-    (one,) = found
-    return _only_compute(one.body.block) if isinstance(one, LoopOp) else one
+    (single,) = inner
+    return _only_compute(single.body.block) if isinstance(single, LoopOp) else single
 
 
 def _behind(move: MoveOp) -> list[MoveOp]:
     """The moves of a block behind one of them, those within its loops included."""
-    found: list[MoveOp] = []
+    moves: list[MoveOp] = []
     op = move.next_op
     while op is not None:
-        found += [one for one in op.walk() if isinstance(one, MoveOp)]
+        moves += [inner for inner in op.walk() if isinstance(inner, MoveOp)]
         op = op.next_op
-    return found
+    return moves
 
 
 def _is_reduced(move: MoveOp, program: ProgramOp) -> bool:

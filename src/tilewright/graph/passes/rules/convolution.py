@@ -44,7 +44,7 @@ def crop_taps(op: Operation, ctx: CompilerContext) -> bool:
     is 1; where every tap is dead the result is the bias. A tap that is dead between others stays if
     those that are left are not equally far apart.
     """
-    if op.operation != "conv":
+    if op.operation != "conv" or op.get("fill", 0):
         return False
     image, weights, result = (shape_of(v)[2:] for v in (*op.inputs[:2], op.result))
     strides, pads = op.integers("strides"), op.integers("pads")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.graph.operations import Operation, ReduceMeanOp
+from tilewright.graph.passes.constraints import fills
 from tilewright.graph.passes.editing import erase, make, replace
 from tilewright.ir import PythonValue, VerifyException
 from tilewright.ir.passes import CompilerContext
@@ -16,19 +17,26 @@ _LOWEST = float(np.finfo(np.float32).min)
 def merge_pad(op: Operation, ctx: CompilerContext) -> bool:
     """pad(0) in front of a convolution or average, pad(lowest) in front of a maximum.
 
-    In an average the padding counts. Zeros in front of a maximum are dropped too if what is padded
-    is never negative. Windows that would lie wholly in padding keep the pad.
+    In front of a convolution on a machine whose images' padding may hold it, any integer of 8 bits
+    becomes the convolution's ``fill``. In an average the padding counts. Zeros in front of a
+    maximum are dropped too if what is padded is never negative. Windows that would lie wholly in
+    padding keep the pad.
     """
     pad = op.inputs[0].owner if op.inputs else None
     if op.operation not in ("conv", "average_pool", "max_pool") or not isinstance(pad, Operation):
         return False
-    if pad.operation != "pad" or not _is_neutral(op, pad):
+    if pad.operation != "pad" or pad.get("mode", "constant") != "constant":
+        return False
+    fill = _fill(op, pad, ctx)
+    if fill is None and not _is_neutral(op, pad):
         return False
     amounts = pad.integers("pads")
     if len(amounts) != 8 or any(amounts[axis] for axis in (0, 1, 4, 5)):
         return False
     around = tuple(amounts[axis] for axis in (2, 3, 6, 7))
     values: dict[str, PythonValue] = dict(op.values)
+    if fill is not None:
+        values["fill"] = fill
     for name in ("pads", "counted") if op.operation == "average_pool" else ("pads",):
         values[name] = tuple(a + b for a, b in zip(op.integers(name), around, strict=True))
     try:
@@ -41,10 +49,21 @@ def merge_pad(op: Operation, ctx: CompilerContext) -> bool:
     return True
 
 
+def _fill(op: Operation, pad: Operation, ctx: CompilerContext) -> int | None:
+    """What a convolution's padding holds with a pad in front of it; None for zeros, and where the
+    convolution's own padding holds something else."""
+    value, own = pad.number("value"), op.get("fill", 0)
+    if op.operation != "conv" or not fills(op, ctx.machine):
+        return None
+    if not value.is_integer() or (any(op.integers("pads")) and value != own):
+        return None
+    return int(value) or None
+
+
 def _is_neutral(op: Operation, pad: Operation) -> bool:
-    if pad.get("mode", "constant") != "constant":
-        return False
     value = pad.number("value")
+    if op.get("fill", 0):
+        return False
     if op.operation != "max_pool":
         return value == 0
     source = getattr(pad.inputs[0].owner, "name", "")

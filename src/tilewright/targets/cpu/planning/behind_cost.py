@@ -33,8 +33,8 @@ class BehindCost:
             else:
                 rows *= extents[dim]
         primitive = next(iter(machine.primitives_for(first.operation)))
-        found: Any = parse_expression(primitive.cycles).evaluate({"axis": along, "d0": rows})
-        self.compute = float(found)
+        cycles: Any = parse_expression(primitive.cycles).evaluate({"axis": along, "d0": rows})
+        self.compute = float(cycles)
         self.result = box_bytes(kernel.output, extents)
 
     def price(self, nest: Nest) -> float:

@@ -105,11 +105,11 @@ class BlockCost:
             if not self.explicit:
                 parts = register_tiles(tiles, most)
             inputs = 4 * self.planes * tiles * self.depth
-            found = inputs * self._far(inputs) * self.costs.written / self.second[1]
+            total = inputs * self._far(inputs) * self.costs.written / self.second[1]
             for count, part in _runs(self.extents["co"], channels):
                 price = self._transformed if self.taps else self._products
-                found += count * price(tiles, part, parts, inputs)
-            self._tiles[key] = found
+                total += count * price(tiles, part, parts, inputs)
+            self._tiles[key] = total
         return self._tiles[key]
 
     def _products(self, tiles: int, channels: int, parts: list[int], inputs: int) -> float:
@@ -155,11 +155,11 @@ class BlockCost:
         lost = _beside(work, stream) + costs.refetched * stream + read / behind
         # What the first cache keeps of both panels, and of the weights that they are made of.
         block = panels + self.taps**2 * weight * panel_channels(depth, tiles) // depth
-        made = (self.planes * costs.rewritten + rows * self.taps**2) * weight / behind
-        made *= _missed(block, costs.panels * self.near[0])
+        written = (self.planes * costs.rewritten + rows * self.taps**2) * weight / behind
+        written *= _missed(block, costs.panels * self.near[0])
         lost = self.planes * lost
         products = self.planes * tiles * vectors * depth / registers.vectors_per_cycle
-        lost = max(lost + costs.beside * made, made + costs.beside * products) - products
+        lost = max(lost + costs.beside * written, written + costs.beside * products) - products
         return lost + outputs * self._far(inputs + outputs) * costs.returned / beyond
 
     def _scratch(self, sizes: Mapping[str, int]) -> float:

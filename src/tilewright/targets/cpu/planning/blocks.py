@@ -50,8 +50,8 @@ def scratch_elements(primitive: Primitive, schedule: Schedule, kernel: Kernel) -
     sizes = dict(kernel.anchor.extents)
     for level in schedule.levels:
         sizes = {dim: level.size(dim, extent) for dim, extent in sizes.items()}
-    found: Any = parse_expression(own_of(primitive).scratch).evaluate(sizes)
-    return int(found)
+    elements: Any = parse_expression(own_of(primitive).scratch).evaluate(sizes)
+    return int(elements)
 
 
 def block_schedules(

@@ -172,12 +172,12 @@ class Caches:
         Rows of 2 KB that are read in parts share every 32nd set of a cache of 64 KB a way: such
         parts leave it as if each were as long as the stride.
         """
-        found = 0.0
+        crowded = 0.0
         for rows, along, extent, element_bytes in self._rows:
             part, row = sizes[along] * element_bytes, extent * element_bytes
             if part < row:
-                found += sizes[rows] * max(0, gcd(row, int(capacity) // _WAYS) - part)
-        return found
+                crowded += sizes[rows] * max(0, gcd(row, int(capacity) // _WAYS) - part)
+        return crowded
 
     def price(self, nest: Nest, compute: float) -> tuple[float, float]:
         """Cycles when the tiles compute for ``compute`` cycles, and bytes to main memory."""
@@ -271,10 +271,10 @@ class Caches:
     def _results(self, nest: Nest, whole: list[int]) -> float:
         """Bytes of the result that are fetched and written once, edges as whole tiles."""
         number = next(n for n, (_, _, _, role) in enumerate(self.operands) if role == "output")
-        dims, found = self.operands[number][1], 2.0 * whole[number]
+        dims, moved = self.operands[number][1], 2.0 * whole[number]
         for dim, extent, step in nest.loops:
-            found *= -(-extent // step) * step / extent if dim in dims else 1.0
-        return found
+            moved *= -(-extent // step) * step / extent if dim in dims else 1.0
+        return moved
 
     def _run(self, nest: Nest, tile: Mapping[str, int]) -> float:
         """Bytes of the result that are written one after another; blocks of channels suffice."""
@@ -286,10 +286,10 @@ class Caches:
 
     def _streams(self, tile: Mapping[str, int]) -> int:
         """Blocks of weights that a tile reads side by side."""
-        found = 1
+        streams = 1
         for dim, block in self._blocks:
-            found *= -(-tile[dim] // block)
-        return found
+            streams *= -(-tile[dim] // block)
+        return streams
 
     def _part(self, nest: Nest, tile: Mapping[str, int]) -> float:
         """Bytes of one row of a matrix that are read one after another; whole rows suffice."""
@@ -305,17 +305,17 @@ class Caches:
         return self._rows_of_boxes[tile]
 
     def _new_boxes(self, sizes: Mapping[str, int]) -> list[int]:
-        found: list[int] = []
+        boxes: list[int] = []
         for number, (operand, _, dims, role) in enumerate(self.operands):
             if role == "scratch":
                 elements: Any = self._scratch.evaluate(sizes)
-                found.append(int(elements) * operand.element_bytes)
+                boxes.append(int(elements) * operand.element_bytes)
                 continue
             key = (number, *(sizes[dim] for dim in dims))
             if key not in self._boxes:
                 self._boxes[key] = box_bytes(operand, sizes)
-            found.append(self._boxes[key])
-        return found
+            boxes.append(self._boxes[key])
+        return boxes
 
 
 def _misses(

@@ -109,10 +109,10 @@ class PieceCost:
         beyond = pairs * points * self._far(points + 4 * depth)
         beyond += self.fitted.fetched * vectors * stored
         reading = near / self.behind + beyond / self.second[1]
-        found = max(products, reading) + self.fitted.exposed * min(products, reading)
-        found += self.fitted.weight * vectors * POINTS * geometry.steps
-        found += self.fitted.result * vectors * geometry.points
-        return found + self.fitted.split * geometry.point_words / (POINTS * self.pieces)
+        total = max(products, reading) + self.fitted.exposed * min(products, reading)
+        total += self.fitted.weight * vectors * POINTS * geometry.steps
+        total += self.fitted.result * vectors * geometry.points
+        return total + self.fitted.split * geometry.point_words / (POINTS * self.pieces)
 
     def _far(self, size: float) -> float:
         """Part of a working set that the second cache does not keep."""

@@ -93,15 +93,13 @@ class Geometry:
     def taps(self) -> tuple[int, ...]:
         """Words from the place of a point's first tap to that of each tap, within a group."""
         (kh, kw), (sh, sw), (dh, dw) = self.window, self.strides, self.dilations
-        found: list[int] = []
+        taps: list[int] = []
         for i in range(kh):
             for j in range(kw):
                 phase = self.phases.index((i * dh % sh, j * dw % sw))
                 row, column = i * dh // sh, j * dw // sw
-                found.append(
-                    phase * self.pieces * self.plane + (row * self.pitch + column) * POINTS
-                )
-        return tuple(found)
+                taps.append(phase * self.pieces * self.plane + (row * self.pitch + column) * POINTS)
+        return tuple(taps)
 
     @property
     def points(self) -> int:

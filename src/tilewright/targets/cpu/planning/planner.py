@@ -99,7 +99,7 @@ def ranked(kernel: Kernel, machine: Machine) -> list[tuple[float, float, Schedul
 
 
 def _by_text(equal: list[tuple[float, float, Schedule]]) -> list[tuple[float, float, Schedule]]:
-    return equal if len(equal) == 1 else sorted(equal, key=lambda found: str(found[2]))
+    return equal if len(equal) == 1 else sorted(equal, key=lambda priced: str(priced[2]))
 
 
 def choose_primitive(kernel: Kernel, machine: Machine) -> Primitive:

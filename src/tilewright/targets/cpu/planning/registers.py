@@ -53,10 +53,10 @@ class Registers:
 
     @cached_property
     def _by_vectors(self) -> dict[int, list[TileCycles]]:
-        found: dict[int, list[TileCycles]] = {}
+        by_vectors: dict[int, list[TileCycles]] = {}
         for tile in self.measured:
-            found.setdefault(tile.vectors, []).append(tile)
-        return found
+            by_vectors.setdefault(tile.vectors, []).append(tile)
+        return by_vectors
 
     def fits(self, points: int, vectors: int) -> bool:
         """Whether accumulators, one set of weights and a broadcast fit.

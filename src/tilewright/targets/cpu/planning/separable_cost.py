@@ -54,8 +54,8 @@ class SeparableCost:
             self._windows[block] = self._price(kernel, primitive, nest)
         kernel, primitive = self._part(block, self._product)
         nest = Schedule(primitive.name, parts("co", level.size("co", extents["co"]), "points"))
-        found = self._price(kernel, primitive, nest)
-        return self._windows[block][0] + found[0], self._windows[block][1] + found[1]
+        price = self._price(kernel, primitive, nest)
+        return self._windows[block][0] + price[0], self._windows[block][1] + price[1]
 
     def _part(
         self, block: tuple[int, int], stages: Callable[[Operand], tuple[Stage, ...]]

@@ -67,7 +67,7 @@ def divisible(
     if machine.cores == 1 or priced[0][0] < LEAST_CYCLES:
         return 0
     least = priced[0][0]
-    near = [found for found in priced[:MOST_NEAR] if found[0] <= NEAR * least]
+    near = [entry for entry in priced[:MOST_NEAR] if entry[0] <= NEAR * least]
     times = [_shared(kernel, machine, schedule, cycles)[0] for cycles, _, schedule in near]
     best = min(range(len(near)), key=times.__getitem__)
     return best if times[best] < WORTH * times[0] else 0
@@ -126,12 +126,12 @@ def exchanged(kernel: Kernel, machine: Machine, dim: str) -> float:
 
 def _runs(operand: Operand) -> int:
     """How many times the rows of an image lie side by side: once for every block of channels."""
-    found = 1
+    runs = 1
     layout = Layout.parse(operand.layout, len(operand.shape))
     for axis, extent in enumerate(operand.shape[:-2]):
         block = prod(f.modulus or 1 for f in layout.factors if f.axis == axis)
-        found *= ceil(extent / block)
-    return found
+        runs *= ceil(extent / block)
+    return runs
 
 
 def parts(extent: int, step: int, cores: int) -> list[int]:
@@ -150,10 +150,10 @@ def _allowed(kernel: Kernel) -> frozenset[str]:
     What a kernel makes in scratch of one tile of the input, every core makes in its own.
     """
     anchor = kernel.anchor
-    found = frozenset(anchor.extents) - frozenset(anchor.reduction) - kernel.awaited
+    dims = frozenset(anchor.extents) - frozenset(anchor.reduction) - kernel.awaited
     for stage in kernel.stages:
-        found &= stage.output.dims
-    return found
+        dims &= stage.output.dims
+    return dims
 
 
 def _cut(kernel: Kernel, machine: Machine, schedule: Schedule, allowed: frozenset[str]) -> Schedule:
@@ -161,28 +161,28 @@ def _cut(kernel: Kernel, machine: Machine, schedule: Schedule, allowed: frozense
     whole."""
     granules = _granules(kernel)
     whole = machine.primitive(schedule.primitive).whole
-    found: dict[str, int] = {}
+    parts: dict[str, int] = {}
     for dim, extent in kernel.anchor.extents.items():
         step = ceil(ceil(extent / machine.cores) / granules.get(dim, 1)) * granules.get(dim, 1)
         if dim not in allowed or dim in whole:
             continue
         if step < extent and ceil(extent / step) == machine.cores:
-            found[dim] = step
-    if found:
-        dim = min(found, key=lambda dim: exchanged(kernel, machine, dim))
-        level = Level(REGISTERS, ((dim, found[dim]),), (dim,))
+            parts[dim] = step
+    if parts:
+        dim = min(parts, key=lambda dim: exchanged(kernel, machine, dim))
+        level = Level(REGISTERS, ((dim, parts[dim]),), (dim,))
         return replace(schedule, levels=(level,))
     return schedule
 
 
 def _granules(kernel: Kernel) -> Mapping[str, int]:
     """Per dim, the extent of the blocks in which layouts keep it."""
-    found: dict[str, int] = {}
+    granules: dict[str, int] = {}
     for stage in kernel.stages:
         for operand in (*stage.inputs, stage.output):
             layout = Layout.parse(operand.layout, len(operand.shape))
             for axis, access in enumerate(operand.access):
                 block = prod(f.modulus or 1 for f in layout.factors if f.axis == axis)
                 for dim in access.dims:
-                    found[dim] = lcm(found.get(dim, 1), block)
-    return found
+                    granules[dim] = lcm(granules.get(dim, 1), block)
+    return granules

@@ -61,9 +61,9 @@ class Execution:
 
     def pair(self, name: str, default: tuple[int, int] = (1, 1)) -> tuple[int, int]:
         """Two integers of an attribute."""
-        found = self.parameters.get(name, default)
-        assert isinstance(found, Sequence)
-        return int(found[0]), int(found[1])
+        pair = self.parameters.get(name, default)
+        assert isinstance(pair, Sequence)
+        return int(pair[0]), int(pair[1])
 
     def refuse(self, code: str, reason: str, help: str = "") -> TilewrightError:
         """The refusal of this operation."""

@@ -280,11 +280,11 @@ class KernelLowering:
         )  # fmt: skip
 
     def _load_bias(self, tile: Tile) -> None:
-        found = self.bias(tile.tensor)
+        bias = self.bias(tile.tensor)
         start, count = tile.box[-1]
         self.build.add(
             "load", bank_id=tile.group.first, bank_addr=tile.base, channel=count,
-            reg_id=REGISTERS[BIASES], ddr_addr=found.offset + start,
+            reg_id=REGISTERS[BIASES], ddr_addr=bias.offset + start,
         )  # fmt: skip
 
     def bias(self, tensor: Tensor) -> Bias:

@@ -66,7 +66,9 @@ _OPERANDS = (*ROLES, "other")
 def _group(name: str) -> str:
     """Which parameters stand on one line: each operand's, each end's, those of the steps."""
     head = name.partition(".")[0]
-    return next((one for one in (*_APART, *_OPERANDS) if head.rstrip("0123456789") == one), "")
+    return next(
+        (prefix for prefix in (*_APART, *_OPERANDS) if head.rstrip("0123456789") == prefix), ""
+    )
 
 
 def _in_main(whole: Lowering, one: Instruction, name: str) -> bool:

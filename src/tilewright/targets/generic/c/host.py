@@ -77,9 +77,9 @@ def host_text(instructions: InstructionSet) -> str:
     line()
     for memory in _memories(machine):
         line(f"static uint8_t {_array(memory)}[{machine.memory(memory).bytes}];")
-    for one in commands_of(instructions):
+    for instruction in commands_of(instructions):
         line()
-        _function(writer, one, machine)
+        _function(writer, instruction, machine)
     line()
     engine = f"enum {named.prefix}_engine"
     if named.signal:
@@ -111,7 +111,9 @@ def host_text(instructions: InstructionSet) -> str:
 
 
 def _memories(machine: Machine) -> list[str]:
-    return [one.name for one in machine.memories if one.name != machine.main and one.bytes]
+    return [
+        memory.name for memory in machine.memories if memory.name != machine.main and memory.bytes
+    ]
 
 
 def _array(memory: str) -> str:

@@ -44,7 +44,11 @@ def function_of(instruction: Instruction) -> str:
 
 def commands_of(instructions: InstructionSet) -> list[Instruction]:
     """The instructions that move or compute; the machine's own functions signal and wait."""
-    return [one for one in instructions.instructions if one.move or one.primitive]
+    return [
+        instruction
+        for instruction in instructions.instructions
+        if instruction.move or instruction.primitive
+    ]
 
 
 def members(instruction: Instruction) -> Iterator[Field]:

@@ -38,7 +38,8 @@ class Depthwise(Family):
     text = f"""\
 For every n, oh, ow, c: the sum over kh, kw of input[n, row, column, c] times weight[c, kh, kw],
 with `bias` added when `bias` is 1 and `first` is 1.
-{MEETING}Padding counts as zero. Fixed-point sums are modulo 2**32.
+{MEETING}Padding counts as zero, or as `fill` where there is that field.
+Fixed-point sums are modulo 2**32.
 {accumulate.TEXT}"""
 
     def fields(self, machine: Machine, part: Primitive) -> tuple[Field, ...]:
@@ -67,7 +68,7 @@ with `bias` added when `bias` is 1 and `first` is 1.
     def execute(self, unit: Unit, part: Primitive, values: Values) -> None:
         """One instruction; the sums are exact in float64."""
         number = unit.working
-        seen = windows(unit, part, values, ("n",), number, 0)
+        seen = windows(unit, part, values, ("n",), number, values.get("fill", 0))
         shape = tuple(values[axis] for axis in _WEIGHT)
         weight = unit.operand(part, values, "weight", shape, _WEIGHT).astype(number)
         result = np.einsum("nhwijc,cij->nhwc", seen, weight)
@@ -84,7 +85,7 @@ with `bias` added when `bias` is 1 and `first` is 1.
         """Windows, weights, bias, residual, accumulators and result."""
         axes = list(zip(OUT, (columns[d] for d in ("n", "oh", "ow", "c")), strict=True))
         weight = [(axis, columns[axis]) for axis in _WEIGHT]
-        found = [
+        accesses = [
             *input_touches(machine, part, columns, ("n",)),
             touch(machine, columns, "weight", memory_of(part, "weight"), weight),
         ]
@@ -92,6 +93,6 @@ with `bias` added when `bias` is 1 and `first` is 1.
             used = np.where((columns["bias"] > 0) & (columns["first"] > 0), columns["c"], 0)
             four = np.full_like(used, 4)
             memory = memory_of(part, "bias")
-            found.append(touch(machine, columns, "bias", memory, [("c", used)], element=four))
-        found += epilogue.touches(machine, part, columns, axes)
-        return found + accumulate.output_touches(machine, part, columns, axes)
+            accesses.append(touch(machine, columns, "bias", memory, [("c", used)], element=four))
+        accesses += epilogue.touches(machine, part, columns, axes)
+        return accesses + accumulate.output_touches(machine, part, columns, axes)

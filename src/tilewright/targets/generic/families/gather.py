@@ -8,7 +8,12 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine, Move
 from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.families.transfer import size_bits
-from tilewright.targets.generic.families.window import seen_touch, step_fields, window_of
+from tilewright.targets.generic.families.window import (
+    fill_fields,
+    seen_touch,
+    step_fields,
+    window_of,
+)
 from tilewright.targets.generic.family import Family, Unit
 from tilewright.targets.generic.fields import Columns, Field
 from tilewright.targets.generic.operands import Values, address_bits, stride_bits
@@ -32,7 +37,8 @@ class Gather(Family):
 The element of `element` bytes at position (oh, ow) of batch n and group g, tap (kh, kw) and channel
 ci is that of the image in row `row + oh*stride.h + kh*dilation.h` and column
 `column + ow*stride.w + kw*dilation.w`, or 0 where the image has no such row (0 to `rows`-1) or
-column (0 to `columns`-1). It costs the bandwidth of what it writes.
+column (0 to `columns`-1); or `fill`, where there is that field. It costs the bandwidth of what it
+writes.
 """
 
     def fields(self, machine: Machine, part: Move) -> tuple[Field, ...]:
@@ -42,6 +48,7 @@ column (0 to `columns`-1). It costs the bandwidth of what it writes.
             Field("element", 4, "bytes of an element", default=2),
             *(Field(dim, bits, f"extent of {dim}", default=1) for dim in POINTS),
             *step_fields(bits, "of the image at the source"),
+            *(fill_fields() if _fills(machine, part) else ()),
             *(
                 field
                 for end, memory, axes in (
@@ -66,7 +73,8 @@ column (0 to `columns`-1). It costs the bandwidth of what it writes.
         if dtype is None:
             raise refuse("isa-word", f"elements of {values['element']} bytes are not gathered")
         outer = ("n", "g")
-        seen = window_of(unit, part.source, "source", dtype, values, outer, dtype, 0)
+        fill = values.get("fill", 0)
+        seen = window_of(unit, part.source, "source", dtype, values, outer, dtype, fill)
         strides = [values[f"target.{axis}"] for axis in POINTS]
         address = values["target.address"]
         target = unit.memories.view(part.target, address, dtype, seen.shape, strides)
@@ -84,3 +92,12 @@ column (0 to `columns`-1). It costs the bandwidth of what it writes.
         strides = tuple(columns[f"target.{axis}"] for axis in POINTS)
         address = columns["target.address"]
         return [Touch(part.target, True, address, sizes, strides, columns["element"])]
+
+
+def _fills(machine: Machine, part: Move) -> bool:
+    """Whether a primitive asks for windows at a move's end with padding that is not 0."""
+    return any(
+        storage.gathered and storage.fills and storage.memory == part.target
+        for primitive in machine.primitives
+        for storage in primitive.operands.values()
+    )

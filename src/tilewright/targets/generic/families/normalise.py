@@ -105,13 +105,15 @@ gives every step). On float32 `alpha`, `bias` and `beta` hold the bits of a floa
     def touches(self, machine: Machine, part: Primitive, columns: Columns) -> list[Touch]:
         """Input, tables and result."""
         axes = [(dim, columns[dim]) for dim in self.DIMS]
-        found = [touch(machine, columns, "input", memory_of(part, "input"), axes)]
+        accesses = [touch(machine, columns, "input", memory_of(part, "input"), axes)]
         if "table" in columns:
             size = np.full_like(columns["table"], LRN_TABLE_BYTES)
-            one = np.ones_like(size)
-            found.append(Touch(functions.TABLES, False, columns["table"], (size,), (one,), one))
-        found += epilogue.touches(machine, part, columns, axes)
-        return found + accumulate.output_touches(machine, part, columns, axes)
+            ones = np.ones_like(size)
+            accesses.append(
+                Touch(functions.TABLES, False, columns["table"], (size,), (ones,), ones)
+            )
+        accesses += epilogue.touches(machine, part, columns, axes)
+        return accesses + accumulate.output_touches(machine, part, columns, axes)
 
 
 LRN_TABLE_BYTES = 2 * (257 + 64 + 64)
@@ -155,6 +157,6 @@ point as numerics.fixed.softmax states, from binary point `point.in` to `point.o
     def touches(self, machine: Machine, part: Primitive, columns: Columns) -> list[Touch]:
         """Input and result."""
         axes = [(dim, columns[dim]) for dim in self.DIMS]
-        found = [touch(machine, columns, "input", memory_of(part, "input"), axes)]
-        found += epilogue.touches(machine, part, columns, axes)
-        return found + accumulate.output_touches(machine, part, columns, axes)
+        accesses = [touch(machine, columns, "input", memory_of(part, "input"), axes)]
+        accesses += epilogue.touches(machine, part, columns, axes)
+        return accesses + accumulate.output_touches(machine, part, columns, axes)

@@ -76,7 +76,7 @@ class Barrier(_Ordering):
 
 def others(machine: Machine, engine: Engine) -> tuple[str, ...]:
     """The engines with which one makes ordered pairs."""
-    return tuple(one.name for one in machine.engines if one.name != engine.name)
+    return tuple(other.name for other in machine.engines if other.name != engine.name)
 
 
 def carried(machine: Machine) -> tuple[Field, ...]:

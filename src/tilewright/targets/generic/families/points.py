@@ -75,22 +75,22 @@ operands, `other`; a stride of 0 repeats an element. Then the steps `then1`, `th
         """Operands, table, residual and result."""
         axes = [(axis, columns[axis]) for axis in AXES]
         memory = memory_of(part, "input")
-        found = [touch(machine, columns, "input", memory, axes)]
+        accesses = [touch(machine, columns, "input", memory, axes)]
         mine = [operation for operation in part.operations if operation in FUNCTIONS]
         chosen = columns["function"]
         if "other.address" in columns:
             binary = [i for i, name in enumerate(mine) if FUNCTIONS[name].binary]
             used = np.where(np.isin(chosen, binary), columns[AXES[0]], 0)
             reads = [(AXES[0], used), *axes[1:]]
-            found.append(touch(machine, columns, "other", memory, reads))
+            accesses.append(touch(machine, columns, "other", memory, reads))
         if "function.table" in columns:
             tables = [
                 i for i, name in enumerate(mine) if FUNCTIONS[name].reads_table(machine.number.kind)
             ]
             used = np.isin(chosen, tables)
-            found.append(functions.table_touch(machine, columns["function.table"], used))
-        found += epilogue.touches(machine, part, columns, axes)
-        return found + accumulate.output_touches(machine, part, columns, axes)
+            accesses.append(functions.table_touch(machine, columns["function.table"], used))
+        accesses += epilogue.touches(machine, part, columns, axes)
+        return accesses + accumulate.output_touches(machine, part, columns, axes)
 
 
 def _operation(part: Primitive, chosen: int) -> str:

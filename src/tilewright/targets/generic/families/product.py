@@ -47,7 +47,8 @@ class Product(Family):
 For every n, g, oh, ow, co: the sum over ci, kh, kw of input[n, g, row, column, ci] times
 weight[g, co, kh, kw, ci], with `bias` added when `bias` is 1 and `first` is 1.
 Where the input's windows are gathered, element (n, g, oh, ow, kh, kw, ci) lies at its own strides.
-{MEETING}Padding counts as zero. Fixed-point sums are modulo 2**32.
+{MEETING}Padding counts as zero, or as `fill` where there is that field.
+Fixed-point sums are modulo 2**32.
 {accumulate.TEXT}"""
 
     def fields(self, machine: Machine, part: Primitive) -> tuple[Field, ...]:
@@ -91,7 +92,7 @@ Where the input's windows are gathered, element (n, g, oh, ow, kh, kw, ci) lies 
             shape = (n, g, oh, ow, *kernel)
             seen = unit.operand(part, values, "input", shape, TAPS).astype(number)
         else:
-            seen = windows(unit, part, values, ("n", "g"), number, 0)
+            seen = windows(unit, part, values, ("n", "g"), number, values.get("fill", 0))
         weight = unit.operand(part, values, "weight", (g, co, *kernel), _WEIGHT)
         left = seen.reshape(n, g, oh * ow, depth)
         right = weight.astype(number).reshape(g, co, depth).transpose(0, 2, 1)
@@ -110,7 +111,7 @@ Where the input's windows are gathered, element (n, g, oh, ow, kh, kw, ci) lies 
         axes = list(zip(OUT, (columns[d] for d in ("n", "g", "oh", "ow", "co")), strict=True))
         weight = [(axis, columns[axis]) for axis in _WEIGHT]
         taps = [(axis, columns[axis]) for axis in TAPS]
-        found = [
+        accesses = [
             *(
                 [touch(machine, columns, "input", memory_of(part, "input"), taps)]
                 if part.operands["input"].gathered
@@ -123,6 +124,6 @@ Where the input's windows are gathered, element (n, g, oh, ow, kh, kw, ci) lies 
             four = np.full_like(used, 4)
             bias = [("n", used), *axes[1:]]
             memory = memory_of(part, "bias")
-            found.append(touch(machine, columns, "bias", memory, bias, element=four))
-        found += epilogue.touches(machine, part, columns, axes)
-        return found + accumulate.output_touches(machine, part, columns, axes)
+            accesses.append(touch(machine, columns, "bias", memory, bias, element=four))
+        accesses += epilogue.touches(machine, part, columns, axes)
+        return accesses + accumulate.output_touches(machine, part, columns, axes)

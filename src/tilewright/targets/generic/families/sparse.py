@@ -127,10 +127,10 @@ how long the slowest takes for a pixel. A `depth` that the streams do not have i
                 f"the instruction says {values['depth']}",
             )
         try:
-            found = sparse.decode(streams, taps * (ci // segments), lanes)
+            decoded = sparse.decode(streams, taps * (ci // segments), lanes)
         except ValueError as error:
             raise refuse("simulate-stream", str(error)) from None
-        split = found.reshape(blocks * lanes, segments, taps, ci // segments)
+        split = decoded.reshape(blocks * lanes, segments, taps, ci // segments)
         return split.transpose(0, 2, 1, 3).reshape(blocks * lanes, taps * ci)[:co]
 
     def touches(self, machine: Machine, part: Primitive, columns: Columns) -> list[Touch]:
@@ -145,16 +145,16 @@ how long the slowest takes for a pixel. A `depth` that the streams do not have i
             (columns["weight.block"], columns["weight.segment"], two),
             two,
         )
-        found = [*input_touches(machine, part, columns, ("n",)), streams]
+        accesses = [*input_touches(machine, part, columns, ("n",)), streams]
         if "bias" in columns:
             used = np.where((columns["bias"] > 0) & (columns["first"] > 0), columns["co"], 0)
             four = np.full_like(used, 4)
             memory = memory_of(part, "bias")
-            found.append(touch(machine, columns, "bias", memory, [("c", used)], element=four))
-        found += epilogue.touches(machine, part, columns, axes)
-        return found + accumulate.output_touches(machine, part, columns, axes)
+            accesses.append(touch(machine, columns, "bias", memory, [("c", used)], element=four))
+        accesses += epilogue.touches(machine, part, columns, axes)
+        return accesses + accumulate.output_touches(machine, part, columns, axes)
 
     def dims(self, columns: Columns) -> Mapping[str, Column]:
         """One block and segment of the whole depth."""
-        one, depth = np.ones_like(columns["depth"]), columns["depth"] * sparse.SHARE
-        return {**columns, "cb": one, "cs": one, "alone": depth, "each": depth, "lead": 0 * one}
+        ones, depth = np.ones_like(columns["depth"]), columns["depth"] * sparse.SHARE
+        return {**columns, "cb": ones, "cs": ones, "alone": depth, "each": depth, "lead": 0 * ones}

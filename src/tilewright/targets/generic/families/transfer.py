@@ -91,16 +91,16 @@ goes with a tile of weights, travels in the same transfer: one latency for both.
 
     def touches(self, machine: Machine, part: Move, columns: Columns) -> list[Touch]:
         """Both boxes and both runs."""
-        found: list[Touch] = []
+        accesses: list[Touch] = []
         sizes = tuple(columns[f"size{axis}"] for axis in range(AXES))
-        one = np.ones_like(columns["element"])
+        ones = np.ones_like(columns["element"])
         for end, memory, write in (("source", part.source, False), ("target", part.target, True)):
             strides = tuple(columns[f"{end}.stride{axis}"] for axis in range(AXES))
             address = columns[f"{end}.address"]
-            found.append(Touch(memory, write, address, sizes, strides, columns["element"]))
-            found.append(
+            accesses.append(Touch(memory, write, address, sizes, strides, columns["element"]))
+            accesses.append(
                 Touch(
-                    memory, write, columns[f"extra.{end}"], (columns["extra.bytes"],), (one,), one
+                    memory, write, columns[f"extra.{end}"], (columns["extra.bytes"],), (ones,), ones
                 )
             )
-        return found
+        return accesses

@@ -42,10 +42,21 @@ result and (kh, kw) of the kernel meet at row `row + oh*stride.h + kh*dilation.h
 """
 
 
+FILL_BITS = 9
+"""Bits of what padding holds, an integer of 8 bits of either sign."""
+
+
 def window_fields(machine: Machine, part: Primitive) -> tuple[Field, ...]:
-    """Steps of the window, and which rows and columns the buffer holds, which may turn."""
+    """Steps of the window, and which rows and columns the buffer holds, which may turn; what
+    padding holds, where instructions say that."""
     steps = step_fields(size_bits(machine, part), "that the buffer holds")
-    return *steps, *circle_fields(machine, part)
+    fills = part.operands["input"].fills
+    return *steps, *(fill_fields() if fills else ()), *circle_fields(machine, part)
+
+
+def fill_fields() -> tuple[Field, ...]:
+    """What padding holds."""
+    return (Field("fill", FILL_BITS, "what padding holds", signed=True),)
 
 
 def step_fields(bits: int, held: str) -> tuple[Field, ...]:

@@ -57,11 +57,11 @@ class Carried:
         """Instructions that no command stands for."""
         if not self.machine.synchronisation.signals:
             return []
-        named, found = whole.instructions.by_mnemonic, list[Part]()
+        named, parts = whole.instructions.by_mnemonic, list[Part]()
         for op in self.queues.orderings:
             keys = self.queues.order.rows(op).key
             if isinstance(op, BarrierOp):
-                found.append(Part(named["barrier"], {}, keys))
+                parts.append(Part(named["barrier"], {}, keys))
                 continue
             signals = isinstance(op, SignalOp)
             own, other = op.source_engine, op.target_engine
@@ -72,10 +72,10 @@ class Carried:
                 columns = {name: column[alone] for name, column in columns.items()}
                 keys = keys[alone]
             takes = not signals and self.style != "tokens"
-            found.append(Part(named[f"{'wait' if takes else 'signal'}_{own}"], columns, keys))
+            parts.append(Part(named[f"{'wait' if takes else 'signal'}_{own}"], columns, keys))
         for word, count in self._counted.items():
             self.signalled[word] = self.signalled.get(word, 0) + count
-        return found
+        return parts
 
     def _columns(self, op: SignalOp | WaitOp, own: str, other: str) -> dict[str, Column]:
         """The fields of each execution as an instruction of its own."""

@@ -51,14 +51,14 @@ def lower_compute(context: Context) -> Fields:
 def _steps(context: Context, dims: Mapping[str, str]) -> Fields:
     """The steps, and the residual over the result's axes."""
     columns, residual = step_columns(context.part, context.op.stages, context.tables)
-    found: Fields = dict(columns)
+    fields: Fields = dict(columns)
     if residual is not None:
         stage, index = residual
         operand = context.operand(stage, index)
-        found |= operand.fields("residual", dims)
+        fields |= operand.fields("residual", dims)
         kind = elements(stage)[0][index]
-        found |= element_columns(context.one.format.by_name, "residual", kind)
-    return found
+        fields |= element_columns(context.one.format.by_name, "residual", kind)
+    return fields
 
 
 def _sum(context: Context) -> Fields:
@@ -68,7 +68,7 @@ def _sum(context: Context) -> Fields:
 
 def _window(context: Context, x: Operand) -> Fields:
     """Steps of the window, rows and columns, and the input's address and spatial strides."""
-    found: Fields = {}
+    fields: Fields = {}
     spatial: list[int] = []
     for axis, out, kernel, low, held in (
         ("h", "oh", "kh", "row", "rows"),
@@ -79,13 +79,18 @@ def _window(context: Context, x: Operand) -> Fields:
             continue
         spatial.append(place)
         terms = dict(x.window[place].terms)
-        found[f"stride.{axis}"] = terms.get(out, 1)
-        found[f"dilation.{axis}"] = terms.get(kernel, 1)
-        found[low] = x.boxes.start[place] - x.seen.start[place]
-        found[held] = x.seen.held[place]
-        found[f"input.{axis}"] = x.place.strides[place]
-    found["input.address"] = x.seen.address(x.boxes, skip=spatial)
-    return found | x.circle("input")
+        fields[f"stride.{axis}"] = terms.get(out, 1)
+        fields[f"dilation.{axis}"] = terms.get(kernel, 1)
+        fields[low] = x.boxes.start[place] - x.seen.start[place]
+        fields[held] = x.seen.held[place]
+        fields[f"input.{axis}"] = x.place.strides[place]
+    fields["input.address"] = x.seen.address(x.boxes, skip=spatial)
+    fill = context.anchor.parameters.get("fill", 0)
+    if fill:
+        if "fill" not in context.one.format.by_name:
+            raise refuse("lower-fill", f"{context.one.mnemonic} pads with 0", context.where)
+        fields["fill"] = fill
+    return fields | x.circle("input")
 
 
 def _product(context: Context) -> Fields:
@@ -120,29 +125,29 @@ def _sparse(context: Context) -> Fields:
     """Compressed weights; the depth of every execution follows from the streams themselves."""
     dims = {"n": "n", "h": "oh", "w": "ow", "c": "cl"}
     x, streams = context.operand(context.anchor, 0), context.operand(context.anchor, 1)
-    found = _window(context, x)
-    found |= {"input.n": x.stride("n"), "input.c": x.place.strides[1]}
-    found["weight.address"] = streams.seen.address(streams.boxes)
-    found["weight.block"], found["weight.segment"] = streams.place.strides[:2]
+    fields = _window(context, x)
+    fields |= {"input.n": x.stride("n"), "input.c": x.place.strides[1]}
+    fields["weight.address"] = streams.seen.address(streams.boxes)
+    fields["weight.block"], fields["weight.segment"] = streams.place.strides[:2]
     if len(context.anchor.inputs) == 3:
         bias = context.operand(context.anchor, 2)
-        found |= {"bias": 1, "bias.address": bias.seen.address(bias.boxes)}
-        found["bias.c"] = bias.place.strides[0]
-    found |= context.output.fields("output", dims)
+        fields |= {"bias": 1, "bias.address": bias.seen.address(bias.boxes)}
+        fields["bias.c"] = bias.place.strides[0]
+    fields |= context.output.fields("output", dims)
     # The last block may reach beyond the result's channels.
-    found["co"] = context.output.boxes.clamped_size[1]
-    found["ci"] = x.boxes.clamped_size[1]
-    found |= {"blocks": context.size("cb"), "segments": context.size("cs")}
-    found["words"] = context.extents["e"]
-    found |= {dim: context.size(dim) for dim in ("n", "oh", "ow", "kh", "kw")}
+    fields["co"] = context.output.boxes.clamped_size[1]
+    fields["ci"] = x.boxes.clamped_size[1]
+    fields |= {"blocks": context.size("cb"), "segments": context.size("cs")}
+    fields["words"] = context.extents["e"]
+    fields |= {dim: context.size(dim) for dim in ("n", "oh", "ow", "kh", "kw")}
     lanes = lanes_of(context.part)
     steps = steps_of(context.content(streams.place.op.tensor_op), lanes)
     # Sums of every element's steps over the blocks and segments before, so that a box is four.
     sums = np.zeros((steps.shape[0] + 1, steps.shape[1] + 1, lanes), np.int64)
     sums[1:, 1:] = steps.cumsum(axis=0).cumsum(axis=1)
     (b, s), (b2, s2) = streams.boxes.start[:2], (streams.boxes.start + streams.boxes.size)[:2]
-    found["depth"] = (sums[b2, s2] - sums[b, s2] - sums[b2, s] + sums[b, s]).max(axis=1)
-    return found | _sum(context) | _steps(context, dims)
+    fields["depth"] = (sums[b2, s2] - sums[b, s2] - sums[b2, s] + sums[b, s]).max(axis=1)
+    return fields | _sum(context) | _steps(context, dims)
 
 
 _IMAGE = {"n": "n", "h": "oh", "w": "ow", "c": "c"}
@@ -150,25 +155,25 @@ _IMAGE = {"n": "n", "h": "oh", "w": "ow", "c": "c"}
 
 def _depthwise(context: Context) -> Fields:
     x, weight = context.operand(context.anchor, 0), context.operand(context.anchor, 1)
-    found = _window(context, x)
-    found |= {f"input.{axis}": x.stride(axis) for axis in ("n", "c")}
-    found |= weight.fields("weight", {"c": "c", "kh": "kh", "kw": "kw"})
+    fields = _window(context, x)
+    fields |= {f"input.{axis}": x.stride(axis) for axis in ("n", "c")}
+    fields |= weight.fields("weight", {"c": "c", "kh": "kh", "kw": "kw"})
     if len(context.anchor.inputs) == 3:
-        found |= context.operand(context.anchor, 2).fields("bias", {"c": "c"})
-        found["bias"] = 1
-    found |= context.output.fields("output", _IMAGE)
-    found |= {dim: context.size(dim) for dim in ("n", "c", "oh", "ow", "kh", "kw")}
-    return found | _sum(context) | _steps(context, _IMAGE)
+        fields |= context.operand(context.anchor, 2).fields("bias", {"c": "c"})
+        fields["bias"] = 1
+    fields |= context.output.fields("output", _IMAGE)
+    fields |= {dim: context.size(dim) for dim in ("n", "c", "oh", "ow", "kh", "kw")}
+    return fields | _sum(context) | _steps(context, _IMAGE)
 
 
 def _pool(context: Context) -> Fields:
     stage = context.anchor
     x = context.operand(stage, 0)
-    found = _window(context, x)
-    found |= {f"input.{axis}": x.stride(axis) for axis in ("n", "c")}
-    found |= {dim: context.size(dim) for dim in ("n", "c", "oh", "ow", "kh", "kw")}
+    fields = _window(context, x)
+    fields |= {f"input.{axis}": x.stride(axis) for axis in ("n", "c")}
+    fields |= {dim: context.size(dim) for dim in ("n", "c", "oh", "ow", "kh", "kw")}
     selector = context.one.format.by_name["function"]
-    found["function"] = selector.choices.index(stage.operation.data)
+    fields["function"] = selector.choices.index(stage.operation.data)
     if stage.operation.data == "average_pool":
         counted = stage.parameters.get("counted", (0, 0, 0, 0))
         for number, (axis, kernel, low, names) in enumerate(
@@ -179,14 +184,16 @@ def _pool(context: Context) -> Fields:
         ):
             place = 2 + number
             origin = x.seen.start[place]
-            found[f"window.{axis}"] = context.extents[kernel]
-            found[f"window.{low}"] = found[low] - context.start(kernel) * found[f"dilation.{axis}"]
+            fields[f"window.{axis}"] = context.extents[kernel]
+            fields[f"window.{low}"] = (
+                fields[low] - context.start(kernel) * fields[f"dilation.{axis}"]
+            )
             ends = (-counted[number], x.place.op.tensor_shape[place] + counted[number + 2])
             for name, end in zip(names, ends, strict=True):
                 # Positions of the window lie well inside the field's range.
-                found[name] = np.clip(end - origin, *context.one.format.by_name[name].range)
-    found |= context.output.fields("output", _IMAGE)
-    return found | _sum(context) | _steps(context, _IMAGE)
+                fields[name] = np.clip(end - origin, *context.one.format.by_name[name].range)
+    fields |= context.output.fields("output", _IMAGE)
+    return fields | _sum(context) | _steps(context, _IMAGE)
 
 
 _POINTS = {f"d{axis}": f"d{axis}" for axis in range(4)}
@@ -205,19 +212,19 @@ def _points(context: Context) -> Fields:
     stage = context.anchor
     kinds, _ = elements(stage)
     fields = context.one.format.by_name
-    found: Fields = {"function": fields["function"].choices.index(stage.operation.data)}
-    found |= parameters(stage, "function", context.tables)
+    columns: Fields = {"function": fields["function"].choices.index(stage.operation.data)}
+    columns |= parameters(stage, "function", context.tables)
     memory = context.part.operands["input"].memory
     names = ["input", "other"] if FUNCTIONS[stage.operation.data].binary else ["input"]
     for index, name in enumerate(names):
         operand = context.operand(stage, index)
         if operand.place.memory != memory:
             raise refuse("lower-place", f"{name} lies in {operand.place.memory}", context.where)
-        found |= operand.fields(name, _POINTS)
-        found |= element_columns(fields, name, kinds[index])
-    found |= {dim: context.size(dim) for dim in _POINTS}
-    found |= context.output.fields("output", _POINTS)
-    return found | _steps(context, _POINTS)
+        columns |= operand.fields(name, _POINTS)
+        columns |= element_columns(fields, name, kinds[index])
+    columns |= {dim: context.size(dim) for dim in _POINTS}
+    columns |= context.output.fields("output", _POINTS)
+    return columns | _steps(context, _POINTS)
 
 
 def _lrn(context: Context) -> Fields:
@@ -227,25 +234,25 @@ def _lrn(context: Context) -> Fields:
     whole = context.extents["c"]
     if np.any(np.asarray(context.size("c")) != whole):
         raise refuse("lower-whole", "lrn needs all channels in a tile", context.where)
-    found: Fields = {"input.address": x.seen.address(x.boxes)}
-    found |= {f"input.{dim}": x.stride(dim) for dim in dims}
-    found |= {dim: context.size(dim) for dim in dims}
-    found["j"] = context.extents["j"]
+    fields: Fields = {"input.address": x.seen.address(x.boxes)}
+    fields |= {f"input.{dim}": x.stride(dim) for dim in dims}
+    fields |= {dim: context.size(dim) for dim in dims}
+    fields["j"] = context.extents["j"]
     values = stage.parameters
     size, alpha, beta, bias = (values[name] for name in ("size", "alpha", "beta", "bias"))
     kinds, result = elements(stage)
     if context.machine.fixed_bits:
-        found["point.in"], found["point.out"] = fraction(kinds[0]), fraction(result)
-        found["alpha"] = round(alpha / size * 2**30)
-        found["bias"] = max(round(bias * 2**20), 1)
+        fields["point.in"], fields["point.out"] = fraction(kinds[0]), fraction(result)
+        fields["alpha"] = round(alpha / size * 2**30)
+        fields["bias"] = max(round(bias * 2**20), 1)
         mantissas, factors, shifts = fixed.lrn_tables(float(beta))
         data = b"".join(part.astype("<u2").tobytes() for part in (mantissas, factors, shifts))
-        found["table"] = context.tables.address_of(data)
+        fields["table"] = context.tables.address_of(data)
     else:
         for name, value in (("alpha", alpha / size), ("bias", bias), ("beta", beta)):
-            found[name] = bits_of(float(value))
-    found |= context.output.fields("output", dims)
-    return found | _steps(context, dims)
+            fields[name] = bits_of(float(value))
+    fields |= context.output.fields("output", dims)
+    return fields | _steps(context, dims)
 
 
 def _softmax(context: Context) -> Fields:
@@ -254,13 +261,13 @@ def _softmax(context: Context) -> Fields:
     stage = context.anchor
     if np.any(np.asarray(context.size("axis")) != context.extents["axis"]):
         raise refuse("lower-whole", "softmax needs its whole axis in a tile", context.where)
-    found = context.operand(stage, 0).fields("input", dims)
-    found |= {dim: context.size(dim) for dim in dims}
+    fields = context.operand(stage, 0).fields("input", dims)
+    fields |= {dim: context.size(dim) for dim in dims}
     if context.machine.fixed_bits:
         kinds, result = elements(stage)
-        found["point.in"], found["point.out"] = fraction(kinds[0]), fraction(result)
-    found |= context.output.fields("output", dims)
-    return found | _steps(context, dims)
+        fields["point.in"], fields["point.out"] = fraction(kinds[0]), fraction(result)
+    fields |= context.output.fields("output", dims)
+    return fields | _steps(context, dims)
 
 
 def _layer_norm(context: Context) -> Fields:
@@ -269,15 +276,15 @@ def _layer_norm(context: Context) -> Fields:
     stage = context.anchor
     if np.any(np.asarray(context.size("axis")) != context.extents["axis"]):
         raise refuse("lower-whole", "layer_norm needs its whole axis in a tile", context.where)
-    found = context.operand(stage, 0).fields("input", dims)
-    found["others"] = len(stage.inputs) - 1
+    fields = context.operand(stage, 0).fields("input", dims)
+    fields["others"] = len(stage.inputs) - 1
     for number, role in enumerate(OTHERS[: len(stage.inputs) - 1], 1):
-        found |= context.operand(stage, number).fields(role, {"axis": "axis"})
-    found |= {dim: context.size(dim) for dim in dims}
-    found["epsilon"] = bits_of(float(stage.parameters.get("epsilon", 1e-5)))
-    found["centred"] = int(bool(stage.parameters.get("centred", True)))
-    found |= context.output.fields("output", dims)
-    return found | _steps(context, dims)
+        fields |= context.operand(stage, number).fields(role, {"axis": "axis"})
+    fields |= {dim: context.size(dim) for dim in dims}
+    fields["epsilon"] = bits_of(float(stage.parameters.get("epsilon", 1e-5)))
+    fields["centred"] = int(bool(stage.parameters.get("centred", True)))
+    fields |= context.output.fields("output", dims)
+    return fields | _steps(context, dims)
 
 
 _LOWER: Mapping[str, Callable[[Context], Fields]] = {

@@ -111,15 +111,15 @@ class Operand:
 
     def fields(self, name: str, dims: Mapping[str, str]) -> Fields:
         """Address and strides as fields ``name.axis``, where ``dims[axis]`` is the axis's dim."""
-        found: Fields = {f"{name}.address": self.seen.address(self.boxes)}
+        columns: Fields = {f"{name}.address": self.seen.address(self.boxes)}
         for axis, dim in dims.items():
-            found[f"{name}.{axis}"] = self.stride(dim)
+            columns[f"{name}.{axis}"] = self.stride(dim)
         circular = self.place.op.circular_axis
         if circular is not None:
-            found |= self.circle(name, self.boxes)
+            columns |= self.circle(name, self.boxes)
             # Rows may turn even where no execution has a second one.
-            found[f"{name}.h"] = self.place.strides[circular]
-        return found
+            columns[f"{name}.h"] = self.place.strides[circular]
+        return columns
 
     def circle(self, name: str, boxes: Boxes | None = None) -> Fields:
         """How many rows turn in a circular buffer, and the place of the first one: of ``boxes``, or

@@ -8,7 +8,7 @@ from tilewright.errors import refuse
 from tilewright.targets.generic.families.gather import POINTS
 from tilewright.targets.generic.lowering.locations import BufferPlace, TensorPlace, dim_stride
 from tilewright.tile.iteration import Order
-from tilewright.tile.operations import MoveOp
+from tilewright.tile.operations import BufferOp, ComputeOp, MoveOp
 
 _SPATIAL = (("h", "oh", "kh", "row", "rows"), ("w", "ow", "kw", "column", "columns"))
 
@@ -20,18 +20,22 @@ def gather_columns(
     window, rows = buffer.op.outer_window, order.rows(move)
     image, held = buffer.read_by(move), buffer.seen_by(move)
     columns: dict[str, Any] = {"element": buffer.element}
-    known = buffer.op.window.dims
-    unknown = sorted(known - set(POINTS))
+    if buffer.op.fill is not None:
+        columns["fill"] = buffer.op.padding
+    known, named = buffer.op.window.dims, _names(buffer.op)
+    unknown = sorted(known - set(named.values()))
     if unknown:
         raise refuse("lower-rank", f"img2col has no dims {', '.join(unknown)}", buffer.name)
-    columns |= {dim: rows.size(dim) if dim in known else 1 for dim in POINTS}
+    columns |= {dim: rows.size(own) if own in known else 1 for dim, own in named.items()}
 
-    def stride(access: Any, strides: Any, dim: str) -> int:
+    def stride(access: Any, strides: Any, point: str) -> int:
+        dim = named[point]
         single = dim not in known or int(rows.size(dim).max(initial=1)) <= 1
         return 0 if single else dim_stride(access, strides, dim)
 
     spatial: list[int] = []
-    for axis, out, tap, low, extent in _SPATIAL:
+    for axis, point, window_point, low, extent in _SPATIAL:
+        out, tap = named[point], named[window_point]
         place = next((n for n, index in enumerate(window) if {out, tap} & set(index.dims)), None)
         if place is None:
             continue
@@ -62,6 +66,14 @@ def gather_columns(
     for dim in POINTS:
         columns[f"target.{dim}"] = stride(buffer.op.window.data, buffer.strides, dim)
     return columns
+
+
+def _names(buffer: BufferOp) -> dict[str, str]:
+    """The program's names of the dims of windows: those of chains differ from the primitive's."""
+    computes = [use.operation.parent_op() for use in buffer.result.uses]
+    compute = next((op for op in computes if isinstance(op, ComputeOp)), None)
+    names = {} if compute is None else compute.dim_names
+    return {dim: names.get(dim, dim) for dim in POINTS}
 
 
 __all__ = ["gather_columns"]

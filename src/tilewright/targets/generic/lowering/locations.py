@@ -79,10 +79,10 @@ class TensorPlace:
         strides = dense_strides(shape, order, element)
         if op.strides is not None:
             given = op.get("strides")
-            found = list(strides)
+            steps = list(strides)
             for axis, stride in zip(order, given, strict=True):
-                found[axis] = int(stride) * element
-            strides = tuple(found)
+                steps[axis] = int(stride) * element
+            strides = tuple(steps)
         offset = 0 if op.offset is None else op.get("offset")
         return cls(bases[arena] + offset, strides, shape, element)
 
@@ -172,12 +172,12 @@ class Seen:
 
         That of a circular buffer is its first byte: see ``turn``.
         """
-        found = self.base
+        address = self.base
         skipped = {*skip, self.place.op.circular_axis}
         for axis, stride in enumerate(self.place.strides):
             if axis not in skipped:
-                found = found + (boxes.clamped_start[axis] - self.start[axis]) * stride
-        return found
+                address = address + (boxes.clamped_start[axis] - self.start[axis]) * stride
+        return address
 
     def turn(self, boxes: Boxes | None = None) -> Column:
         """In a circular buffer, the place of the first row of boxes, or of all that it holds."""

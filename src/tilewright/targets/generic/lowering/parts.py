@@ -25,9 +25,9 @@ class Part:
         """Their TIMED records."""
         count = self.keys.size
         columns = {
-            one.name: np.broadcast_to(
-                np.asarray(self.columns.get(one.name, one.default), np.int64), (count,)
+            field.name: np.broadcast_to(
+                np.asarray(self.columns.get(field.name, field.default), np.int64), (count,)
             )
-            for one in self.one.format.fields
+            for field in self.one.format.fields
         }
         return timed_of(self.one, columns, count, instructions.machine)

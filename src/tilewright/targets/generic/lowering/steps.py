@@ -46,11 +46,11 @@ def element_columns(fields: Mapping[str, Any], name: str, element: Attribute) ->
 
 def elements(stage: StageOp) -> tuple[list[Attribute], Attribute]:
     """Element types of a stage's operands and of its result."""
-    found: list[Attribute] = []
+    types: list[Attribute] = []
     for value in stage.inputs:
         kind: Any = value.type
-        found.append((kind.of if hasattr(kind, "of") else kind).element_type)
-    return found, tensor_type(stage.result).element_type
+        types.append((kind.of if hasattr(kind, "of") else kind).element_type)
+    return types, tensor_type(stage.result).element_type
 
 
 def parameters(stage: StageOp, prefix: str, tables_: Tables) -> dict[str, int]:
