@@ -63,6 +63,8 @@ CASES: dict[str, tuple[Kernel, tuple[Step, ...]]] = {
     "turn": (kernel("transpose", (40, 32), order=(1, 0)), (Step("d0", 1), Step("d1", 16, True))),
     "odd turn": (kernel("transpose", (32, 40), order=(1, 0)), ()),
     "to Nz": (kernel("convert_layout", (64, 96), ("", nz())), (Step("d0", 16), Step("d1", 16))),
+    "from Nz": (kernel("convert_layout", (64, 96), (nz(), "")), (Step("d0", 16), Step("d1", 16))),
+    "from odd Nz": (kernel("convert_layout", (64, 100), (nz(), "")), ()),
     "image": (
         kernel("convert_layout", (2, 3, 8, 16), ("", image())),
         (Step("d0", 1), Step("d2", 1), Step("d3", 16, last=True)),

@@ -177,6 +177,8 @@ def _relaid(kernel: Kernel) -> tuple[Step, ...]:
         area = Operand("", out.shape[2:], out.access[2:], out.element)
         return (*images, *_rows(area, (), flat=True))
     if rank > 1 and blocked == matrices(rank):
+        if back and out.shape[-1] % CUBE:
+            return ()
         axes = list(zip(out.access, out.shape, strict=True))[-2:]
         dims = (_dim(axis) for axis, extent in axes if extent % CUBE == 0)
         return tuple(Step(dim, CUBE) for dim in dims if dim)

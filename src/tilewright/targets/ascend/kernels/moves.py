@@ -263,9 +263,11 @@ def pad_axis(
     pieces.body += store_rows(main, Place(home), 0, 1, part.size, width)
 
     def filled(extent: int, first: int) -> list[Statement]:
-        alike_part = cut(extent, LONGEST)
         stores: list[Statement] = []
-        for piece in range(alike_part.most if extent else 0):
+        if not extent:
+            return stores
+        alike_part = cut(extent, LONGEST)
+        for piece in range(alike_part.most):
             main = Place(out, (number * whole + (alike_part.start(piece) + first)) * width)
             stores += store_rows(main, alike, 0, 1, alike_part.size, width)
         return stores
