@@ -127,7 +127,7 @@ def test_interrupts_leave_nothing(tmp_path: Path, part: float) -> None:
     process = subprocess.Popen(
         [*arguments, tmp_path / "second.npz"],
         env=given, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
+        start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     time.sleep(0.1 + part * whole)
     os.killpg(process.pid, signal.SIGINT)
@@ -145,6 +145,9 @@ def test_interrupts_leave_nothing(tmp_path: Path, part: float) -> None:
     if part > 0.0:
         assert process.returncode == 130 and said == "interrupted\n"
 
+
+HEARD = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+"""Who runs the tests in the background may have let them ignore ctrl-C."""
 
 EARLY = """
 import os, signal, sys
@@ -169,7 +172,7 @@ sys.exit(main())
 )
 def test_interrupts_while_modules_are_imported(module: str, tmp_path: Path) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", EARLY, "run", LENET, "--random", "1", "-q", "--no-cache"],
+        [sys.executable, "-c", HEARD + EARLY, "run", LENET, "--random", "1", "-q", "--no-cache"],
         env={**environment(tmp_path), "INTERRUPTED_AT": module},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
