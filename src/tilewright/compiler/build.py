@@ -18,6 +18,7 @@ from tilewright.compiler.state import CompilationState, Model
 from tilewright.errors import KernelError, refuse
 from tilewright.graph.dialect import network_of
 from tilewright.graph.names import network_name
+from tilewright.graph.overflow import overflows_on
 from tilewright.graph.placement import (
     arenas_of,
 )
@@ -27,6 +28,7 @@ from tilewright.machine.forms import machine_of
 from tilewright.numbers.calibration import (
     Samples,
     sample_shapes,
+    samples_of,
 )
 from tilewright.numerics.formats import Numbers, numbers_of
 from tilewright.runtime.cache import Cache
@@ -198,6 +200,9 @@ def _write(
     state: CompilationState, form: Form, directory: Path, free: Mapping[str, tuple[int, ...]]
 ) -> None:
     state.progress("emit", 0, 0)
+    if state.samples is not None and state.machine.number.is_short_float:
+        samples = samples_of(network_of(state.network), state.samples)
+        state.notes += map(str, overflows_on(state.network, state.weights, samples))
     arenas = arenas_of(network_of(state.network))
     kernels = tuple(state.kernels)
     compilation = Compilation(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.graph.overflow import Overflow
 from tilewright.graph.sensitivity import (
     COARSE_MARGIN,
     MARGIN,
@@ -39,6 +40,9 @@ class Check:
     passed: bool
     exact: bool
     """Whether the machine computes in integers, so that equality is asked for."""
+    overflows: tuple[Overflow, ...] = ()
+    """Nodes whose results are beyond what floats of 16 bits hold, on the machine as in the
+    interpreter: the comparison does not count them."""
 
 
 def compared(

@@ -11,6 +11,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -230,14 +231,21 @@ class Executable:
         within the error to expect where the network magnifies roundings (graph/sensitivity.py);
         where the machine's numbers are coarser than float32, within what their roundings give.
         """
+        import numpy as np
+
+        from tilewright.graph.overflow import OverflowObserver
         from tilewright.runtime.check import compared
 
         module, weights = self._read_reference()
+        observer = OverflowObserver(module, weights)
         exact = ELEMENTS[self.manifest.element].is_integer and self.runner.exact
-        return compared(
+        with np.errstate(all="ignore"):  # What overflows is told.
+            expected = self.reference(inputs, observer)
+        check = compared(
             module, weights, inputs, outputs, exact=exact, roundoff=self.runner.roundoff,
-            expected=self.reference(inputs),
+            expected=expected,
         )  # fmt: skip
+        return replace(check, overflows=tuple(observer.overflows()))
 
     def measure(self, inputs: Mapping[str, Array], runs: int, seconds: float) -> list[float]:
         """Run again, after a first run, and let ``profile`` be that of the median run.
