@@ -182,6 +182,21 @@ def test_means() -> None:
     assert Counter(names(ops)) == {"average_pool": 2, "reshape": 1, "reduce_mean": 1}
 
 
+def test_means_of_images_with_the_channels_last() -> None:
+    net = Builder(x=(2, 3, 4, 5))
+    last = net.op("transpose", net.inputs["x"], permutation=(0, 2, 3, 1))
+    turned = net.op("transpose", net.inputs["x"], permutation=(1, 3, 2, 0))
+    pools = [net.op("reduce_mean", last, axes=(1, 2), keep_dims=keep) for keep in (True, False)]
+    other = net.op("reduce_mean", turned, axes=(1, 2))  # Channels come before images.
+    ops = after(net, *pools, other)
+    assert Counter(names(ops)) == {
+        "average_pool": 2,
+        "reshape": 2,
+        "transpose": 1,
+        "reduce_mean": 1,
+    }
+
+
 def test_views_merge_and_cancel() -> None:
     net = Builder(x=(2, 3, 4, 5))
     x = net.inputs["x"]

@@ -71,13 +71,21 @@ def _is_neutral(op: Operation, pad: Operation) -> bool:
 
 
 def mean_to_pool(op: Operation, ctx: CompilerContext) -> bool:
-    """The mean over height and width of images is an average over one window."""
-    if not isinstance(op, ReduceMeanOp):
+    """The mean over height and width of images is an average over one window, be they transposed
+    before it or not (tf2onnx writes images with the channels last)."""
+    if not isinstance(op, ReduceMeanOp) or len(shape_of(op.inputs[0])) != 4:
         return False
-    shape = shape_of(op.inputs[0])
-    if len(shape) != 4 or op.reduced(4) != (2, 3):
+    images, axes = op.inputs[0], op.reduced(4)
+    before = images.owner
+    if isinstance(before, Operation) and before.operation == "transpose":
+        order = before.integers("permutation")
+        kept = [axis for number, axis in enumerate(order) if number not in axes]
+        if kept == sorted(kept):
+            images, axes = before.inputs[0], tuple(sorted(order[axis] for axis in axes))
+    if axes != (2, 3):
         return False
-    pool = make("average_pool", [op.inputs[0]], {"kernel": shape[2:]}, before=op, like=op)
+    kernel = shape_of(images)[2:]
+    pool = make("average_pool", [images], {"kernel": kernel}, before=op, like=op)
     result = pool.result
     if shape_of(op.result) != shape_of(result):
         result = make(
