@@ -57,8 +57,7 @@ def test_transposed_convolutions_in_half_precision(tmp_path: Path) -> None:
     outputs = executable.run(image(model))
     assert executable.check(image(model), outputs).passed
     assert all(np.ptp(array) > 0.1 for array in outputs.values())
-    hosts = [kernel.symbol for kernel in executable.profile.kernels if kernel.on_host]
-    assert hosts and all("cast" in symbol for symbol in hosts)
+    assert not any(kernel.on_host for kernel in executable.profile.kernels)
 
 
 @pytest.mark.slow
