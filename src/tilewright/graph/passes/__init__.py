@@ -103,7 +103,7 @@ def kernel_pipeline(machine: Machine, host: tuple[str, ...] = ()) -> list[PassEn
     return [
         *(shorts if machine.computes_as_given else []),
         *(groups if blocks else []),
-        *(borders if machine.own is not None and machine.own.widest_border() else []),
+        *(borders if machine.own.widest_border() is not None else []),
         PassEntry(Partition(host), f"ask {machine.name} what it computes, operation by operation"),
         *(stated if is_mixed(machine) else []),
         PassEntry(Subsample(), "pixels that no window touches need not travel to the accelerator"),

@@ -33,8 +33,7 @@ class SeparatePadding(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite the module in place."""
-        own = compiler(ctx).machine.own
-        widest = own.widest_border() if own is not None else None
+        widest = compiler(ctx).machine.own.widest_border()
         if widest is None:
             return
         for step in operations_of(op):
