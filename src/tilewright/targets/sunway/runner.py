@@ -189,7 +189,8 @@ def figures(machine: Machine) -> str:
         way = "put" if move.target == machine.main else "get"
         points = " ".join(f"{size} {part!r}" for size, part in move.efficiency)
         rate = move.bytes_per_cycle / groups
-        lines.append(f"{way} {rate!r} {move.latency!r} {len(move.efficiency)} {points}")
+        known = f"{rate!r} {move.latency!r} {move.in_flight} {len(move.efficiency)} {points}"
+        lines.append(f"{way} {known}")
     return "\n".join(lines) + "\n"
 
 
