@@ -12,6 +12,7 @@ from tilewright.graph.passes.memory_plan import activation_bound
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir.types import element_dtype
 from tilewright.planning import Plan
+from tilewright.planning.balance import imbalance
 from tilewright.runtime.manifest import PROGRAM, REFERENCE, KernelEntry, Manifest, Tensor
 from tilewright.runtime.reference import packed_weights, write_reference
 from tilewright.targets.base import Compilation, Target
@@ -84,6 +85,7 @@ def _entries(compilation: Compilation, plans: Mapping[str, Plan]) -> list[Kernel
                 moved_bytes=kernel_plan.moved_bytes,
                 candidates=kernel_plan.candidates,
                 complete=kernel_plan.complete,
+                unbalanced=imbalance(item.kernel, compilation.machine, kernel_plan.schedule),
             )
         )
     return rows

@@ -85,7 +85,8 @@ def stated_plan(
 ) -> Plan:
     """The plan of a schedule of one level of tiles, by the pipeline that its slots allow.
 
-    What cores exchange over the mesh is taken not to overlap with anything.
+    What cores exchange over the mesh takes their time, as computing does; what they exchange once,
+    or get by broadcasts, overlaps with nothing.
     """
     primitive = machine.primitive(schedule.primitive)
     extents = kernel.anchor.extents
@@ -104,7 +105,7 @@ def stated_plan(
     order = [dim for dim in level.order if sizes[dim] < part.anchor.extents[dim]]
     nest = nest_of(space, order)
     trips = trips_of(space, nest, {})
-    exchange = 0.0
+    exchange = in_tiles = 0.0
     for use in space.uses if mesh is not None else ():
         axis = dict(schedule.exchanged).get(use.name)
         if axis is None or mesh is None or use.move is None:
@@ -117,7 +118,10 @@ def stated_plan(
             exchange += visits * mesh.broadcast_cycles
             share = mesh.broadcast_bytes / use.move.bytes_per_cycle
         else:
-            exchange += visits * mesh.exchange_cycles(elements)
+            cycles = visits * mesh.exchange_cycles(elements)
+            exchange, in_tiles = (
+                (exchange, in_tiles + cycles) if visits > 1 else (exchange + cycles, in_tiles)
+            )
             share = float(shared_box(space, use.name, mesh)[0])
         space = replace(space, shares={**space.shares, use.name: share})
     slots = {
@@ -127,7 +131,9 @@ def stated_plan(
     }
     row = np.ones(1, np.bool_)
     arrangement = Arrangement(nest, row, trips, {}, slots)
-    cycles, moved = Pipeline(space, cells_of(space), arrangement).cycles_and_bytes()
+    tiles = space.trips_of(list(space.index))
+    cells = cells_of(space).longer(in_tiles / tiles)
+    cycles, moved = Pipeline(space, cells, arrangement).cycles_and_bytes()
     if "all" in dict(schedule.exchanged).values():
         # What it takes to broadcast is not what main memory gives: that is one core's part of it.
         shares = {use: float(cores) for use, axis in schedule.exchanged if axis == "all"}

@@ -10,7 +10,7 @@
 
 struct track tracks[SHIM_CPES];
 struct direction directions[2];
-double memory_rate, issue;
+double memory_rate, issue, bus_cycles, bus_latency;
 static double spawn;
 static long bytes[2];
 static FILE *counted;
@@ -46,7 +46,9 @@ void open_count(void)
                 && own->in_flight > 0 && own->points >= 0 && own->points <= POINTS;
             for (int i = 0; read && i < own->points; i++)
                 read = fscanf(file, "%lf %lf", &own->sizes[i], &own->parts[i]) == 2;
-        } else
+        } else if (!strcmp(name, "bus"))
+            read = fscanf(file, "%lf %lf", &bus_cycles, &bus_latency) == 2;
+        else
             read = fscanf(file, "%lf", !strcmp(name, "memory") ? &memory_rate
                                        : !strcmp(name, "issue") ? &issue : &spawn) == 1;
         if (!read)
@@ -94,17 +96,17 @@ static double part_of_rate(const struct direction *own, double block)
     return low + (high - low) * (block - left) / (right - left);
 }
 
+/* A layer's parameters lie on the MPE's stack, and come with the spawn, which its cycles hold. */
 void count_transfer(const struct transfer *dma, int of_program)
 {
-    if (!counted)
+    if (!counted || !of_program)
         return;
     struct event *event = added(dma->get ? GET : PUT);
     const struct direction *own = &directions[!dma->get];
     event->count = dma->bytes;
     event->value = (double)dma->bytes / (own->rate * part_of_rate(own, (double)dma->block));
     event->reply = dma->reply;
-    if (of_program)
-        bytes[!dma->get] += dma->bytes;
+    bytes[!dma->get] += dma->bytes;
 }
 
 void count_wait(const volatile int *reply)

@@ -5,7 +5,7 @@
 #include "internal.h"
 
 enum { CHARGE, GET, PUT, WAIT, SYNCHRONISE, SEND, RECEIVE };
-enum { POINTS = 32, BUS_CYCLES = 2, BUS_LATENCY = 10 };
+enum { POINTS = 32 };
 
 struct event {
     int kind, column, target; /* of a bus; column is the scope of athread_syn */
@@ -51,6 +51,7 @@ struct direction {
 extern struct track tracks[SHIM_CPES];
 extern struct direction directions[2]; /* get, put */
 extern double memory_rate, issue;
+extern double bus_cycles, bus_latency; /* of a vector that is sent or received; till it is there */
 
 void *grown(void *data, long *room, long count, size_t size);
 void play_all(void);

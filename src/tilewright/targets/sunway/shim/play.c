@@ -40,7 +40,7 @@ static void send(int from, const struct event *event)
 {
     struct track *own = &tracks[from];
     int column = event->column;
-    own->time += BUS_CYCLES * (double)event->count;
+    own->time += bus_cycles * (double)event->count;
     for (int to = 0; to < SHIM_CPES; to++) {
         int lane = column ? to / SHIM_SIDE : to % SHIM_SIDE;
         if (to == from || !same_scope(from, to, column)
@@ -50,7 +50,7 @@ static void send(int from, const struct event *event)
         other->arrivals[column] = grown(other->arrivals[column], &other->arrival_room[column],
                                         other->last[column], sizeof *other->arrivals[column]);
         other->arrivals[column][other->last[column]].count = event->count;
-        other->arrivals[column][other->last[column]++].time = own->time + BUS_LATENCY;
+        other->arrivals[column][other->last[column]++].time = own->time + bus_latency;
         other->blocked = 0;
     }
 }
@@ -62,7 +62,7 @@ static int receive(struct track *own, struct event *event)
     while (event->count && own->first[column] < own->last[column]) {
         struct arrival *arrival = &own->arrivals[column][own->first[column]];
         long taken = event->count < arrival->count ? event->count : arrival->count;
-        double time = own->time + BUS_CYCLES * (double)taken;
+        double time = own->time + bus_cycles * (double)taken;
         if (arrival->time > time) {
             own->idle += arrival->time - time;
             time = arrival->time;
