@@ -50,7 +50,11 @@ def imbalance(kernel: Kernel, machine: Machine, schedule: Schedule) -> str:
         if axis in ("row", "column"):
             count, side = _outermost(operand, kernel, grid, schedule), isqrt(machine.cores)
             if count % side:
-                reasons.append(f"{operand.name} comes in {count} shares for the {side} cores of a {axis}")
+                reasons.append(
+                    f"{operand.name} comes in {count} shares for the {side} cores of a {axis}"
+                )
+        elif axis is not None and axis.endswith("in turns"):
+            reasons.append(f"{operand.name} is loaded in turns")
     return ", ".join(reasons)
 
 
@@ -83,12 +87,13 @@ def moved_share(kernel: Kernel, grid: Mapping[str, int]) -> float:
     return mean / priced if priced else 1.0
 
 
-def _mean(
-    axis: Affine, sizes: Mapping[str, int], extents: Mapping[str, int], extent: int
-) -> float:
+def _mean(axis: Affine, sizes: Mapping[str, int], extents: Mapping[str, int], extent: int) -> float:
     """What parts take of an axis, in the mean over all parts."""
     spans = [
-        [(d, (start, min(sizes[d], extents[d] - start))) for start in range(0, extents[d], sizes[d])]
+        [
+            (d, (start, min(sizes[d], extents[d] - start)))
+            for start in range(0, extents[d], sizes[d])
+        ]
         for d in axis.dims
     ]
     lengths = [_length(axis, dict(part), extent) for part in product(*spans)]

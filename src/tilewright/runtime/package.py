@@ -9,7 +9,7 @@ from typing import Any
 import tilewright
 from tilewright.graph.dialect import KernelOp, network_of, tensor_type
 from tilewright.graph.passes.memory_plan import activation_bound
-from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
+from tilewright.graph.placement import ACTIVATIONS, TEMPORARY, WEIGHTS
 from tilewright.ir.types import element_dtype
 from tilewright.planning import Plan
 from tilewright.planning.balance import imbalance
@@ -45,7 +45,7 @@ def write_package(
         outputs=tuple(_tensor(name, value) for name, value in network.outputs),
         kernels=tuple(_entries(compilation, plans)),
         peak_memory_bytes=sum(arenas.values()),
-        activation_bytes=arenas[ACTIVATIONS],
+        activation_bytes=arenas[ACTIVATIONS] + arenas.get(TEMPORARY, 0),
         lower_bound_memory_bytes=activation_bound(network) + arenas[WEIGHTS],
         notes=tuple(notes),
         runs=target.runs,

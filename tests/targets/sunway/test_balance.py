@@ -1,4 +1,4 @@
-"""The shim's 64 counters beside the representative CPE of the plans, over a seeded set of layers."""
+"""The shim's 64 counters beside the representative CPE of plans, over a seeded set of layers."""
 
 from __future__ import annotations
 

@@ -79,7 +79,9 @@ dma_wait(&answer, 1);
 
 
 def test_both_directions_share_the_memory(parts: list[str], tmp_path: Path) -> None:  # noqa: F811
-    head = "#include <slave.h>\n__thread_local float other[64];\n__thread_local volatile int answer;\n"
+    head = (
+        "#include <slave.h>\n__thread_local float other[64];\n__thread_local volatile int answer;\n"
+    )
     program = built(parts, tmp_path, BOTH, head)
     # Each direction's 32 cycles at 8 bytes a cycle: the memory gives both, or one at a time.
     for memory, cycles in ((16, 50 + 64 * 32 + 100), (8, 50 + 2 * 64 * 32 - 25 + 100)):

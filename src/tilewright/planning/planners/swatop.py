@@ -48,7 +48,13 @@ from tilewright.planning.planners.cores import one_core, part_of
 from tilewright.planning.planners.ldm.planner import moved, shared_dims
 from tilewright.planning.planners.linear_fit import fit
 from tilewright.planning.planners.schedules import agreeing
-from tilewright.planning.planners.stated import shared_box, stated_plan, stated_schedule
+from tilewright.planning.planners.stated import (
+    core_in_turns,
+    first_round,
+    shared_box,
+    stated_plan,
+    stated_schedule,
+)
 from tilewright.planning.schedule import Schedule
 from tilewright.planning.sizes import EFFORTS, tile_sizes
 from tilewright.planning.space import Space, crossed, no_tile_fits, uncrossed
@@ -172,7 +178,10 @@ class Strategies:
         valid = np.ones(space.rows, np.bool_)
         arrangement = Arrangement(own.nest, valid, own.trips, {}, slots)
         cells = cells_of(space).longer(again / space.trips_of(list(space.index)))
-        cycles, _ = Pipeline(space, cells, arrangement).cycles_and_bytes()
+        pricing = Pipeline(space, cells, arrangement)
+        cycles, _ = pricing.cycles_and_bytes()
+        if mesh is not None and space.primitive.own.in_turns():
+            once = once + first_round(pricing, dict(own.exchanged), mesh.side)
         return own.rounds * (cycles + once)
 
     def keeps_step(self, kernel: Kernel, row: int) -> bool:
@@ -236,7 +245,8 @@ def strategies_in_turns(
     division = turn_division(kernel, primitive, mesh.side)
     if division is None:
         return
-    space = tilings(part_of(kernel, division.grid), one_core(machine), primitive)
+    core = core_in_turns(one_core(machine), mesh.side)
+    space = tilings(part_of(kernel, division.grid), core, primitive)
     space.single_level = True
     granules = primitive.multiples.items()
     whole = np.ones(space.rows, np.bool_)
