@@ -124,7 +124,8 @@ def test_counted_cycles_are_the_plans(package: Package, tmp_path: Path) -> None:
         work = run_pipeline(classifier(tmp_path), target, machine, planner=asked)
     for kernel in executable.profile.kernels:
         planned = work.plans[kernel.symbol].predicted_cycles
-        assert kernel.cycles == pytest.approx(planned, rel=0.1)
+        # A round of turns evens out what the plan takes for each of them.
+        assert 0.85 * planned < kernel.cycles < 1.02 * planned
 
 
 def test_without_a_mesh_nobody_takes_turns(tmp_path: Path) -> None:

@@ -53,8 +53,8 @@ from tilewright.targets.sunway.emit.makefile import makefile_text
 from tilewright.targets.sunway.emit.nest import Nest, buffer_names
 from tilewright.targets.sunway.emit.slave import Layer, slave_text
 from tilewright.targets.sunway.emit.winograd import header_text as winograd_text
-from tilewright.targets.sunway.gemm.panel import header_text as gemm_text
-from tilewright.targets.sunway.gemm.turns import header_text as turns_text
+from tilewright.targets.sunway.gemm.panel import headers as gemm_headers
+from tilewright.targets.sunway.gemm.turns import headers as turns_headers
 from tilewright.targets.sunway.machine import CPES
 from tilewright.tile.dialect import BufferOp, ProgramOp, programs_of
 
@@ -226,8 +226,8 @@ def _support(machine: Machine, *, on_host: bool) -> Mapping[str, str]:
     texts |= {f"slave/{name}": (sunway / "emit" / "slave" / name).read_text() for name in SLAVE}
     room = f"#define LDM_BYTES {machine.memory('ldm').room}\n"
     texts["slave/cpe.h"] = re.sub(r"#define LDM_BYTES .*\n", room, texts["slave/cpe.h"])
-    texts["slave/gemm.h"] = gemm_text()
-    texts["slave/turns.h"] = turns_text()
+    made = {**gemm_headers(), **turns_headers()}
+    texts |= {f"slave/{name}": text for name, text in made.items()}
     texts["slave/winograd.h"] = winograd_text()
     texts["slave/scalars.h"] = (cpu / "scalars.h").read_text()
     if on_host:
