@@ -212,8 +212,10 @@ class _Planner:
             if isinstance(value, BlockArgument):
                 return False
             users = [use.operation for use in value.uses]
-            if address.root is value and not isinstance(value.owner, ScratchOp):
-                users.append(value.owner)
+            owner = value.owner
+            assert isinstance(owner, AnyOperation)
+            if address.root is value and not isinstance(owner, ScratchOp):
+                users.append(owner)
             for user in users:
                 if isinstance(user, KernelOp):
                     kernels.append(user)
