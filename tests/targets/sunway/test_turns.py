@@ -128,6 +128,49 @@ def test_counted_cycles_are_the_plans(package: Package, tmp_path: Path) -> None:
         assert 0.85 * planned < kernel.cycles < 1.02 * planned
 
 
+SPACE = """
+space gemm0
+  primitive matmul_in_turns
+  cores mesh n, co
+  split co by 16 32
+  split ci by 8 64 128
+  reorder co ci
+  double input weight
+"""
+
+
+def test_a_space_may_name_the_primitive(tmp_path: Path) -> None:
+    file = tmp_path / "turns.space"
+    file.write_text(SPACE)
+    package = Package.of(classifier(tmp_path), tmp_path, {}, f"space{{file={file}}}")
+    assert in_turns(package)
+    (info,) = package.executable.inputs
+    x = np.random.default_rng(3).normal(size=[int(n) for n in info.shape]).astype(np.float32)
+    assert package.executable.check({info.name: x}, package.executable.run({info.name: x})).passed
+
+
+@pytest.mark.parametrize(
+    ("line", "other", "reason"),
+    [
+        ("split ci by 8 64 128", "", "takes turns along ci"),
+        ("split ci by 8 64 128", "split ci by 10", "ci in multiples of"),
+        ("double input weight", "double input", "sends w"),
+        ("cores mesh n, co", "cores co by 32", "whole mesh"),
+    ],
+)
+def test_spaces_in_which_nobody_can_take_turns_are_refused(
+    line: str, other: str, reason: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "turns.space"
+    file.write_text(SPACE.replace(line, other).replace("co ci", "co ci" if other else "co"))
+    target, machine = resolve("sunway")
+    with (
+        pytest.raises(TilewrightError, match=f"space-empty.*(\n.*)*{reason}"),
+        target.planner(f"space{{file={file}}}", machine) as asked,
+    ):
+        run_pipeline(classifier(tmp_path), target, machine, planner=asked, until="plan")
+
+
 def test_without_a_mesh_nobody_takes_turns(tmp_path: Path) -> None:
     alone = Package.of(classifier(tmp_path), tmp_path, VALUES, "blackbox{share=none}")
     assert not in_turns(alone)
