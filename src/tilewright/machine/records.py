@@ -67,6 +67,11 @@ class MachineRecord(Record):
         each other, in a space that all share."""
         return False
 
+    def widest_border(self) -> int | None:
+        """Columns of padding up to which convolutions compute it; wider padding is stored with the
+        image first. None: convolutions compute all of it."""
+        return None
+
     def findings(self, machine: Machine) -> Iterator[Finding]:
         """What is wrong with it on a machine."""
         del machine
