@@ -13,6 +13,7 @@ from tests.slow import but_fast
 from tests.targets.sunway.sunway_networks import NETWORKS, Network
 
 import tilewright
+from benchmarks import models
 from tilewright.errors import TilewrightError
 from tilewright.runtime import Executable
 from tilewright.targets.sunway.runner import SunwayRunner, build
@@ -96,6 +97,17 @@ def test_the_package_is_laid_out_as_swtvm_has_it(package: Executable) -> None:
         assert path.name == "main.c" or not re.search(r"\b[mc]alloc\(", text)
         assert "shim" not in text.lower()
     assert main.index("/* Memory. */") < main.index("/* Parameters") < main.index("/* Computation")
+
+
+@pytest.mark.slow
+def test_files_of_a_deep_network_stay_short(tmp_path: Path) -> None:
+    model = models.save("resnet50", tmp_path)
+    tilewright.compile(model, "sunway", directory=tmp_path / "p")
+    program = tmp_path / "p" / "program"
+    files = [path for path in program.rglob("*.[ch]") if path.parts[-2] != "shim"]
+    assert len(files) > 150
+    long = [path.name for path in files if len(path.read_text().splitlines()) >= 400]
+    assert not long
 
 
 @pytest.mark.slow

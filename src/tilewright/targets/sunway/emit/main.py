@@ -10,6 +10,9 @@ from tilewright.codegen.c.source import Writer, comment, string
 from tilewright.targets.cpu.ports import Port
 from tilewright.targets.sunway.emit.layer import LayerHead
 
+WIDTH = 100
+"""Columns of a line of C."""
+
 
 @dataclass(frozen=True)
 class Call:
@@ -52,8 +55,7 @@ def main_text(
     line()
     line("#include <athread.h>")
     line()
-    for call in dict.fromkeys(call.layer.name for call in calls):
-        line(f'#include "layers/{call}.h"')
+    line('#include "layers/layers.h"')
     line()
     writer.lines += [*FILES.splitlines(), "", *_HELPERS.splitlines()]
     line()
@@ -64,7 +66,7 @@ def main_text(
             .splitlines()
         )
         line()
-        _core_group(writer, calls)
+        _core_group(writer, calls, groups)
         line()
     with writer.block("int main(int count, char **words)"):
         files = 1 + len(inputs) + len(outputs)
@@ -96,7 +98,7 @@ def main_text(
             line("athread_init();")
             for call in calls:
                 line(f"/* {call.layer.about} */")
-                _call(writer, call)
+                writer.lines += _call(call, writer.depth)
                 place, size = call.result
                 line(f'save(layers, "{call.layer.name}", {place}, {size});')
             line("athread_halt();")
@@ -114,17 +116,28 @@ def main_text(
     return str(writer)
 
 
-def _call(writer: Writer, call: Call) -> None:
-    """The call of a layer."""
-    head = f"{call.layer.name}("
-    arguments = ["group"] if call.layer.grouped else []
-    arguments += call.arguments
-    for number, argument in enumerate(arguments):
-        end = ");" if number == len(arguments) - 1 else ","
-        writer.line(f"{head if not number else ' ' * len(head)}{argument}{end}")
+def _call(call: Call, depth: int) -> list[str]:
+    """The call of a layer, as many arguments on a line as find room."""
+    first = "    " * depth + f"{call.layer.name}("
+    arguments = [*(["group"] if call.layer.grouped else []), *call.arguments]
+    lines = [first + arguments[0]]
+    for argument in arguments[1:]:
+        if len(lines[-1]) + len(argument) + 4 <= WIDTH:
+            lines[-1] += f", {argument}"
+        else:
+            lines[-1] += ","
+            lines.append(" " * len(first) + argument)
+    lines[-1] += ");"
+    return lines
 
 
-def _core_group(writer: Writer, calls: Sequence[Call]) -> None:
+def layers_text(calls: Sequence[Call]) -> str:
+    """layers.h, which declares the layers for main.c."""
+    names = dict.fromkeys(call.layer.name for call in calls)
+    return "\n".join(["/* The layers. */", *(f'#include "{name}.h"' for name in names), ""])
+
+
+def _core_group(writer: Writer, calls: Sequence[Call], groups: int) -> None:
     """What the MPE of a core group runs: its part of each layer, one after the other."""
     line = writer.line
     line("/* What the MPE of a core group runs. */")
@@ -134,8 +147,9 @@ def _core_group(writer: Writer, calls: Sequence[Call]) -> None:
         line("athread_init();")
         for call in calls:
             line(f"/* {call.layer.about} */")
-            with writer.block(f"if (group < {call.groups})"):
-                _call(writer, call)
+            if call.groups < groups:
+                line(f"if (group < {call.groups})")
+            writer.lines += _call(call, writer.depth + (call.groups < groups))
             place, size = call.result
             line(f'done(group, "{call.layer.name}", {place}, {size});')
         line("athread_halt();")

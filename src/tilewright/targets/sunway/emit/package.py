@@ -2,6 +2,7 @@
 
     main.c                     allocation, parameters and input, computation, output
     layers/LAYER.c  .h         the MPE's part of a layer, an ordinary function
+    layers/layers.h            declares all of them, for main.c
     layers/LAYER_para.h        what the MPE tells the CPEs; seen by LAYER.c and LAYER_slave.c alone
     layers/LAYER_slave.c       the CPEs' part
     slave/, mpe/               what the layers on the CPEs, and those on the MPE, share
@@ -48,7 +49,7 @@ from tilewright.targets.sunway.emit.layer import (
     parameters_text,
     wrapper_text,
 )
-from tilewright.targets.sunway.emit.main import Call, main_text
+from tilewright.targets.sunway.emit.main import Call, layers_text, main_text
 from tilewright.targets.sunway.emit.makefile import makefile_text
 from tilewright.targets.sunway.emit.nest import Nest, buffer_names
 from tilewright.targets.sunway.emit.slave import Layer, slave_text
@@ -115,6 +116,7 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     arenas = (WEIGHTS, ACTIVATIONS, TEMPORARY)
     sizes = [compilation.arenas.get(arena, 0) for arena in arenas]
     groups = core_groups(compilation.machine)
+    texts["layers/layers.h"] = layers_text(calls)
     texts["main.c"] = main_text(name, calls, inputs, outputs, sizes, groups)
     texts["Makefile"] = makefile_text(
         name,

@@ -136,13 +136,15 @@ def box_function(place: Place) -> str:
     tensor = comment(place.buffer.tensor_op.symbol.data)
     writer.line(f"/* The box of {tensor} that a tile needs: [{window}]. */")
     with writer.block(f"static struct box {place.name}_box(const struct tile *at)"):
-        writer.line("struct box box;")
         if not any("at->" in axis.start + axis.size for axis in place.axes):
             writer.line("(void)at;")
+        starts = ", ".join(axis.start for axis in place.axes)
+        sizes = ", ".join("0" if axis.clipped else axis.size for axis in place.axes)
+        writer.line(f"struct box box = {{.at = {{{starts}}},")
+        writer.line(f"                  .n = {{{sizes}}}}};")
         for number, axis in enumerate(place.axes):
-            writer.line(f"box.at[{number}] = {axis.start};")
-            size = f"{axis.size} - box.at[{number}]" if axis.clipped else axis.size
-            writer.line(f"box.n[{number}] = {size};")
+            if axis.clipped:
+                writer.line(f"box.n[{number}] = {axis.size} - box.at[{number}];")
         writer.line("return box;")
     return str(writer)
 
