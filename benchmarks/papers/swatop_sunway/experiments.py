@@ -32,7 +32,7 @@ from tilewright.machine import Machine
 from tilewright.numerics.element_types import ElementType
 from tilewright.planning import plan
 from tilewright.planning.domain import Kernel
-from tilewright.planning.planners.linear_fit import fit_to
+from tilewright.planning.planners.linear_fit import Form, fit_to
 from tilewright.planning.planners.swatop import Swatop
 from tilewright.targets.sunway.gemm.mesh import ROLES, VARIANTS, gemm_cycles, role_loop
 from tilewright.targets.sunway.machine import CPES, CURVES, MACHINE
@@ -268,7 +268,7 @@ def _primitives() -> Table:
 
 
 def fits_table(count: int = 120) -> Table:
-    """Eq. 2 in both forms over the pipeline model: fitted to ``count`` sizes, held to as many."""
+    """Eq. 2 in its forms over the pipeline model: fitted to ``count`` sizes, held to as many."""
     rows: list[dict[str, Any]] = []
     random = np.random.default_rng(1)
     sizes = {
@@ -276,14 +276,18 @@ def fits_table(count: int = 120) -> Table:
         "m": random.integers(1, 17, 2 * count) * 32,
         "ci": random.integers(1, 65, 2 * count) * 8,
     }
-    for variant in (VARIANTS[0], VARIANTS[4]):
+    forms: tuple[Form, ...] = ("printed", "mended", "turned")
+    for variant in VARIANTS:
+        along_m = variant.vectors == "m"
         cycles = np.array(
             [
-                gemm_cycles(variant, (int(m), int(n), int(k)))
-                for m, n, k in zip(sizes["co"], sizes["m"], sizes["ci"], strict=True)
+                gemm_cycles(
+                    variant, (int(v), int(o), int(k)) if along_m else (int(o), int(v), int(k))
+                )
+                for v, o, k in zip(sizes["co"], sizes["m"], sizes["ci"], strict=True)
             ]
         )
-        for form in ("printed", "mended"):
+        for form in forms[: 2 if variant.contiguous else 3]:
             half = {dim: column[:count].astype(float) for dim, column in sizes.items()}
             held = {dim: column[count:].astype(float) for dim, column in sizes.items()}
             own = fit_to(cycles[:count], half, form)
@@ -291,9 +295,10 @@ def fits_table(count: int = 120) -> Table:
             rows.append(
                 {
                     "name": f"{variant.name}, {form}",
-                    "step": own.coefficients[2] * 128 * 32 / 4 if form == "mended" else None,
-                    "block": own.coefficients[1] * 128 * 32 / 4 if form == "mended" else None,
-                    "column": own.coefficients[0] * 128 if form == "mended" else None,
+                    "step": own.coefficients[2] * 128 * 32 / 4 if form != "printed" else None,
+                    "block": own.coefficients[1] * 128 * 32 / 4 if form != "printed" else None,
+                    "column": own.coefficients[0] * 128 if form != "printed" else None,
+                    "turning": own.coefficients[4] * 16 if form == "turned" else None,
                     "call": own.coefficients[3],
                     "mean": float(errors.mean()),
                     "worst": float(errors.max()),
@@ -305,6 +310,7 @@ def fits_table(count: int = 120) -> Table:
         Column("step", "K step of 128 x 32", lambda v: f"{v:.2f}"),
         Column("block", "block of 128 x 32", lambda v: f"{v:.0f}"),
         Column("column", "128 of N", lambda v: f"{v:.0f}"),
+        Column("turning", "64 of M by a K", lambda v: f"{v:.2f}"),
         Column("call", "call", whole),
         Column("mean", "mean error", percent),
         Column("worst", "worst error", percent),

@@ -57,7 +57,8 @@ def memory(
             until="numbers, layouts, memory",
         )
         network = network_of(state.network)
-        plan = memory_plan_of(network, exact=exact_memory)
+        apart = machine.own.temporary_space()
+        plan = memory_plan_of(network, exact=exact_memory, temporary=apart)
         report = memory_report(state.name, chosen.name, network, plan)
         if svg is not None:
             with written(svg) as fresh:

@@ -46,6 +46,7 @@ def plan_command(
     Example: tilewright plan vgg16.onnx -t cambricon-x --planner greedy --beside exact
     """
     from tilewright.compiler.pipeline import plans_of, resolve, run_pipeline
+    from tilewright.planning.balance import imbalance
 
     with console.refusals(as_json), console.progress(quiet) as progress:
         chosen, machine = resolve(target, None, console.machine_values(settings))
@@ -77,6 +78,7 @@ def plan_command(
             continue
         plan = state.plans[item.kernel.symbol]
         row |= {"engine": "accelerator"} | plan.to_json() | {"text": str(plan.schedule)}
+        row["unbalanced"] = imbalance(item.kernel, machine, plan.schedule)
         if beside is not None:
             row["beside"] = others[item.kernel.symbol].to_json()
         rows.append(row)
@@ -96,6 +98,8 @@ def plan_command(
             f"{row['efficiency']:>7.1%}{row['candidates']:>6,}{' ' if row['complete'] else '*'}\n"
             f"  {row['text']}"
         )
+        if row["unbalanced"]:
+            console.say(f"  not balanced: {row['unbalanced']}")
     cycles = sum(_cycles(row) for row in planned)
     bound = sum(row["granule_bound_cycles"] for row in planned)
     seconds = sum(row["seconds"] for row in planned)

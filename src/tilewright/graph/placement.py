@@ -18,6 +18,7 @@ from tilewright.ir import (
     to_attribute,
 )
 from tilewright.ir.arenas import ACTIVATIONS as ACTIVATIONS
+from tilewright.ir.arenas import TEMPORARY as TEMPORARY
 from tilewright.ir.arenas import WEIGHTS as WEIGHTS
 
 

@@ -5,3 +5,5 @@ ACTIVATIONS = "activations"
 
 WEIGHTS = "weights"
 """Arena of the network's constants, packed in the layouts of their types."""
+TEMPORARY = "temporary"
+"""The end of the activations, where it is a space of its own: placements count from their start."""

@@ -62,6 +62,16 @@ class MachineRecord(Record):
         """Cycles to start the cores on a kernel and to wait for the last of them."""
         return 0
 
+    def temporary_space(self) -> bool:
+        """Whether what one layer alone needs in main memory lies apart from what layers give to
+        each other, in a space that all share."""
+        return False
+
+    def widest_border(self) -> int | None:
+        """Columns of padding up to which convolutions compute it; wider padding is stored with the
+        image first. None: convolutions compute all of it."""
+        return None
+
     def findings(self, machine: Machine) -> Iterator[Finding]:
         """What is wrong with it on a machine."""
         del machine

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -51,6 +51,10 @@ class Cells:
             {dim: edge[rows] for dim, edge in self.edge.items()},
             np.where(place >= 0, moved[place], -1),
         )
+
+    def longer(self, cycles: Floats) -> Cells:
+        """The same with so many more cycles of compute in every tile of a row."""
+        return replace(self, cycles=self.cycles + cycles[self.row])
 
     def sum(self, values: Floats, rows: int) -> Floats:
         """Per row, the sum of a column of values."""

@@ -71,7 +71,7 @@ class Scheduling:
     All methods refuse (``schedule-``) what does not fit the kernel or the machine.
     """
 
-    def __init__(self, kernel: Kernel, machine: Machine, primitive: str = "") -> None:
+    def __init__(self, kernel: Kernel, machine: Machine, primitive: str | Primitive = "") -> None:
         self.kernel, self.machine = kernel, machine
         self.primitive = self._primitive(primitive)
         self.uses = uses_of(kernel, machine, self.primitive)
@@ -198,7 +198,9 @@ class Scheduling:
 
     # ------------------------------------------------------------------ what is checked
 
-    def _primitive(self, name: str) -> Primitive:
+    def _primitive(self, name: str | Primitive) -> Primitive:
+        if isinstance(name, Primitive):
+            return name
         candidates = agreeing(self.kernel, self.machine)
         for primitive in candidates:
             if name in ("", primitive.name):

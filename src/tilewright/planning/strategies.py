@@ -19,7 +19,14 @@ from math import ceil, prod
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import Affine, Kernel
-from tilewright.planning.mesh import Mesh, divisions, in_step
+from tilewright.planning.mesh import (
+    Mesh,
+    divisions,
+    exchanged_in_turns,
+    in_step,
+    turn_division,
+    turning,
+)
 from tilewright.planning.planners.cores import shareable
 from tilewright.planning.planners.schedules import agreeing
 from tilewright.planning.schedule import Schedule
@@ -143,7 +150,7 @@ def check(space: ScheduleSpace, kernel: Kernel) -> None:
 
 def primitives_of(space: ScheduleSpace, kernel: Kernel, machine: Machine) -> list[Primitive]:
     """The primitives that a space names; refuses (``space-primitive``) what cannot compute it."""
-    known = agreeing(kernel, machine)
+    known = [*agreeing(kernel, machine), *turning(kernel, machine)]
     for name in space.primitives:
         if name not in [primitive.name for primitive in known]:
             reason = f"no primitive {name} of {machine.name} computes {kernel.symbol}"
@@ -213,6 +220,14 @@ def _parts(
         if mesh is None:
             reason = "the machine has no mesh of cores that exchange registers"
             raise refuse("space-mesh", reason, cut.where, "cores DIM by SIZE")
+        if primitive.own.in_turns():
+            division = turn_division(kernel, primitive, mesh.side)
+            if division is None:
+                continue
+            rows, columns = (tuple(d for d, _ in own) for own in (division.rows, division.columns))
+            if (cut.rows, cut.columns) == (rows, columns):
+                found.append(_Parts(tuple(division.grid.items()), exchanged_in_turns(kernel)))
+            continue
         dims = [dim for dim in extents if dim in (*cut.rows, *cut.columns)]
         for division in divisions(dims, extents, primitive.multiples, mesh.side):
             rows, columns = ({d for d, _ in own} for own in (division.rows, division.columns))
@@ -234,7 +249,9 @@ def _strategy(
     doubles: tuple[str, ...],
 ) -> Schedule:
     """One strategy by the primitives of planning/scheduling.py; refuses what they refuse."""
-    scheduling = Scheduling(kernel, machine, primitive.name)
+    if primitive.own.in_turns():
+        _check_turns(kernel, primitive, parts, tile, doubles)
+    scheduling = Scheduling(kernel, machine, primitive)
     within = {axis.dim: axis for axis in scheduling.order}
     shared: list[Axis] = []
     for dim, size in parts.grid:
@@ -264,3 +281,34 @@ def _strategy(
         reason = "cores of a mesh would come to different numbers of tiles"
         raise refuse("space-mesh", reason, kernel.symbol, "tiles that divide the parts")
     return replace(schedule, exchanged=parts.exchanged)
+
+
+def _check_turns(
+    kernel: Kernel,
+    primitive: Primitive,
+    parts: _Parts,
+    tile: dict[str, int],
+    doubles: tuple[str, ...],
+) -> None:
+    """Refuse (``space-mesh``) a tile that cores cannot multiply in turns."""
+    extents = {**kernel.anchor.extents, **dict(parts.grid)}
+    reason, advice = "", ""
+    if not parts.exchanged:
+        reason, advice = "is computed by a whole mesh", "cores rows DIM columns DIM"
+    for dim, granule in primitive.multiples.items():
+        if dim not in extents:
+            continue
+        size = min(tile.get(dim, extents[dim]), extents[dim])
+        if extents[dim] > 1 and (size % granule or extents[dim] % granule):
+            reason, advice = f"takes {dim} in multiples of {granule}, not {size}", f"split {dim}"
+    for dim in kernel.anchor.reduction:
+        if tile.get(dim, extents[dim]) >= extents[dim]:
+            reason, advice = f"takes turns along {dim}, which is one tile", f"split {dim}"
+    for operand in kernel.anchor.inputs[:2]:
+        if not {operand.name, operand.role} & set(doubles):
+            reason, advice = (
+                f"sends {operand.name} while the next tile comes",
+                "double input weight",
+            )
+    if reason:
+        raise refuse("space-mesh", f"{primitive.name} {reason}", kernel.symbol, advice)

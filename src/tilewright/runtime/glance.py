@@ -182,6 +182,7 @@ def _details(row: Row) -> list[str]:
     """What a kernel computes and how, indented below its row."""
     facts = [("nodes", ", ".join(row["nodes"])), ("why", row.get("reason", ""))]
     facts += [("schedule", row["schedule"]), ("limited by", row.get("why_low", ""))]
+    facts += [("not balanced", row.get("unbalanced", ""))]
     return [
         line
         for label, text in facts

@@ -112,6 +112,8 @@ class KernelEntry(_Part):
     candidates: int | None = None
     complete: bool = True
     """False when a limit cut the space that was searched."""
+    unbalanced: str = ""
+    """Why cores differ from the one whose part the plan prices (planning/balance.py)."""
 
 
 class FileEntry(_Part):

@@ -9,9 +9,10 @@ from typing import Any
 import tilewright
 from tilewright.graph.dialect import KernelOp, network_of, tensor_type
 from tilewright.graph.passes.memory_plan import activation_bound
-from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
+from tilewright.graph.placement import ACTIVATIONS, TEMPORARY, WEIGHTS
 from tilewright.ir.types import element_dtype
 from tilewright.planning import Plan
+from tilewright.planning.balance import imbalance
 from tilewright.runtime.manifest import PROGRAM, REFERENCE, KernelEntry, Manifest, Tensor
 from tilewright.runtime.reference import packed_weights, write_reference
 from tilewright.targets.base import Compilation, Target
@@ -44,7 +45,7 @@ def write_package(
         outputs=tuple(_tensor(name, value) for name, value in network.outputs),
         kernels=tuple(_entries(compilation, plans)),
         peak_memory_bytes=sum(arenas.values()),
-        activation_bytes=arenas[ACTIVATIONS],
+        activation_bytes=arenas[ACTIVATIONS] + arenas.get(TEMPORARY, 0),
         lower_bound_memory_bytes=activation_bound(network) + arenas[WEIGHTS],
         notes=tuple(notes),
         runs=target.runs,
@@ -84,6 +85,7 @@ def _entries(compilation: Compilation, plans: Mapping[str, Plan]) -> list[Kernel
                 moved_bytes=kernel_plan.moved_bytes,
                 candidates=kernel_plan.candidates,
                 complete=kernel_plan.complete,
+                unbalanced=imbalance(item.kernel, compilation.machine, kernel_plan.schedule),
             )
         )
     return rows

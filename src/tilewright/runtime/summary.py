@@ -60,6 +60,8 @@ def summary(manifest: Manifest, profile: Profile | None, runs: int = 0) -> dict[
         }
         if entry.reason:
             row["reason"] = entry.reason
+        if entry.unbalanced:
+            row["unbalanced"] = entry.unbalanced
         if (run := measured.get(entry.name)) is not None:
             row["cycles"] = run.cycles
             row["dram_bytes"] = run.dram_bytes

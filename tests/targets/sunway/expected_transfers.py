@@ -153,10 +153,13 @@ def bytes_of(op: BufferOp, box: Sequence[Interval]) -> Iterator[tuple[int, int]]
         yield offset + 4 * sum(i * int(s) for i, s in zip(index, strides, strict=True)), 4
 
 
-def traced(lines: Sequence[str], spawn: int) -> dict[tuple[int, str, str], Runs]:
+def traced(
+    lines: Sequence[str], spawn: int, temporary: int = 0
+) -> dict[tuple[int, str, str], Runs]:
     """What a trace of the shim says of a spawn: CPE, file and line of the command -> runs.
 
-    The parameters' gets, which come from the MPE's stack, are left out.
+    The parameters' gets, which come from the MPE's stack, are left out. The third memory that
+    main.c allocates is what programs know from byte ``temporary`` of the second.
     """
     found: dict[tuple[int, str, str], Runs] = {}
     for line in lines:
@@ -164,7 +167,7 @@ def traced(lines: Sequence[str], spawn: int) -> dict[tuple[int, str, str], Runs]
         if int(number) != spawn or int(block) < 0:
             continue
         runs = found.setdefault((int(cpe), file, row), [])
-        at = int(offset)
+        at = int(offset) + (temporary if int(block) == 2 else 0)
         for _ in range(int(size) // int(length)):
             add(runs, at, int(length))
             at += int(length) + int(stride)

@@ -119,7 +119,9 @@ class Package:
     def differences(self, symbol: str, ran: Ran, text: str) -> list[str]:
         """Where a layer's transfers are not those of its program: file:line and CPE, and why."""
         spawn = list(self.programs).index(symbol) + 1
-        seen = traced(ran.trace, spawn)
+        main = (self.program / "main.c").read_text()
+        (activations,) = re.findall(r"activations = allocate\((\d+)\)", main)
+        seen = traced(ran.trace, spawn, int(activations))
         program = self.programs[symbol]
         functions = function_of_lines(text)
         tensors = dict(re.findall(r"^ +float (\w+)\[.*/\* (.*) \*/$", text, re.MULTILINE))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,15 +17,17 @@ from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.machine import parse_expression
 from tilewright.targets.sunway.emit.charge import expression_text
 from tilewright.targets.sunway.machine import CLOCK_HZ, MACHINE, RATES
+from tilewright.targets.sunway.mesh import MESH
 from tilewright.targets.sunway.runner import SunwayRunner, figures
 from tilewright.tile.dialect import programs_of
 
 FIGURES = """\
 memory 16
-get 8 100 2 64 0.5 256 1
-put 8 100 0
+get 8 100 1 2 64 0.5 256 1
+put 8 100 1 0
 issue 25
 spawn 1000
+bus 2 10
 """
 
 
@@ -42,11 +45,49 @@ def test_one_memory_serves_all_cores(parts: list[str], tmp_path: Path) -> None: 
     body = GET + WAIT + "shim_charge(500);\n" + PUT + WAIT
     cycles, read, written, computed, *_ = counts(built(parts, tmp_path, body, charge), tmp_path)
     assert (read, written, computed) == (64 * 256, 64 * 256, 500)
-    # Parameters (16 bytes at half the rate: 4 cycles each), then 64 gets of 32 cycles one behind
-    # the other, the last one's computation, and its put.
-    parameters = 25 + 64 * 4
-    gets = parameters + 64 * 32 + 100
-    assert cycles == gets + 500 + 25 + 32 + 100 + 1000
+    # All are served at once, so each command takes as long as the 64 of them, 32 cycles each.
+    commands = 25 + 64 * 32 + 100
+    assert cycles == commands + 500 + commands + 1000
+
+
+QUEUE = """
+athread_get(PE_MODE, para.x + id * 64, a, 256, (void *)&reply, 0, 0, 0);
+athread_get(PE_MODE, para.x + id * 64, other, 256, (void *)&reply, 0, 0, 0);
+dma_wait(&reply, 2);
+"""
+
+
+@pytest.mark.parametrize(("in_flight", "latencies"), [(1, 2), (2, 1)])
+def test_commands_in_flight_hide_latency(
+    in_flight: int,
+    latencies: int,
+    parts: list[str],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    head = "#include <slave.h>\n__thread_local float other[64];\n"
+    text = FIGURES.replace("get 8 100 1", f"get 8 100 {in_flight}")
+    cycles, *_ = counts(built(parts, tmp_path, QUEUE, head), tmp_path, text)
+    assert cycles == 25 + 2 * 64 * 32 + latencies * 100 + 1000
+
+
+BOTH = """
+answer = 0;
+athread_put(PE_MODE, a, para.y + id * 64, 256, (void *)&answer, 0, 0);
+athread_get(PE_MODE, para.x + id * 64, other, 256, (void *)&reply, 0, 0, 0);
+dma_wait(&reply, 1);
+dma_wait(&answer, 1);
+"""
+
+
+def test_both_directions_share_the_memory(parts: list[str], tmp_path: Path) -> None:  # noqa: F811
+    head = (
+        "#include <slave.h>\n__thread_local float other[64];\n__thread_local volatile int answer;\n"
+    )
+    program = built(parts, tmp_path, BOTH, head)
+    # Each direction's 32 cycles at 8 bytes a cycle: the memory gives both, or one at a time.
+    for memory, cycles in ((16, 50 + 64 * 32 + 100), (8, 50 + 2 * 64 * 32 - 25 + 100)):
+        text = FIGURES.replace("memory 16", f"memory {memory}")
+        assert counts(program, tmp_path, text)[0] == pytest.approx(cycles + 1000, abs=26)
 
 
 BLOCKS = """
@@ -86,10 +127,13 @@ def test_the_measured_rates_come_back(
         assert found == pytest.approx(rate, rel=0.05), block
 
 
-LONE = {1024: 12.5, 2048: 15.3, 4096: 18.4, 8192: 19.1, 16384: 20.0}
-"""GB/s of commands of one block each, got and put in turns (swCandle, copy). Shorter commands take
-longer there than latency and rate say: 1.26 times as long at 256 and 512 bytes, 1.6 at 64 and 128.
-"""
+_SIZES = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+_RATES = (1.33, 1.86, 2.95, 5.99, 8.78, 12.5, 15.3, 18.4, 19.1, 20.0)
+LONE = dict(zip(_SIZES, _RATES, strict=True))
+"""GB/s of commands of one block each, got and put in turns (swCandle, copy)."""
+
+LOADED = 1160
+"""Cycles (0.8 us) that those of 64 bytes to 8 KB take beyond the curve of strided ones, about."""
 
 
 @pytest.mark.parametrize("size", sorted(LONE))
@@ -98,17 +142,23 @@ def test_lone_commands_take_what_was_measured(
     parts: list[str],  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    """Nothing is fitted to these: latency and curve are of other measurements. Both directions have
-    one curve, so gets alone tell the rate."""
+    """By default nothing is fitted to these: latency and curve are of other measurements. Both
+    directions have one curve, so gets alone tell the rate.
+
+    The two tables of swCandle contradict each other: beyond what blocks of their length take in
+    strided commands, lone ones of 32 bytes take 0.6 us, of 128 1.2, of 4 KB 0.2; one of 256 bytes
+    is faster than one of 128. No latency gives both; ``LOADED`` comes nearest.
+    """
     get = f"athread_get(PE_MODE, para.x, much, {size}, (void *)&reply, 0, 0, 0);\n" + WAIT
     head = "#include <slave.h>\n__thread_local char much[16384];\n"
-    values = {"move.get.curve": "swcandle", "move.put.curve": "swcandle"}
-    text = figures(MACHINE.with_values(values))
-    few, many = (
-        counts(built(parts, tmp_path, count * get, head), tmp_path, text)[0] for count in (1, 5)
-    )
-    found = 4 * 64 * size / (many - few) * CLOCK_HZ / 1e9
-    assert found == pytest.approx(LONE[size], rel=0.25)
+    values: dict[str, Any] = {"move.get.curve": "swcandle", "move.put.curve": "swcandle"}
+    measured = 64 * size / LONE[size] * CLOCK_HZ / 1e9
+    for latency, most in ((278, 0.36 if size in (64, 128) else 0.25), (LOADED, 0.17)):
+        text = figures(MACHINE.with_values({**values, "move.get.latency": latency}))
+        few, many = (
+            counts(built(parts, tmp_path, count * get, head), tmp_path, text)[0] for count in (1, 5)
+        )
+        assert (many - few) / 4 == pytest.approx(measured, rel=most)
 
 
 EXCHANGE = """
@@ -129,8 +179,7 @@ def test_who_receives_waits_for_who_sends(parts: list[str], tmp_path: Path) -> N
     program = built(parts, tmp_path, EXCHANGE, charge)
     cycles, *_ = counts(program, tmp_path)
     alone, *_ = counts(built(parts, tmp_path, "lane = lane;\n"), tmp_path)
-    # The parameters come to CPE 56, the last of the first column, 7 * 4 cycles before the last.
-    assert cycles == alone - 7 * 4 + 300 + 2 * 10 + 10
+    assert cycles == alone + 300 + 2 * 10 + 10
 
 
 @pytest.mark.parametrize(
@@ -151,10 +200,12 @@ def test_expressions_are_the_same_in_c(text: str) -> None:
 
 def test_figures_are_the_machines() -> None:
     lines = dict(line.split(" ", 1) for line in figures(MACHINE).splitlines())
-    assert set(lines) == {"memory", "get", "put", "issue", "spawn"}
+    assert set(lines) == {"memory", "get", "put", "issue", "spawn", "bus"}
     assert lines["spawn"] == "15000"
-    rate, latency, points, *curve = lines["get"].split()
-    assert (float(latency), int(points)) == (278.0, len(MACHINE.move("dram", "ldm").efficiency))
+    assert lines["bus"] == f"{MESH.vector_cycles} {MESH.turn_cycles}"
+    rate, latency, in_flight, points, *curve = lines["get"].split()
+    assert (float(latency), int(in_flight)) == (278.0, 1)
+    assert int(points) == len(MACHINE.move("dram", "ldm").efficiency)
     assert len(curve) == 2 * int(points)
     assert float(rate) == MACHINE.move("dram", "ldm").bytes_per_cycle
 
@@ -188,7 +239,7 @@ def test_layers_take_what_their_plans_say(model: Callable[[Path], Path], tmp_pat
         if model is layer:
             planned = work.plans[kernel.symbol].predicted_cycles
             # Parts at the border fetch less than those inside, for which the plan takes all.
-            assert 0.9 * planned < kernel.cycles < 1.03 * planned
+            assert 0.9 * planned < kernel.cycles < 1.02 * planned
     again = package.profile.cycles
     package.run(inputs)
     assert package.profile.cycles == again

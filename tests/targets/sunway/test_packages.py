@@ -88,7 +88,9 @@ def test_the_package_is_laid_out_as_swtvm_has_it(package: Executable) -> None:
         header = f'"{name}_para.h"'
         users = [p.name for p in program.rglob("*.[ch]") if header in p.read_text()]
         assert sorted(users) == ([] if row["on_host"] else [f"{name}.c", f"{name}_slave.c"])
-    for path in (*program.glob("layers/*"), program / "main.c"):
+    for path in program.glob("[!s]*/*"):
+        assert not re.search(r"\b(malloc|calloc|realloc|free)\(", path.read_text()), path.name
+    for path in (*program.glob("layers/*"), *program.glob("slave/*"), program / "main.c"):
         text = path.read_text()
         assert len(text.splitlines()) < 400, path.name
         assert path.name == "main.c" or not re.search(r"\b[mc]alloc\(", text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,38 @@ def test_transfers_are_those_of_the_tile_programs(
     for symbol in package.programs:
         text = (package.program / f"layers/{symbol}_slave.c").read_text()
         assert package.differences(symbol, ran, text) == []
+
+
+def test_one_temporary_space_has_the_largest_need(tmp_path: Path) -> None:
+    """What Winograd's method keeps between its kernels; a network without it has no such space."""
+    net = Network(1, 32, 22, 22)
+    x = net.op("Relu", net.conv("x", 32, 64, 3))
+    model = net.save(tmp_path / "layers.onnx", net.op("Relu", net.conv(x, 64, 96, 3)))
+    mains: list[str] = []
+    for exactly in (False, True):
+        folder = tmp_path / f"p{exactly:d}"
+        package = tilewright.compile(
+            model, "sunway", planner="ldm", directory=folder, exact_convolution=exactly
+        )
+        x_ = np.random.default_rng(2).normal(size=(1, 32, 22, 22)).astype(np.float32)
+        assert package.check({"x": x_}, package.run({"x": x_})).passed
+        mains.append((folder / "program" / "main.c").read_text())
+        assert isinstance(package.runner, SunwayRunner)
+        if not exactly:
+            needs: dict[str, int] = {}
+            for row in package.runner.layers:
+                if str(row["symbol"]).endswith(("_input", "_product")):
+                    node = str(row["nodes"][0])
+                    needs[node] = needs.get(node, 0) + -(-int(row["bytes"]) // 64) * 64
+            assert len(needs) == 2
+            (space,) = re.findall(r"temporary = allocate\((\d+)\);", mains[0])
+            assert int(space) == max(needs.values())
+            places = re.findall(r"\b(\w+)\(\(const float \*\)\((\w+) ", mains[0])
+            assert len(places) == 6
+            for name, memory in places:
+                apart = name.endswith("_product") or f"{name}_product" in mains[0]
+                assert memory == ("temporary" if apart else "activations"), name
+    assert "temporary" not in mains[1]
 
 
 @pytest.mark.slow

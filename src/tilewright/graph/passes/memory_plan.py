@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilewright.errors import refuse
 from tilewright.graph.dialect import (
@@ -73,6 +73,8 @@ class MemoryPlan:
     kernels: tuple[tuple[int, str], ...]
     """Step and symbol of every kernel, in order."""
     placements: Mapping[SSAValue, Placement] = field(repr=False, compare=False)
+    temporary: int | None = None
+    """Where the temporary space begins, which ends the arena; None where no layer needs any."""
 
     def __str__(self) -> str:
         share = 100 * self.peak / self.lower_bound - 100 if self.lower_bound else 0
@@ -86,15 +88,21 @@ class MemoryPlan:
 
 
 def memory_plan_of(
-    module: AnyOperation, *, alignment: int = ALIGNMENT, in_place: bool = True, exact: bool = False
+    module: AnyOperation,
+    *,
+    alignment: int = ALIGNMENT,
+    in_place: bool = True,
+    exact: bool = False,
+    temporary: bool = False,
 ) -> MemoryPlan:
     """Plan the memory of the network in ``module``; the same module always gives the same plan.
 
     ``exact`` searches for the least peak where no heuristic reaches the bound (bounded work).
+    ``temporary`` keeps what one layer alone needs in a space behind all else.
     Refuses (``memory-view``) if a view is no address: run eliminate-views first.
     """
     network = module if isinstance(module, NetworkOp) else network_of(module)
-    return _Planner(network, alignment, in_place, exact).plan()
+    return _Planner(network, alignment, in_place, exact).plan(temporary=temporary)
 
 
 def activation_bound(network: NetworkOp) -> int:
@@ -157,11 +165,30 @@ class _Planner:
         item = element_dtype(tensor_type(value).element_type).itemsize
         return size(layout_of(value), shape_of(value)) * item
 
-    def plan(self) -> MemoryPlan:
+    def plan(self, *, temporary: bool = False) -> MemoryPlan:
         """Let kernels write over dying operands, place what is left, and tell about it."""
         groups = self.shared_groups()
         problem = self.problem(groups)
-        allocation = self.allocate(problem)
+        own = [group for group in groups if temporary and self.of_one_layer(group)]
+        start: int | None = None
+        if own:
+            # The largest need of a layer: those of different layers are not live together.
+            rest = [group for group in groups if group not in own]
+            allocation = self.allocate(self.problem(rest))
+            start = align_up(allocation.peak, self.alignment)
+            behind = self.allocate(self.problem(own))
+            offsets = dict(zip(map(id, rest), allocation.offsets, strict=True))
+            offsets |= {
+                id(group): start + offset for group, offset in zip(own, behind.offsets, strict=True)
+            }
+            bound, busiest = problem.bound
+            allocation = Allocation(
+                tuple(offsets[id(group)] for group in groups),
+                *(start + behind.peak, bound, busiest, allocation.heuristic),
+                optimal=start + behind.peak == bound,
+            )
+        else:
+            allocation = self.allocate(problem)
         offset_of = {id(g): offset for g, offset in zip(groups, allocation.offsets, strict=True)}
         placements, weight_bytes = self.place_weights()
         for value, address in self.address.items():
@@ -173,7 +200,34 @@ class _Planner:
             elif not isinstance(value.owner, WeightOp):
                 base = placements[address.root].offset
                 placements[value] = self.placement(value, WEIGHTS, base, address)
-        return self.report(groups, problem.buffers, allocation, placements, weight_bytes)
+        plan = self.report(groups, problem.buffers, allocation, placements, weight_bytes)
+        return replace(plan, temporary=start)
+
+    def of_one_layer(self, group: _Group) -> bool:
+        """Whether what lies there is written and read by kernels of one node of the model alone."""
+        kernels: list[KernelOp] = []
+        for value, address in self.address.items():
+            if address.root not in group.roots:
+                continue
+            if isinstance(value, BlockArgument):
+                return False
+            users = [use.operation for use in value.uses]
+            owner = value.owner
+            assert isinstance(owner, AnyOperation)
+            if address.root is value and not isinstance(owner, ScratchOp):
+                users.append(owner)
+            for user in users:
+                if isinstance(user, KernelOp):
+                    kernels.append(user)
+                elif user not in self.steps or not self.is_view(user):
+                    return False
+        nodes = [{op.node_name for op in kernel.operations} - {""} for kernel in kernels]
+        named = [names for names in nodes if names]  # A copy may have no node of its own.
+        return bool(named and frozenset.intersection(*map(frozenset, named)))
+
+    def is_view(self, op: AnyOperation) -> bool:
+        """Whether an operation of the network gives an address in the memory of what it reads."""
+        return len(op.results) == 1 and self.address[op.results[0]].root is not op.results[0]
 
     def shared_groups(self) -> list[_Group]:
         """What takes bytes of its own, once kernels write over operands that die there."""

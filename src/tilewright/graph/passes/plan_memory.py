@@ -9,7 +9,7 @@ from tilewright.errors import refuse
 from tilewright.graph.dialect import KernelOp, ScratchOp, WeightOp, network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.memory_plan import MemoryPlan, memory_plan_of
-from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, arenas_attribute
+from tilewright.graph.placement import ACTIVATIONS, TEMPORARY, WEIGHTS, arenas_attribute
 from tilewright.ir import ArrayAttr, Attribute, Context, ModuleOp, ModulePass
 from tilewright.ir.passes import CompilerContext
 from tilewright.machine import Machine
@@ -38,7 +38,8 @@ class PlanMemory(ModulePass):
     network lie in the same arena; an input's bytes are used again after its last use. ``exact``
     searches for the least peak (memory/exact.py) where the heuristics leave it open. The plan
     itself, with peak and lower bound, is ``memory_plan_of``. What does not fit a machine's main
-    memory is refused (``memory-capacity``).
+    memory is refused (``memory-capacity``). Where a machine asks for it
+    (``MachineRecord.temporary_space``), what one layer alone needs ends the arena.
     """
 
     name = "plan-memory"
@@ -49,17 +50,25 @@ class PlanMemory(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Annotate the module in place."""
         network = network_of(op)
+        machine = ctx.described if isinstance(ctx, CompilerContext) else None
         plan = memory_plan_of(
-            network, alignment=self.alignment, in_place=self.in_place, exact=self.exact
+            network,
+            alignment=self.alignment,
+            in_place=self.in_place,
+            exact=self.exact,
+            temporary=machine is not None and machine.own.temporary_space(),
         )
-        if isinstance(ctx, CompilerContext) and ctx.described is not None:
-            check_room(plan, ctx.described)
+        if machine is not None:
+            check_room(plan, machine)
         for step in network.block.ops:
             if isinstance(step, KernelOp | Operation | WeightOp | ScratchOp):
                 step.placement = plan.placements[step.result].to_attribute()
         inputs = [plan.placements[value].to_attribute() for value in network.block.args]
         network.placements = cast("ArrayAttr[Attribute]", ArrayAttr(inputs))
-        network.arenas = arenas_attribute({ACTIVATIONS: plan.peak, WEIGHTS: plan.weight_bytes})
+        arenas = {ACTIVATIONS: plan.peak, WEIGHTS: plan.weight_bytes}
+        if plan.temporary is not None:
+            arenas |= {ACTIVATIONS: plan.temporary, TEMPORARY: plan.peak - plan.temporary}
+        network.arenas = arenas_attribute(arenas)
 
 
 def check_room(plan: MemoryPlan, machine: Machine) -> None:

@@ -6,9 +6,12 @@ N). Both forms are here; the planner takes the second:
 
     printed   alpha K + beta K M' + gamma K M' N + delta
     mended    alpha N + beta M' N + gamma M' N K + delta
+    turned    the same + epsilon M' K
 
-M' counts vectors. Coefficients are those of least squares of relative errors over what the
-primitive's own expression says, which on sunway is the model of the two pipelines.
+M' counts vectors. The last is for products whose vectors do not lie contiguous: the matrix of M and
+K is turned in LDM first, which no term of the paper's grows with. Coefficients are those of least
+squares of relative errors over what the primitive's own expression says, which on sunway is the
+model of the two pipelines.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from numpy.typing import NDArray
 from tilewright.machine import Primitive, parse_expression
 
 Floats = NDArray[np.float64]
-Form = Literal["printed", "mended"]
+Form = Literal["printed", "mended", "turned"]
 
 VECTOR = 4
 """Elements of a vector along M."""
@@ -39,8 +42,8 @@ class Fit:
     """Coefficients, and how far they are off."""
 
     form: Form
-    coefficients: tuple[float, float, float, float]
-    """alpha, beta, gamma, delta."""
+    coefficients: tuple[float, ...]
+    """alpha, beta, gamma, delta, and epsilon if the form has it."""
     mean_error: float
     """Relative, over the sizes fitted to."""
     worst_error: float
@@ -60,8 +63,9 @@ def _product(tile: Mapping[str, Floats], dims: tuple[str, ...]) -> Floats:
 def _features(tile: Mapping[str, Floats], form: Form) -> Floats:
     n, k = _product(tile, ROWS), _product(tile, DEEP)
     m = np.ceil(_product(tile, ("co",)) / VECTOR)
-    terms = (n, m * n, m * n * k) if form == "mended" else (k, k * m, k * m * n)
-    columns = np.broadcast_arrays(*terms, np.ones(1))
+    terms = (k, k * m, k * m * n) if form == "printed" else (n, m * n, m * n * k)
+    more = (m * k,) if form == "turned" else ()
+    columns = np.broadcast_arrays(*terms, np.ones(1), *more)
     return np.stack(columns, axis=-1)
 
 
@@ -76,9 +80,8 @@ def fit_to(cycles: Floats, tile: Mapping[str, Floats], form: Form = "mended") ->
     """Eq. 2 over tiles of these sizes that take these cycles."""
     features = _features(tile, form)
     solution = _not_negative(features / cycles[:, None])
-    a, b, c, d = (float(x) for x in solution)
-    errors = np.abs(features @ np.array((a, b, c, d)) / cycles - 1)
-    return Fit(form, (a, b, c, d), float(errors.mean()), float(errors.max()))
+    errors = np.abs(features @ solution / cycles - 1)
+    return Fit(form, tuple(map(float, solution)), float(errors.mean()), float(errors.max()))
 
 
 def _not_negative(scaled: Floats) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, prod
 from typing import Any
@@ -13,7 +13,7 @@ from tilewright.machine import Machine, Primitive
 from tilewright.planning.bounds import granule_bound, physical_bound
 from tilewright.planning.cells import cells_of
 from tilewright.planning.domain import Kernel
-from tilewright.planning.footprint import Use, uses_of
+from tilewright.planning.footprint import Floats, Use, uses_of
 from tilewright.planning.layout import Layout
 from tilewright.planning.mesh import Axis, Mesh, share_in_turns
 from tilewright.planning.nests import Arrangement, Group, Loop, Nest, moves_of, trips_of
@@ -76,6 +76,25 @@ def stated_schedule(
     return whole_schedule(schedule, grid, machine)
 
 
+def core_in_turns(core: Machine, side: int) -> Machine:
+    """A core that loads one tile in so many turns: a turn has a part of its loads' latency."""
+    moves = tuple(
+        move.model_copy(update={"latency": round(move.latency / side)})
+        if move.source == core.main
+        else move
+        for move in core.moves
+    )
+    return core.model_copy(update={"moves": moves})
+
+
+def first_round(pricing: Pipeline, exchanged: Iterable[str], side: int) -> Floats:
+    """Column: what turns take beyond a pipeline of turns. All cores load at the same time, so the
+    first turn waits for the tiles of a whole round, and nothing is loaded during the last."""
+    full = pricing.cells.place[:, 0]
+    loads = sum(pricing.time[name][full] for name in exchanged)
+    return (side - 1) * np.minimum(loads, pricing.cells.cycles[full])
+
+
 def stated_plan(
     kernel: Kernel,
     machine: Machine,
@@ -85,7 +104,8 @@ def stated_plan(
 ) -> Plan:
     """The plan of a schedule of one level of tiles, by the pipeline that its slots allow.
 
-    What cores exchange over the mesh is taken not to overlap with anything.
+    What cores exchange over the mesh takes their time, as computing does; what they exchange once,
+    or get by broadcasts, overlaps with nothing.
     """
     primitive = machine.primitive(schedule.primitive)
     extents = kernel.anchor.extents
@@ -97,6 +117,9 @@ def stated_plan(
     parts = prod(ceil(extents[dim] / size) for dim, size in grid.items())
     rounds = ceil(parts / cores)
     core = one_core(machine) if cores > 1 else machine
+    turns = [name for name, axis in schedule.exchanged if axis.endswith("in turns")]
+    if turns and mesh is not None:
+        core = core_in_turns(core, mesh.side)
     part = part_of(kernel, grid)
     level = schedule.levels[-1]
     sizes = {dim: level.size(dim, extent) for dim, extent in part.anchor.extents.items()}
@@ -104,7 +127,7 @@ def stated_plan(
     order = [dim for dim in level.order if sizes[dim] < part.anchor.extents[dim]]
     nest = nest_of(space, order)
     trips = trips_of(space, nest, {})
-    exchange = 0.0
+    exchange = in_tiles = 0.0
     for use in space.uses if mesh is not None else ():
         axis = dict(schedule.exchanged).get(use.name)
         if axis is None or mesh is None or use.move is None:
@@ -117,7 +140,10 @@ def stated_plan(
             exchange += visits * mesh.broadcast_cycles
             share = mesh.broadcast_bytes / use.move.bytes_per_cycle
         else:
-            exchange += visits * mesh.exchange_cycles(elements)
+            cycles = visits * mesh.exchange_cycles(elements)
+            exchange, in_tiles = (
+                (exchange, in_tiles + cycles) if visits > 1 else (exchange + cycles, in_tiles)
+            )
             share = float(shared_box(space, use.name, mesh)[0])
         space = replace(space, shares={**space.shares, use.name: share})
     slots = {
@@ -127,7 +153,12 @@ def stated_plan(
     }
     row = np.ones(1, np.bool_)
     arrangement = Arrangement(nest, row, trips, {}, slots)
-    cycles, moved = Pipeline(space, cells_of(space), arrangement).cycles_and_bytes()
+    tiles = space.trips_of(list(space.index))
+    cells = cells_of(space).longer(in_tiles / tiles)
+    pricing = Pipeline(space, cells, arrangement)
+    cycles, moved = pricing.cycles_and_bytes()
+    if turns and mesh is not None:
+        exchange += float(first_round(pricing, turns, mesh.side)[0])
     if "all" in dict(schedule.exchanged).values():
         # What it takes to broadcast is not what main memory gives: that is one core's part of it.
         shares = {use: float(cores) for use, axis in schedule.exchanged if axis == "all"}

@@ -48,7 +48,13 @@ from tilewright.planning.planners.cores import one_core, part_of
 from tilewright.planning.planners.ldm.planner import moved, shared_dims
 from tilewright.planning.planners.linear_fit import fit
 from tilewright.planning.planners.schedules import agreeing
-from tilewright.planning.planners.stated import shared_box, stated_plan, stated_schedule
+from tilewright.planning.planners.stated import (
+    core_in_turns,
+    first_round,
+    shared_box,
+    stated_plan,
+    stated_schedule,
+)
 from tilewright.planning.schedule import Schedule
 from tilewright.planning.sizes import EFFORTS, tile_sizes
 from tilewright.planning.space import Space, crossed, no_tile_fits, uncrossed
@@ -107,18 +113,20 @@ class Strategies:
         """The dims of the loops, outermost first."""
         return [dim for loop in self.nest.loops for dim in loop.group.dims]
 
-    def exchange(self, mesh: Mesh | None) -> Floats:
-        """Cycles in which cores exchange registers."""
-        cycles = np.zeros(self.space.rows)
+    def exchange(self, mesh: Mesh | None) -> tuple[Floats, Floats]:
+        """Cycles in which cores exchange registers: once, and again and again between tiles."""
+        once, again = np.zeros(self.space.rows), np.zeros(self.space.rows)
         # What is sent in turns is sent by the products themselves, beside their multiplications.
         if mesh is None or self.space.primitive.own.in_turns():
-            return cycles
+            return once, again
         for use in self.space.uses:
             if use.name in dict(self.exchanged):
                 vectors = np.ceil(self.space.box(use) / mesh.vector_elements)
-                once = vectors * mesh.vector_cycles + mesh.side * mesh.turn_cycles
-                cycles = cycles + self.visits(use) * once
-        return cycles
+                cycles = vectors * mesh.vector_cycles + mesh.side * mesh.turn_cycles
+                visits = self.visits(use)
+                once = once + np.where(visits > 1, 0, cycles)
+                again = again + np.where(visits > 1, visits * cycles, 0)
+        return once, again
 
     def shares(self, mesh: Mesh | None) -> dict[str, Any]:
         """By operand, how many cores load a tile of it together, or take turns with its tiles."""
@@ -149,7 +157,7 @@ class Strategies:
             once = use.move.latency + size * waste / use.move.bytes_per_cycle
             transfers = transfers + self.visits(use) * once
         tiles = space.trips_of(list(space.index))
-        compute = tiles * tile_cycles(space) + self.exchange(mesh)
+        compute = tiles * tile_cycles(space) + sum(self.exchange(mesh))
         both = transfers + compute if self.slots == 1 else np.maximum(transfers, compute)
         return self.rounds * both
 
@@ -160,7 +168,7 @@ class Strategies:
         shares = own.shares(mesh)
         if not space.primitive.own.in_turns():
             shares = {name: shared_box(space, name, mesh) for name in shares}
-        exchange = own.exchange(mesh)
+        once, again = own.exchange(mesh)
         space = replace(space, shares={**space.shares, **shares})
         slots = {
             use.name: np.where(own.visits(use) > 1, own.slots, 1).astype(np.int64)
@@ -169,8 +177,12 @@ class Strategies:
         }
         valid = np.ones(space.rows, np.bool_)
         arrangement = Arrangement(own.nest, valid, own.trips, {}, slots)
-        cycles, _ = Pipeline(space, cells_of(space), arrangement).cycles_and_bytes()
-        return own.rounds * (cycles + exchange)
+        cells = cells_of(space).longer(again / space.trips_of(list(space.index)))
+        pricing = Pipeline(space, cells, arrangement)
+        cycles, _ = pricing.cycles_and_bytes()
+        if mesh is not None and space.primitive.own.in_turns():
+            once = once + first_round(pricing, dict(own.exchanged), mesh.side)
+        return own.rounds * (cycles + once)
 
     def keeps_step(self, kernel: Kernel, row: int) -> bool:
         """Whether all cores come to as many tiles."""
@@ -233,7 +245,8 @@ def strategies_in_turns(
     division = turn_division(kernel, primitive, mesh.side)
     if division is None:
         return
-    space = tilings(part_of(kernel, division.grid), one_core(machine), primitive)
+    core = core_in_turns(one_core(machine), mesh.side)
+    space = tilings(part_of(kernel, division.grid), core, primitive)
     space.single_level = True
     granules = primitive.multiples.items()
     whole = np.ones(space.rows, np.bool_)

@@ -22,6 +22,10 @@ class SunwayMachine(MachineRecord):
         """``spawn_cycles``."""
         return self.spawn_cycles
 
+    def temporary_space(self) -> bool:
+        """As swTVM has it (section 4.1)."""
+        return True
+
 
 class SunwayPrimitive(PrimitiveRecord):
     """A kernel of the CPEs."""

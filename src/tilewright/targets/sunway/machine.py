@@ -10,7 +10,9 @@ leave open has a name here, and is printed by who uses it:
     tiles (feifeibear/swGEMM, without its dips at 96, 224 and 448 bytes), and ``swcandle``, in which
     each CPE copies a region of its own (jameslinsjtu/swCandle).
 ``move.get.latency``
-    278 cycles from a command to its first byte: the upper end of what was measured.
+    278 cycles from a command to its first byte: the upper end of what was measured for one CPE
+    alone. With 64 of them swCandle's lone commands take about 1,160 beyond what blocks of their
+    length take in strided ones; its tables contradict each other there (docs/papers/swatop.md).
 ``memory.ldm.reserved``
     8 KB of LDM for the stack: public kernels take 55 to 57 KB for data.
 ``spawn_cycles``

@@ -28,6 +28,7 @@ from tilewright.targets.sunway.chip import GROUPS
 from tilewright.targets.sunway.emit.charge import counting
 from tilewright.targets.sunway.emit.makefile import SHIM_FLAGS, SHIM_LINK
 from tilewright.targets.sunway.emit.package import MANIFEST, core_groups, sources_of
+from tilewright.targets.sunway.mesh import MESH
 
 OPTIMISED = ("-O2", "-Wall", "-Wextra")
 
@@ -185,11 +186,13 @@ def figures(machine: Machine) -> str:
     main = machine.memory(machine.main).bytes_per_cycle
     lines = [f"memory {(main or 1e9) / groups!r}", f"issue {machine.issue_cycles}"]
     lines.append(f"spawn {machine.own.start_cycles()}")
+    lines.append(f"bus {MESH.vector_cycles!r} {MESH.turn_cycles!r}")
     for move in machine.moves:
         way = "put" if move.target == machine.main else "get"
         points = " ".join(f"{size} {part!r}" for size, part in move.efficiency)
         rate = move.bytes_per_cycle / groups
-        lines.append(f"{way} {rate!r} {move.latency!r} {len(move.efficiency)} {points}")
+        known = f"{rate!r} {move.latency!r} {move.in_flight} {len(move.efficiency)} {points}"
+        lines.append(f"{way} {known}")
     return "\n".join(lines) + "\n"
 
 

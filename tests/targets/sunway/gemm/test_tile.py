@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tilewright.machine import parse_expression
 from tilewright.targets.sunway import machine
-from tilewright.targets.sunway.gemm.panel import block_cycles, columns, header_text, turning_cycles
+from tilewright.targets.sunway.gemm.panel import block_cycles, columns, headers, turning_cycles
 from tilewright.targets.sunway.gemm.steps import order, step
 from tilewright.targets.sunway.gemm.tile import dots, taps
 from tilewright.targets.sunway.pipeline import steady
@@ -55,7 +55,8 @@ int turns(long rows, long depth)
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("gemm")
-    (folder / "gemm.h").write_text(header_text())
+    for name, text in headers().items():
+        (folder / name).write_text(text)
     (folder / "cpe.h").write_text((FOLDER / "emit" / "slave" / "cpe.h").read_text())
     (folder / "entry.c").write_text(ENTRY)
     command = ["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-std=gnu99"]

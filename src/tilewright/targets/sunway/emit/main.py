@@ -17,8 +17,8 @@ class Call:
 
     layer: LayerHead
     arguments: tuple[str, ...]
-    result: tuple[int, int]
-    """Of what it writes among the activations: the first byte, and how many up to the last."""
+    result: tuple[str, int]
+    """Where it writes in C, and how many bytes up to the last."""
     groups: int = 1
     """Core groups that have a part of it; one of several is the first."""
 
@@ -28,7 +28,7 @@ def main_text(
     calls: Sequence[Call],
     inputs: Sequence[Port],
     outputs: Sequence[Port],
-    sizes: tuple[int, int, int],
+    sizes: Sequence[int],
     groups: int = 1,
 ) -> str:
     """The file; ``sizes`` are bytes of weights, activations and the temporary space.
@@ -58,7 +58,11 @@ def main_text(
     writer.lines += [*FILES.splitlines(), "", *_HELPERS.splitlines()]
     line()
     if groups > 1:
-        writer.lines += _GROUPS.replace("GROUPS", str(groups)).splitlines()
+        writer.lines += (
+            _GROUPS.replace("GROUPS", str(groups))
+            .replace("TEMPORARY", ", *temporary" if sizes[2] else "")
+            .splitlines()
+        )
         line()
         _core_group(writer, calls)
         line()
@@ -77,7 +81,7 @@ def main_text(
         line(f"{kind}activations = allocate({sizes[1]});")
         if sizes[2]:
             line("/* One space for what layers need while they run, as large as any needs. */")
-            line(f"char *temporary = allocate({sizes[2]});")
+            line(f"{kind}temporary = allocate({sizes[2]});")
         line()
         line("/* Parameters and input. */")
         line(f"read_file(words[1], weights, {sizes[0]});")
@@ -93,8 +97,8 @@ def main_text(
             for call in calls:
                 line(f"/* {call.layer.about} */")
                 _call(writer, call)
-                start, size = call.result
-                line(f'save(layers, "{call.layer.name}", activations + {start}, {size});')
+                place, size = call.result
+                line(f'save(layers, "{call.layer.name}", {place}, {size});')
             line("athread_halt();")
         line()
         line("/* Output. */")
@@ -132,8 +136,8 @@ def _core_group(writer: Writer, calls: Sequence[Call]) -> None:
             line(f"/* {call.layer.about} */")
             with writer.block(f"if (group < {call.groups})"):
                 _call(writer, call)
-            start, size = call.result
-            line(f'done(group, "{call.layer.name}", activations + {start}, {size});')
+            place, size = call.result
+            line(f'done(group, "{call.layer.name}", {place}, {size});')
         line("athread_halt();")
         line("return NULL;")
 
@@ -180,7 +184,7 @@ static void save(const char *layers, const char *layer, const char *data, size_t
 
 _GROUPS = """\
 /* What the threads of all core groups see. */
-static char *weights, *activations;
+static char *weights, *activationsTEMPORARY;
 static const char *layers;
 static pthread_barrier_t all;
 

@@ -27,7 +27,7 @@ from tilewright.codegen.c.parameters import Parameter
 from tilewright.errors import refusals_of, refuse
 from tilewright.graph.dialect import GraphOperation, KernelOp, network_of
 from tilewright.graph.names import network_name
-from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
+from tilewright.graph.placement import ACTIVATIONS, TEMPORARY, WEIGHTS, placement_of
 from tilewright.ir import SSAValue
 from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
 from tilewright.machine import Machine
@@ -53,15 +53,15 @@ from tilewright.targets.sunway.emit.makefile import makefile_text
 from tilewright.targets.sunway.emit.nest import Nest, buffer_names
 from tilewright.targets.sunway.emit.slave import Layer, slave_text
 from tilewright.targets.sunway.emit.winograd import header_text as winograd_text
-from tilewright.targets.sunway.gemm.panel import header_text as gemm_text
-from tilewright.targets.sunway.gemm.turns import header_text as turns_text
+from tilewright.targets.sunway.gemm.panel import headers as gemm_headers
+from tilewright.targets.sunway.gemm.turns import headers as turns_headers
 from tilewright.targets.sunway.machine import CPES
 from tilewright.tile.dialect import BufferOp, ProgramOp, programs_of
 
 MANIFEST = "program.json"
 
-SHIM_HEADERS = ("athread.h", "dma.h", "internal.h", "shim.h", "simd.h", "slave.h")
-SHIM_SOURCES = ("buses.c", "count.c", "dma.c", "memory.c", "shim.c")
+SHIM_HEADERS = ("athread.h", "count.h", "dma.h", "internal.h", "shim.h", "simd.h", "slave.h")
+SHIM_SOURCES = ("buses.c", "count.c", "dma.c", "memory.c", "play.c", "shim.c")
 SLAVE = ("cpe.h", "ldm_slave.c", "mesh.h")
 MPE = ("integers.h", "pieces.h", "shorts.h", "vectors.h")
 
@@ -88,15 +88,20 @@ def write_package(compilation: Compilation, directory: Path) -> None:
         kernel = compiled[op.symbol.data]
         with refusals_of(kernel.kernel.symbol):
             own = hosted.get(op.symbol.data)
-            call = _layer(kernel, own, op.result, texts, compilation.machine.cores)
-        calls.append(call)
+            head, arguments, groups = _layer(kernel, own, texts, compilation.machine.cores)
+        start, size = _span(op.result)
+        places = [f"activations + {start}", *arguments]
+        place, *arguments = (
+            _named(text, compilation.arenas.get(ACTIVATIONS, 0)) for text in places
+        )
+        calls.append(Call(head, tuple(arguments), (place, size), groups))
         row = {
             "symbol": kernel.kernel.symbol,
             "nodes": list(kernel.kernel.nodes),
             "on_host": kernel.on_host,
-            "start": call.result[0],
-            "bytes": call.result[1],
-            "groups": call.groups,
+            "start": start,
+            "bytes": size,
+            "groups": groups,
         }
         if kernel.program is not None and kernel.schedule is not None:
             primitive = compilation.machine.primitive(kernel.schedule.primitive)
@@ -107,7 +112,8 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     for port in (*inputs, *outputs):
         if not port.dense:
             raise refuse("sunway-operand", "does not lie as a file of it would", port.name)
-    sizes = (compilation.arenas.get(WEIGHTS, 0), compilation.arenas.get(ACTIVATIONS, 0), 0)
+    arenas = (WEIGHTS, ACTIVATIONS, TEMPORARY)
+    sizes = [compilation.arenas.get(arena, 0) for arena in arenas]
     groups = core_groups(compilation.machine)
     texts["main.c"] = main_text(name, calls, inputs, outputs, sizes, groups)
     texts["Makefile"] = makefile_text(
@@ -122,7 +128,7 @@ def write_package(compilation: Compilation, directory: Path) -> None:
         "name": name,
         "machine": compilation.machine.to_json(),
         "weight_bytes": sizes[0],
-        "activation_bytes": sizes[1],
+        "activation_bytes": sizes[1] + sizes[2],
         "inputs": [port.to_json() for port in inputs],
         "outputs": [port.to_json() for port in outputs],
         "layers": rows,
@@ -138,11 +144,10 @@ def write_package(compilation: Compilation, directory: Path) -> None:
 def _layer(
     kernel: CompiledKernel,
     hosted: KernelCall | None,
-    result: SSAValue,
     texts: dict[str, str],
     cores: int,
-) -> Call:
-    """The files of one layer, and its call."""
+) -> tuple[LayerHead, Sequence[str], int]:
+    """The files of one layer; its head, the arguments of its call, and its core groups."""
     symbol, nodes = kernel.kernel.symbol, kernel.kernel.nodes
     groups, grouped = 1, cores > CPES
     if hosted is None:
@@ -167,7 +172,17 @@ def _layer(
         )
         arguments = hosted.arguments()
     texts[f"layers/{symbol}.h"] = header_text(head)
-    return Call(head, tuple(arguments), _span(result), groups)
+    return head, arguments, groups
+
+
+def _named(text: str, start: int) -> str:
+    """C of a place among the activations, or in the temporary space behind them."""
+
+    def place(match: re.Match[str]) -> str:
+        offset = int(match.group(1))
+        return match.group() if offset < start else f"temporary + {offset - start}"
+
+    return re.sub(r"\bactivations \+ (\d+)", place, text)
 
 
 def core_groups(machine: Machine) -> int:
@@ -211,8 +226,8 @@ def _support(machine: Machine, *, on_host: bool) -> Mapping[str, str]:
     texts |= {f"slave/{name}": (sunway / "emit" / "slave" / name).read_text() for name in SLAVE}
     room = f"#define LDM_BYTES {machine.memory('ldm').room}\n"
     texts["slave/cpe.h"] = re.sub(r"#define LDM_BYTES .*\n", room, texts["slave/cpe.h"])
-    texts["slave/gemm.h"] = gemm_text()
-    texts["slave/turns.h"] = turns_text()
+    made = {**gemm_headers(), **turns_headers()}
+    texts |= {f"slave/{name}": text for name, text in made.items()}
     texts["slave/winograd.h"] = winograd_text()
     texts["slave/scalars.h"] = (cpu / "scalars.h").read_text()
     if on_host:

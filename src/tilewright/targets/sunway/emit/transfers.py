@@ -209,12 +209,13 @@ def _commands(writer: Writer, place: Place, *, get: bool) -> None:
     offset = _folded(place, offset)
     block = _product([place.size(axis, "box->") for axis in run])
     strided = outer[-1] if outer else None
-    loops = outer[:-1]
+    alike = _equally_spaced(place, outer)
+    loops = outer[: len(outer) - len(alike)]
     writer.line(f"const long block = {block};")
     if strided is None:
         count, gap = "1", "0"
     else:
-        count = place.size(strided, "box->")
+        count = _product([place.size(axis, "box->") for axis in alike])
         gap = f"{place.strides[strided]} - block"
         if place.strides[strided] * 4 > MOST_GAP:
             raise refuse(
@@ -296,6 +297,19 @@ def _run(place: Place) -> tuple[list[int], list[int]]:
         else:
             outer.insert(0, axis)
     return run, outer
+
+
+def _equally_spaced(place: Place, outer: Sequence[int]) -> list[int]:
+    """Of the axes around a block the innermost, whose blocks make one command: each axis that is
+    whole ends where the next index of the one around it begins."""
+    alike = [*outer[-1:]]
+    for axis in reversed(outer[:-1]):
+        inner = place.axes[alike[0]]
+        whole = not inner.clipped and inner.size == str(place.shape[alike[0]])
+        if not whole or place.strides[axis] != place.strides[alike[0]] * place.shape[alike[0]]:
+            break
+        alike.insert(0, axis)
+    return alike
 
 
 def _product(factors: Sequence[str]) -> str:

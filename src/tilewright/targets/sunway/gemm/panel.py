@@ -26,7 +26,7 @@ from tilewright.targets.sunway.gemm.steps import (
     store,
     transpose,
 )
-from tilewright.targets.sunway.gemm.tile import Parts, tile_text
+from tilewright.targets.sunway.gemm.tile import Parts, tile_parts, tile_text
 from tilewright.targets.sunway.pipeline import Instruction, cycles, steady
 
 DEPTH = 64
@@ -188,8 +188,16 @@ static inline void gemm_product(float *y, long ldy, long step, const float *x, l
 """
 
 
-def header_text() -> str:
-    """slave/gemm.h."""
+def headers() -> dict[str, str]:
+    """Files of slave/ by name: gemm.h, and what it includes."""
+    parts = {
+        name: f"/* A part of gemm.h. Written by gemm/tile.py. */\n{text}"
+        for name, text in tile_parts().items()
+    }
+    return {"gemm.h": _header_text(), **parts}
+
+
+def _header_text() -> str:
     turned = Code(depth=4)
     turned.emit(turning())
     turn = _TURN.replace("@", "\n".join(turned.lines))

@@ -9,6 +9,8 @@ of the four roles, vectors along the result's columns. Nothing of what others se
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.targets.sunway.gemm.mesh import ROLES, role_loop
 
 _HEAD = """\
@@ -46,9 +48,17 @@ static inline void gemm_in_turns(int turn, float *y, long ldy, const float *x, l
 """
 
 
-def header_text() -> str:
-    """slave/turns.h."""
-    loops = [role_loop("n", role, fused=False).text for role in ROLES]
+def headers() -> dict[str, str]:
+    """Files of slave/ by name: turns.h, and the loops of the roles, which it includes."""
+    parts: dict[str, str] = {}
+    for sends in (False, True):
+        loops = [role_loop("n", r, fused=False).text for r in ROLES if r.sends_vectors == sends]
+        name = "turns_put.h" if sends else "turns_get.h"
+        parts[name] = "/* A part of turns.h. Written by gemm/turns.py. */\n" + "\n".join(loops)
+    return {"turns.h": _header_text(sorted(parts)), **parts}
+
+
+def _header_text(parts: Sequence[str]) -> str:
     calls: list[str] = []
     for role in ROLES:
         own = "puts_w" if role.sends_vectors else "!puts_w"
@@ -57,4 +67,5 @@ def header_text() -> str:
             f"                if ({own})",
             f"                    gemm_n_{role.name}(to, ldy, panel, 16, s, ldx, 1, deep);",
         ]
-    return _HEAD + "\n".join([*loops, _PRODUCT.replace("@", "\n".join(calls))])
+    loops = [f'#include "{name}"' for name in parts]
+    return _HEAD + "\n".join([*loops, "", _PRODUCT.replace("@", "\n".join(calls))])
