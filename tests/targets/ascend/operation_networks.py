@@ -53,6 +53,7 @@ def compiled(
     outputs: Mapping[str, tuple[type[np.generic], Sequence[int]]],
     weights: Arrays | None = None,
     target: str = "ascend910",
+    values: Arrays | None = None,
 ) -> Compiled:
     """The network of nodes, compiled."""
 
@@ -70,7 +71,7 @@ def compiled(
     path = folder / "model.onnx"
     opsets = [helper.make_opsetid("", 17)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
-    executable = tilewright.compile(path, target=target)
+    executable = tilewright.compile(path, target=target, values=values)
     kernels = [op for op in network_of(executable.graph).walk() if isinstance(op, KernelOp)]
     sides = (
         tuple(op.symbol.data for op in kernels if op.on_host is host) for host in (False, True)

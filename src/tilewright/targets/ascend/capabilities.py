@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from tilewright.machine import Machine, Memory
 from tilewright.machine.model import MAX_VALUE, MIN_RATE
-from tilewright.machine.records import Finding, MemoryRecord, PrimitiveRecord, SharedCache
+from tilewright.machine.records import (
+    Finding,
+    MachineRecord,
+    MemoryRecord,
+    PrimitiveRecord,
+    SharedCache,
+)
+
+
+class AscendMachine(MachineRecord):
+    """Choices that are the compiler's, unless they are made here."""
+
+    family: ClassVar[str] = "ascend"
+
+    fractalise: Literal["planned", "naive", "improved", "vor", "dma"] = "planned"
+    """The method of every change between rows and Nz (kernels/fractal.py); ``planned`` takes the
+    fastest of each."""
 
 
 class AscendMemory(MemoryRecord):
@@ -51,4 +67,4 @@ class AscendPrimitive(PrimitiveRecord):
         return self.alone
 
 
-__all__ = ["AscendMemory", "AscendPrimitive"]
+__all__ = ["AscendMachine", "AscendMemory", "AscendPrimitive"]

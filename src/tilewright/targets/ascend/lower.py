@@ -40,7 +40,11 @@ def lower_kernel(
     assert compiled.schedule is not None
     assert compiled.program is not None
     functions = dict(device.functions)
-    mine = Device(device.core, device.memory, constants=device.constants[:], functions=functions)
+    mine = Device(
+        *(device.core, device.memory, device.methods),
+        constants=device.constants[:],
+        functions=functions,
+    )
     (program,) = programs_of(compiled.program)
     grid = {loop.dim.data: loop.step_size for loop in shared_loops(program)}
     launches = Launches(mine, compiled.kernel, compiled.schedule, known, free, grid)
@@ -72,7 +76,8 @@ def _parts(launches: Launches) -> int:
         return 1
     found: list[tuple[float, int]] = []
     for parts in PARTS:
-        own = Device(launches.device.core, launches.device.memory, 0.0)
+        device = launches.device
+        own = Device(device.core, device.memory, device.methods, estimated=0.0)
         trial = replace(launches, device=own, parts=parts)
         try:
             _stages(trial)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.machine import Machine, Primitive, Storage
 from tilewright.machine.model import MATRICES
-from tilewright.targets.ascend.capabilities import AscendMemory, AscendPrimitive
+from tilewright.targets.ascend.capabilities import AscendMachine, AscendMemory, AscendPrimitive
 from tilewright.targets.ascend.formats import convolution_weight, heads, image, nz
 from tilewright.targets.ascend.machine import CUBE, DaVinci, machine_of
 from tilewright.targets.ascend.vector_primitives import points_of, vector_primitives
@@ -32,7 +32,12 @@ def chip_machine(core: DaVinci) -> Machine:
         for primitive in machine.primitives
     )
     return machine.model_copy(
-        update={"cores": core.cores, "memories": memories, "primitives": primitives}
+        update={
+            "cores": core.cores,
+            "memories": memories,
+            "primitives": primitives,
+            "own": AscendMachine(),
+        }
     )
 
 

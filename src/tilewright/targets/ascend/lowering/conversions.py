@@ -13,7 +13,7 @@ from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.formats import image, matrices
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.kernels.channels import from_blocks, to_blocks
-from tilewright.targets.ascend.kernels.fractal import METHODS, defractalise, fractalise
+from tilewright.targets.ascend.kernels.fractal import defractalise, fractalise
 from tilewright.targets.ascend.kernels.shares import Extent, joined, scaled, total
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.machine import CUBE
@@ -107,13 +107,15 @@ def _fractal(
     make = defractalise if back else fractalise
     core = launches.core
     found: list[tuple[float, int, Program]] = []
-    for number, method in enumerate(METHODS):
+    for number, method in enumerate(launches.device.methods):
         # Some do not hold as many columns; dma holds all.
         with suppress(TilewrightError):
             program = make(rows, columns, method, core, "fractal", short=short, wide=wide)
             found.append((simulate(program, core).cycles, number, program))
     if not found:
         raise launches.refusal(
-            f"no method changes the format of {total(rows)} x {columns} elements"
+            f"{' and '.join(launches.device.methods)} cannot change the format of "
+            f"{total(rows)} x {columns} elements: rows have to fit repeats, bursts and UB; "
+            "fewer columns would"
         )
     return min(found, key=lambda each: each[:2])[2]

@@ -22,6 +22,7 @@ from tilewright.planning.schedule import Schedule
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.isa import WIDTHS
+from tilewright.targets.ascend.kernels.fractal import METHODS, Method
 from tilewright.targets.ascend.kernels.shares import Extent, divided, joined
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import Program, uses_length
@@ -123,6 +124,8 @@ class Device:
     core: DaVinci
     memory: MainMemory | None = None
     """What cores share; None for one core with its share to itself."""
+    methods: tuple[Method, ...] = METHODS
+    """Of changes between rows and Nz; the fastest is taken."""
     estimated: float | None = None
     """Where launches are estimated alone: cycles of them all, about."""
     texts: dict[str, str] = field(default_factory=dict[str, str])
