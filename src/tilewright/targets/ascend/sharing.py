@@ -28,7 +28,7 @@ from tilewright.machine import Machine
 from tilewright.targets.ascend.blocks import alike, traces
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import Access, Command, Executed, Program
-from tilewright.targets.ascend.timing import Timing, bytes_of, simulate_trace
+from tilewright.targets.ascend.timing import Timed, Timing, bytes_of, simulate_trace
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,17 @@ def _block_times(
     return [(times[number], steps[number]) for number in first]
 
 
+def first_block(
+    program: Program, core: DaVinci, memory: MainMemory | None, *, length: int | None = None
+) -> list[Timed]:
+    """The commands of the first block, with all cores at work."""
+    steps = traces(program, length)
+    rates = {} if memory is None else loading_rates(program, steps, core, memory)
+    commands: list[Timed] = []
+    simulate_trace(steps[0], core, rates=rates, commands=commands)
+    return commands
+
+
 def makespan(cycles: Sequence[float], cores: int) -> float:
     """When the last block ends, if each in order goes to the core that is free first."""
     free = [0.0] * cores
@@ -127,4 +138,12 @@ def loading_rates(
     return rates
 
 
-__all__ = ["MainMemory", "estimate", "loading_rates", "main_memory", "makespan", "simulate_blocks"]
+__all__ = [
+    "MainMemory",
+    "estimate",
+    "first_block",
+    "loading_rates",
+    "main_memory",
+    "makespan",
+    "simulate_blocks",
+]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import (
@@ -47,6 +48,18 @@ class Timing:
     def cube(self) -> float:
         """Part of the time in which the cube multiplied."""
         return self.busy["M"] / self.cycles if self.cycles else 0.0
+
+
+class Timed(NamedTuple):
+    """When a command ran, in cycles from the launch."""
+
+    command: Command
+    start: float
+    end: float
+    """It has left its pipe."""
+    complete: float
+    """The flags behind it may be set."""
+    main_bytes: int
 
 
 def bytes_of(access: Access) -> int:
@@ -79,9 +92,10 @@ def simulate_trace(
     *,
     issue: float = 1.0,
     rates: Mapping[tuple[str, str], float] | None = None,
+    commands: list[Timed] | None = None,
 ) -> Timing:
     """``simulate`` of a block's executions; ``rates`` are those of paths between a tensor (``gm``
-    and its name) and a memory, if not the core's own."""
+    and its name) and a memory, if not the core's own. ``commands`` gets those of the pipes."""
     rates = rates or {}
     free = dict.fromkeys(PIPES, 0.0)
     done = dict.fromkeys(PIPES, 0.0)
@@ -113,7 +127,10 @@ def simulate_trace(
         free[pipe] = start + taken
         done[pipe] = max(done[pipe], start + taken + latency)
         busy[pipe] += taken
-        moved += sum(bytes_of(access) for access in (*step.reads, *step.writes) if _is_main(access))
+        size = sum(bytes_of(access) for access in (*step.reads, *step.writes) if _is_main(access))
+        moved += size
+        if commands is not None:
+            commands.append(Timed(statement, start, start + taken, start + taken + latency, size))
     return Timing(max(*done.values(), issued), busy, moved)
 
 
