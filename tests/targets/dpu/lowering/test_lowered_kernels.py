@@ -64,6 +64,24 @@ def test_rows_of_windows_become_channels(seed: int) -> None:
     np.testing.assert_array_equal(lowered.run(), case.expected)
 
 
+@pytest.mark.parametrize(("rows", "stride"), [(13, 1), (16, 2), (25, 2), (9, 3)])
+def test_windows_of_many_rows_have_fewer_of_them_at_once(rows: int, stride: int) -> None:
+    build = KernelBuilder(rows)
+    x = image(build, 1, 20, 41, 7)
+    y = build.op("max_pool", x, kernel=(rows, 2), strides=(stride, 1), pads=(2, 0, 2, 0))
+    case = build.finish(y)
+    lowered = lower_case(case, ZU2, crowded(ZU2, 4))
+    assert not lowered.segments.problems()
+    np.testing.assert_array_equal(lowered.run(), case.expected)
+    build = KernelBuilder(rows)
+    weight = build.operand((13, 8, min(rows, 16), 2), 5, 8, "OHWI")
+    y = build.op("conv", image(build, 1, 8, 41, 7), weight, strides=(stride, 1))
+    case = lowered_cases.closed(build, y, 9)
+    lowered = lower_case(case, ZU2)
+    assert not lowered.segments.problems()
+    np.testing.assert_array_equal(lowered.run(), case.expected)
+
+
 def dilated(build: KernelBuilder):
     weight = build.operand((8, 8, 3, 3), 5, 8, "OHWI")
     return build.op("conv", image(build, 1, 8, 12, 12), weight, dilations=(2, 2))
@@ -93,6 +111,11 @@ def partial_average(build: KernelBuilder):
     return build.op("average_pool", image(build, 1, 8, 9, 9), kernel=(3, 3), pads=(1, 1, 1, 1))
 
 
+def tall_window(build: KernelBuilder):
+    """Its 17 rows lie in five turns round four banks."""
+    return build.op("max_pool", image(build, 1, 8, 24, 6), kernel=(17, 2), strides=(1, 1))
+
+
 REFUSED = {
     "lower-dilation": dilated,
     "lower-padding": padded,
@@ -100,6 +123,7 @@ REFUSED = {
     "lower-bias": with_wide_bias,
     "lower-sum": exact_sum,
     "lower-average": partial_average,
+    "lower-window": tall_window,
 }
 
 
@@ -107,7 +131,7 @@ REFUSED = {
 def test_what_no_instruction_says_is_refused(code: str) -> None:
     build = KernelBuilder(1)
     y = REFUSED[code](build)
-    if code != "lower-average":
+    if code not in ("lower-average", "lower-window"):
         y = build.op("requantise", y, result=(8, 4))
     with pytest.raises(TilewrightError, match=code):
         lower_case(build.finish(y), ZU2)
