@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.machine import Machine, Move
+from tilewright.machine import Machine, Move, parse_expression
 from tilewright.planning.chain_cost import Tiling
 from tilewright.planning.footprint import Ints
+from tilewright.planning.row_blocks import computed_at_once, row_dim
 from tilewright.simulate.commands import TIMED, TimedArray
 from tilewright.simulate.timing import simulate
 
@@ -40,6 +41,8 @@ class _Item:
     """Columns by which executions come one after the other in the program."""
     reads: tuple[int, ...] = ()
     fills: tuple[int, ...] = ()
+    blocks: int = PARTS
+    """Blocks of rows that a compute's executions have at most, each there as a whole."""
 
 
 @dataclass
@@ -62,6 +65,8 @@ class Commands:
         machine, items = self.tiling.machine, list(self._items())
         parts = PARTS if machine.own.waits_for_rows() and self.tiling.count * PARTS <= SPLIT else 1
         part = np.arange(parts)
+        # What is computed at once begins when the last of its rows can, and is there as a whole.
+        blocks = [_last_parts(parts, min(item.blocks, parts)) for item in items]
         first = np.cumsum([0, *(len(item.tile) * parts for item in items)])
         depth = max(len(item.place) for item in items) + 1
         keys = np.zeros((depth, int(first[-1])), np.int64)
@@ -88,7 +93,7 @@ class Commands:
         for engine in range(len(engines)):
             mine = order[ordered == engine]
             position[mine] = np.arange(1, len(mine) + 1)
-        for item, at in zip(items, first, strict=False):
+        for own, (item, at) in enumerate(zip(items, first, strict=False)):
             rows = slice(int(at), int(at) + len(item.tile) * parts)
             for number, other in enumerate(items):
                 if other.engine == item.engine:
@@ -96,7 +101,9 @@ class Commands:
                 column = table["waits"][rows, engines.index(other.engine)]
                 for needed, by_rows in self._waits(item, other):
                     # A window reads rows beyond its own part.
-                    last = np.minimum(part + 1, parts - 1) if by_rows else np.full(parts, parts - 1)
+                    last = np.full(parts, parts - 1)
+                    if by_rows:
+                        last = blocks[number][np.minimum(blocks[own] + 1, parts - 1)]
                     done = position[first[number] + np.maximum(needed, 0)[:, None] * parts + last]
                     counts = np.where(needed[:, None] >= 0, done, 0).ravel()
                     np.maximum(column, counts, out=column)
@@ -184,7 +191,17 @@ class Commands:
                 self._inside(number, 1, np.arange(len(rows.tile)), LATE),
                 tuple(places.reads[number]),
                 () if result is None else (result,),
+                self._blocks(number),
             )
+
+    def _blocks(self, number: int) -> int:
+        """Blocks of rows that a kernel's primitive computes at once, in an execution at most."""
+        sizes = {dim: int(s.max(initial=1)) for dim, s in self.tiling.nest(number)[-1].size.items()}
+        rows = row_dim(sizes)
+        if not rows:
+            return PARTS
+        cycles = parse_expression(self.tiling.units[number].primitive.cycles)
+        return -(-sizes[rows] // computed_at_once(cycles, sizes, rows))
 
     def _inside(
         self, number: int, stage: int, row: Ints | int, place: int, tile: Ints | None = None
@@ -263,6 +280,12 @@ class Commands:
             if home.unit < len(tiling.units) - 1:
                 return self._block(home.unit)
         return "loop", tiling.unit_depth(number)
+
+
+def _last_parts(parts: int, blocks: int) -> Ints:
+    """Of each part of a command, the last part of the block in which it lies."""
+    block = (np.arange(parts) * blocks) // parts
+    return -(-(block + 1) * parts // blocks) - 1
 
 
 def with_hand_overs(table: TimedArray, machine: Machine) -> TimedArray:

@@ -239,12 +239,27 @@ class Tiling:
             lengths.append(np.clip(start + size, low, extent) - low)
         return lengths
 
+    def _lengths_moved(self, index: int) -> list[Ints]:
+        """As ``lengths``, with all of every window that is moved by itself."""
+        lengths, place, (_, within) = self.lengths(index), self.places.all[index], self.levels(index)
+        names, kept = self.units[place.unit].names, self.shape.felt(place.unit, self.slides)
+        for number, axis in enumerate(place.operand.access):
+            if set(place.apart).isdisjoint(axis.dims):
+                continue
+            if within:
+                sizes = [self.nest(place.unit)[within].size[dim] for dim in axis.dims]
+            else:
+                spans = [self.shape.spans(kept)[names.get(dim, dim)] for dim in axis.dims]
+                sizes = [self.column(span, span.size, self.visits(index)) for span in spans]
+            lengths[number] = np.prod(np.broadcast_arrays(*sizes), axis=0)
+        return lengths
+
     def moved(self, index: int) -> Ints:
         """Bytes of each transfer of a buffer, as the move's bandwidth counts them."""
         place = self.places.all[index]
         move = place.fill or place.drain
         assert move is not None
-        lengths = self.lengths(index)
+        lengths = self._lengths_moved(index)
         size = np.full(len(self.visits(index)), place.operand.element_bytes)
         for length in lengths:
             size = size * length

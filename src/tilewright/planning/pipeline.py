@@ -9,6 +9,7 @@ next passes the longest of
 - the next tile's place in the in-order queue of each engine that loads: latency (unless transfers
   in flight hide it) and bytes of every transfer;
 - the bytes of loads and stores together through main memory;
+- where instructions are of rows, the time in which one engine at a time gets them (row_dispatch.py);
 - for an operand of s slots that every tile moves, 1 / s of the time from its move's start through
   the moves behind it in the queue to the end of the compute that frees the slot. With one slot this
   is the serialisation that a single-buffered operand causes: nothing behind it in the queue
@@ -34,6 +35,7 @@ from tilewright.planning.footprint import Bools, Floats, Ints, Use
 from tilewright.planning.nests import Arrangement, Loop, depends
 from tilewright.planning.own import TakesTurns
 from tilewright.planning.part_stores import HALVES, faster_in_parts, standstill
+from tilewright.planning.row_dispatch import RowDispatch
 from tilewright.planning.space import Space
 
 
@@ -57,6 +59,7 @@ class Pipeline:
         self.loads = [use for use in self.uses if not use.output and not use.host]
         self.stores = [use for use in self.uses if use.output]
         self.bandwidth = main_bandwidth(space.machine)
+        self.dispatch = RowDispatch(space) if space.machine.own.waits_for_rows() else None
         own = space.primitive.own
         turns = isinstance(own, TakesTurns)
         self.slots = own.slots(space, arrangement) if turns else arrangement.slots
@@ -404,6 +407,8 @@ class Step:
             behind = self._until_free(use) + self.of.blocks[use.name][self.before]
             cycle = moves * (self.compute + behind) / self.rounds[use.name]
             step = np.maximum(step, cycle)
+        if self.of.dispatch is not None:
+            step = np.maximum(step, self._in_turns(self.of.dispatch))
         for engine in engines_of(self.of.stores):
             # Loads and stores of one engine follow one another.
             step = np.maximum(step, self._shared(engine))
@@ -413,6 +418,17 @@ class Step:
             busy = queue.time + stored * queue.flow / np.maximum(queue.time, 1.0)
             step = np.maximum(step, busy - (queue.ahead - 1) * spare[engine])
         return step
+
+    def _in_turns(self, dispatch: RowDispatch) -> Floats:
+        """Time in which instructions of one engine at a time are dispatched."""
+        moved: list[tuple[Move, Floats, Floats]] = []
+        for use in self.of.loads + self.of.stores:
+            assert use.move is not None
+            tile = self.before if use.output else self.after
+            moves = self.moves[use.name]
+            lines = moves * dispatch.transfers[use.name][self.row]
+            moved.append((use.move, lines, moves * self.of.bytes[use.name][tile]))
+        return dispatch.turns(self.row, self.compute, moved)
 
     def _until_free(self, use: Use) -> Floats:
         """Time from a tile's compute until its result lets the next one begin."""

@@ -10,8 +10,13 @@ from tests.targets.dpu.lowering.lowered_cases import image, lower_case
 from tests.targets.generic.kernel_cases import KernelBuilder
 
 from tilewright.errors import TilewrightError
+from tilewright.graph.operations import GraphOperation
+from tilewright.ir import UnitAttr
+from tilewright.planning import plan
 from tilewright.targets.dpu.core import ISA0, ZU2, Core
 from tilewright.targets.dpu.machine import machine_of
+from tilewright.targets.dpu.registers import BIASES, REGISTERS
+from tilewright.targets.dpu.timing import time_program
 
 SMALL = Core("small", 4, 4, misc_rows=2, elementwise_rows=2)
 """Few channels at once, so that small layers have several groups of them."""
@@ -61,6 +66,38 @@ def test_rows_of_windows_become_channels(seed: int) -> None:
     lowered = lower_case(case, ZU2, crowded(ZU2, (1, 4)[seed % 2]))
     assert lowered.schedule.primitive == "conv-few"
     assert not lowered.segments.problems()
+    np.testing.assert_array_equal(lowered.run(), case.expected)
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_windows_that_are_loaded_one_by_one_are_planned_so(seed: int, behind: bool) -> None:
+    """The bytes of the words are those of the plan, alone and in a chain."""
+    build = KernelBuilder(seed)
+    pick = build.random
+    ci, kernel = int(pick.integers(1, 4)), (int(pick.integers(1, 6)), int(pick.integers(2, 6)))
+    strides = int(pick.integers(1, 4)), int(pick.integers(1, min(kernel[1], 3) + 1))
+    pads = tuple(int(pick.integers(0, kernel[axis % 2] // 2 + 1)) for axis in range(4))
+    x = image(build, 1, ci, *(int(v) for v in pick.integers(24, 70, 2)))
+    y = build.op(
+        "conv", x, build.operand((17, ci, *kernel), 5, 8, "OHWI"), strides=strides, pads=pads
+    )
+    y = build.op("requantise", y, result=(8, 4))
+    if behind:
+        y = build.op("max_pool", y, kernel=(2, 3), strides=(2, 2))
+        first = y.owner
+        assert isinstance(first, GraphOperation)
+        first.begins = UnitAttr()
+    case, machine = build.finish(y), crowded(ZU2, (4, 8)[seed % 2])
+    planned = plan(case.kernel, machine)
+    lowered = lower_case(case, ZU2, machine, planned.schedule)
+    (program,) = lowered.segments.programs
+    biases = sum(
+        op.fields["channel"]
+        for op in program
+        if op.mnemonic == "load" and op.fields["reg_id"] == REGISTERS[BIASES]
+    )
+    assert time_program(ZU2, program).main_bytes - biases == planned.moved_bytes
     np.testing.assert_array_equal(lowered.run(), case.expected)
 
 
