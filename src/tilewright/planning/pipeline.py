@@ -9,7 +9,7 @@ next passes the longest of
 - the next tile's place in the in-order queue of each engine that loads: latency (unless transfers
   in flight hide it) and bytes of every transfer;
 - the bytes of loads and stores together through main memory;
-- where instructions are of rows, the time in which one engine at a time gets them (row_dispatch.py);
+- where instructions are of rows, the time in which engines take turns (row_dispatch.py);
 - for an operand of s slots that every tile moves, 1 / s of the time from its move's start through
   the moves behind it in the queue to the end of the compute that frees the slot. With one slot this
   is the serialisation that a single-buffered operand causes: nothing behind it in the queue
@@ -35,7 +35,7 @@ from tilewright.planning.footprint import Bools, Floats, Ints, Use
 from tilewright.planning.nests import Arrangement, Loop, depends
 from tilewright.planning.own import TakesTurns
 from tilewright.planning.part_stores import HALVES, faster_in_parts, standstill
-from tilewright.planning.row_dispatch import RowDispatch
+from tilewright.planning.row_dispatch import RowDispatch, Transfer
 from tilewright.planning.space import Space
 
 
@@ -59,7 +59,7 @@ class Pipeline:
         self.loads = [use for use in self.uses if not use.output and not use.host]
         self.stores = [use for use in self.uses if use.output]
         self.bandwidth = main_bandwidth(space.machine)
-        self.dispatch = RowDispatch(space) if space.machine.own.waits_for_rows() else None
+        self.dispatch = RowDispatch(space, cells) if space.machine.own.waits_for_rows() else None
         own = space.primitive.own
         turns = isinstance(own, TakesTurns)
         self.slots = own.slots(space, arrangement) if turns else arrangement.slots
@@ -97,6 +97,10 @@ class Pipeline:
             u.name: space.further_latency(u, self._resident(u))[cells.row]
             for u in self.loads + self.stores
         }
+        for use in self.loads + self.stores if self.dispatch is not None else ():
+            assert self.dispatch is not None
+            further = self.dispatch.further_latency(use, self.bytes[use.name])
+            self.blocks[use.name] = self.blocks[use.name] + further
         for name, latency in self.blocks.items():
             self.time[name] = self.time[name] + latency
 
@@ -421,13 +425,14 @@ class Step:
 
     def _in_turns(self, dispatch: RowDispatch) -> Floats:
         """Time in which instructions of one engine at a time are dispatched."""
-        moved: list[tuple[Move, Floats, Floats]] = []
+        moved: list[Transfer] = []
         for use in self.of.loads + self.of.stores:
             assert use.move is not None
             tile = self.before if use.output else self.after
             moves = self.moves[use.name]
-            lines = moves * dispatch.transfers[use.name][self.row]
-            moved.append((use.move, lines, moves * self.of.bytes[use.name][tile]))
+            lines = moves * dispatch.transfers[use.name][tile]
+            size = moves * self.of.bytes[use.name][tile]
+            moved.append(Transfer(use.move, lines, size, use.output))
         return dispatch.turns(self.row, self.compute, moved)
 
     def _until_free(self, use: Use) -> Floats:
