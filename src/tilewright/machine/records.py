@@ -62,6 +62,11 @@ class MachineRecord(Record):
         """Cycles to start the cores on a kernel and to wait for the last of them."""
         return 0
 
+    def widest_border(self) -> int | None:
+        """Columns of padding up to which convolutions compute it; wider padding is stored with the
+        image first. None: convolutions compute all of it."""
+        return None
+
     def findings(self, machine: Machine) -> Iterator[Finding]:
         """What is wrong with it on a machine."""
         del machine

@@ -138,3 +138,24 @@ def test_normalised_sums(offset: float, tmp_path: Path) -> None:
 def test_known_networks(name: str, tmp_path: Path) -> None:
     model = models.build(name)[1]
     check(model, model.graph.input[0].name, models.images(model), tmp_path)
+
+
+@pytest.mark.parametrize(("channels", "group"), [(4, 1), (16, 16)])
+def test_long_windows(channels: int, group: int, tmp_path: Path) -> None:
+    """C of a window of hundreds of taps, most of them in padding somewhere, stays short."""
+    random = np.random.default_rng(511)
+    weight = random.normal(0, 0.05, (16, channels // group, 511)).astype(np.float32)
+    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[255, 255], group=group)
+    kind = onnx.TensorProto.FLOAT
+    shapes = [
+        helper.make_tensor_value_info(name, kind, shape)
+        for name, shape in (("x", [1, channels, 600]), ("y", None))
+    ]
+    graph = helper.make_graph(
+        [node], "g", shapes[:1], shapes[1:], [numpy_helper.from_array(weight, "w")]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    image = random.normal(size=(1, channels, 600)).astype(np.float32)
+    check(model, "x", image, tmp_path)
+    longest = max(file.stat().st_size for file in (tmp_path / "package").rglob("src/*.c"))
+    assert longest < 100_000

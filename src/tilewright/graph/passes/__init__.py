@@ -23,6 +23,7 @@ from tilewright.graph.passes.partition import Partition
 from tilewright.graph.passes.plan_memory import PlanMemory
 from tilewright.graph.passes.quantise import Quantise
 from tilewright.graph.passes.read_short_floats import ReadShortFloats
+from tilewright.graph.passes.separate_padding import SeparatePadding
 from tilewright.graph.passes.simplify import Simplify
 from tilewright.graph.passes.state_scales import StateScales
 from tilewright.graph.passes.subsample import Subsample
@@ -54,6 +55,7 @@ PASSES: dict[str, type[ModulePass]] = {
         PlanMemory,
         Quantise,
         ReadShortFloats,
+        SeparatePadding,
         Simplify,
         StateScales,
         Subsample,
@@ -96,10 +98,12 @@ def kernel_pipeline(machine: Machine, host: tuple[str, ...] = ()) -> list[PassEn
     ]
     blocks = any(primitive.blocks for primitive in machine.primitives)
     groups = [PassEntry(JoinGroups(), "a primitive in blocks takes groups of whole blocks")]
+    borders = [PassEntry(SeparatePadding(), "C has a function for each way to meet the border")]
     stated = [PassEntry(StateScales(), "instructions carry numbers, and operands that are scales")]
     return [
         *(shorts if machine.computes_as_given else []),
         *(groups if blocks else []),
+        *(borders if machine.own is not None and machine.own.widest_border() else []),
         PassEntry(Partition(host), f"ask {machine.name} what it computes, operation by operation"),
         *(stated if is_mixed(machine) else []),
         PassEntry(Subsample(), "pixels that no window touches need not travel to the accelerator"),

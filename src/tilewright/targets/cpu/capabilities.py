@@ -19,6 +19,9 @@ from tilewright.targets.cpu.planning.pieces import scratch_words
 from tilewright.targets.cpu.planning.planner import plan_cached, ranked, schedules
 from tilewright.targets.cpu.planning.sharing import share, slowest
 
+WIDEST_BORDER = 32
+"""Columns; with more, a kernel's C takes the compiler tens of seconds."""
+
 
 class CpuMachine(CacheFacts, InPlacePlanning):
     """A processor that computes in place, in C that the compiler writes."""
@@ -59,6 +62,10 @@ class CpuMachine(CacheFacts, InPlacePlanning):
     def rows_apart(self, kernel: Kernel, machine: Machine) -> float:
         """Cycles of the normalisation behind a kernel as one of its own."""
         return BehindCost(kernel, machine).apart()
+
+    def widest_border(self) -> int:
+        """Columns of padding that convolutions compute (primitives/windows.py)."""
+        return WIDEST_BORDER
 
     def near_bytes(self, machine: Machine) -> int:
         """Bytes of the cache before the last one."""
