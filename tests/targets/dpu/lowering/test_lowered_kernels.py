@@ -16,6 +16,7 @@ from tilewright.planning import plan
 from tilewright.targets.dpu.core import ISA0, ZU2, Core
 from tilewright.targets.dpu.machine import machine_of
 from tilewright.targets.dpu.registers import BIASES, REGISTERS
+from tilewright.targets.dpu.timer import timer
 from tilewright.targets.dpu.timing import time_program
 
 SMALL = Core("small", 4, 4, misc_rows=2, elementwise_rows=2)
@@ -99,6 +100,23 @@ def test_windows_that_are_loaded_one_by_one_are_planned_so(seed: int, behind: bo
     )
     assert time_program(ZU2, program).main_bytes - biases == planned.moved_bytes
     np.testing.assert_array_equal(lowered.run(), case.expected)
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "outputs", "kernel"), [(3, 208, 16, 3), (48, 13, 192, 1), (32, 27, 128, 1)]
+)
+def test_predictions_know_that_instructions_are_of_rows(
+    channels: int, size: int, outputs: int, kernel: int
+) -> None:
+    """Each row has a latency, and engines take turns at the dispatcher."""
+    build = KernelBuilder(1)
+    weight = build.operand((outputs, channels, kernel, kernel), 5, 8, "OHWI")
+    x = image(build, 1, channels, size, size)
+    y = build.op("conv", x, weight, pads=(kernel // 2,) * 4)
+    case = build.finish(build.op("requantise", y, result=(8, 4)))
+    planned = plan(case.kernel, machine_of(ZU2))
+    cycles = timer(ZU2, machine_of(ZU2))(case.kernel, planned.schedule)
+    assert abs(planned.predicted_cycles / cycles - 1) < 0.06
 
 
 @pytest.mark.parametrize(("rows", "stride"), [(13, 1), (16, 2), (25, 2), (9, 3)])
