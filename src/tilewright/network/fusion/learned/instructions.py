@@ -196,6 +196,8 @@ class Reading:
         move = self.machine.path(*(ends if op.loads else ends[::-1]))[0]
         role = str(buffer.get("role", ""))
         readers = self._readers(buffer) if op.loads and role == "input" else []
+        if readers and self._apart(readers[0]):  # The machine says it: nothing is to be learned.
+            known, readers = known * self._again(readers[0], buffer), []
         return Work(
             f"{'load' if op.loads else 'store'}.{role}",
             self.engines.index(op.engine.data),
@@ -206,6 +208,11 @@ class Reading:
             readers[0].primitive.data if readers else "",
             known * self._again(readers[0], buffer) if readers else None,
         )
+
+    def _apart(self, op: ComputeOp) -> bool:
+        """Whether windows of a primitive's input are loaded one by one."""
+        storage = self.machine.primitive(op.primitive.data).operands.get("input")
+        return storage is not None and bool(storage.own.windows_apart())
 
     def _readers(self, buffer: BufferOp) -> list[ComputeOp]:
         users = (use.operation.parent_op() for use in buffer.result.uses)
