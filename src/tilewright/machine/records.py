@@ -179,6 +179,11 @@ class OperandRecord(Record):
         of their reduction while other operands there come anew for each tile."""
         return ()
 
+    def windows_apart(self) -> tuple[str, ...]:
+        """Of an input: dims of a window along which each window is moved by itself, with what the
+        one before it has moved already. The buffer's room is that of the pixels all the same."""
+        return ()
+
     def findings(self, dims: frozenset[str]) -> Iterator[Finding]:
         """What is wrong with it, where the primitive's operations have these dims."""
         del dims

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.machine import Machine, Move
+from tilewright.machine import Machine, Move, parse_expression
 from tilewright.planning.chain_cost import Tiling
 from tilewright.planning.footprint import Ints
+from tilewright.planning.row_blocks import computed_at_once, latency_of_rows, row_axis, row_dim
+from tilewright.planning.windows import slides
 from tilewright.simulate.commands import TIMED, TimedArray
 from tilewright.simulate.timing import simulate
 
@@ -40,6 +42,10 @@ class _Item:
     """Columns by which executions come one after the other in the program."""
     reads: tuple[int, ...] = ()
     fills: tuple[int, ...] = ()
+    latency: Ints | int = 0
+    """Of transfers."""
+    blocks: int = PARTS
+    """Blocks of rows that a compute's executions have at most, each there as a whole."""
 
 
 @dataclass
@@ -62,6 +68,8 @@ class Commands:
         machine, items = self.tiling.machine, list(self._items())
         parts = PARTS if machine.own.waits_for_rows() and self.tiling.count * PARTS <= SPLIT else 1
         part = np.arange(parts)
+        # What is computed at once begins when the last of its rows can, and is there as a whole.
+        blocks = [_last_parts(parts, min(item.blocks, parts)) for item in items]
         first = np.cumsum([0, *(len(item.tile) * parts for item in items)])
         depth = max(len(item.place) for item in items) + 1
         keys = np.zeros((depth, int(first[-1])), np.int64)
@@ -81,22 +89,23 @@ class Commands:
             else:
                 table["move"][rows] = machine.moves.index(item.move)
                 table["bytes"][rows] = shares
-                table["latency"][rows] = item.move.latency
+                table["latency"][rows] = np.repeat(item.latency, parts)
         order = np.lexsort(keys[::-1])
         position = np.zeros(len(order), np.int64)
         ordered = table["engine"][order]
         for engine in range(len(engines)):
             mine = order[ordered == engine]
             position[mine] = np.arange(1, len(mine) + 1)
-        for item, at in zip(items, first, strict=False):
+        for own, (item, at) in enumerate(zip(items, first, strict=False)):
             rows = slice(int(at), int(at) + len(item.tile) * parts)
             for number, other in enumerate(items):
                 if other.engine == item.engine:
                     continue
                 column = table["waits"][rows, engines.index(other.engine)]
-                for needed, by_rows in self._waits(item, other):
-                    # A window reads rows beyond its own part.
-                    last = np.minimum(part + 1, parts - 1) if by_rows else np.full(parts, parts - 1)
+                for needed, beyond in self._waits(item, other):
+                    last = np.full(parts, parts - 1)
+                    if beyond is not None:
+                        last = blocks[number][np.minimum(blocks[own] + beyond, parts - 1)]
                     done = position[first[number] + np.maximum(needed, 0)[:, None] * parts + last]
                     counts = np.where(needed[:, None] >= 0, done, 0).ravel()
                     np.maximum(column, counts, out=column)
@@ -115,20 +124,26 @@ class Commands:
             words[-1] += len(table) - 1 - transfers[-1]
             table["bytes"][transfers] += words * machine.instruction_bytes
 
-    def _waits(self, item: _Item, other: _Item) -> Iterator[tuple[Ints, bool]]:
+    def _waits(self, item: _Item, other: _Item) -> Iterator[tuple[Ints, int | None]]:
         """Per execution of a command, which execution of another must be done before (-1: none),
-        and whether that holds row by row."""
+        and, where that holds row by row, how many parts beyond its own each part waits for."""
         for index in item.reads:
             if index in other.fills:
                 seen, mine = self._visit(index, other), self._visit(index, item)
                 before = np.searchsorted(seen, mine, side="right") - 1
-                yield before, self.tiling.places.all[index].has_rows
+                yield before, self._beyond(index)
         for index in item.fills:
             if index in other.reads:
                 seen, mine = self._visit(index, other), self._visit(index, item)
                 slots = self.tiling.slot_count(index)
                 before = np.searchsorted(seen, mine - slots, side="right") - 1
-                yield before, self.tiling.places.all[index].has_rows
+                yield before, self._beyond(index)
+
+    def _beyond(self, index: int) -> int | None:
+        """Windows read rows beyond their own part."""
+        place = self.tiling.places.all[index]
+        extents = self.tiling.units[place.unit].kernel.anchor.extents
+        return int(slides(place.operand.access, extents)) if place.has_rows else None
 
     def _visit(self, index: int, item: _Item) -> Ints:
         """The filling of a buffer that each execution of a command sees."""
@@ -170,6 +185,7 @@ class Commands:
                     self._place(index, text),
                     sources if place.fill else (index,),
                     (index, *held) if place.fill else target,
+                    latency=self._latency(index, move),
                 )
             nest = tiling.nest(number)
             rows = nest[-1]
@@ -184,7 +200,29 @@ class Commands:
                 self._inside(number, 1, np.arange(len(rows.tile)), LATE),
                 tuple(places.reads[number]),
                 () if result is None else (result,),
+                blocks=self._blocks(number),
             )
+
+    def _latency(self, index: int, move: Move) -> Ints:
+        """Of each transfer of a buffer, of whose rows each has one where instructions are of rows.
+
+        Parts of a command are as many as transfers in flight: they have theirs at once.
+        """
+        size, operand = self.tiling.transfers[index], self.tiling.places.all[index].operand
+        axis = row_axis(operand) if self.tiling.machine.own.waits_for_rows() else None
+        if axis is None:
+            return np.full(len(size), int(move.latency))
+        lines = self.tiling.lengths(index)[axis]
+        return latency_of_rows(move, lines, size).astype(np.int64)
+
+    def _blocks(self, number: int) -> int:
+        """Blocks of rows that a kernel's primitive computes at once, in an execution at most."""
+        sizes = {dim: int(s.max(initial=1)) for dim, s in self.tiling.nest(number)[-1].size.items()}
+        rows = row_dim(sizes)
+        if not rows:
+            return PARTS
+        cycles = parse_expression(self.tiling.units[number].primitive.cycles)
+        return -(-sizes[rows] // computed_at_once(cycles, sizes, rows))
 
     def _inside(
         self, number: int, stage: int, row: Ints | int, place: int, tile: Ints | None = None
@@ -263,6 +301,12 @@ class Commands:
             if home.unit < len(tiling.units) - 1:
                 return self._block(home.unit)
         return "loop", tiling.unit_depth(number)
+
+
+def _last_parts(parts: int, blocks: int) -> Ints:
+    """Of each part of a command, the last part of the block in which it lies."""
+    block = (np.arange(parts) * blocks) // parts
+    return -(-(block + 1) * parts // blocks) - 1
 
 
 def with_hand_overs(table: TimedArray, machine: Machine) -> TimedArray:

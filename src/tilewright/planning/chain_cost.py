@@ -19,36 +19,11 @@ from tilewright.memory import align_up
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.chain_inner import Inner
-from tilewright.planning.chain_tiles import Kept, Span, Tile, loops_of
+from tilewright.planning.chain_tiles import Kept, Rows, Span, Tile, loops_of
 from tilewright.planning.chain_units import Place, Unit, packed
 from tilewright.planning.circular import first_places, rows_held
 from tilewright.planning.footprint import Ints, keeps_sums, run_elements
 from tilewright.simulate.commands import transfer_bytes
-
-
-@dataclass
-class Rows:
-    """The executions of a kernel's loops up to some depth, in their order."""
-
-    tile: Ints
-    """The outer tile in which each lies."""
-    start: dict[str, Ints]
-    """By the kernel's dims, the intervals."""
-    size: dict[str, Ints]
-    parent: Ints | None = None
-    """The execution of the loops around, in which each lies."""
-
-    def cut(self, dim: str, step: int) -> Rows:
-        """One row for each iteration of a loop over a dim."""
-        trips = -(-self.size[dim] // step)
-        ends = np.cumsum(trips)
-        parent = np.repeat(np.arange(len(trips)), trips)
-        shift = (np.arange(len(parent)) - (ends - trips)[parent]) * step
-        start = {name: column[parent] for name, column in self.start.items()}
-        size = {name: column[parent] for name, column in self.size.items()}
-        start[dim] = start[dim] + shift
-        size[dim] = np.minimum(step, size[dim] - shift)
-        return Rows(self.tile[parent], start, size, parent)
 
 
 @dataclass
@@ -239,12 +214,31 @@ class Tiling:
             lengths.append(np.clip(start + size, low, extent) - low)
         return lengths
 
+    def _lengths_moved(self, index: int) -> list[Ints]:
+        """As ``lengths``, with all of every window that is moved by itself."""
+        lengths, place, (_, within) = (
+            self.lengths(index),
+            self.places.all[index],
+            self.levels(index),
+        )
+        names, kept = self.units[place.unit].names, self.shape.felt(place.unit, self.slides)
+        for number, axis in enumerate(place.operand.access):
+            if set(place.apart).isdisjoint(axis.dims):
+                continue
+            if within:
+                sizes = [self.nest(place.unit)[within].size[dim] for dim in axis.dims]
+            else:
+                spans = [self.shape.spans(kept)[names.get(dim, dim)] for dim in axis.dims]
+                sizes = [self.column(span, span.size, self.visits(index)) for span in spans]
+            lengths[number] = np.prod(np.broadcast_arrays(*sizes), axis=0)
+        return lengths
+
     def moved(self, index: int) -> Ints:
         """Bytes of each transfer of a buffer, as the move's bandwidth counts them."""
         place = self.places.all[index]
         move = place.fill or place.drain
         assert move is not None
-        lengths = self.lengths(index)
+        lengths = self._lengths_moved(index)
         size = np.full(len(self.visits(index)), place.operand.element_bytes)
         for length in lengths:
             size = size * length

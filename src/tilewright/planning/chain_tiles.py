@@ -49,6 +49,31 @@ class Span:
 
 
 @dataclass
+class Rows:
+    """The executions of a kernel's loops up to some depth, in their order."""
+
+    tile: Ints
+    """The outer tile in which each lies."""
+    start: dict[str, Ints]
+    """By the kernel's dims, the intervals."""
+    size: dict[str, Ints]
+    parent: Ints | None = None
+    """The execution of the loops around, in which each lies."""
+
+    def cut(self, dim: str, step: int) -> Rows:
+        """One row for each iteration of a loop over a dim."""
+        trips = -(-self.size[dim] // step)
+        ends = np.cumsum(trips)
+        parent = np.repeat(np.arange(len(trips)), trips)
+        shift = (np.arange(len(parent)) - (ends - trips)[parent]) * step
+        start = {name: column[parent] for name, column in self.start.items()}
+        size = {name: column[parent] for name, column in self.size.items()}
+        start[dim] = start[dim] + shift
+        size[dim] = np.minimum(step, size[dim] - shift)
+        return Rows(self.tile[parent], start, size, parent)
+
+
+@dataclass
 class Tile:
     """Tile sizes of the last kernel's dims, and what all orders of its loops have in common."""
 

@@ -104,6 +104,8 @@ class Place:
     """The kernel whose primitive writes it."""
     alternatives: tuple[Memory, ...] = ()
     """The memories in which it may lie instead."""
+    apart: tuple[str, ...] = ()
+    """Dims of a window along which each window is moved by itself."""
 
     @property
     def name(self) -> str:
@@ -249,6 +251,7 @@ class Places:
                         host=host,
                         granules=tuple(granules if last else [1] * len(granules)),
                         alternatives=tuple(self._memory(unit, name) for name in others),
+                        apart=storage.own.windows_apart() if last else (),
                     )
                 )
             if source is not None:

@@ -44,6 +44,8 @@ class Use:
     output: bool = False
     leaves: bool = False
     """Whether parts of it are stored while others of its tile are computed."""
+    apart: tuple[str, ...] = ()
+    """Dims of a window along which each window is moved by itself."""
 
     @property
     def name(self) -> str:
@@ -85,7 +87,8 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
         move = path[0] if path else None
         granules = tuple(axis.granule(storage.multiples) for axis in operand.access)
         host = hosts.get(storage.joined, "") if storage.joined else ""
-        uses.append(Use(operand, memory, move, granules, host, output, storage.own.stores_parts()))
+        leaves, apart = storage.own.stores_parts(), storage.own.windows_apart()
+        uses.append(Use(operand, memory, move, granules, host, output, leaves, apart))
     own = [use for use in uses if not use.host]
     return tuple(use for one in own for use in (one, *(u for u in uses if u.host == one.name)))
 
@@ -143,17 +146,30 @@ class AxisTable:
 
 
 def axis_table(
-    axis: Affine, extent: int, multiple: int, extents: Mapping[str, int], sizes: Mapping[str, Ints]
+    axis: Affine,
+    extent: int,
+    multiple: int,
+    extents: Mapping[str, int],
+    sizes: Mapping[str, Ints],
+    apart: Sequence[str] = (),
 ) -> AxisTable:
-    """The table of one axis; ``sizes`` holds the candidate tile sizes of every dim."""
+    """The table of one axis; ``sizes`` holds the candidate tile sizes of every dim.
+
+    Where the axis has a dim of ``apart``, windows are moved one by one, whole: ``total`` and
+    ``mean`` count what is moved, ``largest`` the room for it.
+    """
     dims = tuple(dict.fromkeys(name for name in axis.dims if name in extents))
     own = ((name, extents[name], tuple(sizes[name].tolist())) for name in dims)
-    return _axis_table(axis, extent, multiple, tuple(own))
+    return _axis_table(axis, extent, multiple, tuple(own), not set(apart).isdisjoint(axis.dims))
 
 
 @lru_cache(maxsize=1024)
 def _axis_table(
-    axis: Affine, extent: int, multiple: int, own: tuple[tuple[str, int, tuple[int, ...]], ...]
+    axis: Affine,
+    extent: int,
+    multiple: int,
+    own: tuple[tuple[str, int, tuple[int, ...]], ...],
+    apart: bool,
 ) -> AxisTable:
     """``axis_table`` with name, extent and sizes of the axis' own dims: searches share many."""
     dims = tuple(name for name, _, _ in own)
@@ -169,6 +185,9 @@ def _axis_table(
         lengths = axis_lengths(axis, extent, chosen)
         most = int(lengths.max())
         largest[index] = -(-most // multiple) * multiple
+        if apart:
+            columns = np.ix_(*(size for _, size in chosen.values()))
+            lengths = prod(columns, start=np.ones(1, np.int64))
         total[index] = lengths.sum()
         short = [chosen[name][1] < chosen[name][1][0] for name in dims]
         for kind in kinds:

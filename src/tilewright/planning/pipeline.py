@@ -9,6 +9,7 @@ next passes the longest of
 - the next tile's place in the in-order queue of each engine that loads: latency (unless transfers
   in flight hide it) and bytes of every transfer;
 - the bytes of loads and stores together through main memory;
+- where instructions are of rows, the time in which engines take turns (row_dispatch.py);
 - for an operand of s slots that every tile moves, 1 / s of the time from its move's start through
   the moves behind it in the queue to the end of the compute that frees the slot. With one slot this
   is the serialisation that a single-buffered operand causes: nothing behind it in the queue
@@ -34,6 +35,7 @@ from tilewright.planning.footprint import Bools, Floats, Ints, Use
 from tilewright.planning.nests import Arrangement, Loop, depends
 from tilewright.planning.own import TakesTurns
 from tilewright.planning.part_stores import HALVES, faster_in_parts, standstill
+from tilewright.planning.row_dispatch import RowDispatch, Transfer
 from tilewright.planning.space import Space
 
 
@@ -57,6 +59,7 @@ class Pipeline:
         self.loads = [use for use in self.uses if not use.output and not use.host]
         self.stores = [use for use in self.uses if use.output]
         self.bandwidth = main_bandwidth(space.machine)
+        self.dispatch = RowDispatch(space, cells) if space.machine.own.waits_for_rows() else None
         own = space.primitive.own
         turns = isinstance(own, TakesTurns)
         self.slots = own.slots(space, arrangement) if turns else arrangement.slots
@@ -94,6 +97,10 @@ class Pipeline:
             u.name: space.further_latency(u, self._resident(u))[cells.row]
             for u in self.loads + self.stores
         }
+        for use in self.loads + self.stores if self.dispatch is not None else ():
+            assert self.dispatch is not None
+            further = self.dispatch.further_latency(use, self.bytes[use.name])
+            self.blocks[use.name] = self.blocks[use.name] + further
         for name, latency in self.blocks.items():
             self.time[name] = self.time[name] + latency
 
@@ -404,6 +411,8 @@ class Step:
             behind = self._until_free(use) + self.of.blocks[use.name][self.before]
             cycle = moves * (self.compute + behind) / self.rounds[use.name]
             step = np.maximum(step, cycle)
+        if self.of.dispatch is not None:
+            step = np.maximum(step, self._in_turns(self.of.dispatch))
         for engine in engines_of(self.of.stores):
             # Loads and stores of one engine follow one another.
             step = np.maximum(step, self._shared(engine))
@@ -413,6 +422,18 @@ class Step:
             busy = queue.time + stored * queue.flow / np.maximum(queue.time, 1.0)
             step = np.maximum(step, busy - (queue.ahead - 1) * spare[engine])
         return step
+
+    def _in_turns(self, dispatch: RowDispatch) -> Floats:
+        """Time in which instructions of one engine at a time are dispatched."""
+        moved: list[Transfer] = []
+        for use in self.of.loads + self.of.stores:
+            assert use.move is not None
+            tile = self.before if use.output else self.after
+            moves = self.moves[use.name]
+            lines = moves * dispatch.transfers[use.name][tile]
+            size = moves * self.of.bytes[use.name][tile]
+            moved.append(Transfer(use.move, lines, size, use.output))
+        return dispatch.turns(self.row, self.compute, moved)
 
     def _until_free(self, use: Use) -> Floats:
         """Time from a tile's compute until its result lets the next one begin."""

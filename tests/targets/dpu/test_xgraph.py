@@ -7,6 +7,7 @@ order in which LOAD and SAVE count.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.frontends.caffe.caffe_models import caffemodel, input_of, layer
 
 import tilewright
+
+SOURCE = re.compile(r"\w+_(?=[0-9a-f]{8}\b)")
 
 SIZE, CHANNELS, WIDE, CLASSES = 12, 8, 16, 10
 
@@ -124,7 +127,9 @@ def test_caffe_and_tensorflow_give_the_same_kernels(target: str, tmp_path: Path)
         result = executable.run(samples[0])
         assert executable.check(samples[0], result).passed
         kernels = [
-            (k.schedule, k.predicted_cycles, k.moved_bytes) for k in executable.manifest.kernels
+            # Of weights, the hash of what the core has is theirs in common, not the name.
+            (SOURCE.sub("", k.schedule or ""), k.predicted_cycles, k.moved_bytes)
+            for k in executable.manifest.kernels
         ]
         found.append((kernels, result["y"]))
     (first, one), (second, other) = found

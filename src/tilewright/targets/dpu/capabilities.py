@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tilewright.machine.records import MachineRecord, MemoryRecord
+from tilewright.machine.records import MachineRecord, MemoryRecord, OperandRecord
 from tilewright.machine.rounding import Rounding
 
 
@@ -40,4 +40,17 @@ class DpuMemory(MemoryRecord):
         return self.shares
 
 
-__all__ = ["DpuMachine", "DpuMemory"]
+class DpuOperand(OperandRecord):
+    """What a primitive reads."""
+
+    family: ClassVar[str] = "dpu"
+
+    apart: tuple[str, ...] = ()
+    """Dims of a window along which each window is loaded by itself (channel augmentation)."""
+
+    def windows_apart(self) -> tuple[str, ...]:
+        """``apart``."""
+        return self.apart
+
+
+__all__ = ["DpuMachine", "DpuMemory", "DpuOperand"]

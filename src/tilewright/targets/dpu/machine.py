@@ -18,7 +18,7 @@ from tilewright.machine import Engine, Fusion, Machine, Memory, Move, Primitive,
 from tilewright.machine.records import MemoryRecord
 from tilewright.machine.rounding import Rounding
 from tilewright.numerics.power_of_two import LEAKY
-from tilewright.targets.dpu.capabilities import DpuMachine, DpuMemory
+from tilewright.targets.dpu.capabilities import DpuMachine, DpuMemory, DpuOperand
 from tilewright.targets.dpu.core import DEPTH, BankGroup, Core
 from tilewright.targets.dpu.formats import CATEGORIES
 
@@ -154,6 +154,7 @@ def _primitives(core: Core) -> tuple[Primitive, ...]:
                     memory="vb0",
                     alternatives=others["vb0"],
                     multiples={"oh": rows, "ci": 2 * channels},
+                    own=DpuOperand(apart=("kw",)),
                 ),
                 "weight": Storage(memory="weight", multiples={"co": channels, "ci": channels}),
                 "bias": bias,

@@ -23,6 +23,7 @@ from tilewright.machine import Expression, Machine, parse_expression
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
+from tilewright.planning.row_blocks import computed_at_once, row_dim
 from tilewright.tile.boxes import Boxes, box_columns
 from tilewright.tile.circular import circle_of
 from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp
@@ -31,14 +32,8 @@ from tilewright.tile.queues import commands_of, leader_of
 
 Floats = NDArray[np.float64]
 
-ROWS = ("oh", "d2", "m", "n")
-"""The dims of primitives that run along the rows of a result; the first that there is."""
-
 CHANNELS = "co"
 """The dim of channels that a result has of its own: weights of others are of others."""
-
-MOST_AT_ONCE = 64
-"""Rows or channels that a primitive is taken to compute at once at most."""
 
 
 @dataclass(frozen=True)
@@ -201,6 +196,8 @@ class Reading:
         move = self.machine.path(*(ends if op.loads else ends[::-1]))[0]
         role = str(buffer.get("role", ""))
         readers = self._readers(buffer) if op.loads and role == "input" else []
+        if readers and self._apart(readers[0]):  # The machine says it: nothing is to be learned.
+            known, readers = known * self._again(readers[0], buffer), []
         return Work(
             f"{'load' if op.loads else 'store'}.{role}",
             self.engines.index(op.engine.data),
@@ -211,6 +208,11 @@ class Reading:
             readers[0].primitive.data if readers else "",
             known * self._again(readers[0], buffer) if readers else None,
         )
+
+    def _apart(self, op: ComputeOp) -> bool:
+        """Whether windows of a primitive's input are loaded one by one."""
+        storage = self.machine.primitive(op.primitive.data).operands.get("input")
+        return storage is not None and bool(storage.own.windows_apart())
 
     def _readers(self, buffer: BufferOp) -> list[ComputeOp]:
         users = (use.operation.parent_op() for use in buffer.result.uses)
@@ -313,14 +315,8 @@ def _repeated(counts: Array) -> tuple[Array, Array]:
 def _steps(cycles: Expression, sizes: Mapping[str, Array]) -> dict[str, int]:
     """Along a result's rows, and its own channels: how many take no longer than one."""
     steps: dict[str, int] = {}
-    wanted = next((dim for dim in ROWS if dim in sizes), ""), CHANNELS
-    for dim in wanted:
+    most = {name: int(size.max()) for name, size in sizes.items()}
+    for dim in (row_dim(sizes), CHANNELS):
         if dim in sizes:
-            trial = {name: int(size.max()) for name, size in sizes.items()}
-            numbers = np.arange(1, MOST_AT_ONCE + 2)
-            taken = np.broadcast_to(
-                np.asarray(cycles.evaluate({**trial, dim: numbers})), numbers.shape
-            )
-            longer = np.flatnonzero(taken > taken[0])
-            steps[dim] = int(longer[0]) if longer.size else MOST_AT_ONCE
+            steps[dim] = computed_at_once(cycles, most, dim)
     return steps

@@ -14,6 +14,7 @@ from tilewright.targets.dpu.core import DEPTH, Core
 from tilewright.targets.dpu.formats import ACTIVATIONS, ALU_MODES
 from tilewright.targets.dpu.lowering.epilogue import Epilogue
 from tilewright.targets.dpu.lowering.tiles import Tile
+from tilewright.targets.dpu.places import BASES
 from tilewright.tile.dialect import BufferOp, StageOp
 
 MOST_SHIFT = 63
@@ -79,13 +80,34 @@ class Execution:
                 break
         self.build.add(mnemonic, **values)
 
-    def blocks(self, most: int) -> Iterator[tuple[int, int]]:
-        """First row, counted from the tile's, and number of rows of what is computed at once."""
+    def blocks(self, most: int, window: Window | None = None) -> Iterator[tuple[int, int]]:
+        """First row, counted from the tile's, and number of rows of what is computed at once.
+
+        Refuses (``lower-window``) a window that goes on in more turns round the banks than an
+        instruction has addresses for.
+        """
         row, end = 0, self.output.rows
         while row < end:
             rows = min(most, end - row, self.output.following(row))
+            if window is not None:
+                rows = min(rows, self._addressed(window, row))
             yield row, rows
             row += rows
+
+    def _addressed(self, window: Window, row: int) -> int:
+        """The most rows of results from one on whose windows an instruction's addresses reach."""
+        kernel, stride = window.kernel[0], window.strides[0]
+        y = (self.output.first_row + row) * stride - window.pads[0]
+        _, bank, line = self.inputs[0].line(y - self.inputs[0].first_row)
+        held = (len(BASES) * self.core.rows - bank) * stride - line
+        if held < kernel:
+            raise self.refuse(
+                "lower-window",
+                f"its window has {kernel} rows, {self.core.rows * stride} a turn round the banks, "
+                f"and an instruction has addresses for {len(BASES)} turns",
+                f"a window of {(len(BASES) - 1) * self.core.rows * stride + 1} rows or less",
+            )
+        return (held - kernel) // stride + 1
 
     def source(self, window: Window, row: int, rows: int) -> dict[str, int]:
         """Fields of where the windows of some rows of results begin, and of their padding."""
@@ -95,8 +117,7 @@ class Execution:
         x = out.first_pixel * along - window.pads[1]
         turn, bank, line = image.line(y - image.first_row)
         left = (x - image.first_pixel) * image.jump
-        names = ("bank_addr_in", "bank_addr_in_1", "bank_addr_in_2", "bank_addr_in_3")
-        bases = {name: (image.beginning(turn + k) + left) % DEPTH for k, name in enumerate(names)}
+        bases = {name: (image.beginning(turn + k) + left) % DEPTH for k, name in enumerate(BASES)}
         below = y + (rows - 1) * down + kernel_h - image.height
         beyond = x + (out.pixels - 1) * along + kernel_w - image.width
         if max(0, below) >= kernel_h or max(0, beyond) >= kernel_w:
@@ -193,7 +214,7 @@ def product(at: Execution) -> None:
     image = at.inputs[0]
     step = window.kernel[0] * window.kernel[1] * image.groups
     activation = ACTIVATIONS.index(at.epilogue.activation)
-    for row, rows in at.blocks(core.rows):
+    for row, rows in at.blocks(core.rows, window):
         source = at.source(window, row, rows)
         init = {"act_type": activation, "stride_offset_in": source.pop("stride_offset_in")}
         at.initialise("convinit", at.common(window, row, rows) | at.sums() | init)
@@ -215,7 +236,7 @@ def depthwise(at: Execution) -> None:
     window = Window((sizes[2], sizes[3]), at.pair("strides"), at.pair("pads", (0, 0)))
     if max(window.strides) > 16:
         raise at.refuse("lower-stride", f"strides {list(window.strides)}", "strides up to 16")
-    for row, rows in at.blocks(at.core.misc_rows):
+    for row, rows in at.blocks(at.core.misc_rows, window):
         source = at.source(window, row, rows)
         offset = {"stride_offset_in": source.pop("stride_offset_in")}
         at.initialise("dwinit", at.common(window, row, rows) | at.sums() | offset)
@@ -258,7 +279,7 @@ def average(at: Execution) -> None:
 
 
 def _pool(at: Execution, window: Window, values: dict[str, int]) -> None:
-    for row, rows in at.blocks(at.core.misc_rows):
+    for row, rows in at.blocks(at.core.misc_rows, window):
         source = at.source(window, row, rows)
         common = at.common(window, row, rows)
         common["stride_offset_in"] = source.pop("stride_offset_in")
@@ -276,7 +297,7 @@ def _alu(at: Execution, window: Window, values: dict[str, int]) -> None:
             "lower-window", f"a window of {list(window.kernel)} with strides "
             f"{list(window.strides)}: this revision has POOL alone", f"sizes up to {MOST_POOL}",
         )  # fmt: skip
-    for row, rows in at.blocks(at.core.misc_rows):
+    for row, rows in at.blocks(at.core.misc_rows, window):
         source = at.source(window, row, rows)
         common = at.common(window, row, rows)
         del common["valid_pixel_parallel"]

@@ -1,0 +1,103 @@
+"""What an in-order dispatcher costs where a move or a compute is an instruction for each row.
+
+Loads of the next tile, computes of this one and its stores stand one behind the other in the
+program. Of each, all but what its engine's queue holds have begun before the dispatcher comes to
+the next: tiles of many rows make engines take turns, whatever their slots, and main memory is idle
+while no more than the loads in the queue are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.machine import Move, parse_expression
+from tilewright.planning.cells import Cells
+from tilewright.planning.footprint import Floats, Ints, Use
+from tilewright.planning.row_blocks import computed_at_once, latency_of_rows, row_axis, row_dim
+from tilewright.planning.space import Space
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A transfer of a tile; columns."""
+
+    move: Move
+    lines: Floats
+    """Instructions."""
+    size: Floats
+    """Bytes."""
+    stores: bool
+
+
+class RowDispatch:
+    """The instructions of the tiles of a space's rows."""
+
+    def __init__(self, space: Space, cells: Cells) -> None:
+        self.queues = {engine.name: engine.queue for engine in space.machine.engines}
+        self.engine = space.primitive.engine
+        self.transfers = {u.name: _lines(space, cells, u) for u in space.uses if u.move}
+        """Per cell, the instructions of a transfer of each operand."""
+        self.computes = _blocks(space)
+
+    def further_latency(self, use: Use, size: Floats) -> Floats:
+        """Per cell, the latencies of a transfer's rows that its bytes and the first do not hide."""
+        assert use.move is not None
+        return latency_of_rows(use.move, self.transfers[use.name], size) - use.move.latency
+
+    def turns(self, row: Ints, compute: Floats, moved: Sequence[Transfer]) -> Floats:
+        """Cycles from a tile to the next for which engines that take turns ask.
+
+        ``compute``: cycles of the tile.
+        """
+        count, busy = self.computes[row], compute
+        head = self._head(self.engine, count) * busy
+        begun = {self.engine: (count, busy)}
+        flows, left, ahead = (np.zeros(len(row)) for _ in range(3))
+        for transfer in moved:
+            move, lines = transfer.move, transfer.lines
+            flow = transfer.size / move.bytes_per_cycle
+            count, busy = begun.get(move.engine, (0.0, 0.0))
+            longest = np.maximum(flow, (lines * move.latency + flow) / move.in_flight)
+            begun[move.engine] = count + lines, busy + longest
+            first = self._head(move.engine, lines) * flow
+            flows, left = flows + flow, left + np.where(transfer.stores, flow - first, 0.0)
+            ahead = ahead + np.where(transfer.stores, 0.0, first)
+            head = head - np.where(transfer.stores, 0.0, flow - first)
+        single = sum(self._head(engine, count) * busy for engine, (count, busy) in begun.items())
+        # While computes wait to be dispatched, what flows are loads, and stores that loads which
+        # were dispatched before have not given time to.
+        head = head - np.maximum(left - ahead, 0.0)
+        return np.maximum(single, flows + np.maximum(head, 0.0))
+
+    def _head(self, engine: str, count: Floats) -> Floats:
+        """The part of some instructions that has begun before the dispatcher goes on."""
+        return np.maximum(1 - self.queues[engine] / np.maximum(count, 1), 0.0)
+
+
+def _lines(space: Space, cells: Cells, use: Use) -> Floats:
+    """Per cell, the mean length of an operand's boxes along the axis of its rows."""
+    lines, axis = np.ones(len(cells.row)), row_axis(use.operand)
+    if axis is None:
+        return lines
+    table = space.tables[use.name][axis]
+    for kind in np.unique(cells.kind):
+        short = {dim for bit, dim in enumerate(cells.dims) if kind >> bit & 1}
+        mean = table.mean[tuple(dim in short for dim in table.dims)]
+        mine = np.flatnonzero(cells.kind == kind)
+        lines[mine] = mean[tuple(space.index[dim][cells.row[mine]] for dim in table.dims)]
+    return lines
+
+
+def _blocks(space: Space) -> Floats:
+    """Per row, the instructions of a tile's compute."""
+    cycles, blocks = parse_expression(space.primitive.cycles), np.ones(space.rows)
+    for dim in (row_dim(space.extents), "co"):
+        if dim in space.index:
+            blocks = blocks * -(-space.size(dim) // computed_at_once(cycles, space.extents, dim))
+    return blocks
+
+
+__all__ = ["RowDispatch", "Transfer"]
