@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -97,6 +98,18 @@ def test_the_package_is_laid_out_as_swtvm_has_it(package: Executable) -> None:
         assert path.name == "main.c" or not re.search(r"\b[mc]alloc\(", text)
         assert "shim" not in text.lower()
     assert main.index("/* Memory. */") < main.index("/* Parameters") < main.index("/* Computation")
+
+
+def test_a_trace_has_each_layer_and_its_nodes(package: Executable, tmp_path: Path) -> None:
+    inputs = inputs_of(package, 5)
+    package.run(inputs, trace=tmp_path / "trace.json")
+    written = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    events = [event for event in written if event["ph"] == "X"]
+    counted = [kernel for kernel in package.profile.kernels if not kernel.on_host]
+    assert counted
+    assert [event["name"] for event in events] == [kernel.symbol for kernel in counted]
+    assert [event["args"]["cycles"] for event in events] == [kernel.cycles for kernel in counted]
+    assert [tuple(event["args"]["nodes"]) for event in events] == [k.nodes for k in counted]
 
 
 @pytest.mark.slow

@@ -20,6 +20,9 @@ from tilewright.errors import refuse
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
+from tilewright.simulate.commands import timed_table
+from tilewright.simulate.timing import Timeline
+from tilewright.simulate.trace import write_trace
 from tilewright.targets.base import KernelProfile, Profile, Runner, RunResult, Watch
 from tilewright.targets.cpu.package import WEIGHTS_FILE
 from tilewright.targets.cpu.ports import Port
@@ -71,13 +74,12 @@ class SunwayRunner(Runner):
     ) -> RunResult:
         """Run once. The shim refuses (``sunway-shim``) every misuse of DMA, races among them.
 
-        A ``profile`` has the cycles that the shim counts (shim/count.c).
+        A ``profile`` has the cycles that the shim counts (shim/count.c), for each layer: a
+        ``trace`` has an event for each.
         """
         del check_races
         self.check_inputs(inputs)
         self.prepare()
-        if trace is not None:
-            raise refuse("profile-missing", "the shim leaves no timeline", "--trace")
         with tempfile.TemporaryDirectory(prefix="tilewright-") as scratch:
             folder = Path(scratch)
             names = [folder / f"{n}.in" for n in range(len(self._inputs))]
@@ -88,8 +90,9 @@ class SunwayRunner(Runner):
             for path in layers:
                 path.mkdir()
             words = [self.directory / WEIGHTS_FILE, *names, *results, *layers]
-            counts = self._counted(words, folder) if profile else ""
-            if not profile:
+            counted = profile or trace is not None
+            counts = self._counted(words, folder) if counted else ""
+            if not counted:
                 self._execute(self.program, words)
             if watch is not None:
                 self._show(folder / "layers", inputs, watch)
@@ -97,7 +100,9 @@ class SunwayRunner(Runner):
                 port.name: np.fromfile(path, np.dtype(port.dtype)).reshape(port.shape)
                 for port, path in zip(self._outputs, results, strict=True)
             }
-        if profile:
+        if trace is not None:
+            self._write_trace(trace, self.profile(counts))
+        if counted:
             return RunResult(outputs, lambda: self.profile(counts))
         given = {name: np.array(array) for name, array in inputs.items()}
         return RunResult(outputs, lambda: self.run(given, profile=True).profile)
@@ -177,6 +182,30 @@ class SunwayRunner(Runner):
             clock_hz=float(self.manifest["machine"]["clock_hz"]),
             dram_bytes=moved,
             peak_memory_bytes=memory,
+        )
+
+    def _write_trace(self, path: Path, profile: Profile) -> None:
+        """The layers for Perfetto."""
+        layers = [kernel for kernel in profile.kernels if not kernel.on_host]
+        nothing = np.zeros(0)
+        ends = np.array([kernel.end or 0 for kernel in layers], np.float64)
+        machine = Machine.from_json(self.manifest["machine"])
+        timeline = Timeline(
+            *(nothing, nothing, nothing, int(profile.cycles or 0)),
+            busy=np.zeros(len(machine.engines)),
+            main_bytes=profile.dram_bytes or 0,
+            kernel_start=np.array([kernel.start or 0 for kernel in layers], np.float64),
+            kernel_end=ends,
+            kernel_bytes=np.array([kernel.dram_bytes or 0 for kernel in layers], np.int64),
+            kernel_work=np.zeros((len(layers), len(machine.engines))),
+        )
+        write_trace(
+            path,
+            timeline,
+            timed_table(0),
+            machine,
+            kernels=[kernel.symbol for kernel in layers],
+            nodes=[kernel.nodes for kernel in layers],
         )
 
 
