@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tilewright.graph.dialect import network_of
 from tilewright.graph.passes.editing import compiler, make, operations_of, replace, sweep
-from tilewright.ir import Context, ModuleOp, ModulePass
+from tilewright.ir import Context, ModuleOp, ModulePass, PythonValue
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class SeparatePadding(ModulePass):
             top, left, bottom, right = step.integers("pads")
             if max(left, right) <= widest:
                 continue
-            values = {
+            values: dict[str, PythonValue] = {
                 "pads": (0, 0, top, left, 0, 0, bottom, right),
                 "value": float(step.number("fill")) if step.get("fill") else 0.0,
             }
