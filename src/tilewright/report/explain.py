@@ -294,8 +294,13 @@ class _Fates:
             how = op.how
         if not hosts:
             return replace(blank, place="accelerator", kernels=symbols, how=how)
+        # Of a node that is several kernels the product says most: the others only prepare it.
+        told = next(
+            (kernel for kernel in hosts if any(_is_product(op) for op in kernel.operations)),
+            hosts[0],
+        )
         return replace(
-            blank, place="host", kernels=symbols, how=how, objection=self._objection(hosts[0])
+            blank, place="host", kernels=symbols, how=how, objection=self._objection(told)
         )
 
     def _objection(self, kernel: KernelOp) -> Objection:
@@ -319,6 +324,10 @@ def _nodes_of(imported: ModuleOp) -> tuple[ModelNode, ...]:
         if op.node_name:
             nodes.setdefault(op.node_name, op.operation)
     return tuple(ModelNode(name, operator) for name, operator in nodes.items())
+
+
+def _is_product(op: GraphOperation) -> bool:
+    return isinstance(op, Operation) and op.operation in ("matmul", "conv")
 
 
 def _constant(value: SSAValue) -> bool:

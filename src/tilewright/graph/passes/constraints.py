@@ -49,6 +49,10 @@ def _no_remedy(asked: Candidate, machine: Machine) -> Mapping[str, int]:
     return {}
 
 
+MOST_LISTED = 15
+"""Operations of a machine that a reason lists."""
+
+
 @dataclass(frozen=True)
 class Constraint:
     """One condition: ``check`` gives None or the reason why the operation does not meet it."""
@@ -70,7 +74,8 @@ def _listed(asked: Candidate, machine: Machine) -> str | None:
     if machine.primitives_for(asked.operation):
         return None
     listed = sorted({name for p in machine.primitives for name in p.operations})
-    return f"no primitive of {machine.name} computes {asked.operation} (it has {', '.join(listed)})"
+    others = f" (it has {', '.join(listed)})" if len(listed) <= MOST_LISTED else ""
+    return f"no primitive of {machine.name} computes {asked.operation}{others}"
 
 
 def _extents(asked: Candidate, machine: Machine) -> str | None:
@@ -348,13 +353,23 @@ def _windows(asked: Candidate, machine: Machine) -> str | None:
 
 CONSTRAINTS: tuple[Constraint, ...] = (
     Constraint("loop-nest", _has_loops, "write the operation in terms of supported ones"),
-    Constraint("primitive", _listed, "replace the operation, or add a primitive to the machine"),
+    Constraint(
+        "primitive",
+        _listed,
+        "replace the operation by one that `tilewright explain --operators` lists, or add a "
+        "primitive to the machine",
+    ),
     Constraint("extents", _extents, "change the layer's size, or choose another machine"),
     Constraint("elements", _elements, "quantise the operation, or leave it in floats"),
     Constraint("operands", _places, "give the primitive's operands that role in the machine"),
     Constraint("fill", _fill, "pad the image by an operation of its own"),
     Constraint("windows", _windows, "pad by less than the kernel's size"),
-    Constraint("numbers", _numbers, "use an operation that the machine's numbers have"),
+    Constraint(
+        "numbers",
+        _numbers,
+        "compute on floats (DequantizeLinear in front of a product), or use an operation that the "
+        "machine's numbers have",
+    ),
     Constraint(
         "whole-dims",
         _whole,

@@ -36,7 +36,7 @@ builtin.module {
       %7 = graph.cast %relu_3 {to = "float32"} : (tensor<1x4x4x4xf16>) -> tensor<1x4x4x4xf32>
       graph.yield %7 : tensor<1x4x4x4xf32>
     }
-    %8 = graph.kernel "k1_ratio" (%6, %r) : (tensor<1x4x4x4xf32>, tensor<1x4x4x4xf32>) -> tensor<1x4x4x4xf32> attributes {engine = "host", reason = "no primitive of small computes div (it has add, average_pool, clip, conv, depthwise_conv, leaky_relu, matmul, max_pool, mul, relu, sigmoid, softmax, sub) (replace the operation, or add a primitive to the machine)"} {
+    %8 = graph.kernel "k1_ratio" (%6, %r) : (tensor<1x4x4x4xf32>, tensor<1x4x4x4xf32>) -> tensor<1x4x4x4xf32> attributes {engine = "host", reason = "no primitive of small computes div (it has add, average_pool, clip, conv, depthwise_conv, leaky_relu, matmul, max_pool, mul, relu, sigmoid, softmax, sub) (replace the operation by one that `tilewright explain --operators` lists, or add a primitive to the machine)"} {
     ^bb0(%9: tensor<1x4x4x4xf32>, %r_2: tensor<1x4x4x4xf32>):
       %10 = graph.div %9, %r_2 {node = "ratio"} : (tensor<1x4x4x4xf32>, tensor<1x4x4x4xf32>) -> tensor<1x4x4x4xf32>
       graph.yield %10 : tensor<1x4x4x4xf32>

@@ -20,7 +20,7 @@ builtin.module {
       %3 = graph.relu %2 {node = "relu"} : (tensor<1x4x4x4xf32>) -> tensor<1x4x4x4xf32>
       graph.yield %3 : tensor<1x4x4x4xf32>
     }
-    %4 = graph.kernel "k1_ratio" (%0, %r) : (tensor<1x4x4x4xf32>, tensor<1x4x4x4xf32>) -> tensor<1x4x4x4xf32> attributes {engine = "host", reason = "no primitive of small computes div (it has add, average_pool, clip, conv, depthwise_conv, leaky_relu, matmul, max_pool, mul, relu, sigmoid, softmax, sub) (replace the operation, or add a primitive to the machine)"} {
+    %4 = graph.kernel "k1_ratio" (%0, %r) : (tensor<1x4x4x4xf32>, tensor<1x4x4x4xf32>) -> tensor<1x4x4x4xf32> attributes {engine = "host", reason = "no primitive of small computes div (it has add, average_pool, clip, conv, depthwise_conv, leaky_relu, matmul, max_pool, mul, relu, sigmoid, softmax, sub) (replace the operation by one that `tilewright explain --operators` lists, or add a primitive to the machine)"} {
     ^bb0(%5: tensor<1x4x4x4xf32>, %r_2: tensor<1x4x4x4xf32>):
       %6 = graph.div %5, %r_2 {node = "ratio"} : (tensor<1x4x4x4xf32>, tensor<1x4x4x4xf32>) -> tensor<1x4x4x4xf32>
       graph.yield %6 : tensor<1x4x4x4xf32>
