@@ -64,7 +64,10 @@ def test_the_older_instructions_compute_the_same(kind: str) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_rows_of_windows_become_channels(seed: int) -> None:
     case = lowered_cases.first_layer(seed)
-    lowered = lower_case(case, ZU2, crowded(ZU2, (1, 4)[seed % 2]))
+    machine = crowded(ZU2, (1, 4)[seed % 2])
+    # For some of them the plain convolution is faster.
+    primitives = tuple(p for p in machine.primitives if p.name != "conv")
+    lowered = lower_case(case, ZU2, machine.model_copy(update={"primitives": primitives}))
     assert lowered.schedule.primitive == "conv-few"
     assert not lowered.segments.problems()
     np.testing.assert_array_equal(lowered.run(), case.expected)
