@@ -295,12 +295,12 @@ class _Fates:
         if not hosts:
             return replace(blank, place="accelerator", kernels=symbols, how=how)
         # Of a node that is several kernels the product says most: the others only prepare it.
-        told = next(
+        refused = next(
             (kernel for kernel in hosts if any(_is_product(op) for op in kernel.operations)),
             hosts[0],
         )
         return replace(
-            blank, place="host", kernels=symbols, how=how, objection=self._objection(told)
+            blank, place="host", kernels=symbols, how=how, objection=self._objection(refused)
         )
 
     def _objection(self, kernel: KernelOp) -> Objection:

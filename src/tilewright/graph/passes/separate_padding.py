@@ -23,10 +23,10 @@ class SeparatePadding(ModulePass):
         %1 = graph.pad %x {pads = [0, 0, 0, 255, 0, 0, 0, 255]} : ... -> tensor<1x4x1x1210xf32>
         %2 = graph.conv %1, %w {pads = [0, 0, 0, 0]} : ... -> tensor<1x3x1x700xf32>
 
-    C of the cpu target has a function for each tile of columns that meets the border in its own
-    way, and each of them writes out all taps: code and compile time grow with the square of the
-    window. Beyond ``MachineRecord.widest_border`` columns the copy costs less than one of so many
-    taps.
+    Done for convolutions with more than ``MachineRecord.widest_border`` columns of padding on one
+    side, on machines whose code has a function for each way in which a tile of columns meets the
+    border, with all taps written out: code and compile time would grow with the square of the
+    window. The copy of the image is little beside products of so many taps.
     """
 
     name = "separate-padding"
