@@ -15,9 +15,7 @@ import numpy as np
 from tilewright.simulate.commands import timed_table
 from tilewright.simulate.timing import Timeline
 from tilewright.simulate.trace import write_trace
-from tilewright.targets.ascend.lowering.launches import Launch
 from tilewright.targets.ascend.package import FOLDER
-from tilewright.targets.ascend.program import Program
 from tilewright.targets.ascend.reader.kernels import read_kernels
 from tilewright.targets.ascend.sharing import first_block, main_memory
 from tilewright.targets.ascend.timing import Timed
@@ -34,14 +32,12 @@ def write_timeline(path: Path, runner: AscendRunner, times: Times) -> None:
     """
     rows, machine = runner.parts.file.kernels, runner.parts.machine
     engines = {engine.name: number for number, engine in enumerate(machine.engines)}
-    programs = _programs(runner)
+    commands = _commands(runner)
     entries: list[tuple[int, float, Timed]] = []
     clock = 0.0
     for number, row in enumerate(rows):
         for launch in runner.launches[row.start : row.end]:
-            for timed in _commands(runner, programs, launch):
-                if timed.command.pipe.lower() in engines:
-                    entries.append((number, clock, timed))
+            entries += [(number, clock, timed) for timed in commands[launch.function]]
             clock += launch.at(runner.size).cycles
     table = timed_table(len(entries))
     table["engine"] = [engines[timed.command.pipe.lower()] for _, _, timed in entries]
@@ -73,25 +69,16 @@ def write_timeline(path: Path, runner: AscendRunner, times: Times) -> None:
     )
 
 
-def _programs(runner: AscendRunner) -> Mapping[str, Program]:
-    """The kernel functions by their names, from their C."""
-    folder = runner.parts.directory / FOLDER
-    names = dict.fromkeys(launch.function for launch in runner.launches)
+def _commands(runner: AscendRunner) -> Mapping[str, Sequence[Timed]]:
+    """What the core of the first block does in a launch of each kernel function, from its C."""
+    folder, memory = runner.parts.directory / FOLDER, main_memory(runner.parts.machine)
+    lengths = {launch.function: launch.longest for launch in runner.launches}
     return {
-        name: program
-        for name in names
+        name: first_block(program, runner.core, memory, length=runner.size if longest else None)
+        for name, longest in lengths.items()
         for program in read_kernels((folder / f"{name}.c").read_text(), runner.core)
         if program.name == name
     }
-
-
-def _commands(
-    runner: AscendRunner, programs: Mapping[str, Program], launch: Launch
-) -> Sequence[Timed]:
-    """What the core of the first block does in a launch."""
-    length = runner.size if launch.longest else None
-    memory = main_memory(runner.parts.machine)
-    return first_block(programs[launch.function], runner.core, memory, length=length)
 
 
 __all__ = ["write_timeline"]

@@ -56,9 +56,7 @@ class Timed(NamedTuple):
     command: Command
     start: float
     end: float
-    """It has left its pipe."""
-    complete: float
-    """The flags behind it may be set."""
+    """It has left its pipe; the latency of a move is behind it."""
     main_bytes: int
 
 
@@ -130,7 +128,7 @@ def simulate_trace(
         size = sum(bytes_of(access) for access in (*step.reads, *step.writes) if _is_main(access))
         moved += size
         if commands is not None:
-            commands.append(Timed(statement, start, start + taken, start + taken + latency, size))
+            commands.append(Timed(statement, start, start + taken, size))
     return Timing(max(*done.values(), issued), busy, moved)
 
 
