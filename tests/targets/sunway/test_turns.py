@@ -22,10 +22,10 @@ VALUES = {"memory.ldm.bytes": 20480, "own.sunway.spawn_cycles": 0}
 """So little that what others send had better not be kept."""
 
 
-def classifier(folder: Path) -> Path:
+def classifier(folder: Path, rows: int = 32, outputs: int = 256) -> Path:
     """A layer for many rows, whose tiles along the reduction do not come in eights."""
-    net = Network(32, 1256)
-    return net.save(folder / "classifier.onnx", net.op("Relu", net.linear("x", 1256, 256)))
+    net = Network(rows, 1256)
+    return net.save(folder / "classifier.onnx", net.op("Relu", net.linear("x", 1256, outputs)))
 
 
 @pytest.fixture(scope="module")
@@ -114,18 +114,22 @@ def test_turns_that_are_mistaken_are_found(
     assert re.search(r"layers/\w+\.c:\d+", said) and "CPE" in said
 
 
-def test_counted_cycles_are_the_plans(package: Package, tmp_path: Path) -> None:
+def test_counted_cycles_are_the_plans(tmp_path: Path) -> None:
+    """Of a layer whose tiles take longer to multiply than to load."""
+    model = classifier(tmp_path, 128, 512)
+    package = Package.of(model, tmp_path, VALUES, PLANNER)
+    assert in_turns(package)
     executable = package.executable
     (info,) = executable.inputs
     x = np.zeros([int(n) for n in info.shape], np.float32)
     executable.run({info.name: x}, profile=True)
     target, machine = resolve("sunway", values=VALUES)
     with target.planner(PLANNER, machine) as asked:
-        work = run_pipeline(classifier(tmp_path), target, machine, planner=asked)
+        work = run_pipeline(model, target, machine, planner=asked)
     for kernel in executable.profile.kernels:
         planned = work.plans[kernel.symbol].predicted_cycles
         # A round of turns evens out what the plan takes for each of them.
-        assert 0.85 * planned < kernel.cycles < 1.02 * planned
+        assert 0.95 * planned < kernel.cycles < 1.02 * planned
 
 
 SPACE = """

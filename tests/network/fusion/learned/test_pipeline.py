@@ -101,3 +101,7 @@ def test_chains(name: str) -> None:
         assert ours.cycles(values, ready=True) == pytest.approx(cycles, rel=0.03)
         if name == "turns":
             assert ours.cycles({}, ready=False) != pytest.approx(cycles, rel=0.05)
+        else:
+            # Nothing has to be learned of windows that the machine describes.
+            assert not ours.windows
+            assert ours.cycles({}, ready=True) == pytest.approx(cycles, rel=0.05)
