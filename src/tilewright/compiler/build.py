@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +37,7 @@ from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest
 from tilewright.runtime.package import write_package
 from tilewright.shapes import Settled, sizes_of
 from tilewright.targets.base import Compilation, Form, Target, find_target
+from tilewright.temporary import make_folder, remove_folder
 
 
 def opened_model(
@@ -158,12 +158,12 @@ def write_apart(
         with replacing(Path(directory)) as fresh:
             write(fresh)
         return opened(Path(directory), cache=cache, progress=progress, own=True)
-    temporary = Path(tempfile.mkdtemp(prefix="tilewright-"))
+    temporary = make_folder()
     try:
         write(temporary)
         return opened(temporary, temporary=True, cache=cache, progress=progress, own=True)
     except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+        remove_folder(temporary)
         raise
 
 

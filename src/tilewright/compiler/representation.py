@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from tilewright.ir import ModuleOp, to_text
 from tilewright.machine import Machine
 from tilewright.runtime.manifest import PROGRAM
 from tilewright.targets.base import Target
+from tilewright.temporary import temporary_folder
 from tilewright.tile.dialect import programs_of
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ def representation(
     if exact_convolution:
         machine = machine.exact()
     with (
-        tempfile.TemporaryDirectory(prefix="tilewright-") as folder,
+        temporary_folder() as folder,
         target.planner(planner, machine) as strategy,
     ):
         state = run_pipeline(model, target, machine, planner=strategy, **options)
-        package = Path(folder) / "package"
+        package = folder / "package"
         package.mkdir()
         # Only now is it known which kernels go to the host.
         emit(state, package)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -34,6 +33,7 @@ from tilewright.numbers.calibration import Samples
 from tilewright.numerics.formats import Numbers
 from tilewright.shapes import Shapes
 from tilewright.targets.base import Target
+from tilewright.temporary import temporary_folder
 
 Place = Literal["accelerator", "host", "address", "constant", "none"]
 
@@ -175,9 +175,9 @@ def explain(
     calibrate(state)
     if target.falls_back:
         # What its instructions cannot say is known once they are made: as compile does.
-        with tempfile.TemporaryDirectory(prefix="tilewright-") as directory:
+        with temporary_folder() as directory:
             advance(state, PLACED)
-            emit(state, Path(directory))
+            emit(state, directory)
     else:
         place_graph(state)
     return Explanation(

@@ -33,6 +33,7 @@ from tilewright.runtime.locks import exclusive, in_use, share
 from tilewright.runtime.manifest import read_own
 from tilewright.runtime.requests import Answer, drop_dangling, read_answer, write_answer
 from tilewright.runtime.seal import SEALED, check_seal, seal
+from tilewright.temporary import make_folder, remove_folder
 
 MOST_BYTES = 4 << 30
 """Bytes that a cache keeps unless it is told otherwise."""
@@ -250,12 +251,12 @@ class Cache:
         return entry.rename(place / entry.name).parent
 
     def _aside(self, build: Build) -> Executable:
-        place = Path(tempfile.mkdtemp(prefix="tilewright-"))
+        place = make_folder()
         try:
             build(place)
             return Executable(place, temporary=True)
         except BaseException:
-            shutil.rmtree(place, ignore_errors=True)
+            remove_folder(place)
             raise
 
     @contextmanager

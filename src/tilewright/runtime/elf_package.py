@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import platform
 import subprocess
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from tilewright.files import written
 from tilewright.runtime.elf import MACHINES, Symbol, elf_bytes, elf_sections, is_elf, note
 from tilewright.runtime.manifest import LONGEST_NAME, MANIFEST, PROGRAM, read_manifest
 from tilewright.targets.base import find_target
+from tilewright.temporary import temporary_folder
 
 FORM = 1
 """Version of the form; readers refuse any other."""
@@ -110,8 +110,8 @@ def _objects(host: Path) -> bytes:
         return b""
     with suppress(TilewrightError, OSError, subprocess.SubprocessError):
         command = find_compiler()
-        with tempfile.TemporaryDirectory() as folder:
-            linked = Path(folder) / "host.o"
+        with temporary_folder() as folder:
+            linked = folder / "host.o"
             flags = [*_FLAGS, "-r", "-nostdlib", "-o", str(linked)]
             subprocess.run(
                 [*command, *flags, *sources], cwd=host, check=True, capture_output=True, timeout=300

@@ -33,6 +33,7 @@ from tilewright.runtime.manifest import (
 from tilewright.runtime.summary import summary
 from tilewright.shapes import Bounds
 from tilewright.shapes.run import check_sizes
+from tilewright.temporary import make_folder, remove_folder
 
 if TYPE_CHECKING:
     from tilewright.graph.interpreter import Observer
@@ -65,7 +66,7 @@ class Executable:
         self.directory = directory
         self.manifest: Manifest = read_manifest(directory) if manifest is None else manifest
         if temporary:
-            weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
+            weakref.finalize(self, remove_folder, directory)
         self._runner: Runner | None = None
         self._profile: Profile | None = None
         self._runs = 0
@@ -302,12 +303,12 @@ def opened(
     if directory.is_file():
         from tilewright.runtime.elf_package import read_elf
 
-        folder = Path(tempfile.mkdtemp(prefix="tilewright-"))
+        folder = make_folder()
         try:
             read_elf(directory, folder)
             return opened(folder, temporary=True, cache=cache, progress=progress)
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
             raise
     manifest = read_own(directory) if own else read_manifest(directory)
     if manifest.open_model is None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import weakref
 from pathlib import Path
 
 from tilewright.runtime.manifest import MODEL, PROGRAM, REFERENCE, Manifest
+from tilewright.temporary import make_folder, remove_folder
 
 
 def listed_only(directory: Path, manifest: Manifest, owner: object) -> Path:
@@ -23,8 +22,8 @@ def listed_only(directory: Path, manifest: Manifest, owner: object) -> Path:
         if path.is_symlink() or not path.is_dir()
     ):
         return directory
-    links = Path(tempfile.mkdtemp(prefix="tilewright-"))
-    weakref.finalize(owner, shutil.rmtree, links, ignore_errors=True)
+    links = make_folder()
+    weakref.finalize(owner, remove_folder, links)
     for name in manifest.files:
         place = links / name
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from tilewright.errors import TilewrightError, refuse
+from tilewright.temporary import temporary_folder
 
 FLAGS = ("-std=gnu99", "-O2", "-fno-math-errno", "-fPIC", "-pthread", "-Wall", "-Wextra")
 """-O2 does not vectorise by itself where it should not, and contracts multiply-adds;
@@ -102,8 +103,8 @@ def openmp_flags() -> tuple[str, ...]:
 @cache
 def _openmp_flags(compiler: tuple[str, ...]) -> tuple[str, ...]:
     program = "#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n"
-    with tempfile.TemporaryDirectory(prefix="tilewright-") as scratch:
-        command = [*compiler, "-fopenmp", "-x", "c", "-", "-o", str(Path(scratch) / "probe")]
+    with temporary_folder() as scratch:
+        command = [*compiler, "-fopenmp", "-x", "c", "-", "-o", str(scratch / "probe")]
         try:
             ran = subprocess.run(
                 command, input=program, capture_output=True, text=True, check=False, timeout=60
@@ -125,8 +126,8 @@ def build_library(
     """
     compiler = find_compiler()
     search = [f"-I{path}" for path in includes]
-    with tempfile.TemporaryDirectory(prefix="tilewright-") as scratch:
-        objects = [Path(scratch) / f"{number}.o" for number in range(len(sources))]
+    with temporary_folder() as scratch:
+        objects = [scratch / f"{number}.o" for number in range(len(sources))]
 
         def compile_one(pair: tuple[Path, Path]) -> None:
             source, built = pair
@@ -134,7 +135,7 @@ def build_library(
 
         with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
             list(pool.map(compile_one, zip(sources, objects, strict=True)))
-        linked = Path(scratch) / "linked.so"
+        linked = scratch / "linked.so"
         linking = [flag for flag in flags if flag.startswith(("-f", "-O", "-m"))]
         run_compiler([*compiler, *linking, "-shared", *map(str, objects), "-o", str(linked), "-lm"])
         target.parent.mkdir(parents=True, exist_ok=True)

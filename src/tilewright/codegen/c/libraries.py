@@ -9,16 +9,14 @@ another process, as the system keeps what is mapped. Those used longest ago go f
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import file_digest
 from pathlib import Path
 
 from tilewright.places import default_directory, make_own
+from tilewright.temporary import make_folder, temporary_folder
 
 MOST_LIBRARIES = 256
 """Libraries that are kept."""
@@ -39,8 +37,7 @@ def obtain(key: str, build: Callable[[Path], None]) -> Path:
         make_own(folder)
         return _kept(folder, key) or _added(folder, key, build)
     except OSError:
-        scratch = Path(tempfile.mkdtemp(prefix="tilewright-"))
-        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+        scratch = make_folder()
         build(scratch / "library.so")
         return scratch / "library.so"
 
@@ -61,8 +58,8 @@ def _kept(folder: Path, key: str) -> Path | None:
 
 
 def _added(folder: Path, key: str, build: Callable[[Path], None]) -> Path:
-    with tempfile.TemporaryDirectory(prefix="building-", dir=folder) as scratch:
-        built = Path(scratch) / "library.so"
+    with temporary_folder(folder, "building-") as scratch:
+        built = scratch / "library.so"
         build(built)
         place = built.replace(folder / _name(key, built))
     _tidy(folder, MOST_LIBRARIES)

@@ -10,7 +10,6 @@ import importlib.util
 import os
 import subprocess
 import sys
-import tempfile
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -19,6 +18,7 @@ from tilewright.errors import TilewrightError, refuse
 from tilewright.frontends.imported import Imported
 from tilewright.frontends.onnx import import_onnx
 from tilewright.shapes import Shapes
+from tilewright.temporary import temporary_folder
 
 OPSET = 17
 """Version of the ONNX operators that is asked for: the newest that tf2onnx 1.17 maps well."""
@@ -77,9 +77,9 @@ def _bytes_of(path: Path, title: str) -> bytes:
 
 def _converted(data: bytes, title: str) -> bytes:
     """The model as the bytes of an ONNX file."""
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         # Names of our own: the user's may look like options.
-        source, target = Path(folder) / "model.tflite", Path(folder) / "model.onnx"
+        source, target = folder / "model.tflite", folder / "model.onnx"
         source.write_bytes(data)
         command = [sys.executable, "-m", "tf2onnx.convert", "--opset", str(OPSET)]
         command += ["--tflite", str(source), "--output", str(target)]

@@ -7,8 +7,6 @@ takes its copy.
 from __future__ import annotations
 
 import hashlib
-import shutil
-import tempfile
 import weakref
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,6 +31,7 @@ from tilewright.graph.names import identifier
 from tilewright.graph.weights import digest_of
 from tilewright.ir.types import Array
 from tilewright.shapes import Shapes
+from tilewright.temporary import make_folder, remove_folder
 
 WEIGHTS_FILE = "weights.bin"
 """Holds the weights beside the model where both become files."""
@@ -71,8 +70,8 @@ class OpenedTorch(Opened):
 
     def files(self) -> Mapping[str, Path]:
         """The model and its weights as files, which live as long as this object."""
-        folder = Path(tempfile.mkdtemp(prefix="tilewright-"))
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        folder = make_folder()
+        weakref.finalize(self, remove_folder, folder)
         model = ModelProto()
         model.CopyFrom(self._model)
         with (folder / WEIGHTS_FILE).open("wb") as file:

@@ -6,7 +6,6 @@ What is run is the emitted file itself. Orders of execution are those of codegen
 from __future__ import annotations
 
 import ctypes
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +19,7 @@ import tilewright.codegen.c as codegen
 from tilewright.codegen.c import libraries
 from tilewright.codegen.c.compiler import build_library, compiler_version
 from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
+from tilewright.temporary import temporary_folder
 
 SHIM = Path(__file__).parent / "shim"
 QUEUES = Path(codegen.__file__).parent / "shim"
@@ -53,8 +53,8 @@ def _library(name: str, texts: Mapping[str, str], includes: Sequence[Path]) -> P
             digest.update(path.read_bytes())
 
     def build(target: Path) -> None:
-        with tempfile.TemporaryDirectory(prefix="tilewright-") as scratch:
-            sources = [Path(scratch) / file for file in texts]
+        with temporary_folder() as scratch:
+            sources = [scratch / file for file in texts]
             for source in sources:
                 source.write_text(texts[source.name])
             build_library(sources, target, includes, FLAGS)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 from tilewright.codegen.c.compiler import FLAGS, build_library
 from tilewright.targets.cpu.package import HEADERS, SUPPORT
 from tilewright.targets.cpu.processors import this_processor
+from tilewright.temporary import temporary_folder
 
 
 @contextmanager
@@ -20,8 +19,7 @@ def loaded(sources: Mapping[str, str]) -> Generator[ctypes.CDLL]:
     They may include the packages' headers. Nothing of it may be used after the context: a long
     search would otherwise keep thousands in memory. Raises TilewrightError when the compiler fails.
     """
-    with tempfile.TemporaryDirectory(prefix="tilewright-library-") as scratch:
-        folder = Path(scratch)
+    with temporary_folder() as folder:
         for name in HEADERS:
             (folder / name).write_text((SUPPORT / name).read_text())
         paths = [folder / name for name in sources]

@@ -6,7 +6,6 @@ import ctypes
 import json
 import mmap
 import re
-import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,6 +40,7 @@ from tilewright.targets.cpu.processors import (
     this_processor,
 )
 from tilewright.targets.cpu.program import ALIGNMENT, MANIFEST, WEIGHTS_FILE
+from tilewright.temporary import temporary_folder
 
 LARGEST_ARENA = 1 << 36
 MOST_THREADS = 1024
@@ -82,12 +82,12 @@ def load_library(program: Path, prefix: str, flags: Sequence[str] = ()) -> Path:
     digest.update(" ".join([*flags, compiler_version(), _processor()]).encode())
 
     def build(library: Path) -> None:
-        with tempfile.TemporaryDirectory(prefix="tilewright-") as scratch:
+        with temporary_folder() as scratch:
             for path, text in texts.items():
-                place = Path(scratch) / path
+                place = scratch / path
                 place.parent.mkdir(exist_ok=True)
                 place.write_bytes(text)
-            sources = [Path(scratch) / path for path in texts if path.suffix == ".c"]
+            sources = [scratch / path for path in texts if path.suffix == ".c"]
             includes = (Path(scratch, "include"), Path(scratch, "src"))
             common = Path(scratch, "src", f"{prefix}_kernels.h")
             if len(sources) > SOURCES_WITH_HEADER and common.is_file():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
@@ -32,6 +31,7 @@ from tilewright.targets.sunway.emit.charge import counting
 from tilewright.targets.sunway.emit.makefile import SHIM_FLAGS, SHIM_LINK
 from tilewright.targets.sunway.emit.package import MANIFEST, core_groups, sources_of
 from tilewright.targets.sunway.mesh import MESH
+from tilewright.temporary import temporary_folder
 
 OPTIMISED = ("-O2", "-Wall", "-Wextra")
 
@@ -80,8 +80,7 @@ class SunwayRunner(Runner):
         del check_races
         self.check_inputs(inputs)
         self.prepare()
-        with tempfile.TemporaryDirectory(prefix="tilewright-") as scratch:
-            folder = Path(scratch)
+        with temporary_folder() as folder:
             names = [folder / f"{n}.in" for n in range(len(self._inputs))]
             for port, path in zip(self._inputs, names, strict=True):
                 path.write_bytes(np.ascontiguousarray(inputs[port.name]).tobytes())
@@ -279,8 +278,8 @@ def build(
 
     def make(target: Path) -> None:
         compiler = find_compiler()
-        with tempfile.TemporaryDirectory(prefix="tilewright-") as scratch:
-            objects = [Path(scratch) / f"{number}.o" for number in range(len(sources))]
+        with temporary_folder() as scratch:
+            objects = [scratch / f"{number}.o" for number in range(len(sources))]
 
             def compile_one(pair: tuple[str, Path]) -> None:
                 source, built = pair
@@ -296,7 +295,7 @@ def build(
             with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
                 list(pool.map(compile_one, zip(sources, objects, strict=True)))
             linking = [flag for flag in flags if flag.startswith(("-f", "-O", "-m"))]
-            made = Path(scratch) / "program"
+            made = scratch / "program"
             run_compiler(
                 [*compiler, *linking, *SHIM_LINK, *map(str, objects), "-o", str(made), "-lm"]
             )
