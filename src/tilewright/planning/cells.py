@@ -73,7 +73,9 @@ def cells_of(space: Space) -> Cells:
     place = np.full((space.rows, 1 << len(dims)), -1)
     rows: list[Ints] = []
     kinds: list[Ints] = []
-    columns: list[list[Floats]] = []
+    counts: list[Floats] = []
+    tiles: dict[str, list[Ints]] = {d: [] for d in names}
+    boxes: dict[str, list[Floats]] = {u.name: [] for u in used}
     filled = 0
     for kind in range(1 << len(dims)):
         short = {d: bool(kind >> i & 1) for i, d in enumerate(dims)}
@@ -83,21 +85,25 @@ def cells_of(space: Space) -> Cells:
         row = np.flatnonzero(count > 0)
         if not row.size:
             continue
+        for dim in names:
+            tiles[dim].append((last if short.get(dim) else size)[dim][row])
         part = space.take(row)
-        tile = {d: (last if short.get(d) else size)[d][row] for d in names}
-        cycles = np.broadcast_to(np.asarray(space.compute(tile), np.float64), row.shape)
+        for use in used:
+            boxes[use.name].append(part.box(use, short))
         rows.append(row)
         kinds.append(np.full(row.size, kind))
-        columns.append([count[row], cycles, *(part.box(u, short) for u in used)])
+        counts.append(count[row])
         place[row, kind] = filled + np.arange(row.size)
         filled += row.size
-    joined = [np.concatenate([column[i] for column in columns]) for i in range(2 + len(used))]
+    every = np.concatenate(rows)
+    tile = {dim: np.concatenate(parts) for dim, parts in tiles.items()}
+    cycles = np.asarray(space.take(every).compute(tile), np.float64)
     return Cells(
-        np.concatenate(rows),
+        every,
         np.concatenate(kinds),
-        joined[0],
-        joined[1],
-        {use.name: joined[2 + i] for i, use in enumerate(used)},
+        np.concatenate(counts),
+        np.broadcast_to(cycles, every.shape),
+        {name: np.concatenate(columns) for name, columns in boxes.items()},
         dims,
         {d: edge[d] for d in dims},
         place,

@@ -66,7 +66,7 @@ def lower_bounds(space: Space) -> Floats:
         loads = loads + once * space.trips_of(dims)
         ends = ends + cells.sum(share * box, rows) / use.move.bytes_per_cycle
         ends = ends + (use.move.latency if use.move.in_flight == 1 else 0)
-    limit = np.maximum(np.maximum(compute + ends, loads), moved / bandwidth)
+    limit = np.maximum(np.maximum(compute + ends, loads), moved / bandwidth) + space.ends()
     # Rounding of sums must not push a bound above the price that it bounds.
     return (limit + TIE * moved / bandwidth) * (1 - 1e-9)
 
@@ -96,7 +96,8 @@ def price(space: Space) -> list[Priced]:
                 parts[key] = space.take(rows), cells.take(rows)
             pipeline = Pipeline(*parts[key], arrangement.take(rows))
             cycles, moved = np.full(space.rows, np.inf), np.zeros(space.rows)
-            cycles[rows], moved[rows] = pipeline.cycles_and_bytes()
+            own, moved[rows] = pipeline.cycles_and_bytes()
+            cycles[rows] = parts[key][0].complete(own, moved[rows])
             of_nest.append(Priced(arrangement, cycles, moved, cycles + TIE * moved / bandwidth))
         prices += of_nest
     return prices

@@ -144,6 +144,14 @@ class Space:
         met = inside_fraction(self.kernel) if self.primitive.own.skips_padding() else 1.0
         return met * np.maximum(expression.evaluate(tile), issue.evaluate(tile))
 
+    def complete(self, cycles: Floats, moved: Floats) -> Floats:
+        """Column of all cycles of kernels, given those of their pipelines and the bytes moved."""
+        return cycles
+
+    def ends(self) -> Floats:
+        """Column of the cycles that ``complete`` adds at least."""
+        return np.zeros(self.rows)
+
     def computes(self, row: int) -> float:
         """Computes of one tiling."""
         return prod(float(self.trips(dim)[row]) for dim in self.index)
@@ -290,16 +298,21 @@ def crossed(space: Space, max_rows: int) -> Space:
         considered = space.considered + rows * len(keep)
         space = replace(space, index=index | {dim: np.tile(keep, rows)}, considered=considered)
         done.add(dim)
-        ready = [u for u in space.uses if set(u.operand.dims) & set(space.sizes) <= done]
-        touched = {u.memory.name for u in ready if u.name not in checked}
-        checked |= {u.name for u in ready}
-        for memory in {u.memory.name: u.memory for u in space.uses}.values():
-            if memory.name not in touched or memory.room is None or memory.own.is_cache():
-                continue
-            used = sum(
-                (space.slot_bytes(u) for u in ready if u.memory.name == memory.name), start=0
-            )
-            space = space.take(np.flatnonzero(used <= memory.room))
+        space = fitting(space, done, checked)
         rows = space.rows
     allowed = np.flatnonzero(space.allowed())
     return space if len(allowed) == space.rows else space.take(allowed)
+
+
+def fitting(space: Space, done: set[str], checked: set[str]) -> Space:
+    """The tilings whose operands fit, of those of which all dims are ``done``; memories are looked
+    at again where operands are new, beside those ``checked`` before."""
+    ready = [u for u in space.uses if set(u.operand.dims) & set(space.sizes) <= done]
+    touched = {u.memory.name for u in ready if u.name not in checked}
+    checked |= {u.name for u in ready}
+    for memory in {u.memory.name: u.memory for u in space.uses}.values():
+        if memory.name not in touched or memory.room is None or memory.own.is_cache():
+            continue
+        used = sum((space.slot_bytes(u) for u in ready if u.memory.name == memory.name), start=0)
+        space = space.take(np.flatnonzero(used <= memory.room))
+    return space

@@ -27,9 +27,11 @@ from tilewright.planning.bounds import granule_bound, main_bandwidth, physical_b
 from tilewright.planning.cost import TIE, Priced, lower_bounds, price
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import uses_of
+from tilewright.planning.inner_tiles import InnerTiling
 from tilewright.planning.level_commands import LevelCommands
-from tilewright.planning.levels import InnerTiling, OuterSpace, inner_view, is_deep, outer_space
+from tilewright.planning.levels import inner_view, is_deep
 from tilewright.planning.nests import Arrangement
+from tilewright.planning.outer_tiles import OuterSpace, outer_spaces
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.greedy import Greedy, Tilings
 from tilewright.planning.planners.schedules import agreeing, schedule_of
@@ -55,9 +57,6 @@ primitive; a smaller one may let more of an operand stay in the outer memory."""
 LARGEST = 3
 """Around how many more outer tiles are sought: those of the largest tiles of the result, which may
 cost more next to the primitive, and spare the outer memories most."""
-
-AROUND = 12
-"""Outer tilings that are kept around each inner one, at least."""
 
 TOGETHER = 24
 """Schedules of two levels whose commands are timed, best cost by the closed form first."""
@@ -100,7 +99,8 @@ class Candidate:
     def schedule(self) -> Schedule:
         """The schedule."""
         outer = schedule_of(self.space, self.arrangement, self.row)
-        return self.space.tiling.within(outer) if isinstance(self.space, OuterSpace) else outer
+        inner = self.space.tiling(self.row) if isinstance(self.space, OuterSpace) else None
+        return outer if inner is None else inner.within(outer)
 
 
 @dataclass
@@ -148,34 +148,32 @@ def search_levels(
     """
     view = inner_view(machine, primitive)
     within = search(kernel, view, primitive, budget, INNER, single_level=True)
-    reduction = kernel.anchor.reduction
-    tilings: dict[tuple[int, ...], InnerTiling] = {}
-    for candidate in within.candidates:
-        own = candidate.schedule
-        tiling = InnerTiling(kernel, machine, primitive, candidate.space.uses, own)
-        cut = tuple(tiling.size(dim) for dim in kernel.anchor.extents if dim not in reduction)
-        if cut not in tilings and tiling.fits:
-            tilings[cut] = tiling
     best = Search([], within.considered, within.priced, within.cuts)
-    ranked = list(tilings)
-    # The larger a tile of the result, the less is loaded for all of it.
-    largest = sorted(ranked[WITHIN:], key=lambda cut: -prod(cut))[:LARGEST]
-    for tiling in (tilings[cut] for cut in (*ranked[:WITHIN], *largest)):
-        space = outer_space(tiling, budget.rows)
-        if space is None:
-            continue
-        result = _searched(space, Search([], 0, 0, []), budget, max(keep, AROUND))
-        adjusted = [_with_ends(candidate) for candidate in result.candidates]
-        best = Search(
-            _distinct([*best.candidates, *adjusted], max(keep, TOGETHER)),
-            best.considered + result.considered,
-            best.priced + result.priced,
-            best.cuts + result.cuts,
-        )
+    for space in outer_spaces(_around(within.candidates, kernel, machine, primitive), budget.rows):
+        best = _searched(space, best, budget, max(keep, TOGETHER))
     if not best.candidates:
         raise no_tile_fits(kernel, machine, uses_of(kernel, view, primitive))
     timed = _in_one_pipeline(best.candidates, LevelCommands(kernel, machine, primitive))
     return replace(best, candidates=_distinct(timed, min(keep, TIMED_LEVELS)))
+
+
+def _around(
+    candidates: Sequence[Candidate], kernel: Kernel, machine: Machine, primitive: Primitive
+) -> list[InnerTiling]:
+    """The inner tilings around which outer ones are sought, of those that cut the result alike the
+    best."""
+    reduction = kernel.anchor.reduction
+    tilings: dict[tuple[int, ...], InnerTiling] = {}
+    for candidate in candidates:
+        own = candidate.schedule
+        tiling = InnerTiling(kernel, machine, primitive, candidate.space.uses, own)
+        cut = tuple(size for dim, size in tiling.sizes.items() if dim not in reduction)
+        if cut not in tilings and tiling.fits:
+            tilings[cut] = tiling
+    ranked = list(tilings)
+    # The larger a tile of the result, the less is loaded for all of it.
+    largest = sorted(ranked[WITHIN:], key=lambda cut: -prod(cut))[:LARGEST]
+    return [tilings[cut] for cut in (*ranked[:WITHIN], *largest)]
 
 
 def _in_one_pipeline(candidates: list[Candidate], commands: LevelCommands) -> list[Candidate]:
@@ -194,15 +192,6 @@ def _in_one_pipeline(candidates: list[Candidate], commands: LevelCommands) -> li
         priced.append(candidate)
         best = min(best, candidate.cost)
     return priced
-
-
-def _with_ends(candidate: Candidate) -> Candidate:
-    """The candidate with the cycles at its ends that the outer view does not have."""
-    assert isinstance(candidate.space, OuterSpace)
-    space, tie = candidate.space, candidate.cost - candidate.cycles
-    cycles = candidate.cycles + space.ends(candidate.row)
-    cycles = max(cycles, space.least(candidate.moved_bytes))
-    return replace(candidate, cost=cycles + tie, cycles=cycles)
 
 
 def _searched(space: Space, before: Search, budget: Budget, keep: int) -> Search:
