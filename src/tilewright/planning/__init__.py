@@ -17,9 +17,9 @@ from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.chains import plan_chain
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
-from tilewright.planning.plan import Budget, Plan, Timer
+from tilewright.planning.plan import Budget, Plan, Timer, timed
 from tilewright.planning.planners.cores import plan_cores
-from tilewright.planning.planners.exact import plan_exact
+from tilewright.planning.planners.exact import plan_exact, priced_first
 
 
 class Search(Protocol):
@@ -64,25 +64,34 @@ def plan(
         known = cache[key]
         back = {new: old for old, new in names.items()}
         return replace(_renamed(known, back), seconds=0.0)
-    if kernel.producers:
-        planner = plan_chain  # Other planners cut one kernel.
-    elif search is not None:
-        planner = search
+    planner = search if search is not None and not kernel.producers else planner_of(kernel, machine)
+    apart = planner is plan_chain or (planner is plan_exact and priced_first(kernel, machine))
+    if apart and timer is not None:
+        # What asks without a timer, such as the fusion search, shares the longer part of the work.
+        alone = replace(kernel, first=False)
+        result = timed(plan(alone, machine, budget=budget, cache=cache), kernel, timer)
     else:
-        behind_caches = in_place(kernel, machine, primitives_for(kernel, machine)[0])
-        shared = machine.cores > 1 or machine.memory(machine.main).own.shared_cache() is not None
-        tiles = plan_cores if shared else plan_exact
-        planner = in_place_planning(machine).plan if behind_caches else tiles
-    result = planner(kernel, machine, timer=timer, budget=budget)
+        result = planner(kernel, machine, timer=timer, budget=budget)
     if cache is not None:
         cache[key] = _renamed(result, names)
     return result
 
 
+def planner_of(kernel: Kernel, machine: Machine) -> Search:
+    """The planner that a kernel on a machine asks for."""
+    if kernel.producers:
+        return plan_chain  # Other planners cut one kernel.
+    if in_place(kernel, machine, primitives_for(kernel, machine)[0]):
+        return in_place_planning(machine).plan
+    shared = machine.cores > 1 or machine.memory(machine.main).own.shared_cache() is not None
+    return plan_cores if shared else plan_exact
+
+
 def _renamed(chosen: Plan, names: Mapping[str, str]) -> Plan:
     """The plan with its operands' names replaced."""
     near = tuple(_renamed(close, names) for close in chosen.near)
-    return replace(chosen, schedule=renamed(chosen.schedule, names), near=near)
+    others = tuple(_renamed(other, names) for other in chosen.others)
+    return replace(chosen, schedule=renamed(chosen.schedule, names), near=near, others=others)
 
 
 __all__ = ["Budget", "Layout", "Plan", "PlanCache", "PlanKey", "Search", "Timer", "plan"]

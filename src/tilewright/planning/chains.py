@@ -13,6 +13,7 @@ condition 2 the tile that is everything.)
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from time import perf_counter
 
@@ -29,7 +30,7 @@ from tilewright.planning.chain_space import Candidates, Search
 from tilewright.planning.chain_units import Places, Unit, units_of
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import whole_elements
-from tilewright.planning.plan import Budget, Plan, Timer
+from tilewright.planning.plan import Budget, Plan, Timer, timed
 from tilewright.planning.schedule import Level, Schedule
 
 TIMED = 3
@@ -39,7 +40,8 @@ TIMED = 3
 def plan_chain(
     kernel: Kernel, machine: Machine, *, timer: Timer | None = None, budget: Budget | None = None
 ) -> Plan:
-    """The best schedule of a kernel with producers; of ``budget``, ``timed`` counts.
+    """The best schedule of a kernel with producers; of ``budget``, ``timed`` counts. Without a
+    timer the plan has the next best beside it (``Plan.others``).
 
     Raises TilewrightError: ``plan-primitive``, ``plan-operand``, ``plan-capacity`` as ``plan``
     does, ``kernel-chain`` where the producers' tiles do not follow from the kernel's.
@@ -74,28 +76,26 @@ def plan_chain(
             kernel.symbol,
             "give the machine more memory, or leave the kernels apart",
         )
-    (cycles, _, best), took, timed = priced[0], None, 0
-    if timer is not None:
-        chosen = priced[: min(TIMED, (budget or Budget()).timed)]
-        times = [(timer(kernel, schedule_of(one)), cost, n, one) for cost, n, one in chosen]
-        (took, cycles, _, best), timed = min(times, key=lambda time: time[:3]), len(times)
     cuts = ["rows"] if any(one.thinned for one in search.candidates) else []
     cuts += ["priced"] if search.stopped else []
     physical, granule = bounds(kernel, machine)
-    return Plan(
-        schedule=schedule_of(best),
-        predicted_cycles=cycles,
-        moved_bytes=best.moved_bytes,
-        physical_bound=physical,
-        granule_bound=granule,
-        candidates=search.count,
-        priced=len(priced),
-        seconds=perf_counter() - begin,
-        complete=not cuts,
-        cuts=tuple(cuts),
-        timed_cycles=took,
-        timed=timed,
+    best, *others = (
+        Plan(
+            schedule=schedule_of(tiling),
+            predicted_cycles=cycles,
+            moved_bytes=tiling.moved_bytes,
+            physical_bound=physical,
+            granule_bound=granule,
+            candidates=search.count,
+            priced=len(priced),
+            seconds=perf_counter() - begin,
+            complete=not cuts,
+            cuts=tuple(cuts),
+        )
+        for cycles, _, tiling in priced[: min(TIMED, (budget or Budget()).timed)]
     )
+    best = replace(best, others=tuple(others))
+    return best if timer is None else timed(best, kernel, timer)
 
 
 def bounds(kernel: Kernel, machine: Machine) -> tuple[float, float]:

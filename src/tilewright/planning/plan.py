@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
+from time import perf_counter
 from typing import Any
 
 from tilewright.planning.domain import Kernel
@@ -74,6 +75,8 @@ class Plan:
     """Candidates that were timed."""
     near: tuple[Plan, ...] = ()
     """Others that take hardly longer, best first: beside other kernels they may be faster."""
+    others: tuple[Plan, ...] = ()
+    """Of a plan that nothing has timed, the next best by cost, for a timer to choose from."""
     planner: str = "exact"
     """Who planned it: a name of planners/choice.py."""
 
@@ -110,6 +113,19 @@ class Plan:
             "complete": self.complete,
             "cuts": list(self.cuts),
         }
+
+
+def timed(priced: Plan, kernel: Kernel, timer: Timer) -> Plan:
+    """The fastest of a plan that was priced and of those that came after it; of equal ones, the
+    best by cost."""
+    begin = perf_counter()
+    plans = (priced, *priced.others)
+    times = [timer(kernel, other.schedule) for other in plans]
+    best = min(range(len(plans)), key=lambda number: times[number])
+    seconds = priced.seconds + perf_counter() - begin
+    return replace(
+        plans[best], timed_cycles=times[best], timed=len(plans), seconds=seconds, others=()
+    )
 
 
 def for_methods(planner: Callable[[Kernel], Plan | None] | None) -> Any:

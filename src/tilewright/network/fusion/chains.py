@@ -36,7 +36,7 @@ def form_chains(
     fusions = [fusion for fusion in machine.fusions if fusion.between]
     if not fusions:
         return []
-    oracle = CostOracle(machine, learned=learned, plans=plans)
+    oracle = CostOracle(machine, learned=learned, plans=plans, placed=True)
     report = search_fusions(network, machine, oracle, SEARCHES, fusions, progress)
     for name, plan in report.plans.items():
         kept = tuple(group for group in plan.groups if group.kernels[-1] not in apart)

@@ -18,8 +18,8 @@ from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.graph.passes.fuse_pointwise import MAPS
 from tilewright.graph.passes.methods import methods_of
-from tilewright.machine import Machine
-from tilewright.network.fusion.forms import described, forms_of
+from tilewright.machine import Machine, Primitive
+from tilewright.network.fusion.forms import as_planned, described, forms_of
 from tilewright.network.fusion.learned.model import LearnedCost
 from tilewright.planning import Plan, PlanCache, Timer, plan
 from tilewright.planning.caches import InPlacePlanning, in_place_planning
@@ -38,6 +38,8 @@ class CostOracle:
     timer: Timer | None = None
     learned: LearnedCost | None = None
     plans: PlanCache = field(default_factory=dict)
+    placed: bool = False
+    """Whether kernels have their numbers and layouts already: they are priced as they are."""
     kept: dict[tuple[str, ...], int] = field(default_factory=dict[tuple[str, ...], int])
     """By the symbols of a group that was priced, of how many results rows stay on the chip from
     tile to tile."""
@@ -58,7 +60,7 @@ class CostOracle:
                 return trials
             for trial, primitive in trials:
                 try:
-                    plain = described(trial, self.machine, primitive)
+                    plain = self._described(trial, primitive)
                     costs.append((self.fastest(trial, plain), self._kept(plain)))
                 except TilewrightError as error:
                     problem = error.problems[0]
@@ -66,6 +68,11 @@ class CostOracle:
             return problem or Problem("fusion-form", "there is no form")
         cycles, self.kept[tuple(kernel.symbol.data for kernel in group)] = min(costs)
         return cycles
+
+    def _described(self, kernel: KernelOp, primitive: Primitive | None = None) -> Kernel:
+        if self.placed:
+            return as_planned(kernel, self.machine)
+        return described(kernel, self.machine, primitive)
 
     def _kept(self, kernel: Kernel) -> int:
         """Of how many results of a chain's kernels rows stay, by the plan that was priced."""
@@ -77,7 +84,7 @@ class CostOracle:
     def _kernel(self, kernel: KernelOp) -> float:
         """A kernel alone, by the fastest method that the machine has for it."""
         anchor = kernel.operations[0]
-        plain = described(kernel, self.machine)
+        plain = self._described(kernel)
         # Where windows lie decides which methods there are, and is no part of planning's kernel.
         pads = anchor.integers("pads") if isinstance(anchor, ConvOp) else ()
         key = canonical(plain)[0], pads

@@ -40,6 +40,8 @@ from tilewright.machine import Machine, Primitive
 from tilewright.machine.fusions import hands_on
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.domain import Kernel, Operand
+from tilewright.planning.join_pixels import join_pixels
+from tilewright.planning.own import FormsKernels
 
 Trials = list[tuple[KernelOp, Primitive]]
 """Kernels that compute a group, each with the primitive that takes it."""
@@ -83,6 +85,17 @@ def described(kernel: KernelOp, machine: Machine, primitive: Primitive | None = 
         assert isinstance(anchor, Operation)
         primitive = serving(candidate(anchor), machine)[0]
     return _numbered(with_layouts(plain, machine, primitive), machine)
+
+
+def as_planned(kernel: KernelOp, machine: Machine) -> Kernel:
+    """A kernel that has its numbers and layouts as it is planned, its tensors dense."""
+    plain = plain_kernel(kernel)
+    if plain.producers:
+        return plain
+    own = machine.own
+    return join_pixels(
+        own.formed(plain, machine) if isinstance(own, FormsKernels) else plain, machine
+    )
 
 
 def _numbered(kernel: Kernel, machine: Machine) -> Kernel:

@@ -168,6 +168,7 @@ def plan_cores(
         priced=priced,
         seconds=perf_counter() - begin,
         near=(),
+        others=(),
     )
 
 

@@ -32,7 +32,7 @@ from tilewright.planning.level_commands import LevelCommands
 from tilewright.planning.levels import inner_view, is_deep
 from tilewright.planning.nests import Arrangement
 from tilewright.planning.outer_tiles import OuterSpace, outer_spaces
-from tilewright.planning.plan import Budget, Plan, Timer
+from tilewright.planning.plan import Budget, Plan, Timer, timed
 from tilewright.planning.planners.greedy import Greedy, Tilings
 from tilewright.planning.planners.schedules import agreeing, schedule_of
 from tilewright.planning.schedule import Schedule
@@ -64,8 +64,9 @@ TOGETHER = 24
 MISJUDGED_LEVELS = 0.25
 """Those are left out that cost more than the best of these by as much."""
 
-TIMED_LEVELS = 6
-"""Of those, what a timer is given at most: it hardly ever says otherwise."""
+TIMED_LEVELS, CLOSE = 3, 0.002
+"""Of those, what a timer is given at most, and by how much they may cost more than the best: it
+hardly ever says otherwise."""
 
 NEAR = 3
 """Schedules that are kept beside the fastest one."""
@@ -125,7 +126,7 @@ def search(
     """The ``keep`` best schedules of a kernel on one primitive; with ``single_level``, of those
     whose nests have one level."""
     if is_deep(machine, primitive):
-        return search_levels(kernel, machine, primitive, budget, keep)
+        return search_levels(kernel, machine, primitive, budget)
     result = Search([], 0, 0, [])
     for efforts in (EFFORTS, EFFORTS[-1:]):
         space = build_space(kernel, machine, primitive, budget.rows, efforts)
@@ -139,10 +140,8 @@ def search(
     return result
 
 
-def search_levels(
-    kernel: Kernel, machine: Machine, primitive: Primitive, budget: Budget, keep: int
-) -> Search:
-    """The ``keep`` best schedules of two levels; see planning/levels.py.
+def search_levels(kernel: Kernel, machine: Machine, primitive: Primitive, budget: Budget) -> Search:
+    """The best few schedules of two levels; see planning/levels.py.
 
     The best inner tilings are those of a machine whose outer memories hold all.
     """
@@ -150,11 +149,11 @@ def search_levels(
     within = search(kernel, view, primitive, budget, INNER, single_level=True)
     best = Search([], within.considered, within.priced, within.cuts)
     for space in outer_spaces(_around(within.candidates, kernel, machine, primitive), budget.rows):
-        best = _searched(space, best, budget, max(keep, TOGETHER))
+        best = _searched(space, best, budget, TOGETHER)
     if not best.candidates:
         raise no_tile_fits(kernel, machine, uses_of(kernel, view, primitive))
     timed = _in_one_pipeline(best.candidates, LevelCommands(kernel, machine, primitive))
-    return replace(best, candidates=_distinct(timed, min(keep, TIMED_LEVELS)))
+    return replace(best, candidates=_distinct(timed, TIMED_LEVELS))
 
 
 def _around(
@@ -284,16 +283,26 @@ def _remembering(timer: Timer) -> Timer:
     return cycles
 
 
+def priced_first(kernel: Kernel, machine: Machine) -> bool:
+    """Whether a kernel's plan is found without a timer, which then chooses among the best: of
+    several levels all commands are timed to price it (level_commands.py)."""
+    return all(is_deep(machine, primitive) for primitive in agreeing(kernel, machine))
+
+
 def plan_exact(
     kernel: Kernel, machine: Machine, *, timer: Timer | None = None, budget: Budget | None = None
 ) -> Plan:
     """The best schedule of a kernel whose primitives keep operands in software-managed memory.
 
     Raises TilewrightError when no primitive computes the kernel, no tile fits, or nothing is below
-    the budget's limit (``plan-limit``).
+    the budget's limit (``plan-limit``). Without a timer, plans of several levels have the next
+    best beside them (``Plan.others``).
     """
     begin = perf_counter()
     budget = budget or Budget()
+    apart = priced_first(kernel, machine)
+    if apart and timer is not None:
+        return timed(plan_exact(kernel, machine, budget=budget), kernel, timer)
     keep = max(budget.timed, 1) if timer is not None else 1
     searches: list[tuple[Primitive, Search]] = []
     failures: list[TilewrightError] = []
@@ -315,7 +324,9 @@ def plan_exact(
     firsts = [s.candidates[0] for _, s in searches if timer]
     kept = {id(c) for c in (*candidates[:keep], *firsts)}
     candidates = [c for c in candidates if id(c) in kept]
-    times: list[tuple[float | None, Candidate]] = [(None, candidates[0])]
+    most = candidates[0].cost * (1 + CLOSE)
+    near = [c for c in candidates[: TIMED_LEVELS if apart else 1] if c.cost <= most]
+    times: list[tuple[float | None, Candidate]] = [(None, candidate) for candidate in near]
     if timer is not None:
         timer = _remembering(timer)
         times = [*_timed(kernel, candidates, firsts, timer, budget, granule)]
@@ -337,8 +348,10 @@ def plan_exact(
         )
         for cycles, one in times[: 1 + NEAR]
     )
+    if timer is None:
+        return replace(chosen, others=tuple(others))
     chosen = replace(chosen, near=_near(chosen.cycles, others, budget))
-    if timer is None or not budget.greedy:
+    if not budget.greedy:
         return chosen
     return replace(
         _beside_greedy(kernel, machine, chosen, timer, budget), seconds=perf_counter() - begin
