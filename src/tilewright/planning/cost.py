@@ -1,7 +1,8 @@
 """The cost of schedules, as columns: the pipeline's cycles, and a little for traffic.
 
 0.3 % of the transfer time breaks ties between schedules whose moves compute hides. ``lower_bounds``
-is what no arrangement of a tiling goes below, so that most tilings need not be priced.
+is what no arrangement of a tiling goes below, so that most tilings need not be priced. Both take a
+space's cells, where they are known.
 """
 
 from __future__ import annotations
@@ -34,14 +35,13 @@ class Priced:
     """What is compared: cycles, and a little for the traffic."""
 
 
-def lower_bounds(space: Space) -> Floats:
+def lower_bounds(space: Space, cells: Cells | None = None) -> Floats:
     """Per tiling, a cost that no order and no buffering of it can go below.
 
     Compute, the first tile's loads and the last one's store follow each other; loads queue up; all
     bytes pass main memory.
     """
-    cells = cells_of(space)
-    rows = space.rows
+    cells, rows = cells or cells_of(space), space.rows
     share = cells.count / cells.sum(cells.count, rows)[cells.row]
     compute = cells.sum(cells.count * cells.cycles, rows)
     bandwidth = main_bandwidth(space.machine)
@@ -71,9 +71,9 @@ def lower_bounds(space: Space) -> Floats:
     return (limit + TIE * moved / bandwidth) * (1 - 1e-9)
 
 
-def price(space: Space) -> list[Priced]:
+def price(space: Space, cells: Cells | None = None) -> list[Priced]:
     """The price of every arrangement of every row of a space."""
-    cells = cells_of(space)
+    cells = cells or cells_of(space)
     bandwidth = main_bandwidth(space.machine)
     prices: list[Priced] = []
     parts: dict[bytes, tuple[Space, Cells]] = {}

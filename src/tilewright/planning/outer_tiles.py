@@ -35,7 +35,10 @@ class OuterSpace(Space):
     def take(self, rows: Ints) -> OuterSpace:
         """The tilings of the given rows, in that order."""
         index = {dim: column[rows] for dim, column in self.index.items()}
-        return replace(self, index=index, around=self.around[rows])
+        part = replace(self, index=index, around=self.around[rows])
+        if "ends" in self.known:
+            part.known["ends"] = self.known["ends"][rows]
+        return part
 
     def compute(self, tile: Mapping[str, Ints]) -> Floats:
         """Cycles of outer tiles of these sizes, one for each row."""

@@ -11,7 +11,7 @@ from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
 from tilewright.tile.build import build_program
 from tilewright.tile.dialect import ProgramOp
-from tilewright.tile.passes import Check, TilePass, pipeline
+from tilewright.tile.passes import TilePass, pipeline
 from tilewright.tile.tensors import Placement
 
 
@@ -31,10 +31,9 @@ def tile(
     Raises TilewrightError if the schedule does not fit the kernel or the machine.
     """
     program = build_program(kernel, schedule, machine, placements)
-    for entry in pipeline(machine, order=order):
-        step = entry.step
-        if isinstance(step, TilePass) and (check or not isinstance(step, Check)):
-            step.run(program, machine)
+    for entry in pipeline(machine, order=order, check=check):
+        if isinstance(entry.step, TilePass):
+            entry.step.run(program, machine)
     return program
 
 

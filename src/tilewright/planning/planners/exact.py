@@ -24,6 +24,7 @@ import numpy as np
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.bounds import granule_bound, main_bandwidth, physical_bound
+from tilewright.planning.cells import cells_of
 from tilewright.planning.cost import TIE, Priced, lower_bounds, price
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import uses_of
@@ -64,7 +65,7 @@ TOGETHER = 24
 MISJUDGED_LEVELS = 0.25
 """Those are left out that cost more than the best of these by as much."""
 
-TIMED_LEVELS, CLOSE = 3, 0.002
+TIMED_LEVELS, CLOSE = 2, 0.001
 """Of those, what a timer is given at most, and by how much they may cost more than the best: it
 hardly ever says otherwise."""
 
@@ -197,7 +198,8 @@ def _searched(space: Space, before: Search, budget: Budget, keep: int) -> Search
     """The best of a space and of what an earlier search has found."""
     begin = perf_counter()
     cuts = before.cuts + space.cuts
-    bounds = lower_bounds(space)
+    cells = cells_of(space)
+    bounds = lower_bounds(space, cells)
     order = np.argsort(bounds, kind="stable")
     best = before.candidates
     priced, start, size = 0, 0, FIRST_BLOCK
@@ -210,7 +212,7 @@ def _searched(space: Space, before: Search, budget: Budget, keep: int) -> Search
             cuts.append("priced" if start >= budget.priced else "seconds")
             break
         part, limit = space.take(block), best[-1].cost if len(best) == keep else budget.limit
-        for prices in price(part):
+        for prices in price(part, cells.take(block)):
             priced += int(np.isfinite(prices.cycles).sum())
             best += _best_of(part, prices, keep, limit)
         best = _distinct(best, keep)

@@ -36,6 +36,9 @@ class Synchronise(TilePass):
     programs with at most ``PROVEN`` executions, each wait without which the proof (races.py) still
     holds is left out, too.
 
+    Without ``fewest`` these stay: that is shorter, and they take no time where commands wait
+    themselves.
+
     Machines without synchronisation (``synchronisation = "none"``) get no waits.
 
     Before::
@@ -55,6 +58,8 @@ class Synchronise(TilePass):
 
     name = "synchronise"
 
+    fewest: bool = True
+
     def run(self, program: ProgramOp, machine: Machine) -> None:
         """Set the waits of one program."""
         dependences = Dependences(program)
@@ -70,7 +75,7 @@ class Synchronise(TilePass):
             waits += [f"free {buffer.symbol.data}" for buffer in _free(op, ready, dependences)]
             if waits:
                 op.properties["waits"] = to_attribute(tuple(waits))
-        if any(buffer.outer_buffer is not None for buffer in dependences.buffers):
+        if self.fewest and any(b.outer_buffer is not None for b in dependences.buffers):
             _prune(program, dependences.commands)
 
 
