@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -47,12 +47,19 @@ class _Item:
     blocks: int = PARTS
     """Blocks of rows that a compute's executions have at most, each there as a whole."""
 
+    def meets(self, other: _Item) -> bool:
+        """Whether one of the two fills what the other reads."""
+        return any(index in other.fills for index in self.reads) or any(
+            index in other.reads for index in self.fills
+        )
+
 
 @dataclass
 class Commands:
     """The commands of a tiling."""
 
     tiling: Tiling
+    _visits: dict[tuple[int, int], Ints] = field(default_factory=dict[tuple[int, int], Ints])
 
     def cycles(self) -> float:
         """What the machine's timing core says of them."""
@@ -71,7 +78,7 @@ class Commands:
         # What is computed at once begins when the last of its rows can, and is there as a whole.
         blocks = [_last_parts(parts, min(item.blocks, parts)) for item in items]
         first = np.cumsum([0, *(len(item.tile) * parts for item in items)])
-        depth = max(len(item.place) for item in items) + 1
+        depth = max(len(item.place) for item in items) + (parts > 1)
         keys = np.zeros((depth, int(first[-1])), np.int64)
         engines = [engine.name for engine in machine.engines]
         table = np.zeros(int(first[-1]), TIMED)
@@ -80,7 +87,8 @@ class Commands:
             rows = slice(int(at), int(at) + len(item.tile) * parts)
             for row, column in enumerate(item.place):
                 keys[row, rows] = np.repeat(np.broadcast_to(column, len(item.tile)), parts)
-            keys[-1, rows] = np.tile(part, len(item.tile))
+            if parts > 1:
+                keys[-1, rows] = np.tile(part, len(item.tile))
             amount = item.amount[:, None]
             shares = (amount * (part + 1) // parts - amount * part // parts).ravel()
             table["engine"][rows] = engines.index(item.engine)
@@ -90,7 +98,7 @@ class Commands:
                 table["move"][rows] = machine.moves.index(item.move)
                 table["bytes"][rows] = shares
                 table["latency"][rows] = np.repeat(item.latency, parts)
-        order = np.lexsort(keys[::-1])
+        order = _in_order(keys)
         position = np.zeros(len(order), np.int64)
         ordered = table["engine"][order]
         for engine in range(len(engines)):
@@ -99,10 +107,10 @@ class Commands:
         for own, (item, at) in enumerate(zip(items, first, strict=False)):
             rows = slice(int(at), int(at) + len(item.tile) * parts)
             for number, other in enumerate(items):
-                if other.engine == item.engine:
+                if other.engine == item.engine or not item.meets(other):
                     continue
                 column = table["waits"][rows, engines.index(other.engine)]
-                for needed, beyond in self._waits(item, other):
+                for needed, beyond in self._waits(own, item, number, other):
                     last = np.full(parts, parts - 1)
                     if beyond is not None:
                         last = blocks[number][np.minimum(blocks[own] + beyond, parts - 1)]
@@ -124,17 +132,22 @@ class Commands:
             words[-1] += len(table) - 1 - transfers[-1]
             table["bytes"][transfers] += words * machine.instruction_bytes
 
-    def _waits(self, item: _Item, other: _Item) -> Iterator[tuple[Ints, int | None]]:
+    def _waits(
+        self, own: int, item: _Item, number: int, other: _Item
+    ) -> Iterator[tuple[Ints, int | None]]:
         """Per execution of a command, which execution of another must be done before (-1: none),
-        and, where that holds row by row, how many parts beyond its own each part waits for."""
+        and, where that holds row by row, how many parts beyond its own each part waits for.
+
+        ``own`` and ``number`` say which commands they are.
+        """
         for index in item.reads:
             if index in other.fills:
-                seen, mine = self._visit(index, other), self._visit(index, item)
+                seen, mine = self._visit(index, number, other), self._visit(index, own, item)
                 before = np.searchsorted(seen, mine, side="right") - 1
                 yield before, self._beyond(index)
         for index in item.fills:
             if index in other.reads:
-                seen, mine = self._visit(index, other), self._visit(index, item)
+                seen, mine = self._visit(index, number, other), self._visit(index, own, item)
                 slots = self.tiling.slot_count(index)
                 before = np.searchsorted(seen, mine - slots, side="right") - 1
                 yield before, self._beyond(index)
@@ -145,8 +158,13 @@ class Commands:
         extents = self.tiling.units[place.unit].kernel.anchor.extents
         return int(slides(place.operand.access, extents)) if place.has_rows else None
 
-    def _visit(self, index: int, item: _Item) -> Ints:
+    def _visit(self, index: int, number: int, item: _Item) -> Ints:
         """The filling of a buffer that each execution of a command sees."""
+        if (index, number) not in self._visits:
+            self._visits[index, number] = self._find_visits(index, item)
+        return self._visits[index, number]
+
+    def _find_visits(self, index: int, item: _Item) -> Ints:
         tiling = self.tiling
         _, within = tiling.levels(index)
         if not within:
@@ -301,6 +319,26 @@ class Commands:
             if home.unit < len(tiling.units) - 1:
                 return self._block(home.unit)
         return "loop", tiling.unit_depth(number)
+
+
+def _in_order(keys: Ints) -> Ints:
+    """The places of columns when these are sorted by rows of keys, the first row first."""
+    packed: list[Ints] = []
+    spread = 1
+    for row in keys:
+        low = int(row.min())
+        span = int(row.max()) - low + 1
+        if span == 1:
+            continue
+        if packed and spread * span < 1 << 62:
+            packed[-1] = packed[-1] * span + (row - low)
+            spread *= span
+        else:
+            packed.append(row - low)
+            spread = span
+    if not packed:
+        return np.arange(keys.shape[1])
+    return np.argsort(packed[0], kind="stable") if len(packed) == 1 else np.lexsort(packed[::-1])
 
 
 def _last_parts(parts: int, blocks: int) -> Ints:

@@ -46,6 +46,8 @@ class Tiling:
         self.units: tuple[Unit, ...] = self.places.units
         self.trips = [self.shape.trips(dim) for dim in self.order]
         self._nests: dict[int, list[Rows]] = {}
+        self._moved: dict[int, Ints] = {}
+        self._first_tiles: dict[int, Ints] = {}
         # These follow from the loops that there are, and not from their sizes.
         self._loops = self.order, tuple(inner.order for inner in self.inner)
         self._levels = self.places.levels.setdefault(self._loops, {})
@@ -166,7 +168,9 @@ class Tiling:
 
     def at(self, depth: int) -> Ints:
         """The outer tiles before which what stands within ``depth`` loops happens."""
-        return np.flatnonzero((self.steps[depth:] == 0).all(axis=0))
+        if depth not in self._first_tiles:
+            self._first_tiles[depth] = np.flatnonzero((self.steps[depth:] == 0).all(axis=0))
+        return self._first_tiles[depth]
 
     def column(self, span: Span, values: Ints, tiles: Ints) -> Ints:
         """The starts or sizes of an interval at some outer tiles."""
@@ -209,9 +213,10 @@ class Tiling:
         rows, lengths = self.nest(place.unit)[within], list[Ints]()
         for axis, extent in zip(place.operand.access, place.operand.shape, strict=True):
             interval = axis.interval_columns(lambda name: (rows.start[name], rows.size[name]))
-            start, size = (np.broadcast_to(part, rows.tile.shape) for part in interval)
-            low = np.clip(start, 0, extent)
-            lengths.append(np.clip(start + size, low, extent) - low)
+            start, size = interval
+            low = np.minimum(np.maximum(start, 0), extent)
+            length = np.minimum(np.maximum(start + size, low), extent) - low
+            lengths.append(length if length.ndim else np.full(rows.tile.shape, length))
         return lengths
 
     def _lengths_moved(self, index: int) -> list[Ints]:
@@ -235,6 +240,11 @@ class Tiling:
 
     def moved(self, index: int) -> Ints:
         """Bytes of each transfer of a buffer, as the move's bandwidth counts them."""
+        if index not in self._moved:
+            self._moved[index] = self._bytes_moved(index)
+        return self._moved[index]
+
+    def _bytes_moved(self, index: int) -> Ints:
         place = self.places.all[index]
         move = place.fill or place.drain
         assert move is not None
