@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -74,49 +75,47 @@ class Commands:
         """
         machine, items = self.tiling.machine, list(self._items())
         parts = PARTS if machine.own.waits_for_rows() and self.tiling.count * PARTS <= SPLIT else 1
-        part = np.arange(parts)
-        # What is computed at once begins when the last of its rows can, and is there as a whole.
-        blocks = [_last_parts(parts, min(item.blocks, parts)) for item in items]
-        first = np.cumsum([0, *(len(item.tile) * parts for item in items)])
+        counts = [len(item.tile) * parts for item in items]
+        first = np.cumsum([0, *counts]).tolist()
+        rows = [slice(begin, end) for begin, end in pairwise(first)]
         depth = max(len(item.place) for item in items) + (parts > 1)
-        keys = np.zeros((depth, int(first[-1])), np.int64)
+        keys = np.zeros((depth, first[-1]), np.int64)
         engines = [engine.name for engine in machine.engines]
-        table = np.zeros(int(first[-1]), TIMED)
+        table = np.zeros(first[-1], TIMED)
         table["move"] = -1
-        for item, at in zip(items, first, strict=False):
-            rows = slice(int(at), int(at) + len(item.tile) * parts)
+        for item, own in zip(items, rows, strict=True):
             for row, column in enumerate(item.place):
-                keys[row, rows] = np.repeat(np.broadcast_to(column, len(item.tile)), parts)
+                keys[row, own] = _each(column, parts)
             if parts > 1:
-                keys[-1, rows] = np.tile(part, len(item.tile))
-            amount = item.amount[:, None]
-            shares = (amount * (part + 1) // parts - amount * part // parts).ravel()
-            table["engine"][rows] = engines.index(item.engine)
+                keys[-1, own] = np.tile(np.arange(parts), len(item.tile))
+            table["engine"][own] = engines.index(item.engine)
             if item.move is None:
-                table["cycles"][rows] = shares
+                table["cycles"][own] = _shares(item.amount, parts)
             else:
-                table["move"][rows] = machine.moves.index(item.move)
-                table["bytes"][rows] = shares
-                table["latency"][rows] = np.repeat(item.latency, parts)
+                table["move"][own] = machine.moves.index(item.move)
+                table["bytes"][own] = _shares(item.amount, parts)
+                table["latency"][own] = _each(item.latency, parts)
         order = _in_order(keys)
         position = np.zeros(len(order), np.int64)
         ordered = table["engine"][order]
         for engine in range(len(engines)):
             mine = order[ordered == engine]
             position[mine] = np.arange(1, len(mine) + 1)
-        for own, (item, at) in enumerate(zip(items, first, strict=False)):
-            rows = slice(int(at), int(at) + len(item.tile) * parts)
+        # What is computed at once begins when the last of its rows can, and is there as a whole.
+        blocks = [_last_parts(parts, min(item.blocks, parts)) for item in items]
+        for own, item in enumerate(items):
             for number, other in enumerate(items):
                 if other.engine == item.engine or not item.meets(other):
                     continue
-                column = table["waits"][rows, engines.index(other.engine)]
-                for needed, beyond in self._waits(own, item, number, other):
+                column = table["waits"][rows[own], engines.index(other.engine)]
+                for needed, index in self._waits(own, item, number, other):
                     last = np.full(parts, parts - 1)
+                    beyond = self._beyond(index) if parts > 1 else None
                     if beyond is not None:
                         last = blocks[number][np.minimum(blocks[own] + beyond, parts - 1)]
                     done = position[first[number] + np.maximum(needed, 0)[:, None] * parts + last]
-                    counts = np.where(needed[:, None] >= 0, done, 0).ravel()
-                    np.maximum(column, counts, out=column)
+                    known = np.where(needed[:, None] >= 0, done, 0).ravel()
+                    np.maximum(column, known, out=column)
         ordered = with_hand_overs(table[order], machine)
         self._fetch(ordered)
         return ordered
@@ -134,9 +133,9 @@ class Commands:
 
     def _waits(
         self, own: int, item: _Item, number: int, other: _Item
-    ) -> Iterator[tuple[Ints, int | None]]:
+    ) -> Iterator[tuple[Ints, int]]:
         """Per execution of a command, which execution of another must be done before (-1: none),
-        and, where that holds row by row, how many parts beyond its own each part waits for.
+        and the buffer that both use.
 
         ``own`` and ``number`` say which commands they are.
         """
@@ -144,16 +143,17 @@ class Commands:
             if index in other.fills:
                 seen, mine = self._visit(index, number, other), self._visit(index, own, item)
                 before = np.searchsorted(seen, mine, side="right") - 1
-                yield before, self._beyond(index)
+                yield before, index
         for index in item.fills:
             if index in other.reads:
                 seen, mine = self._visit(index, number, other), self._visit(index, own, item)
                 slots = self.tiling.slot_count(index)
                 before = np.searchsorted(seen, mine - slots, side="right") - 1
-                yield before, self._beyond(index)
+                yield before, index
 
     def _beyond(self, index: int) -> int | None:
-        """Windows read rows beyond their own part."""
+        """How many parts beyond its own each part of a command waits for, as windows read rows
+        beyond; None where rows do not count."""
         place = self.tiling.places.all[index]
         extents = self.tiling.units[place.unit].kernel.anchor.extents
         return int(slides(place.operand.access, extents)) if place.has_rows else None
@@ -179,7 +179,7 @@ class Commands:
 
     def _items(self) -> Iterator[_Item]:
         tiling, places = self.tiling, self.tiling.places
-        text = 0
+        turns, text = tiling.machine.own.waits_for_rows(), 0
         for number, unit in enumerate(tiling.units):
             for index, place in enumerate(places.all):
                 if place.unit != number or index not in tiling.transfers:
@@ -218,7 +218,7 @@ class Commands:
                 self._inside(number, 1, np.arange(len(rows.tile)), LATE),
                 tuple(places.reads[number]),
                 () if result is None else (result,),
-                blocks=self._blocks(number),
+                blocks=self._blocks(number) if turns else PARTS,
             )
 
     def _latency(self, index: int, move: Move) -> Ints:
@@ -319,6 +319,19 @@ class Commands:
             if home.unit < len(tiling.units) - 1:
                 return self._block(home.unit)
         return "loop", tiling.unit_depth(number)
+
+
+def _each(column: Ints | int, parts: int) -> Ints | int:
+    """A column over the executions of a command, as one over their parts."""
+    return column if parts == 1 or isinstance(column, int) else np.repeat(column, parts)
+
+
+def _shares(amount: Ints, parts: int) -> Ints:
+    """What each part of each execution of a command has of its amount."""
+    if parts == 1:
+        return amount
+    part, whole = np.arange(parts), amount[:, None]
+    return (whole * (part + 1) // parts - whole * part // parts).ravel()
 
 
 def _in_order(keys: Ints) -> Ints:

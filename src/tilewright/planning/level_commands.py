@@ -35,6 +35,8 @@ class LevelCommands:
 
     def __post_init__(self) -> None:
         self.places: Places | None = None
+        self.tiles: dict[tuple[int, ...], Tile] = {}
+        """By sizes: many schedules have an outer tile in common."""
         try:
             units = units_of(self.kernel, self.machine, (self.primitive,))
             self.places = Places(units, self.machine)
@@ -50,17 +52,25 @@ class LevelCommands:
         if self._computes(tiling) > COMPUTES:
             return None
         try:
-            return Commands(tiling).cycles(), tiling.moved_bytes
+            return Commands(tiling).cycles(), self._moved(tiling)
         except TilewrightError:
             return None  # An axis changes with two loops, such as groups and their channels.
+
+    def _moved(self, tiling: Tiling) -> int:
+        """Bytes through main memory; ``Tiling.moved_bytes`` is of tiles with one inner tile."""
+        main, total = self.machine.main, 0
+        for index, sizes in tiling.transfers.items():
+            move = tiling.places.all[index].fill or tiling.places.all[index].drain
+            if move is not None and main in (move.source, move.target):
+                total += int(sizes.sum())
+        return total
 
     def _tiling(self, places: Places, schedule: Schedule) -> Tiling:
         outer, inner = schedule.levels
         sizes = {d: outer.size(d, n) for d, n in self.kernel.anchor.extents.items()}
         parts = {dim: inner.size(dim, sizes[dim]) for dim in inner.order}
-        tiling = Tiling(
-            Tile(places, sizes), self.machine, outer.order, (Inner(parts, inner.order),)
-        )
+        tile = self.tiles.setdefault(tuple(sizes.values()), Tile(places, sizes))
+        tiling = Tiling(tile, self.machine, outer.order, (Inner(parts, inner.order),))
         staged = {(name, memory): slots for name, memory, slots in schedule.staged}
         for index in range(len(places.all)):
             name, memory = tiling.key(index)
