@@ -12,6 +12,7 @@ no error of the cost model lets it win.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -58,6 +59,9 @@ primitive; a smaller one may let more of an operand stay in the outer memory."""
 LARGEST = 3
 """Around how many more outer tiles are sought: those of the largest tiles of the result, which may
 cost more next to the primitive, and spare the outer memories most."""
+
+AROUND = 12
+"""Outer tilings around each of them whose commands may be timed."""
 
 TOGETHER = 24
 """Schedules of two levels whose commands are timed, best cost by the closed form first."""
@@ -150,11 +154,27 @@ def search_levels(kernel: Kernel, machine: Machine, primitive: Primitive, budget
     within = search(kernel, view, primitive, budget, INNER, single_level=True)
     best = Search([], within.considered, within.priced, within.cuts)
     for space in outer_spaces(_around(within.candidates, kernel, machine, primitive), budget.rows):
-        best = _searched(space, best, budget, TOGETHER)
+        # Commands may hide the ends that the closed form adds, and be below the limit so.
+        outer = replace(budget, limit=budget.limit + float(space.ends().max()))
+        best = _searched(space, best, outer, AROUND * len(space.inner))
     if not best.candidates:
         raise no_tile_fits(kernel, machine, uses_of(kernel, view, primitive))
-    timed = _in_one_pipeline(best.candidates, LevelCommands(kernel, machine, primitive))
-    return replace(best, candidates=_distinct(timed, TIMED_LEVELS))
+    commands = LevelCommands(kernel, machine, primitive)
+    candidates = _in_one_pipeline(_apart(best.candidates), commands)
+    return replace(best, candidates=_distinct(candidates, TIMED_LEVELS))
+
+
+def _apart(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The best by the closed form, no more around each inner tiling than may be."""
+    count: Counter[int] = Counter()
+    chosen: list[Candidate] = []
+    for candidate in candidates:
+        assert isinstance(candidate.space, OuterSpace)
+        inner = id(candidate.space.tiling(candidate.row))
+        count[inner] += 1
+        if count[inner] <= AROUND and len(chosen) < TOGETHER:
+            chosen.append(candidate)
+    return chosen
 
 
 def _around(
@@ -181,7 +201,7 @@ def _in_one_pipeline(candidates: list[Candidate], commands: LevelCommands) -> li
     those whose commands are too many stay as the closed form has them."""
     priced: list[Candidate] = []
     best = np.inf
-    for candidate in candidates[:TOGETHER]:
+    for candidate in candidates:
         if candidate.cost > best * (1 + MISJUDGED_LEVELS):
             break
         known = commands.price(candidate.schedule)
