@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import prod
+from typing import Self
 
 import numpy as np
 
@@ -32,7 +33,7 @@ class OuterSpace(Space):
         """Number of tilings."""
         return len(self.around)
 
-    def take(self, rows: Ints) -> OuterSpace:
+    def take(self, rows: Ints) -> Self:
         """The tilings of the given rows, in that order."""
         index = {dim: column[rows] for dim, column in self.index.items()}
         part = replace(self, index=index, around=self.around[rows])
@@ -162,7 +163,6 @@ def _crossed(
             considered=space.considered + len(row),
         )
         space = fitting(space, done, checked)
-    assert isinstance(space, OuterSpace)
     return space.take(np.flatnonzero(space.allowed()))
 
 

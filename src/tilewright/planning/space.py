@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import gcd, prod
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +75,7 @@ class Space:
         """Extent of every dim of the anchor."""
         return self.kernel.anchor.extents
 
-    def take(self, rows: Ints) -> Space:
+    def take(self, rows: Ints) -> Self:
         """The tilings of the given rows, in that order."""
         return replace(self, index={dim: column[rows] for dim, column in self.index.items()})
 
@@ -234,6 +234,9 @@ class Space:
         return (-(-(self.box(use) * element) // granule) * granule).astype(np.int64)
 
 
+AnySpace = TypeVar("AnySpace", bound=Space)
+
+
 def build_space(
     kernel: Kernel,
     machine: Machine,
@@ -304,7 +307,7 @@ def crossed(space: Space, max_rows: int) -> Space:
     return space if len(allowed) == space.rows else space.take(allowed)
 
 
-def fitting(space: Space, done: set[str], checked: set[str]) -> Space:
+def fitting(space: AnySpace, done: set[str], checked: set[str]) -> AnySpace:
     """The tilings whose operands fit, of those of which all dims are ``done``; memories are looked
     at again where operands are new, beside those ``checked`` before."""
     ready = [u for u in space.uses if set(u.operand.dims) & set(space.sizes) <= done]

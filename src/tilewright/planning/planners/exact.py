@@ -153,7 +153,9 @@ def search_levels(kernel: Kernel, machine: Machine, primitive: Primitive, budget
     view = inner_view(machine, primitive)
     within = search(kernel, view, primitive, budget, INNER, single_level=True)
     best = Search([], within.considered, within.priced, within.cuts)
-    for space in outer_spaces(_around(within.candidates, kernel, machine, primitive), budget.rows):
+    for space in outer_spaces(
+        inner_tilings(within.candidates, kernel, machine, primitive), budget.rows
+    ):
         # Commands may hide the ends that the closed form adds, and be below the limit so.
         outer = replace(budget, limit=budget.limit + float(space.ends().max()))
         best = _searched(space, best, outer, AROUND * len(space.inner))
@@ -177,7 +179,7 @@ def _apart(candidates: Sequence[Candidate]) -> list[Candidate]:
     return chosen
 
 
-def _around(
+def inner_tilings(
     candidates: Sequence[Candidate], kernel: Kernel, machine: Machine, primitive: Primitive
 ) -> list[InnerTiling]:
     """The inner tilings around which outer ones are sought, of those that cut the result alike the
