@@ -141,7 +141,9 @@ def _elements(asked: Candidate, machine: Machine) -> str | None:
 def _numbers(asked: Candidate, machine: Machine) -> str | None:
     """Whether the operation has a meaning on the machine's elements."""
     if is_mixed(machine):
-        return _own_numbers(asked, machine)
+        others = _own_numbers(asked, machine)
+        if machine.computes_as_given or others is None:
+            return others
     if machine.computes_as_given:
         return None
     elements = {element_name(tensor_type(value).element_type) for value in asked.op.inputs}
@@ -179,6 +181,8 @@ def _taken(asked: Candidate, machine: Machine) -> set[str]:
 def _own_numbers(asked: Candidate, machine: Machine) -> str | None:
     """Whether a primitive that takes the operands has the operation on its own elements."""
     primitives = serving(asked, machine)
+    if not machine.computes_as_given:
+        primitives = tuple(p for p in primitives if p.element is not None)
     if any(has_meaning(asked, seen_by(machine, primitive)) for primitive in primitives):
         return None
     elements = [element_name(tensor_type(value).element_type) for value in asked.op.inputs]

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-NAMES = {"clip": "clamp", "identity": "copy"}
+NAMES = {
+    "clip": "clamp",
+    "identity": "copy",
+    "quantise_linear": "quantise",
+    "dequantise_linear": "dequantise",
+}
 """Operations of the graph whose recipe has another name."""
+
+LEAST, MOST = -128.0, 127.0
+"""Integers of 8 bits."""
 
 SCALARS: dict[str, tuple[tuple[str, float], ...]] = {
     "clip": (("minimum", float("-inf")), ("maximum", float("inf"))),
@@ -18,6 +26,11 @@ SCALARS: dict[str, tuple[tuple[str, float], ...]] = {
 
 def scalars_of(operation: str, attributes: Mapping[str, object]) -> tuple[float, ...]:
     """The scalars of an operation's recipe."""
+    if operation == "quantise_linear":
+        scale, zero = float(str(attributes["scale"])), float(str(attributes["zero"]))
+        return scale, LEAST - zero, MOST - zero, zero
+    if operation == "dequantise_linear":
+        return (-float(str(attributes["zero"])),)
     return tuple(
         float(str(attributes.get(name, default))) for name, default in SCALARS.get(operation, ())
     )

@@ -17,7 +17,12 @@ from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import convolution_weight, image, padded
 from tilewright.targets.ascend.lowering.epilogue import Epilogue
 from tilewright.targets.ascend.lowering.nest import Linear, Span, Spans
-from tilewright.targets.ascend.lowering.walk import Home, Homes, main_bytes
+from tilewright.targets.ascend.lowering.walk import (
+    Home,
+    Homes,
+    element_next_to_the_cube,
+    main_bytes,
+)
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
 from tilewright.targets.ascend.program import (
     Buffer,
@@ -99,6 +104,15 @@ class Convolutions:
     def blocked(self, dim: str) -> bool:
         """Whether a dim is one of channels."""
         return dim in self.blocked_dims
+
+    def block(self, dim: str) -> int:
+        """16 channels."""
+        del dim
+        return CUBE
+
+    def element(self, op: BufferOp) -> str:
+        """Halves, and sums of floats."""
+        return element_next_to_the_cube(op)
 
     def spans(self, spans: Spans) -> Spans:
         """The spans by the names that a convolution's dims have; channels are those of the images,

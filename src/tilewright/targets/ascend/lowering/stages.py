@@ -26,7 +26,7 @@ StageLowering = Callable[[Launches, Stage, Sequence[Value], Value | None], Value
 """Launches, stage, operands, target -> where the result is."""
 
 STAGES: dict[str, StageLowering] = {
-    **dict.fromkeys((*POINTS, "cast"), points),
+    **dict.fromkeys((*POINTS, "cast", "quantise_linear", "dequantise_linear"), points),
     **dict.fromkeys(("softmax", "layer_norm"), normal),
     **dict.fromkeys(FOLD_OF, reduction),
     **dict.fromkeys(("transpose", "slice"), move),

@@ -78,6 +78,14 @@ class Forms(Protocol):
         """Whether tiles along a dim are of whole blocks."""
         ...
 
+    def block(self, dim: str) -> int:
+        """Indices of a block along a dim that comes in blocks."""
+        ...
+
+    def element(self, op: BufferOp) -> str:
+        """The element type of a buffer, as in C."""
+        ...
+
     def bytes(self, op: BufferOp, spans: Spans) -> int:
         """Bytes of one slot of a buffer."""
         ...
@@ -206,9 +214,10 @@ class Walk:
         span = spans[dim]
         upper = op.upper_bound
         if self.forms.blocked(dim):
-            upper += -upper % 16
-            if step % 16 and step < span.most:
-                reason = f"tiles of {step} along {dim} are no whole blocks of 16"
+            block = self.forms.block(dim)
+            upper += -upper % block
+            if step % block and step < span.most:
+                reason = f"tiles of {step} along {dim} are no whole blocks of {block}"
                 raise self.refusal("lower-operation", reason)
         if op.lower_bound:
             raise self.refusal("lower-operation", f"the loop over {dim} begins within its extent")
@@ -257,7 +266,7 @@ class Walk:
         scope = around[-1][0] if around else None
         slot = slot_of(around, slots) if slots > 1 else 0
         name = f"{self.tensors[op.tensor_op.symbol.data].name}_{memory}"
-        element = "float" if memory == "cc" else "half"
+        element = self.forms.element(op)
         buffer = Buffer(name, memory, at, size, slots, slot, scope, element)
         self.homes[op.result] = Home(op, buffer, spans)
 
@@ -277,6 +286,11 @@ def shared_loops(program: ProgramOp) -> list[LoopOp]:
         if isinstance(op, LoopOp) and len(found) < len(program.shared.data.split()):
             found.append(op)
     return found
+
+
+def element_next_to_the_cube(op: BufferOp) -> str:
+    """The element type of a buffer of halves, or of their sums."""
+    return "float" if op.memory == "cc" else "half"
 
 
 def main_bytes(op: TensorOp) -> int:

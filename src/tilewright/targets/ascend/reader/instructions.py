@@ -14,6 +14,7 @@ from typing import Any
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.targets.ascend import isa
+from tilewright.targets.ascend.kernels.vectors import CASTS
 from tilewright.targets.ascend.machine import BLOCK, DaVinci
 from tilewright.targets.ascend.program import Buffer, Command, Expr, Place, Region, Value
 
@@ -320,7 +321,7 @@ INSTRUCTIONS: dict[str, Callable[[Call], Command]] = {
     **dict.fromkeys(
         ("vabs", "vrelu", "vexp", "vln", "vsqrt", "vrec", "vrsqrt", "vnot"), _vector(1)
     ),
-    **dict.fromkeys(("vconv_f162f32", "vconv_f322f16", "vconv_u82f16", "vconv_f162u8"), _vector(1)),
+    **dict.fromkeys(sorted(CASTS.values()), _vector(1)),
     **{f"vcmpv_{relation}": _relation for relation in isa.RELATIONS},
     "set_cmpmask": _chosen,
     "vsel": _vector(2),

@@ -189,9 +189,13 @@ void cce_img2col(int line, uint64_t dst, uint64_t src, const int64_t fields[15])
     cce_issue(&command);
 }
 
-void cce_mad(int line, uint64_t c, uint64_t a, uint64_t b, int64_t m, int64_t k, int64_t n,
-             int first)
+void cce_mad(int line, enum cce_type sums, enum cce_type factors, uint64_t c, uint64_t a,
+             uint64_t b, int64_t m, int64_t k, int64_t n, int first)
 {
+    if (!(sums == CCE_FLOAT && factors == CCE_HALF) && !(sums == CCE_S32 && factors == CCE_S8)) {
+        cce_report(line, "mad takes halves into floats, or int8 into int32");
+        return;
+    }
     if (!in_range(line, "m", m, 0, 4095) || !in_range(line, "k", k, 0, 4095)
         || !in_range(line, "n", n, 0, 4095) || !at_block(line, "c", CCE_CC, c)
         || !at_block(line, "a", CCE_CA, a) || !at_block(line, "b", CCE_CB, b))
@@ -199,7 +203,8 @@ void cce_mad(int line, uint64_t c, uint64_t a, uint64_t b, int64_t m, int64_t k,
     if (!m || !k || !n)
         return;
     struct cce_command command = {.operation = CCE_MAD, .pipe = PIPE_M, .line = line, .dst = c,
-                                  .src = a, .other = b, .strides = {m, k, n}, .mode = first};
+                                  .src = a, .other = b, .strides = {m, k, n}, .mode = first,
+                                  .from = (int)factors};
     command.spaced = ((m + 15) / 16) * ((n + 15) / 16) >= cce_barrier_blocks;
     cce_issue(&command);
 }
