@@ -28,6 +28,7 @@ from tilewright.planning.planners.choice import Chosen
 from tilewright.planning.planners.cores import ROUNDS, Columns, plan_cores
 from tilewright.targets.ascend.formats import heads, image, matrices
 from tilewright.targets.ascend.lowering.choices import CHOICES
+from tilewright.targets.ascend.lowering.quantised import takes_blocks
 from tilewright.targets.ascend.lowering.rows import FOLD_OF
 from tilewright.targets.ascend.machine import BLOCK, CUBE
 from tilewright.targets.ascend.vector_primitives import POINTS
@@ -70,6 +71,11 @@ def steps_of(kernel: Kernel) -> tuple[Step, ...]:
         return _rows(out, ())
     if anchor.operation == "pad":
         return _padded(kernel)
+    if anchor.operation == "quantise_linear" and takes_blocks(anchor.inputs[0], out):
+        return _physical(out)
+    if anchor.operation in ("quantise_linear", "dequantise_linear"):
+        plain = {operand.layout for operand in (anchor.inputs[0], out)} == {""}
+        return _rows(out, (), flat=True) if plain else ()
     return _relaid(kernel) if anchor.operation == "convert_layout" else ()
 
 

@@ -19,7 +19,6 @@ from tilewright.targets.ascend.kernels.elementwise import SHORT_PORTION, Short, 
 from tilewright.targets.ascend.kernels.recipes import RECIPES, recipe_of
 from tilewright.targets.ascend.kernels.shares import joined, scaled, total
 from tilewright.targets.ascend.kernels.vectors import number
-from tilewright.targets.ascend.lowering.conversions import convert
 from tilewright.targets.ascend.lowering.functions import NAMES, scalars_of
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.lowering.rows import in_blocks
@@ -68,14 +67,11 @@ def points(
         for name, constant in zip(("x", "y"), numbers, strict=False)
         if constant is not None
     }
-    if recipe.kinds and len(values) == 1:
-        return _in_rows(launches, stage, operation, values["x"], constants, target)
     element = next(iter(values.values())).element
     scalars = tuple(map(number, scalars_of(stage.operation, dict(stage.attributes))))
     name = launches.name(operation)
     forms = {(value.shape, value.element, value.layout) for value in values.values()}
-    kind = recipe.types.get(element, element)
-    result = target or launches.buffer(shape, kind, next(iter(values.values())).layout)
+    result = target or launches.buffer(shape, element, next(iter(values.values())).layout)
     if forms == {(shape, element, result.layout)} and result.element == recipe.types.get(element):
         # Blocks are computed with what pads them.
         program = elementwise(
@@ -92,34 +88,6 @@ def points(
         )
     launches.launch(program, *values.values(), result)
     return result
-
-
-def _in_rows(
-    launches: Launches,
-    stage: Stage,
-    operation: str,
-    x: Value,
-    constants: dict[str, str],
-    target: Value | None,
-) -> Value:
-    """An operation whose result has elements of another size, whose blocks have another shape: it
-    is computed on rows, with changes of format around it."""
-    kind = RECIPES[operation].types.get(x.element)
-    if kind is None or (target is not None and target.element != kind):
-        raise launches.refusal(f"there is no kernel for {stage.operation} of {x.element}")
-    result = target or launches.buffer(x.shape, kind)
-    if x.layout:
-        x = convert(launches, stage, [x], launches.buffer(x.shape, x.element))
-    rows = launches.buffer(x.shape, kind) if result.layout else result
-    program = elementwise(
-        *(operation, x.element, launches.elements(stage.output, ""), launches.core),
-        scalars=tuple(map(number, scalars_of(stage.operation, dict(stage.attributes)))),
-        constants=constants,
-        name=launches.name(operation),
-        even=launches.cores > 1,
-    )
-    launches.launch(program, x, rows)
-    return convert(launches, stage, [rows], result) if result.layout else result
 
 
 def _short(launches: Launches, output: Operand, result: Value) -> Short | None:
