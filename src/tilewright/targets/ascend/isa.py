@@ -95,8 +95,8 @@ def load(dst: Place, src: Place, repeat: Value, stride: Value, *, transpose: boo
 def mad(
     c: Place, a: Place, b: Place, m: Value, k: Value, n: Value, first: Value, barrier_blocks: int
 ) -> Command:
-    """c (+)= a b for c of m x n; k is summed. A block has 16 halves along k, or 32 bytes of integers.
-    Sums of few blocks need a barrier between."""
+    """c (+)= a b for c of m x n; k is summed, of which a block has 16 halves, or 32 integers of 8
+    bits. Sums of few blocks need a barrier between."""
     for what, value in (("m", m), ("k", k), ("n", n)):
         _within(f"{what} of a product", value, MAX_MAD, least=1)
     blocks = _blocks(m) * _blocks(n)

@@ -199,6 +199,7 @@ class Epilogue:
         columns: Span,
         column: str,
         rows: tuple[Value, int],
+        batch: tuple[Value, int],
     ) -> list[Statement]:
         """Sums of integers in L0C as the tile of halves in UB, with what follows them."""
         if self.factors is None:
@@ -214,16 +215,21 @@ class Epilogue:
         assert self.wide is not None
         most = self.wide.bytes // FOUR_ROWS * 4
         size = min(most, rows[1])
-        block = Loop("q", columns.size // CUBE)
+        matrix, block = Loop("e", batch[0]), Loop("q", columns.size // CUBE)
         part = Loop("r", 1 if rows[1] <= size else (rows[0] + (size - 1)) // size)
         start = part.variable * size if rows[1] > size else 0
         count = least(size, rows[0] - start) if rows[1] > size else rows[0]
-        part.body += self._floats(
-            tile, sums, homes, column, columns, block, (start, count, rows[0])
-        )
+        first = block.variable * rows[0] + start
+        if batch[1] > 1:
+            first = matrix.variable * (columns.size // CUBE * rows[0]) + first
+        part.body += self._floats(tile, sums, homes, column, columns, block, (first, count))
         block.body.append(part)
-        after = self.statements(tile, homes, columns, Linear(), rows)
-        return [isa.mask_of(FLOATS, FLOATS), block, *after]
+        body: Loop = block
+        if batch[1] > 1:
+            body = matrix
+            matrix.body.append(block)
+        after = self.statements(tile, homes, columns, Linear(), rows, batch)
+        return [isa.mask_of(FLOATS, FLOATS), body, *after]
 
     def _floats(
         self,
@@ -233,13 +239,12 @@ class Epilogue:
         column: str,
         columns: Span,
         block: Loop,
-        part: tuple[Value, Value, Value],
+        part: tuple[Value, Value],
     ) -> list[Statement]:
-        """Rows ``part`` (the first, how many, of how many) of a column of blocks."""
+        """Rows of 16 of a column of blocks: the first of all in the tile, and how many."""
         assert self.wide is not None and self.factors is not None
-        start, count, rows = part
+        at, count = part
         integers, floats = Place(self.wide), Place(self.wide, element="float")
-        at = block.variable * rows + start
         body: list[Statement] = [
             isa.cc_to_ub(integers, sums.at(at * (CUBE * 4)), 1, count // CUBE, "CRMODE_NONE")
         ]

@@ -203,10 +203,14 @@ class Products:
         blocks = columns.size // CUBE * batch
         source, target = Place(home.buffer), Place(outer.buffer)
         if self.integers:
-            if batch != 1:
-                raise refuse("lower-operation", "integers are multiplied a matrix at a time")
             return self.epilogue.dequantised(
-                target, source, self.homes, columns, axes.columns, (rows.size, rows.most)
+                target,
+                source,
+                self.homes,
+                columns,
+                axes.columns,
+                (rows.size, rows.most),
+                (batch, most),
             )
         copy = isa.cc_to_ub(target, source, blocks, rows.size // CUBE, self.epilogue.mode)
         bias = self.epilogue.bias

@@ -18,9 +18,9 @@ from tilewright.targets.ascend.kernels.quantise import PAIR, Matrices, quantise
 from tilewright.targets.ascend.kernels.recipes import recipe_of
 from tilewright.targets.ascend.kernels.shares import joined
 from tilewright.targets.ascend.kernels.vectors import number
-from tilewright.targets.ascend.lowering.conversions import convert
 from tilewright.targets.ascend.lowering.functions import NAMES, scalars_of
 from tilewright.targets.ascend.lowering.launches import Launches, Value
+from tilewright.targets.ascend.lowering.moves import relay
 from tilewright.targets.ascend.lowering.points import alike
 from tilewright.targets.ascend.machine import CUBE
 
@@ -69,7 +69,7 @@ def quantised(
             raise launches.refusal("there is no kernel for several scales")
         constants["y"] = number(factor)
     if x.layout:
-        x = convert(launches, stage, [x], launches.buffer(x.shape, x.element))
+        x = relay(launches, stage, [x], launches.buffer(x.shape, x.element))
     rows_of = launches.buffer(x.shape, kind) if result.layout else result
     program = elementwise(
         *(operation, x.element, launches.elements(stage.output, ""), launches.core),
@@ -79,4 +79,4 @@ def quantised(
         even=launches.cores > 1 and prod(x.shape) > 1,
     )
     launches.launch(program, x, rows_of)
-    return convert(launches, stage, [rows_of], result) if result.layout else result
+    return relay(launches, stage, [rows_of], result) if result.layout else result
