@@ -181,18 +181,18 @@ RECIPES: dict[str, Recipe] = {
         },
     ),
     "dequantise": Recipe(
-        2,
+        1,
         {"int8_t": "half"},
         (
             Step("cast", "h", ("x",)),
             Step("cast", "t", ("h",)),
             Step("vadd", "t", ("t", "less")),
-            Step("vmul", "t", ("t", "y")),
+            Step("vmul", "t", ("t", "factor")),
             Step("cast", "out", ("t",)),
         ),
-        scalars=("less",),
+        scalars=("less", "factor"),
         temporaries=("h", "t"),
-        kinds={"h": "half", **dict.fromkeys(("t", "y", "less"), "float")},
+        kinds={"h": "half", **dict.fromkeys(("t", "less", "factor"), "float")},
     ),
     "gelu_tanh": _function(*_GELU_TANH, most="80.0f"),
     "gelu": _function(

@@ -25,7 +25,7 @@ SCALARS: dict[str, tuple[tuple[str, float], ...]] = {
 
 
 def scalars_of(operation: str, attributes: Mapping[str, object]) -> tuple[float, ...]:
-    """The scalars of an operation's recipe."""
+    """The scalars of an operation's recipe; of a dequantisation all but its factor, an operand."""
     if operation == "quantise_linear":
         scale, zero = float(str(attributes["scale"])), float(str(attributes["zero"]))
         return scale, LEAST - zero, MOST - zero, zero

@@ -49,7 +49,7 @@ def quantised(
     kind = recipe.types.get(x.element)
     if kind is None or (target is not None and target.element != kind):
         raise launches.refusal(f"there is no kernel for {stage.operation} of {x.element}")
-    scalars = tuple(map(number, scalars_of(stage.operation, dict(stage.attributes))))
+    scalars = [number(value) for value in scalars_of(stage.operation, dict(stage.attributes))]
     result = target or launches.buffer(x.shape, kind)
     if len(stage.inputs) == 1 and takes_blocks(stage.inputs[0], stage.output):
         *outer, rows, columns = zip(stage.output.access, x.shape, strict=True)
@@ -62,19 +62,17 @@ def quantised(
         program = quantise(of, scalars, launches.core, launches.name(operation))
         launches.launch(program, x, result)
         return result
-    constants: dict[str, str] = {}
     for operand in stage.inputs[1:]:
         factor = alike(launches, operand)
         if factor is None:
             raise launches.refusal("there is no kernel for several scales")
-        constants["y"] = number(factor)
+        scalars.append(number(factor))
     if x.layout:
         x = relay(launches, stage, [x], launches.buffer(x.shape, x.element))
     rows_of = launches.buffer(x.shape, kind) if result.layout else result
     program = elementwise(
         *(operation, x.element, launches.elements(stage.output, ""), launches.core),
-        scalars=scalars,
-        constants=constants,
+        scalars=tuple(scalars),
         name=launches.name(operation),
         even=launches.cores > 1 and prod(x.shape) > 1,
     )
