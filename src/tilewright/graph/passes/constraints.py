@@ -117,7 +117,12 @@ def _places(asked: Candidate, machine: Machine) -> str | None:
 
 def fills(op: Operation, machine: Machine) -> bool:
     """Whether every primitive that computes an operation says what its image's padding holds."""
-    primitives = machine.primitives_for(candidate(op).operation)
+    element = machine.element_of(element_name(tensor_type(op.inputs[0]).element_type), "input")
+    primitives = [
+        primitive
+        for primitive in machine.primitives_for(candidate(op).operation)
+        if primitive.takes("input", element)
+    ]
     return bool(primitives) and all(
         "input" in p.operands and p.operands["input"].fills for p in primitives
     )

@@ -169,6 +169,11 @@ class FeatureMap:
         return Command("set_fmatrix", "S", (value,))
 
 
+def padding(value: int) -> Command:
+    """``set_padding``: what stands for padding in the windows that follow, a byte twice."""
+    return Command("set_padding", "S", ((value & 0xFF) * 0x0101,))
+
+
 def img2col(
     dst: Place,
     image: FeatureMap,

@@ -61,8 +61,8 @@ def network_machine(core: DaVinci) -> Machine:
             "epilogue": (("relu", "clip"), ("cast",)),
         }
     )
-    primitives = (*_products(), *_integer_products(core), _convolution(), _depthwise())
-    primitives = (*primitives, _formats(), vector)
+    primitives = (*_products(), _integer_product(), _convolution(), _integer_convolution())
+    primitives = (*primitives, _depthwise(), _formats(), vector)
     primitives = (*primitives, *vector_primitives())
     # A slot next to the cube is free when the product before last is complete: its head later.
     late = {"latency": int(core.mad_head.value)}
@@ -141,40 +141,36 @@ INTEGER_EPILOGUE_BYTES = 32_768
 """The same behind a product of integers, whose sums are dequantised in UB a part at a time."""
 
 
-def _integer_products(core: DaVinci) -> tuple[Primitive, ...]:
+def _integer_product() -> Primitive:
     """Products of int8 by constant weights into int32, dequantised on the way out: twice as many
     in a cycle as of halves (a block has 32 of them in a row)."""
     rows, columns = _cubes("n", "m"), _cubes("co")
     depth = {"ci": block_elements(1)}
-    return (
-        Primitive(
-            name="mad_s8",
-            operations=("matmul",),
-            element="int8",
-            engine="m",
-            operands={
-                "input": Storage(memory="ca", multiples=rows | depth, layout=f"{MATRICES}{nz(1)}"),
-                "weight": Storage(
-                    memory="cb", multiples=columns | depth, layout=f"{MATRICES}{nz(1)}"
-                ),
-                "bias": Storage(memory="ub", multiples=columns),
-                "residual": Storage(memory="ub", multiples=columns, elements=("float32",)),
-                "output": Storage(
-                    memory="cc",
-                    multiples=rows | columns,
-                    layout=f"{MATRICES}{nz()}",
-                    elements=("float16", "float32", "int32"),
-                ),
-            },
-            epilogue=(("dequantise_linear",), ("relu", *FUNCTIONS), ("cast",)),
-            reserved={"ub": INTEGER_EPILOGUE_BYTES},
-            cycles="b0*b1*ceil(n*m/16)*ceil(co/16)*ceil(ci/32)",
-            peak="b0*b1*n*m*co*ci/8192",
-            multiples=rows | columns | depth,
-            blocks=("n", "m", "co", "ci"),
-            limits=dict.fromkeys(("n", "m", "co", "ci"), MOST),
-            sums=True,
-        ),
+    return Primitive(
+        name="mad_s8",
+        operations=("matmul",),
+        element="int8",
+        engine="m",
+        operands={
+            "input": Storage(memory="ca", multiples=rows | depth, layout=f"{MATRICES}{nz(1)}"),
+            "weight": Storage(memory="cb", multiples=columns | depth, layout=f"{MATRICES}{nz(1)}"),
+            "bias": Storage(memory="ub", multiples=columns),
+            "residual": Storage(memory="ub", multiples=columns, elements=("float32",)),
+            "output": Storage(
+                memory="cc",
+                multiples=rows | columns,
+                layout=f"{MATRICES}{nz()}",
+                elements=("float16", "float32", "int32"),
+            ),
+        },
+        epilogue=(("dequantise_linear",), ("relu", *FUNCTIONS), ("cast",)),
+        reserved={"ub": INTEGER_EPILOGUE_BYTES},
+        cycles="b0*b1*ceil(n*m/16)*ceil(co/16)*ceil(ci/32)",
+        peak="b0*b1*n*m*co*ci/8192",
+        multiples=rows | columns | depth,
+        blocks=("n", "m", "co", "ci"),
+        limits=dict.fromkeys(("n", "m", "co", "ci"), MOST),
+        sums=True,
     )
 
 
@@ -186,7 +182,12 @@ def _convolution() -> Primitive:
         operations=("conv",),
         engine="m",
         operands={
-            "input": Storage(memory="ca", multiples=_cubes("ci", "ow"), layout=image()),
+            "input": Storage(
+                memory="ca",
+                multiples=_cubes("ci", "ow"),
+                layout=image(),
+                elements=("float16",),
+            ),
             "weight": Storage(
                 memory="cb", multiples=_cubes("co", "ci"), layout=convolution_weight()
             ),
@@ -199,6 +200,42 @@ def _convolution() -> Primitive:
         cycles="g*ceil(oh*ow/16)*ceil(co/16)*ceil(ci/16)*kh*kw",
         peak="g*n*oh*ow*co*ci*kh*kw/4096",
         multiples=_cubes("co", "ci"),
+        blocks=("co", "ci"),
+        limits={"n": 1, "g": 1, "co": MOST, "ci": MOST, "kh": 1, "kw": 1},
+        whole=("ow",),
+        sums=True,
+    )
+
+
+def _integer_convolution() -> Primitive:
+    """The same of int8, 32 channels of the image in a block, dequantised on the way out."""
+    result, image_rows = _cubes("co", "ow"), {"ci": block_elements(1), "ow": CUBE}
+    return Primitive(
+        name="conv_s8",
+        operations=("conv",),
+        element="int8",
+        engine="m",
+        operands={
+            "input": Storage(memory="ca", multiples=image_rows, layout=image(1), fills=True),
+            "weight": Storage(
+                memory="cb",
+                multiples={"co": CUBE, "ci": block_elements(1)},
+                layout=convolution_weight(1),
+            ),
+            "bias": Storage(memory="ub", multiples=_cubes("co")),
+            "residual": Storage(memory="ub", multiples=_cubes("co"), elements=("float32",)),
+            "output": Storage(
+                memory="cc",
+                multiples=result,
+                layout=image(),
+                elements=("float16", "float32", "int32"),
+            ),
+        },
+        epilogue=(("dequantise_linear",), ("relu", *FUNCTIONS), ("cast",)),
+        reserved={"ub": INTEGER_EPILOGUE_BYTES},
+        cycles="g*ceil(oh*ow/16)*ceil(co/16)*ceil(ci/32)*kh*kw",
+        peak="g*n*oh*ow*co*ci*kh*kw/8192",
+        multiples={"co": CUBE, "ci": block_elements(1)},
         blocks=("co", "ci"),
         limits={"n": 1, "g": 1, "co": MOST, "ci": MOST, "kh": 1, "kw": 1},
         whole=("ow",),

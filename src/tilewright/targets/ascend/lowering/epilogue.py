@@ -199,7 +199,7 @@ class Epilogue:
         columns: Span,
         column: str,
         rows: tuple[Value, int],
-        batch: tuple[Value, int],
+        batch: tuple[Value, int] = (1, 1),
     ) -> list[Statement]:
         """Sums of integers in L0C as the tile of halves in UB, with what follows them."""
         if self.factors is None:

@@ -15,14 +15,22 @@ from dataclasses import dataclass
 from math import prod
 
 from tilewright.errors import refuse
-from tilewright.ir.types import element_name, layout_of
+from tilewright.ir.types import layout_of
 from tilewright.planning.layout import Layout
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import matrices, padded
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.lowering.epilogue import Epilogue
 from tilewright.targets.ascend.lowering.nest import NOTHING, Linear, Span, Spans
-from tilewright.targets.ascend.lowering.walk import Home, Homes
+from tilewright.targets.ascend.lowering.walk import (
+    Home,
+    Homes,
+    column_of,
+    element_in,
+    element_of,
+    is_row,
+    main_bytes,
+)
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
 from tilewright.targets.ascend.program import (
     Loop,
@@ -34,9 +42,6 @@ from tilewright.targets.ascend.program import (
     least,
 )
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, TensorOp, WindowAttr
-
-ELEMENTS = {"float16": "half", "float32": "float", "int8": "int8_t", "int32": "int32_t"}
-"""Element types of products' operands -> those of CCE C."""
 
 Indices = dict[str, Value]
 """Of a matrix of a tile: its index along each batch dim of which the tile has several."""
@@ -80,21 +85,6 @@ def span(spans: Spans, dim: str, block: int = CUBE) -> Span:
     return spans[dim] if dim else Span(NOTHING.start, block, block)
 
 
-def _column(op: BufferOp) -> str:
-    """The dim of a row's columns."""
-    return op.window.data[-1].dims[0]
-
-
-def element_of(op: TensorOp) -> str:
-    """The element type of a tensor, as in C; a bias of halves comes in halves, too."""
-    name = element_name(op.result.type.element_type)
-    if op.role.data == "bias" and name == "float32":
-        return "half"
-    if name not in ELEMENTS:
-        raise refuse("lower-operation", f"{op.symbol.data} has elements of {name}")
-    return ELEMENTS[name]
-
-
 class Products:
     """The forms of a product; see ``Forms``."""
 
@@ -114,7 +104,7 @@ class Products:
         self.integers = "int8_t" in self.elements.values()
         for name, tensor in program.tensors.items():
             rank, role = len(tensor.result.type.get_shape()), tensor.role.data
-            if self._is_row(tensor):
+            if is_row(tensor):
                 continue
             layout = Layout.parse(layout_of(tensor.result), rank)
             bytes_each = WIDTHS[self.elements[name]]
@@ -127,17 +117,13 @@ class Products:
         self.axes: dict[str, Axes] = {}
         """By the names of tensors."""
         for op in program.walk():
-            if isinstance(op, BufferOp) and not self._is_row(op.tensor_op):
+            if isinstance(op, BufferOp) and not is_row(op.tensor_op):
                 name = op.tensor_op.symbol.data
                 block = BLOCK // WIDTHS[self.elements[name]]
                 self.axes[name] = Axes.of(op.window, op.tensor_shape, name in self.turned, block)
         sides = [dim for axes in self.axes.values() for dim in (axes.rows, axes.columns)]
         self.dims = {dim for dim in sides if dim}
         (self.summed,) = (dim for dim in program.reduction_dims)
-
-    def _is_row(self, op: TensorOp) -> bool:
-        """Whether a tensor has a number for each column: a bias, or factors of sums."""
-        return op.role.data == "bias" or self.elements[op.symbol.data] == "float"
 
     def extents(self) -> dict[str, int]:
         """Extents, those of rows and columns padded."""
@@ -149,28 +135,22 @@ class Products:
         return 2 * CUBE if self.integers and dim == self.summed else CUBE
 
     def element(self, op: BufferOp) -> str:
-        """Of operands their own; sums of halves are floats, of integers integers."""
-        if op.memory == "cc":
-            return "int32_t" if self.integers else "float"
-        return self.elements[op.tensor_op.symbol.data]
+        """The element type of a buffer, as in C."""
+        return element_in(op, integers=self.integers)
 
     def blocked(self, dim: str) -> bool:
         """Whether a dim is one of rows or columns."""
         return dim in self.dims
 
     def main_bytes(self, op: TensorOp) -> int:
-        """Bytes of a tensor in main memory, rows in whole blocks."""
-        shape = op.result.type.get_shape()
-        width = WIDTHS[self.elements[op.symbol.data]]
-        if self._is_row(op):
-            return padded(shape[-1]) * width
-        return Layout.parse(layout_of(op.result), len(shape)).size(shape) * width
+        """Bytes of a tensor in main memory."""
+        return main_bytes(op)
 
     def bytes(self, op: BufferOp, spans: Spans) -> int:
         """Bytes of whole matrices."""
         width = WIDTHS[self.element(op)]
-        if self._is_row(op.tensor_op):
-            return spans[_column(op)].most * width
+        if is_row(op.tensor_op):
+            return spans[column_of(op)].most * width
         axes = self._axes(op)
         count = prod(spans[dim].most for dim in axes.batch if dim)
         size = span(spans, axes.rows).most * span(spans, axes.columns, axes.block).most
@@ -183,9 +163,9 @@ class Products:
 
     def load(self, home: Home, outer: Home | Tensor) -> list[Statement]:
         """Main memory to L1 and UB, and L1 to L0."""
-        if self._is_row(home.op.tensor_op):
+        if is_row(home.op.tensor_op):
             assert isinstance(outer, Tensor)
-            columns, width = home.spans[_column(home.op)], WIDTHS[self.element(home.op)]
+            columns, width = home.spans[column_of(home.op)], WIDTHS[self.element(home.op)]
             at = columns.start.times(width).value
             length = columns.size * width // BLOCK
             return [isa.copy(Place(home.buffer), Place(outer, at), 1, length)]

@@ -1,22 +1,21 @@
 """Stages between halves and integers of 8 bits.
 
-Blocks of integers have twice as many columns, so a format changes on the way: matrices of whole
-blocks come from rows or Nz to the Nz of integers in one kernel (kernels/quantise.py); others are
-computed row by row, with changes of format around that.
+Where the integers lie in blocks, so do the halves, half as many columns in each, and one kernel
+goes from the ones to the others (kernels/quantise.py), matrices also from rows; halves that lie
+otherwise change their format before or behind it. Rows of integers are computed row by row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from tilewright.planning.domain import Operand, Stage
 from tilewright.planning.layout import Layout
-from tilewright.targets.ascend.formats import matrices
+from tilewright.targets.ascend.formats import image, matrices
 from tilewright.targets.ascend.kernels.elementwise import elementwise
-from tilewright.targets.ascend.kernels.quantise import PAIR, Matrices, quantise
+from tilewright.targets.ascend.kernels.quantise import PAIR, Blocks, dequantise, quantise
 from tilewright.targets.ascend.kernels.recipes import recipe_of
-from tilewright.targets.ascend.kernels.shares import joined
+from tilewright.targets.ascend.kernels.shares import joined, scaled
 from tilewright.targets.ascend.kernels.vectors import number
 from tilewright.targets.ascend.lowering.functions import NAMES, scalars_of
 from tilewright.targets.ascend.lowering.launches import Launches, Value
@@ -25,15 +24,36 @@ from tilewright.targets.ascend.lowering.points import alike
 from tilewright.targets.ascend.machine import CUBE
 
 
-def takes_blocks(source: Operand, result: Operand) -> bool:
-    """Whether one kernel quantises a tensor: from rows or Nz to Nz, in whole blocks."""
-    shape, rank = result.shape, len(result.shape)
-    if rank < 2 or shape[-1] % PAIR or (source.element, result.element) != ("float16", "int8"):
+def layout_of_halves(layout: str, rank: int) -> str | None:
+    """The layout of halves that goes with one of integers: blocks of as many rows or positions;
+    None where the integers lie in others."""
+    parsed = Layout.parse(layout, rank)
+    if parsed.row_major:
+        return ""
+    if rank == 4 and parsed == Layout.parse(image(1), rank):
+        return image()
+    if rank > 1 and parsed == matrices(rank, element_bytes=1):
+        return str(matrices(rank))
+    return None
+
+
+def in_rows(shape: Sequence[int]) -> bool:
+    """Whether a matrix's rows are whole blocks, of which one kernel makes blocks of integers."""
+    return shape[-1] % PAIR == 0 and shape[-2] % CUBE == 0
+
+
+def one_kernel(source: Operand, result: Operand) -> bool:
+    """Whether a single kernel takes a stage, whose blocks several cores may share."""
+    halves, integers = (source, result) if result.element == "int8" else (result, source)
+    rank = len(result.shape)
+    wanted = layout_of_halves(integers.layout, rank)
+    if wanted is None:
         return False
-    given, wanted = (Layout.parse(operand.layout, rank) for operand in (source, result))
-    if wanted != matrices(rank, element_bytes=1):
-        return False
-    return given == matrices(rank) or (given.row_major and shape[-2] % CUBE == 0)
+    given = Layout.parse(halves.layout, rank)
+    if given == Layout.parse(wanted, rank):
+        return True
+    matrix = bool(wanted) and wanted != image()
+    return given.row_major and matrix and halves is source and in_rows(source.shape)
 
 
 def quantised(
@@ -50,31 +70,55 @@ def quantised(
     if kind is None or (target is not None and target.element != kind):
         raise launches.refusal(f"there is no kernel for {stage.operation} of {x.element}")
     scalars = [number(value) for value in scalars_of(stage.operation, dict(stage.attributes))]
-    result = target or launches.buffer(x.shape, kind)
-    if len(stage.inputs) == 1 and takes_blocks(stage.inputs[0], stage.output):
-        *outer, rows, columns = zip(stage.output.access, x.shape, strict=True)
-        of = Matrices(
-            joined([launches.extent(axis, size) for axis, size in outer]),
-            launches.extent(*rows, CUBE),
-            launches.extent(*columns, PAIR),
-            plain=not x.layout,
-        )
-        program = quantise(of, scalars, launches.core, launches.name(operation))
-        launches.launch(program, x, result)
-        return result
     for operand in stage.inputs[1:]:
         factor = alike(launches, operand)
         if factor is None:
             raise launches.refusal("there is no kernel for several scales")
         scalars.append(number(factor))
-    if x.layout:
-        x = relay(launches, stage, [x], launches.buffer(x.shape, x.element))
-    rows_of = launches.buffer(x.shape, kind) if result.layout else result
-    program = elementwise(
-        *(operation, x.element, launches.elements(stage.output, ""), launches.core),
-        scalars=tuple(scalars),
-        name=launches.name(operation),
-        even=launches.cores > 1 and prod(x.shape) > 1,
+    result = target or launches.buffer(x.shape, kind, "" if kind == "half" else x.layout)
+    wanted = layout_of_halves(result.layout if kind == "int8_t" else x.layout, len(x.shape))
+    if wanted is None:
+        raise launches.refusal(f"integers in {x.layout or result.layout} have no kernel")
+    end = result
+    if kind == "int8_t":
+        plain = bool(wanted) and not x.layout and wanted != image() and in_rows(x.shape)
+        if not plain and x.layout != wanted:
+            x = relay(launches, stage, [x], launches.buffer(x.shape, x.element, wanted))
+    else:
+        plain = False
+        if result.layout != wanted:
+            end = launches.buffer(x.shape, kind, wanted)
+    name = launches.name(operation)
+    if not wanted:
+        program = elementwise(
+            *(operation, x.element, launches.elements(stage.output, ""), launches.core),
+            scalars=tuple(scalars),
+            name=name,
+            even=launches.cores > 1,
+        )
+    else:
+        make = quantise if kind == "int8_t" else dequantise
+        program = make(_blocks(launches, stage.output, wanted, plain), scalars, launches.core, name)
+    launches.launch(program, x, end)
+    return result if end is result else relay(launches, stage, [end], result)
+
+
+def _blocks(launches: Launches, result: Operand, halves: str, plain: bool) -> Blocks:
+    """A tensor's blocks, as blocks of a launch share them."""
+    axes = list(zip(result.access, result.shape, strict=True))
+    if halves == image():
+        images, channels, *area = axes
+        return Blocks(
+            launches.extent(*images),
+            joined([launches.extent(axis, size) for axis, size in area]),
+            launches.extent(*channels, PAIR),
+            -(-channels[1] // CUBE),
+        )
+    *outer, rows, columns = axes
+    return Blocks(
+        joined([launches.extent(axis, size) for axis, size in outer]),
+        scaled(launches.extent(*rows, CUBE), CUBE),
+        launches.extent(*columns, PAIR),
+        -(-columns[1] // CUBE),
+        plain,
     )
-    launches.launch(program, x, rows_of)
-    return relay(launches, stage, [rows_of], result) if result.layout else result

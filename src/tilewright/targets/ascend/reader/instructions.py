@@ -185,6 +185,12 @@ def _feature_map(call: Call) -> Command:
     return Command(call.name, "S", (call.value(0),))
 
 
+def _padding(call: Call) -> Command:
+    call.count(1)
+    call.settings.set("padding", call.number(0))
+    return Command(call.name, "S", (call.number(0),))
+
+
 def _field(value: Value, shift: int) -> Value:
     if isinstance(value, int):
         return value >> shift & 0xFFFF
@@ -315,6 +321,7 @@ INSTRUCTIONS: dict[str, Callable[[Call], Command]] = {
     "mad": _mad,
     "copy_matrix_cc_to_ubuf": _results,
     "set_fmatrix": _feature_map,
+    "set_padding": _padding,
     "img2col_cbuf_to_ca": _windows,
     "set_vector_mask": _mask,
     **dict.fromkeys(("vadd", "vsub", "vmul", "vdiv", "vmax", "vmin", "vand", "vor"), _vector(2)),

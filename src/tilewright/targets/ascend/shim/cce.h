@@ -64,6 +64,7 @@ void cce_load(int line, int to, uint64_t dst, uint64_t src, int64_t base, int64_
               int64_t stride, int transpose);
 void cce_img2col(int line, uint64_t dst, uint64_t src, const int64_t fields[15]);
 void cce_fmatrix(int line, uint64_t value);
+void cce_padding(int line, uint64_t value);
 void cce_mad(int line, enum cce_type sums, enum cce_type factors, uint64_t c, uint64_t a,
              uint64_t b, int64_t m, int64_t k, int64_t n, int first);
 void cce_cc_to_ub(int line, uint64_t dst, uint64_t src, int64_t bursts, int64_t length,
@@ -121,6 +122,8 @@ void cce_barrier(int line, pipe_t pipe);
                 (const int64_t[]){fetchW, fetchH, leftW, leftH, c1, strideW, strideH, kW, kH, \
                                   dilationW, dilationH, jump, mode, repeat, csize})
 #define set_fmatrix(value) cce_fmatrix(__LINE__, (uint64_t)(value))
+/* Two bytes that windows have where they reach into padding; 0 at first. */
+#define set_padding(value) cce_padding(__LINE__, (uint64_t)(value))
 
 /* c[m x n] (+)= a[m x k] b[k x n]: c of floats in Nz, a in Zz, b in Zn; first starts c at 0. */
 #define mad(c, a, b, m, k, n, first) \

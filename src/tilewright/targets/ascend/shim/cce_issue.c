@@ -30,7 +30,7 @@ static struct flag flags[PIPES][PIPES][EVENTS];
 static int counting, events = 4;
 static int *lines[PIPES];
 static size_t line_room[PIPES];
-static uint64_t mask[2], fmatrix;
+static uint64_t mask[2], fmatrix, padding;
 static uint64_t va[VA_REGISTERS][8];
 
 void cce_flags(int event_count, int count_flags)
@@ -165,6 +165,13 @@ void cce_fmatrix(int line, uint64_t value)
     fmatrix = value;
 }
 
+void cce_padding(int line, uint64_t value)
+{
+    if (value > 0xFFFF)
+        cce_report(line, "padding has two bytes");
+    padding = value & 0xFFFF;
+}
+
 void cce_img2col(int line, uint64_t dst, uint64_t src, const int64_t fields[15])
 {
     static const struct {
@@ -184,7 +191,8 @@ void cce_img2col(int line, uint64_t dst, uint64_t src, const int64_t fields[15])
     if (!at_block(line, "dst", CCE_CA, dst) || !at_block(line, "src", CCE_CBUF, src))
         return;
     struct cce_command command = {.operation = CCE_IMG2COL, .pipe = PIPE_MTE1, .line = line,
-                                  .dst = dst, .src = src, .other = fmatrix};
+                                  .dst = dst, .src = src, .other = fmatrix,
+                                  .length = (int64_t)padding};
     memcpy(command.window, fields, sizeof command.window);
     cce_issue(&command);
 }

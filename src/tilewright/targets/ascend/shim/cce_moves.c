@@ -63,7 +63,8 @@ void cce_run_img2col(const struct cce_command *c)
             int64_t h = of[3] + position / outputs * stride_h + tap_h * of[10];
             int64_t w = position % outputs * stride_w - left + tap_w * of[9];
             if (h < 0 || h >= height || w < 0 || w >= width) {
-                memset(target + 16 * row, 0, BLOCK);
+                for (int lane = 0; lane < 16; lane++)
+                    target[16 * row + lane] = (uint16_t)c->length;
                 continue;
             }
             uint64_t at = (uint64_t)(((channel * height + h) * width + w) * BLOCK);
