@@ -80,7 +80,7 @@ class _Conversion:
         y = tiles.tile("y", numbers, "int8_t")
         places = {"x": Place(x), "t": Place(t), "n": Place(t, element="int32_t")}
         self._alike(tiles, places)
-        if not back and (of.halves % 2 or rows.size * side.size * PAIR < numbers):
+        if (not back and of.halves % 2) or rows.size * side.size * PAIR < numbers:
             # Numbers that no load brings are computed on, too.
             size = x.bytes * x.slots
             slots = Buffer("x_slots", "ub", x.address, size)

@@ -163,6 +163,9 @@ def _load(call: Call) -> Command:
 def _mad(call: Call) -> Command:
     call.count(7)
     c, a, b = (call.place(at, memory) for at, memory in enumerate(("cc", "ca", "cb")))
+    kinds = tuple(isa.element_of(place) for place in (c, a, b))
+    if kinds not in (("float", "half", "half"), ("int32_t", "int8_t", "int8_t")):
+        raise call.refusal(f"there is no product of {kinds[1]} and {kinds[2]} into {kinds[0]}")
     m, k, n, first = (call.value(at) for at in range(3, 7))
     return isa.mad(c, a, b, m, k, n, first, int(call.core.barrier_blocks.value))
 
