@@ -63,6 +63,7 @@ EXACT: dict[str, Function] = {
     "square": lambda x, _: x * x,
     "clamp": lambda x, _: np.clip(x, x.dtype.type(-1), x.dtype.type(2)),
     "quantise": lambda x, _: np.clip(np.rint(np.float32(x) / np.float32(0.06)) + 3, -128, 127),
+    "quantise_power": lambda x, _: np.clip(np.rint(np.float32(x) * 16) - 3, -128, 127),
     "dequantise": lambda x, _: ((np.float32(x) - 7) * np.float32(0.06)).astype(np.float16),
 }
 """What is rounded once, in the operands' type."""
@@ -97,7 +98,8 @@ POSITIVE = ("log", "sqrt", "reciprocal")
 SCALARS = {
     "clamp": ("-1", "2"),
     "hard_sigmoid": ("-1.0f", "2.0f"),
-    "quantise": ("0.06f", "-131.0f", "124.0f", "3.0f"),
+    "quantise": ("0.06f", "3.0f"),
+    "quantise_power": ("16.0f", "-3.0f"),
     "dequantise": ("-7.0f", "0.06f"),
 }
 

@@ -171,16 +171,15 @@ class _Conversion:
         return body
 
 
-def quantise(of: Blocks, scalars: Sequence[str], core: DaVinci, name: str) -> Program:
-    """The kernel from ``halves`` to ``integers``, without flags; ``scalars`` are C's: scale, least
-    and largest number before the zero point is added, and that."""
-    return _Conversion(of, "quantise", scalars, core, name).program()
+def converted(
+    of: Blocks, operation: str, scalars: Sequence[str], core: DaVinci, name: str
+) -> Program:
+    """The kernel of ``quantise``, ``quantise_power`` or ``dequantise``, without flags.
+
+    Parameters are ``halves`` and ``integers``, what is read first. ``scalars`` are C's, those of
+    the recipe (recipes.py).
+    """
+    return _Conversion(of, operation, scalars, core, name).program()
 
 
-def dequantise(of: Blocks, scalars: Sequence[str], core: DaVinci, name: str) -> Program:
-    """The kernel from ``integers`` to ``halves``, without flags; ``scalars`` are C's: what is added
-    to a number, and by what it is multiplied then."""
-    return _Conversion(of, "dequantise", scalars, core, name).program()
-
-
-__all__ = ["Blocks", "dequantise", "quantise"]
+__all__ = ["Blocks", "converted"]

@@ -135,6 +135,32 @@ _GELU_TANH = (
 )
 """x / (1 + exp(-2 sqrt(2/pi) (x + 0.044715 x^3))), which is the form with tanh."""
 
+
+def _quantise(scaled: str) -> Recipe:
+    """x / scale, or x times its inverse, which is as exact of a power of two, to the nearest
+    integer, plus the zero point. The last conversion saturates what the others have left."""
+    return Recipe(
+        1,
+        {"half": "int8_t"},
+        (
+            Step("cast", "t", ("x",)),
+            Step(scaled, "t", ("t", "scale")),
+            Step("cast", "n", ("t",)),
+            Step("cast", "t", ("n",)),
+            Step("vadd", "t", ("t", "zero")),
+            Step("cast", "h", ("t",)),
+            Step("cast", "out", ("h",)),
+        ),
+        scalars=("scale", "zero"),
+        temporaries=("t", "n", "h"),
+        kinds={
+            **dict.fromkeys(("t", "scale", "zero"), "float"),
+            "n": "int32_t",
+            "h": "half",
+        },
+    )
+
+
 RECIPES: dict[str, Recipe] = {
     "add": _binary("vadd", NUMBERS),
     "sub": _binary("vsub", NUMBERS),
@@ -158,28 +184,8 @@ RECIPES: dict[str, Recipe] = {
         scalars=("low", "high"),
     ),
     "cast": Recipe(1, {"half": "float", "float": "half"}, (Step("cast", "out", ("x",)),)),
-    "quantise": Recipe(
-        1,
-        {"half": "int8_t"},
-        (
-            Step("cast", "t", ("x",)),
-            Step("vdiv", "t", ("t", "scale")),
-            Step("vmax", "t", ("t", "low")),
-            Step("vmin", "t", ("t", "high")),
-            Step("cast", "n", ("t",)),
-            Step("cast", "t", ("n",)),
-            Step("vadd", "t", ("t", "zero")),
-            Step("cast", "h", ("t",)),
-            Step("cast", "out", ("h",)),
-        ),
-        scalars=("scale", "low", "high", "zero"),
-        temporaries=("t", "n", "h"),
-        kinds={
-            **dict.fromkeys(("t", "scale", "low", "high", "zero"), "float"),
-            "n": "int32_t",
-            "h": "half",
-        },
-    ),
+    "quantise": _quantise("vdiv"),
+    "quantise_power": _quantise("vmul"),
     "dequantise": Recipe(
         1,
         {"int8_t": "half"},

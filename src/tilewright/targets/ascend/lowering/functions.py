@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import frexp
 
 NAMES = {
     "clip": "clamp",
@@ -11,9 +12,6 @@ NAMES = {
     "dequantise_linear": "dequantise",
 }
 """Operations of the graph whose recipe has another name."""
-
-LEAST, MOST = -128.0, 127.0
-"""Integers of 8 bits."""
 
 SCALARS: dict[str, tuple[tuple[str, float], ...]] = {
     "clip": (("minimum", float("-inf")), ("maximum", float("inf"))),
@@ -24,11 +22,17 @@ SCALARS: dict[str, tuple[tuple[str, float], ...]] = {
 """Attributes and their defaults, in the order of the recipe's scalars."""
 
 
+def is_power(scale: float) -> bool:
+    """Whether a scale is a power of two of which the inverse is a float, too."""
+    fraction, exponent = frexp(scale)
+    return fraction == 0.5 and -120 < exponent < 120
+
+
 def scalars_of(operation: str, attributes: Mapping[str, object]) -> tuple[float, ...]:
     """The scalars of an operation's recipe; of a dequantisation all but its factor, an operand."""
     if operation == "quantise_linear":
         scale, zero = float(str(attributes["scale"])), float(str(attributes["zero"]))
-        return scale, LEAST - zero, MOST - zero, zero
+        return 1 / scale if is_power(scale) else scale, zero
     if operation == "dequantise_linear":
         return (-float(str(attributes["zero"])),)
     return tuple(

@@ -13,11 +13,11 @@ from tilewright.planning.domain import Operand, Stage
 from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.formats import image, matrices
 from tilewright.targets.ascend.kernels.elementwise import elementwise
-from tilewright.targets.ascend.kernels.quantise import PAIR, Blocks, dequantise, quantise
+from tilewright.targets.ascend.kernels.quantise import PAIR, Blocks, converted
 from tilewright.targets.ascend.kernels.recipes import recipe_of
 from tilewright.targets.ascend.kernels.shares import joined, scaled
 from tilewright.targets.ascend.kernels.vectors import number
-from tilewright.targets.ascend.lowering.functions import NAMES, scalars_of
+from tilewright.targets.ascend.lowering.functions import NAMES, is_power, scalars_of
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.lowering.moves import relay
 from tilewright.targets.ascend.lowering.points import alike
@@ -61,15 +61,19 @@ def quantised(
 ) -> Value:
     """The launches of a stage that quantises or dequantises; see ``STAGES``."""
     x, operation = operands[0], NAMES[stage.operation]
+    attributes = dict(stage.attributes)
+    if operation == "quantise" and is_power(float(str(attributes["scale"]))):
+        operation = "quantise_power"
     recipe = recipe_of(operation, launches.core)
     if recipe is None:
         raise launches.refusal(
-            f"{launches.core.name} has no division, and quotients by the scale have to be exact"
+            f"{launches.core.name} has no division, and quotients have to be exact",
+            "a scale that is a power of two",
         )
     kind = recipe.types.get(x.element)
     if kind is None or (target is not None and target.element != kind):
         raise launches.refusal(f"there is no kernel for {stage.operation} of {x.element}")
-    scalars = [number(value) for value in scalars_of(stage.operation, dict(stage.attributes))]
+    scalars = [number(value) for value in scalars_of(stage.operation, attributes)]
     for operand in stage.inputs[1:]:
         factor = alike(launches, operand)
         if factor is None:
@@ -97,8 +101,8 @@ def quantised(
             even=launches.cores > 1,
         )
     else:
-        make = quantise if kind == "int8_t" else dequantise
-        program = make(_blocks(launches, stage.output, wanted, plain), scalars, launches.core, name)
+        of = _blocks(launches, stage.output, wanted, plain)
+        program = converted(of, operation, scalars, launches.core, name)
     launches.launch(program, x, end)
     return result if end is result else relay(launches, stage, [end], result)
 
