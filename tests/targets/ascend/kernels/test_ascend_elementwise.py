@@ -64,7 +64,7 @@ EXACT: dict[str, Function] = {
     "clamp": lambda x, _: np.clip(x, x.dtype.type(-1), x.dtype.type(2)),
     "quantise": lambda x, _: np.clip(np.rint(np.float32(x) / np.float32(0.06)) + 3, -128, 127),
     "quantise_power": lambda x, _: np.clip(np.rint(np.float32(x) * 16) - 3, -128, 127),
-    "dequantise": lambda x, _: ((np.float32(x) - 7) * np.float32(0.06)).astype(np.float16),
+    "dequantise": lambda x, _: np.asarray((np.float32(x) - 7) * np.float32(0.06), np.float16),
 }
 """What is rounded once, in the operands' type."""
 

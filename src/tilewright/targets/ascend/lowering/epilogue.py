@@ -319,10 +319,10 @@ class Epilogue:
                 body.append(flat("vrelu", tile, (tile,), repeats, largest, "j"))
         if self.function is not None:
             if not self.function.buffers:
-                first = self._behind(homes)
+                begin = self._behind(homes)
                 if self.wide is not None:
-                    first = self.wide.address + self.wide.bytes
-                self.function.place(first, self.room)
+                    begin = self.wide.address + self.wide.bytes
+                self.function.place(begin, self.room)
                 self.work += self.function.buffers.values()
                 self.before += self.function.fills()
             halves = count * batch[0] * rows[0] * CUBE
