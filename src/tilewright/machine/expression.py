@@ -137,8 +137,8 @@ class _Parser:
 
     def expect(self, sign: str) -> None:
         if not self.accept(sign):
-            found = repr(self.token) if self.kind != "end" else "the end"
-            raise self.error(f"expected {sign!r}, found {found}")
+            lookahead = repr(self.token) if self.kind != "end" else "the end"
+            raise self.error(f"expected {sign!r}, found {lookahead}")
 
     def expression(self, lowest: int, depth: int) -> None:
         if depth > MAX_DEPTH:

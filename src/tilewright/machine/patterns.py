@@ -181,8 +181,8 @@ class _Parser:
 
     def want(self, token: str) -> None:
         if not self.taken(token):
-            found = repr(self.peek()) if self.peek() else "the end"
-            raise PatternError(f"{token!r} is expected, not {found}")
+            lookahead = repr(self.peek()) if self.peek() else "the end"
+            raise PatternError(f"{token!r} is expected, not {lookahead}")
 
     def clause(self) -> None:
         if self.taken("{"):
@@ -238,8 +238,8 @@ class _Parser:
     def word(self) -> str:
         token = self.peek()
         if not re.match(r"[A-Za-z_]", token):
-            found = repr(token) if token else "the end"
-            raise PatternError(f"a kind of operation is expected, not {found}")
+            lookahead = repr(token) if token else "the end"
+            raise PatternError(f"a kind of operation is expected, not {lookahead}")
         self.at += 1
         return token
 

@@ -71,7 +71,7 @@ def units_of(queues: Queues) -> tuple[list[list[Unit]], list[str]]:
         place.append(queues.position(op))
     kinds, turns, places = np.concatenate(kind), np.concatenate(turn), np.concatenate(place)
     needed = np.concatenate(needs)
-    found: list[list[Unit]] = [[] for _ in range(len(order))]
+    iterations: list[list[Unit]] = [[] for _ in range(len(order))]
     # Within an iteration: what loads for it, the compute, what stores.
     sort = np.lexsort((places, kinds, turns))
     edges = np.flatnonzero(
@@ -83,8 +83,10 @@ def units_of(queues: Queues) -> tuple[list[list[Unit]], list[str]]:
         # A store behind the loads on one engine starts a unit of its own.
         for part in np.split(rows, np.flatnonzero(np.diff(places[rows]) != 1) + 1):
             most = tuple(needed[part].max(axis=0).tolist())
-            found[int(turns[part[0]])].append(Unit(engine, int(places[part[0]]), len(part), most))
-    return found, engines
+            iterations[int(turns[part[0]])].append(
+                Unit(engine, int(places[part[0]]), len(part), most)
+            )
+    return iterations, engines
 
 
 def generate(iterations: list[list[Unit]], engines: int) -> list[tuple[Unit, ...]]:
@@ -126,11 +128,11 @@ def generate(iterations: list[list[Unit]], engines: int) -> list[tuple[Unit, ...
 def containers_of(queues: Queues) -> Mapping[str, Array]:
     """Engine -> for each command in its queue, the number of its container; ascending."""
     iterations, engines = units_of(queues)
-    found = {name: np.zeros(len(queues.keys(name)), np.int64) for name in engines}
+    numbers = {name: np.zeros(len(queues.keys(name)), np.int64) for name in engines}
     for number, container in enumerate(generate(iterations, len(engines))):
         for unit in container:
-            found[engines[unit.engine]][unit.first : unit.first + unit.count] = number
-    return found
+            numbers[engines[unit.engine]][unit.first : unit.first + unit.count] = number
+    return numbers
 
 
 GROUPINGS[GROUPING] = containers_of
