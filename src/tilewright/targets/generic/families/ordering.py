@@ -86,7 +86,7 @@ def carried(machine: Machine) -> tuple[Field, ...]:
             count = machine.synchronisation.count
             return (Field("reply", count, "reply words that count up once it is done, a bit each"),)
         case "tokens":
-            engines = ", ".join(f"{n} {one.name}" for n, one in enumerate(machine.engines))
+            engines = ", ".join(f"{n} {engine.name}" for n, engine in enumerate(machine.engines))
             bits = len(machine.engines)
             return (
                 Field("take", bits, f"engines whose token it takes before it starts ({engines})"),

@@ -71,7 +71,7 @@ class Hazards:
 
     def waits(self, uses: Iterable[Use], engine: int, executions: int) -> dict[int, Column]:
         """Engine -> per execution, how many of its commands must have completed before it."""
-        found = {
+        waits = {
             other: np.full(executions, count, np.int64)
             for other, count in self._floor.items()
             if other != engine
@@ -81,10 +81,10 @@ class Hazards:
                 if other == engine or memory != use.memory or not (write or use.write):
                     continue
                 if low < use.high and use.low < high:
-                    counts = found.setdefault(other, np.zeros(executions, np.int64))
+                    counts = waits.setdefault(other, np.zeros(executions, np.int64))
                     rows = slice(None) if use.rows is None else use.rows
                     counts[rows] = np.maximum(counts[rows], _needed(past, use))
-        return found
+        return waits
 
     def written(self, memory: str, low: int, high: int) -> bool:
         """Whether an earlier kernel wrote any of these bytes since the host last ran."""
