@@ -64,7 +64,7 @@ class Stage:
 
     name: str
     run: Callable[[CompilationState], None]
-    what: str
+    purpose: str
 
 
 def import_model(state: CompilationState) -> None:

@@ -332,12 +332,12 @@ def _printed(template: Template) -> str:
         for number in members:
             seen[number] = seen.get(number, 0) + 1
     names: dict[int, str] = {}
-    said = set[int]()
+    mentions = set[int]()
 
     def vertex(number: int) -> str:
-        if number in said:
+        if number in mentions:
             return names[number]
-        said.add(number)
+        mentions.add(number)
         if seen[number] < 2:
             return str(template.vertices[number])
         names[number] = f"v{len(names)}"

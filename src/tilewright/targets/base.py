@@ -232,8 +232,8 @@ class Runner(ABC):
         """
         wanted = {info.name: info for info in self.inputs}
         listed = ", ".join(f"{i.name}: {i.dtype}{list(i.shape)}" for i in self.inputs)
-        for name, given in inputs.items():
-            if name not in wanted and np.size(given):
+        for name, value in inputs.items():
+            if name not in wanted and np.size(value):
                 raise refuse("input-name", f"the model has no input {name!r}", help=listed)
         for name, info in wanted.items():
             if name not in inputs:

@@ -91,7 +91,7 @@ def units_of(queues: Queues) -> tuple[list[list[Unit]], list[str]]:
 
 def generate(iterations: list[list[Unit]], engines: int) -> list[tuple[Unit, ...]]:
     """The containers, in order."""
-    given = [0] * engines
+    counts = [0] * engines
     """The resource table: commands that each engine has been given."""
     window: list[list[Unit]] = [list(units) for units in iterations[:WINDOW]]
     following = len(window)
@@ -101,8 +101,8 @@ def generate(iterations: list[list[Unit]], engines: int) -> list[tuple[Unit, ...
             unit
             for units in window
             for unit in units
-            if unit.first == given[unit.engine]
-            and all(n <= g for n, g in zip(unit.needs, given, strict=True))
+            if unit.first == counts[unit.engine]
+            and all(n <= g for n, g in zip(unit.needs, counts, strict=True))
         ]
         if not ready:
             # A unit whose engine owes something to a later iteration: the window must widen.
@@ -115,7 +115,7 @@ def generate(iterations: list[list[Unit]], engines: int) -> list[tuple[Unit, ...
         chosen = next(pairs, (ready[0],))
         containers.append(chosen)
         for unit in chosen:
-            given[unit.engine] += unit.count
+            counts[unit.engine] += unit.count
             next(units for units in window if unit in units).remove(unit)
         while window and not window[0]:
             window.pop(0)

@@ -395,11 +395,11 @@ def _check_argument(parameter: syntax.Parameter, value: Value, at: Place) -> Non
         case _:
             fits = isinstance(value, int | float | Address)
     if not fits:
-        given = (
+        kind = (
             value.kind if isinstance(value, SegmentedArray) else _KINDS.get(type(value), "a name")
         )
         raise problem(
-            at, f"is {given}, and {parameter.name!r} is a {parameter.kind}", code="hlal-argument"
+            at, f"is {kind}, and {parameter.name!r} is a {parameter.kind}", code="hlal-argument"
         )
 
 

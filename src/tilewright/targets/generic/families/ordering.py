@@ -96,5 +96,5 @@ def carried(machine: Machine) -> tuple[Field, ...]:
             return ()
 
 
-def _id(machine: Machine, what: str) -> Field:
-    return Field("id", bits_for(machine.synchronisation.count - 1), f"which {what}")
+def _id(machine: Machine, resource: str) -> Field:
+    return Field("id", bits_for(machine.synchronisation.count - 1), f"which {resource}")

@@ -132,10 +132,10 @@ def _needed(past: _Past, use: Use) -> Column | int:
 
 
 def overlaps(
-    these: Sequence[NDArray[np.int64]], those: Sequence[NDArray[np.int64]]
+    boxes: Sequence[NDArray[np.int64]], others: Sequence[NDArray[np.int64]]
 ) -> NDArray[np.bool_]:
-    """Which boxes (start and size, of shape (axes, boxes)) of these and those share an element."""
-    start, size = these[0][:, :, None], these[1][:, :, None]
-    other, length = those[0][:, None, :], those[1][:, None, :]
+    """Which boxes (start and size, of shape (axes, boxes)) of two rows share an element."""
+    start, size = boxes[0][:, :, None], boxes[1][:, :, None]
+    other, length = others[0][:, None, :], others[1][:, None, :]
     first, end = np.maximum(start, other), np.minimum(start + size, other + length)
     return np.all(first < end, axis=0)
