@@ -191,8 +191,8 @@ def _own_numbers(asked: Candidate, machine: Machine) -> str | None:
     if any(has_meaning(asked, seen_by(machine, primitive)) for primitive in primitives):
         return None
     elements = [element_name(tensor_type(value).element_type) for value in asked.op.inputs]
-    given = ", ".join(dict.fromkeys(elements))
-    return f"no primitive of {machine.name} computes {asked.operation} on {given}"
+    kinds = ", ".join(dict.fromkeys(elements))
+    return f"no primitive of {machine.name} computes {asked.operation} on {kinds}"
 
 
 def has_meaning(asked: Candidate, machine: Machine) -> bool:
@@ -325,10 +325,10 @@ def _shortage(asked: Candidate, primitive: Primitive, machine: Machine) -> _Shor
         described = machine.memory(memory)
         available = described.bytes
         if available is not None and size > available:
-            what = " x ".join(f"{dim} = {extents[dim]}" for dim in whole) or "one element"
+            sizes = " x ".join(f"{dim} = {extents[dim]}" for dim in whole) or "one element"
             unit = described.banks * described.granule
             return _Shortage(
-                f"{asked.operation} with {what} kept whole needs {size} bytes of {memory}, "
+                f"{asked.operation} with {sizes} kept whole needs {size} bytes of {memory}, "
                 f"which holds {available}",
                 f"memory.{memory}.bytes",
                 -(-size // unit) * unit,
