@@ -80,6 +80,7 @@ class ComputeInIntegers(ModulePass):
             if step.operation == "quantise_linear":
                 _as_products_take(step, context)
         products = multiplied_integers(context.machine)
+        limited = products is not None
         if products is None:
             products = frozenset(PRODUCTS)
             _all_integers(op, context)
@@ -87,7 +88,7 @@ class ComputeInIntegers(ModulePass):
             for step in operations_of(op):
                 _with_bias(step, context)
         for step in operations_of(op):
-            if step.operation in products:
+            if step.operation in products and not (limited and _in_groups(step)):
                 _dequantised_sums(step, context)
         sweep(network_of(op))
         merge_weights(network_of(op))
@@ -201,6 +202,11 @@ def _reduced(array: Array) -> Array:
         if bool((array == first).all()):
             array = first
     return array
+
+
+def _in_groups(op: Operation) -> bool:
+    """Whether a convolution's groups are too few channels for blocks of integers."""
+    return op.operation == "conv" and op.get("group", 1) != 1
 
 
 def _with_bias(op: Operation, ctx: CompilerContext) -> None:
