@@ -243,3 +243,48 @@ def test_the_cube_refuses_other_pairs_of_types() -> None:
     text = text.replace("(__cc__ int32_t *)", "(__cc__ float *)")
     with pytest.raises(TilewrightError, match="no product of int8_t and int8_t into float"):
         read_kernels(text, ASCEND_910)
+
+
+def test_a_quantised_network_of_images_runs_on_the_cores(tmp_path: Path) -> None:
+    """Strides, pools, a depthwise convolution, a sum of two branches and a product at the end."""
+    random = np.random.default_rng(5)
+    nodes: list[NodeProto] = []
+    weights: dict[str, Any] = {}
+
+    def quantise(value: str, name: str, scale: float, zero: int) -> str:
+        weights[f"{name}.s"], weights[f"{name}.z"] = np.float32(scale), np.int8(zero)
+        ends = [f"{name}.s", f"{name}.z"]
+        nodes.append(helper.make_node("QuantizeLinear", [value, *ends], [f"{name}.q"]))
+        nodes.append(helper.make_node("DequantizeLinear", [f"{name}.q", *ends], [f"{name}.d"]))
+        return f"{name}.d"
+
+    def constant(name: str, *shape: int) -> str:
+        weights[f"{name}.w"] = random.integers(-127, 128, shape, np.int8)
+        weights[f"{name}.ws"] = random.uniform(0.001, 0.004, shape[0]).astype(np.float32)
+        weights[f"{name}.wz"] = np.zeros(shape[0], np.int8)
+        parts = [f"{name}.w", f"{name}.ws", f"{name}.wz"]
+        nodes.append(helper.make_node("DequantizeLinear", parts, [f"{name}.wd"], axis=0))
+        return f"{name}.wd"
+
+    def window(value: str, name: str, results: int, size: int, **options: Any) -> str:
+        weight = constant(name, results, 32 // options.get("group", 1), size, size)
+        pads = [size // 2] * 4
+        nodes.append(helper.make_node("Conv", [value, weight], [name], pads=pads, **options))
+        nodes.append(helper.make_node("Relu", [name], [f"{name}.r"]))
+        return quantise(f"{name}.r", name, 0.03, -128)
+
+    first = window(quantise("x", "in", 0.03, 0), "first", 32, 3, strides=[2, 2])
+    nodes.append(helper.make_node("MaxPool", [first], ["pool"], kernel_shape=[2, 2]))
+    branch = quantise("pool", "pooled", 0.03, -128)
+    depth = window(window(branch, "point", 32, 1), "depthwise", 32, 3, group=32)
+    nodes.append(helper.make_node("Add", [window(depth, "last", 32, 1), branch], ["sum"]))
+    nodes.append(
+        helper.make_node("GlobalAveragePool", [quantise("sum", "sums", 0.05, 1)], ["mean"])
+    )
+    nodes.append(helper.make_node("Flatten", ["mean"], ["flat"]))
+    end = quantise("flat", "end", 0.02, -128)
+    nodes.append(helper.make_node("Gemm", [end, constant("classes", 10, 32)], ["y"], transB=1))
+    x = random.normal(0, 1, (1, 32, 18, 18)).astype(np.float32)
+    network = compiled(tmp_path, nodes, {"x": x}, {"y": (np.float32, (1, 10))}, weights)
+    assert not network.host
+    network.outputs({"x": x}, (0, 77))
