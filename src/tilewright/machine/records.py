@@ -67,6 +67,11 @@ class MachineRecord(Record):
         each other, in a space that all share."""
         return False
 
+    def joins_pixels(self, rows: int, columns: int) -> bool:
+        """Whether one row of all pixels is cut over the cores as well as rows and columns are."""
+        del rows, columns
+        return True
+
     def widest_border(self) -> int | None:
         """Columns of padding up to which convolutions compute it; wider padding is stored with the
         image first. None: convolutions compute all of it."""
