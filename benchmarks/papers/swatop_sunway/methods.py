@@ -86,7 +86,7 @@ def methods_table(rows: Sequence[dict[str, Any]]) -> list[Table]:
         f"Planner {PLANNER} for all kernels. The direct count: multiply-adds of the implicit "
         "method over the time of the best one, of the CPEs' 742.4 GFLOPS.",
         "The paper: Winograd's at 1.2 times the peak of 3.06 TFLOPS at most, 0.6 in the mean of "
-        "batch 32 and 128. Explicit convolution: see below.",
+        "batch 32 and 128.",
     )
     lines: list[dict[str, Any]] = []
     for group in dict.fromkeys(row["group"] for row in rows):
