@@ -67,6 +67,11 @@ class MachineRecord(Record):
         each other, in a space that all share."""
         return False
 
+    def joins_pixels(self, rows: int, columns: int) -> bool:
+        """Whether one row of all pixels is cut over the cores as well as rows and columns are."""
+        del rows, columns
+        return True
+
     def multiplies_computed_integers(self) -> bool:
         """Whether both operands of a product of integers may be computed; else one is constant."""
         return True

@@ -417,7 +417,7 @@ def apply_map(operation: str, tile: Tile) -> Array:
 
 def _map_values(operation: str, tile: Tile, views: Sequence[Array]) -> Array:
     match operation:
-        case "convert_layout" | "copy" | "identity":
+        case "convert_layout" | "copy" | "identity" | "im2col":
             return views[0]
         case "quantise":
             return fixed.quantise(views[0], tile.result_fraction, tile.dtype)

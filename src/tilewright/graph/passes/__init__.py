@@ -64,7 +64,7 @@ PASSES: dict[str, type[ModulePass]] = {
 """Every graph pass by its name on the command line, but those that machines bring (own.py)."""
 
 
-METHODS = ("winograd_conv", "explicit_conv", "winograd_input")
+METHODS = ("winograd_conv", "explicit_conv", "winograd_input", "im2col")
 """Operations of which choose-methods makes convolutions."""
 
 
