@@ -18,6 +18,7 @@ from pathlib import Path
 
 from benchmarks.papers import ascend, dlir, dlplib, dnnvm, hlal, swatop, swatop_sunway, swtvm
 from benchmarks.papers.ascend import cores as ascend_cores
+from benchmarks.papers.ascend import networks as ascend_networks
 from benchmarks.papers.ascend import synchronisation
 from benchmarks.papers.dlir import generation, sparse, sweeps
 from benchmarks.papers.dnnvm import learned, values
@@ -76,6 +77,7 @@ PAGES: Mapping[str, Entry] = {
         ("swatop-sunway", swatop_sunway),
         ("ascend", ascend),
         ("ascend-cores", ascend_cores),
+        ("ascend-networks", ascend_networks),
         ("dlir-sweeps", sweeps),
         ("dlir-generation", generation),
         ("sparse", sparse),
