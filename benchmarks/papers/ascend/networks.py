@@ -3,7 +3,8 @@
     python -m benchmarks ascend-networks --networks bert_base-128 --no-save
     python -m benchmarks ascend-networks --resume
 
-The second takes what runs of single networks have measured. Names end with a number of tokens where a model has some. Weights are random, as in ``models``.
+The second takes what runs of single networks have measured. Names end with a number of tokens where
+a model has some. Weights are random, as in ``models``.
 """
 
 from __future__ import annotations

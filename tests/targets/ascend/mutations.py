@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from tests.targets.ascend.cube_kernels import Convolution, planned, program_of
 
+from tilewright.errors import TilewrightError
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
@@ -280,10 +282,12 @@ KINDS: dict[str, Callable[[Random], Program]] = {
 
 
 def generated(number: int, seed: int = 0) -> tuple[str, Program]:
-    """A kernel with its flags, and its kind: kinds take turns."""
+    """A kernel with its flags, and its kind: kinds take turns. What is refused is drawn again."""
     kind = list(KINDS)[number % len(KINDS)]
     random = np.random.default_rng([seed, number])
-    return kind, synchronised(KINDS[kind](random))
+    while True:
+        with suppress(TilewrightError):
+            return kind, synchronised(KINDS[kind](random))
 
 
 def main() -> None:
