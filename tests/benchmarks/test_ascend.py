@@ -1,9 +1,28 @@
 """The tables of the DaVinci thesis: what they say of it holds."""
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
-from benchmarks.papers.ascend import cores, formats, ladder, pairs, products, tables, traffic
+from benchmarks.papers.ascend import (
+    SIZES,
+    core_with,
+    cores,
+    formats,
+    ladder,
+    networks,
+    pairs,
+    products,
+    sweep_picture,
+    sweeps,
+    tables,
+    traffic,
+)
+
+from tilewright.targets.ascend.flags import synchronised
+from tilewright.targets.ascend.kernels.matmul import Matrices, Tiling, matmul
+from tilewright.targets.ascend.machine import ASCEND_910
+from tilewright.targets.ascend.timing import simulate
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "ascend.md"
 
@@ -92,3 +111,36 @@ def test_the_page_of_cores_has_what_kernels_take_now() -> None:
     assert all(cycles in row for cycles in shown)
     # What no core can go below: its part of the products, and its loads at the cache's rate.
     assert found[True].cycles > max(512 * 768 * 768 / 4096 / 32, 2 * 5_508_096 / 32 / 128)
+
+
+def test_a_sweep_says_what_the_whole_kernel_takes() -> None:
+    """Three tiles and five say what six take; second buffers do not fit beside the thesis' tile."""
+    tiling = Tiling(256, 128, 256, 256, 128, 256)
+    whole = simulate(synchronised(matmul(Matrices(*SIZES), tiling, ASCEND_910)), core_with(64))
+    found = sweeps.cycles(sweeps.THESIS, second=False, cores=1)
+    assert found == pytest.approx(whole.cycles, rel=1e-3)
+    assert sweeps.cycles(sweeps.THESIS, second=True, cores=1) is None
+    page = RESULTS.with_name("ascend-sweeps.md").read_text()
+    row = next(line for line in page.splitlines() if line.startswith("| one of each buffer"))
+    assert f"{found:,.0f}" in row and "1 of 133" in row
+
+
+def test_a_picture_has_a_cell_for_each_point() -> None:
+    points = [
+        {"mode": mode, "m": 32, "n": n, "k": k, "cycles": 100.0 * k}
+        for mode in ("one", "two")
+        for n in (16, 32)
+        for k in (32, 64)
+    ]
+    picture = sweep_picture.draw(points, ["one", "two"], (16, 32), (32,), (32, 64))
+    cells = list(ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}title"))
+    assert len(cells) == len(points)
+    assert picture.count("rgb(0,0,0)") == 4
+
+
+@pytest.mark.slow
+def test_a_network_is_right_and_counted() -> None:
+    row = networks.row("lenet5")
+    assert row["right"] == "yes" and row["host"] == 0 and row["off"] < 5e-3
+    # Where images come in, before the first product, and where the classes leave.
+    assert (row["changes"], row["kernels"]) == (3, 13)
