@@ -94,21 +94,25 @@ def bound(
         tensor.name: [sizes[dim] if isinstance(dim, str) else dim for dim in tensor.shape]
         for tensor in manifest.inputs
     }
-    return run_pipeline(
-        directory / model.file,
-        find_target(manifest.target),
-        machine_of(manifest.machine, str(directory / MANIFEST)),
-        shapes=shapes,
-        ranges=model.ranges,
-        factors=None
-        if model.factors is None
-        else {name: np.array(row, np.float32) for name, row in model.factors.items()},
-        numbers=None if model.numbers is None else numbers_of(*model.numbers),
-        progress=progress,
-        exact_memory=model.exact_memory,
-        until=until,
-        name=network_name(manifest.model),
-    )
+    target = find_target(manifest.target)
+    machine = machine_of(manifest.machine, str(directory / MANIFEST))
+    with target.planner("model", machine) as asked:
+        return run_pipeline(
+            directory / model.file,
+            target,
+            machine,
+            shapes=shapes,
+            ranges=model.ranges,
+            factors=None
+            if model.factors is None
+            else {name: np.array(row, np.float32) for name, row in model.factors.items()},
+            numbers=None if model.numbers is None else numbers_of(*model.numbers),
+            progress=progress,
+            exact_memory=model.exact_memory,
+            until=until,
+            planner=asked,
+            name=network_name(manifest.model),
+        )
 
 
 def calibrated(

@@ -407,6 +407,16 @@ ANCHORS: Mapping[str, Anchor] = {
 """The operations that reduce, by name; every other operation is a map."""
 
 
+_OWN_MAPS = ("convert_layout", "copy", "identity", "quantise", "dequantise", "batch_norm")
+"""Maps that are no functions of numbers alone: ``_map_values`` has them."""
+
+
+def has_meaning(operation: str) -> bool:
+    """Whether tiles of an operation can be interpreted."""
+    known = (ANCHORS, _OWN_MAPS, pointwise.PLAIN, pointwise.FIXED)
+    return any(operation in names for names in known)
+
+
 def apply_map(operation: str, tile: Tile) -> Array:
     """The result of a map on its tile; raises KeyError for an unknown operation."""
     names = _written(tile)

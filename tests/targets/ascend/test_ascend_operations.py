@@ -154,3 +154,30 @@ def test_integers_of_two_activations_stay_on_the_host(tmp_path: Path) -> None:
     assert "ascend910 computes on float16, not on int" in " ".join(
         network.executable.report(kernels=True).split()
     )
+
+
+@pytest.mark.slow
+def test_a_residual_beside_a_convolution_needs_no_more_events_than_there_are(
+    tmp_path: Path,
+) -> None:
+    """With two slots of everything it would: it has fewer, and no kernel goes to the host. Two
+    convolutions of stride 2 behind it read the pixels that they need where they lie."""
+    random = np.random.default_rng(7)
+    shapes = {"w0": (256, 16), "w1": (256, 16), "w2": (32, 256), "w3": (64, 256)}
+    weights = {
+        name: (random.normal(0, 1, (*shape, 1, 1)) / np.sqrt(shape[1])).astype(np.float32)
+        for name, shape in shapes.items()
+    }
+    x = random.normal(0, 1, (1, 16, 56, 56)).astype(np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"]),
+        helper.make_node("Conv", ["x", "w1"], ["b"]),
+        helper.make_node("Add", ["a", "b"], ["sum"]),
+        helper.make_node("Relu", ["sum"], ["r"]),
+        helper.make_node("Conv", ["r", "w2"], ["y"], strides=[2, 2]),
+        helper.make_node("Conv", ["r", "w3"], ["z"], strides=[2, 2]),
+    ]
+    outputs = {"y": (np.float32, (1, 32, 28, 28)), "z": (np.float32, (1, 64, 28, 28))}
+    network = compiled(tmp_path, nodes, {"x": x}, outputs, weights)
+    assert not network.host
+    network.outputs({"x": x}, orders=(0, 12))

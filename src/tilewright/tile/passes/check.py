@@ -23,6 +23,7 @@ from tilewright.tile.dialect import (
     buffer_of,
 )
 from tilewright.tile.iteration import LAST, Order, Rows, nest_rows, reduced_dims, scopes_of
+from tilewright.tile.machine_parts import absent_parts
 from tilewright.tile.operations import EventOp
 from tilewright.tile.passes.allocate import live_spans, slot_bytes
 from tilewright.tile.passes.base import TilePass
@@ -34,6 +35,7 @@ from tilewright.tile.races import faults, races, share_addresses
 class Check(TilePass):
     """Refuses a program that would not compute its kernel, with every reason found.
 
+    - ``tile-machine``: the machine has the memories, moves, engines and primitives that are named.
     - ``tile-capacity``, ``tile-alignment``: buffers lie within their memory, on its granules, do
       not share addresses while both are alive, and hold their largest box.
     - ``tile-bounds``: what a compute reads and writes lies in the buffers' boxes.
@@ -73,6 +75,12 @@ class _Checker:
 
     def problems(self) -> Iterator[Problem]:
         """Everything that is wrong."""
+        absent = list(absent_parts(self.program, self.machine))
+        yield from (
+            self.problem("tile-machine", one.reason, one.op, help=one.help) for one in absent
+        )
+        if absent:
+            return
         yield from self.capacity()
         for compute in self.computes:
             yield from self.limits(compute)

@@ -50,8 +50,9 @@ def product(launches: Launches, program: ProgramOp) -> None:
         try:
             launches.launch(of, *values)
         except TilewrightError as error:
-            # Of sizes known at a launch fewer flags follow from others: fewer slots need fewer.
-            if not of.longest or number == len(SLOTS) - 1:
+            # Fewer slots need fewer events: where a residual and a bias are loaded beside others,
+            # and of sizes known at a launch, of which fewer flags follow from others.
+            if number == len(SLOTS) - 1:
                 raise
             if error.problems[0].code not in ("lower-events", "lower-flags"):
                 raise
