@@ -161,7 +161,10 @@ class Commands:
         if not rows:
             return in_shares(item.amount, 1)
         cycles = parse_expression(tiling.units[item.unit].primitive.cycles)
-        return in_blocks(item.amount, nest.size[rows], computed_at_once(cycles, sizes, rows))
+        block, left = computed_at_once(cycles, sizes, rows), np.zeros_like(nest.tile)
+        for index in item.fills:
+            left = self._filled(index).left(self._visit(index, item), nest.start[rows])
+        return in_blocks(item.amount, nest.size[rows], block, left)
 
     def _axis(self, index: int) -> int | None:
         """The axis of a buffer along which computes make and read its rows; None where there is
@@ -204,15 +207,16 @@ class Commands:
             return Filled.apart(start, size, slots)
         run = np.cumsum(tiling.steps[tiling.order.index(loop)][visits] == 0)
         steps = [abs(c) for name, c in place.operand.access[axis].terms if name in ROWS]
-        turn = place.memory.banks * max(steps, default=1)
-        return Filled.circular(start, size, run, slots, turn)
+        step = max(steps, default=1)
+        return Filled.circular(start, size, run, slots, place.memory.banks, step)
 
     def _touched(self, item: _Item, parts: Parts, index: int) -> Touched:
         """What a command's parts touch of a buffer."""
         if index not in item.touched:
             filled, filling = self._filled(index), self._visit(index, item)
             first, rows = self._rows(item, parts, index)
-            begin, end = filled.positions(filling, first, rows)
+            ends = filled.positions(filling, first, rows)
+            begin, end = (np.broadcast_to(column, parts.amount.shape) for column in ends)
             item.touched[index] = Touched(filled, filling, begin, end)
         return item.touched[index]
 
@@ -224,11 +228,7 @@ class Commands:
             return filled.start[filling][:, None] + parts.first, parts.rows
         unit, place = tiling.units[item.unit], tiling.places.all[index]
         if axis is None or item.buffer is not None:
-            shape = parts.amount.shape
-            return tuple(
-                np.broadcast_to(column[filling][:, None], shape)
-                for column in (filled.start, filled.size)
-            )
+            return filled.start[filling][:, None], filled.size[filling][:, None]
         nest = tiling.nest(item.unit)[-1]
         dim = row_dim(nest.size)
         made = place.made_by == item.unit

@@ -39,15 +39,23 @@ class Parts:
         return self.amount.shape[1]
 
 
-def in_blocks(amount: Ints, rows: Ints, block: int) -> Parts:
-    """Executions of so many rows each in parts of ``block`` rows, or of more where they are many;
-    a block takes its time whether it is full or not."""
-    most = max(-(-int(rows.max(initial=1)) // block), 1)
+def in_blocks(amount: Ints, rows: Ints, block: int, room: Ints | int = 0) -> Parts:
+    """Executions of so many rows each in parts of ``block`` rows, or of more where they are many.
+
+    ``amount`` is that of whole blocks: a block takes its time whether it is full or not. A new one
+    begins behind the first ``room`` rows, where a circular buffer ends.
+    """
+    head = np.minimum(room, rows)[:, None]
+    before, whole = -(-head // block), np.maximum(-(-rows // block), 1)[:, None]
+    count = np.maximum(before - (head - rows[:, None]) // block, 1)
+    most = int(count.max(initial=1))
     blocks = -(-most // min(most, max(SPLIT // max(len(rows), 1), 1)))
     ends = np.arange(-(-most // blocks) + 1) * blocks
-    whole = np.maximum(-(-rows // block), 1)[:, None]
-    done = amount[:, None] * np.minimum(ends, whole) // whole
-    reached = np.minimum(ends * block, rows[:, None])
+    done = amount[:, None] * np.minimum(ends, count) // whole
+    reached = np.where(
+        ends > before, head + (ends - before) * block, np.minimum(ends * block, head)
+    )
+    reached = np.minimum(reached, rows[:, None])
     return Parts(np.diff(done), reached[:, :-1], np.diff(reached))
 
 
@@ -71,6 +79,8 @@ class Filled:
     """The position of the first row."""
     room: int
     """Positions after which a row takes the place of another one."""
+    turn: int = 0
+    """Rows at the end of which computes begin a further block; 0 if nowhere."""
 
     @classmethod
     def whole(cls, count: int, slots: int) -> Filled:
@@ -84,16 +94,26 @@ class Filled:
         return cls(start, size, np.arange(len(start)) * most, slots * most)
 
     @classmethod
-    def circular(cls, start: Ints, size: Ints, run: Ints, slots: int, turn: int) -> Filled:
-        """Fillings that keep rows of the ones before; the buffer has whole turns of its banks."""
-        place = first_places(start, size, run)
-        return cls(start, size, place, -(-rows_held(place, size, slots) // turn) * turn)
+    def circular(
+        cls, start: Ints, size: Ints, run: Ints, slots: int, banks: int, step: int
+    ) -> Filled:
+        """Fillings that keep rows of the ones before. The buffer has whole turns of its banks, in
+        each of which ``step`` rows lie side by side; where that is more than one, an instruction
+        writes into one turn alone."""
+        place, turn = first_places(start, size, run), banks * step
+        room = -(-rows_held(place, size, slots) // turn) * turn
+        return cls(start, size, place, room, room if step == 1 else turn)
 
     def positions(self, filling: Ints, first: Ints, rows: Ints) -> tuple[Ints, Ints]:
         """Of rows of the tensor, of fillings' boxes, the first position and the one behind."""
         start, size, place = (c[filling][:, None] for c in (self.start, self.size, self.place))
         low = np.clip(first - start, 0, size)
         return place + low, place + np.clip(first + rows - start, low, size)
+
+    def left(self, filling: Ints, first: Ints) -> Ints:
+        """Rows from one on, of some fillings, to where a further block begins."""
+        place = self.place[filling] + np.maximum(first - self.start[filling], 0)
+        return self.turn - place % self.turn if self.turn else np.zeros_like(place)
 
     def ends(self, filling: Ints) -> Ints:
         """The positions behind some fillings."""
