@@ -61,7 +61,7 @@ def test_prices_of_chains_are_near_what_the_words_take() -> None:
             continue
         errors.append(abs(found.predicted_cycles / simulated(case.kernel, found.schedule) - 1))
     assert len(errors) > 8
-    assert np.mean(errors) < 0.25
+    assert np.mean(errors) < 0.1 and max(errors) < 0.25
 
 
 def inverted(channels: int, size: int, inner: int, k: int, stride: int, outputs: int) -> Kernel:
