@@ -87,25 +87,25 @@ def bound(
     until: str = "tile",
 ) -> CompilationState:
     """A package's model with sizes for its free dims, taken through the pipeline."""
-    found = manifest.open_model
-    if found is None or found.file not in manifest.files:
+    model = manifest.open_model
+    if model is None or model.file not in manifest.files:
         raise refuse("package-invalid", "it has no model", str(directory))
     shapes = {
         tensor.name: [sizes[dim] if isinstance(dim, str) else dim for dim in tensor.shape]
         for tensor in manifest.inputs
     }
     return run_pipeline(
-        directory / found.file,
+        directory / model.file,
         find_target(manifest.target),
         machine_of(manifest.machine, str(directory / MANIFEST)),
         shapes=shapes,
-        ranges=found.ranges,
+        ranges=model.ranges,
         factors=None
-        if found.factors is None
-        else {name: np.array(row, np.float32) for name, row in found.factors.items()},
-        numbers=None if found.numbers is None else numbers_of(*found.numbers),
+        if model.factors is None
+        else {name: np.array(row, np.float32) for name, row in model.factors.items()},
+        numbers=None if model.numbers is None else numbers_of(*model.numbers),
         progress=progress,
-        exact_memory=found.exact_memory,
+        exact_memory=model.exact_memory,
         until=until,
         name=network_name(manifest.model),
     )

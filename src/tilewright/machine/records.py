@@ -68,6 +68,10 @@ class MachineRecord(Record):
         each other, in a space that all share."""
         return False
 
+    def multiplies_computed_integers(self) -> bool:
+        """Whether both operands of a product of integers may be computed; else one is constant."""
+        return True
+
     def widest_border(self) -> int | None:
         """Columns of padding up to which convolutions compute it; wider padding is stored with the
         image first. None: convolutions compute all of it."""

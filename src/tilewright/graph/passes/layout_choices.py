@@ -26,6 +26,7 @@ from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import SSAValue, Use
 from tilewright.ir.types import element_name, shape_of, tensor_type
 from tilewright.machine import Machine, Primitive
+from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning import PlanCache
 from tilewright.planning.domain import Operand
 from tilewright.planning.operand_layouts import lies_along, operand_layout
@@ -83,7 +84,7 @@ def candidates(machine: Machine, value: SSAValue) -> tuple[str, ...]:
         plain(text, rank)
         for primitive in machine.primitives
         for role in ("input", "residual", "output")
-        if primitive.takes(role, element)
+        if _takes(machine, primitive, role, element)
         and (text := machine.layout_of(primitive, role, rank)) != "any"
     ]
     layouts += [
@@ -94,6 +95,16 @@ def candidates(machine: Machine, value: SSAValue) -> tuple[str, ...]:
     view = machine.layouts.get("view", "")
     layouts += [view] if sum(letter.isupper() for letter in view) == rank else []
     return tuple(dict.fromkeys([*(text for text in layouts if text), ""]))[:IMAGE_LAYOUTS_TRIED]
+
+
+def _takes(machine: Machine, primitive: Primitive, role: str, element: str) -> bool:
+    """Whether a primitive takes elements; of integers on a machine of short floats only what names
+    them."""
+    if machine.number.is_short_float and ELEMENTS[element].is_integer:
+        storage = primitive.operands.get(role)
+        named = storage is not None and element in storage.elements
+        return named or (primitive.element is not None and primitive.takes(role, element))
+    return primitive.takes(role, element)
 
 
 def choices_of(op: AnyOperation, machine: Machine, known: PlanCache) -> list[Choice]:
