@@ -55,7 +55,8 @@ class MachineRecord(Record):
 
     def waits_for_rows(self) -> bool:
         """Whether an instruction waits only for the rows that it touches, so that computes that
-        hand on results on the chip overlap within a tile."""
+        hand on results on the chip overlap within a tile. A chain's instructions are dispatched in
+        the order in which they can begin."""
         return False
 
     def start_cycles(self) -> int:
