@@ -9,7 +9,7 @@ RUN := $(BIN)/python
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/build/bytecode
 
-.PHONY: fuzz fuzz-cambricon fuzz-hlal suite help demo test test-slow test-all test-frontends \
+.PHONY: fuzz fuzz-ascend fuzz-cambricon fuzz-hlal suite help demo test test-slow test-all test-frontends \
   test-oracles durations check docs format bench clean
 
 help:
@@ -27,6 +27,8 @@ help:
 	@echo "make docs    write docs/api.md and the README's picture anew"
 	@echo "make suite   run ONNX's backend suite and write the table of what passes"
 	@echo "make fuzz    run COUNT=1000 random graphs (SEED=0) on all engines and compare"
+	@echo "make fuzz-ascend"
+	@echo "             take each flag away from COUNT=1000 DaVinci kernels (SEED=0): is it reported?"
 	@echo "make fuzz-cambricon"
 	@echo "             run COUNT=1000 programs of random words (SEED=0) on Cambricon's simulator"
 	@echo "make fuzz-hlal"
@@ -122,6 +124,9 @@ SEED ?= 0
 
 fuzz: $(VENV)/.test
 	$(RUN) -m tests.fuzz --count $(COUNT) --seed $(SEED)
+
+fuzz-ascend: $(VENV)/.test
+	$(RUN) -m tests.targets.ascend.mutations --count $(COUNT) --seed $(SEED)
 
 fuzz-cambricon: $(VENV)/.test
 	$(RUN) -m tests.targets.cambricon.fuzz --count $(COUNT) --seed $(SEED)

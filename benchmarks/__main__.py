@@ -18,6 +18,8 @@ from pathlib import Path
 
 from benchmarks.papers import ascend, dlir, dlplib, dnnvm, hlal, swatop, swatop_sunway, swtvm
 from benchmarks.papers.ascend import cores as ascend_cores
+from benchmarks.papers.ascend import networks as ascend_networks
+from benchmarks.papers.ascend import sweeps as ascend_sweeps
 from benchmarks.papers.ascend import synchronisation
 from benchmarks.papers.dlir import generation, sparse, sweeps
 from benchmarks.papers.dnnvm import learned, values
@@ -76,6 +78,8 @@ PAGES: Mapping[str, Entry] = {
         ("swatop-sunway", swatop_sunway),
         ("ascend", ascend),
         ("ascend-cores", ascend_cores),
+        ("ascend-networks", ascend_networks),
+        ("ascend-sweeps", ascend_sweeps),
         ("dlir-sweeps", sweeps),
         ("dlir-generation", generation),
         ("sparse", sparse),

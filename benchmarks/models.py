@@ -25,7 +25,7 @@ from onnx import ModelProto, NodeProto, helper, numpy_helper
 from benchmarks.dense_prediction import fcn, ssd
 from benchmarks.exports import unet
 from benchmarks.networks import mobilenet_v2, resnet, yolov3_tiny
-from benchmarks.transformers import bert_base, bert_small, vit_b16
+from benchmarks.transformers import bert_base, bert_small, gpt2_step, vit_b16, vit_small
 
 SEED = 20240
 
@@ -83,7 +83,8 @@ def smooth(shape: Sequence[int], seed: int = 0) -> NDArray[np.float32]:
 
 
 def feeds(model: ModelProto, seed: int = 0) -> dict[str, NDArray[np.generic]]:
-    """One run's inputs by name: an image, or random tokens of which the mask keeps most."""
+    """One run's inputs by name: an image, or random tokens of which the mask keeps most, with keys
+    and values of those before."""
     first = model.graph.input[0]
     shape = [d.dim_value for d in first.type.tensor_type.shape.dim]
     if len(shape) == 4:
@@ -93,6 +94,10 @@ def feeds(model: ModelProto, seed: int = 0) -> dict[str, NDArray[np.generic]]:
     found: dict[str, NDArray[np.generic]] = {}
     found[first.name] = rng.integers(0, words.dims[0], shape, np.int64)
     for value in model.graph.input[1:]:
+        sizes = [d.dim_value for d in value.type.tensor_type.shape.dim]
+        if len(sizes) == 4:
+            found[value.name] = rng.standard_normal(sizes, np.float32)
+            continue
         found[value.name] = (np.arange(shape[1])[None] < shape[1] * 7 // 8).astype(np.int64)
     return found
 
@@ -241,5 +246,7 @@ BUILDERS: Mapping[str, Callable[[], ModelProto]] = {
     "bert_small": lambda: randomise(bert_small()),
     "bert_base": lambda: randomise(bert_base()),
     "vit_b16": lambda: randomise(vit_b16()),
+    "vit_small": lambda: randomise(vit_small()),
+    "gpt2_step": lambda: randomise(gpt2_step()),
 }
 """Builders by name."""

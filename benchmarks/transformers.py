@@ -1,4 +1,5 @@
-"""Transformers built from their tables: BERT-base and ViT-B/16, as exporters write them.
+"""Transformers built from their tables, as exporters write them: BERT-base, vision transformers,
+and a step of GPT-2.
 
 Weights are left at zero with the right shapes; ``models.randomise`` fills them.
 """
@@ -82,6 +83,25 @@ class Encoder:
         q = self.heads(q, f"{name}.q", [0, 2, 1, 3])
         k = self.heads(k, f"{name}.k", [0, 2, 3, 1])
         v = self.heads(v, f"{name}.v", [0, 2, 1, 3])
+        return self.mixed(q, k, v, name, mask)
+
+    def step(self, x: str, name: str, key: str, value: str) -> tuple[str, str, str]:
+        """The same of one token, behind others whose keys and values are there; and all of both."""
+        q, k, v = (
+            self.heads(
+                self.linear(x, f"{name}.{part}", self.width, self.width),
+                f"{name}.{part}",
+                [0, 2, 1, 3],
+            )
+            for part in "qkv"
+        )
+        k = self.build.node("Concat", [key, k], f"{name}.keys", axis=2)
+        v = self.build.node("Concat", [value, v], f"{name}.values", axis=2)
+        turned = self.build.node("Transpose", [k], f"{name}.turned", perm=[0, 1, 3, 2])
+        return self.mixed(q, turned, v, name), k, v
+
+    def mixed(self, q: str, k: str, v: str, name: str, mask: str = "") -> str:
+        """Attention of heads whose keys are transposed, and its output's product."""
         scores = self.build.node("MatMul", [q, k], f"{name}.scores")
         root = self.number(f"{name}.root", math.sqrt(self.width // self.heads_count))
         scores = self.build.node("Div", [scores, root], f"{name}.scaled")
@@ -102,6 +122,18 @@ class Encoder:
         twice = self.build.node("Mul", [x, more], f"{name}.twice")
         return self.build.node("Mul", [twice, self.number(f"{name}.half", 0.5)], name)
 
+    def short_gelu(self, x: str, name: str) -> str:
+        """x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2, spelled out."""
+        cube = self.build.node("Pow", [x, self.number(f"{name}.three", 3.0)], f"{name}.cube")
+        cube = self.build.node("Mul", [cube, self.number(f"{name}.part", 0.044715)], f"{name}.c")
+        inner = self.build.node("Add", [x, cube], f"{name}.inner")
+        scale = self.number(f"{name}.scale", math.sqrt(2 / math.pi))
+        inner = self.build.node("Mul", [inner, scale], f"{name}.scaled")
+        more = self.build.node("Tanh", [inner], f"{name}.tanh")
+        more = self.build.node("Add", [more, self.number(f"{name}.one", 1.0)], f"{name}.more")
+        twice = self.build.node("Mul", [x, more], f"{name}.twice")
+        return self.build.node("Mul", [twice, self.number(f"{name}.half", 0.5)], name)
+
     def perceptron(self, x: str, name: str) -> str:
         """Two products with a GELU between them."""
         x = self.gelu(self.linear(x, f"{name}.up", self.width, self.inner), f"{name}.gelu")
@@ -117,10 +149,10 @@ def _close(build: Builder, inputs: list[object], outputs: list[object]) -> Model
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def bert_base() -> ModelProto:
-    """BERT's encoder on ``TOKENS`` tokens with a mask, and the pooled first token."""
+def bert_base(tokens: int = TOKENS) -> ModelProto:
+    """BERT's encoder on so many tokens with a mask, and the pooled first token."""
     build = Builder("bert_base")
-    return _bert(Encoder(build, TOKENS), LAYERS, VOCABULARY)
+    return _bert(Encoder(build, tokens), LAYERS, VOCABULARY)
 
 
 def bert_small(
@@ -171,20 +203,31 @@ def _bert(at: Encoder, layers: int, vocabulary: int) -> ModelProto:
 
 
 def vit_b16() -> ModelProto:
+    """ViT-B/16."""
+    return _vit("vit_b16", WIDTH)
+
+
+def vit_small() -> ModelProto:
+    """ViT-S/16: half as wide (Touvron et al., Training data-efficient image transformers, table 1,
+    DeiT-S)."""
+    return _vit("vit_small", WIDTH // 2)
+
+
+def _vit(name: str, width: int) -> ModelProto:
     """A vision transformer on patches of 16 x 16 pixels of an image of 224 x 224."""
     patches, patch = 14 * 14, 16
-    build = Builder("vit_b16")
-    at = Encoder(build, patches + 1)
-    weight = build.weight("patches.weight", WIDTH, 3, patch, patch)
-    bias = build.weight("patches.bias", WIDTH)
+    build = Builder(name)
+    at = Encoder(build, patches + 1, width, width * HEADS // WIDTH, 4 * width)
+    weight = build.weight("patches.weight", width, 3, patch, patch)
+    bias = build.weight("patches.bias", width)
     sizes = {"kernel_shape": [patch, patch], "strides": [patch, patch]}
     x = build.node("Conv", ["image", weight, bias], "patches", **sizes)
-    shape = at.shape("patches.shape", 1, WIDTH, patches)
+    shape = at.shape("patches.shape", 1, width, patches)
     x = build.node("Reshape", [x, shape], "patches.flat")
     x = build.node("Transpose", [x], "patches.rows", perm=[0, 2, 1])
-    own = build.weight("class", 1, 1, WIDTH)
+    own = build.weight("class", 1, 1, width)
     x = build.node("Concat", [own, x], "tokens", axis=1)
-    places = build.weight("position", 1, patches + 1, WIDTH)
+    places = build.weight("position", 1, patches + 1, width)
     x = build.node("Add", [x, places], "embedded")
     for number in range(LAYERS):
         name = f"layer{number}"
@@ -196,10 +239,40 @@ def vit_b16() -> ModelProto:
         x = build.node("Add", [y, x], f"{name}.sum2")
     x = at.normalise(x, "norm", 1e-6)
     x = build.node("Gather", [x, at.constant("first", np.array(0))], "first", axis=1)
-    weight, bias = build.weight("head.weight", CLASSES, WIDTH), build.weight("head.bias", CLASSES)
+    weight, bias = build.weight("head.weight", CLASSES, width), build.weight("head.bias", CLASSES)
     logits = build.node("Gemm", [x, weight, bias], "head", transB=1)
     return _close(
         build,
         [_value("image", TensorProto.FLOAT, [1, 3, 224, 224])],
         [_value(logits, TensorProto.FLOAT, [1, CLASSES])],
     )
+
+
+def gpt2_step(past: int = 127, layers: int = LAYERS) -> ModelProto:
+    """GPT-2's smallest model on the token behind ``past`` others, whose keys and values are inputs
+    (Radford et al., Language Models are Unsupervised Multitask Learners, table 2)."""
+    build = Builder("gpt2_step")
+    at = Encoder(build, 1)
+    words = build.weight("embeddings.word", 50257, WIDTH)
+    x = build.node("Gather", [words, "tokens"], "embeddings.gather", axis=0)
+    x = build.node("Add", [x, build.weight("embeddings.position", 1, 1, WIDTH)], "embeddings.add")
+    inputs = [_value("tokens", TensorProto.INT64, [1, 1])]
+    outputs: list[object] = []
+    heads = [1, HEADS, past, WIDTH // HEADS]
+    for number in range(layers):
+        name = f"layer{number}"
+        given = [f"past{number}.{part}" for part in ("key", "value")]
+        inputs += [_value(one, TensorProto.FLOAT, list(heads)) for one in given]
+        y = at.normalise(x, f"{name}.norm1", 1e-5)
+        y, *present = at.step(y, f"{name}.attention", *given)
+        heads_now = [*heads[:2], past + 1, heads[3]]
+        outputs += [_value(one, TensorProto.FLOAT, list(heads_now)) for one in present]
+        x = build.node("Add", [y, x], f"{name}.sum1")
+        y = at.normalise(x, f"{name}.norm2", 1e-5)
+        y = at.linear(y, f"{name}.mlp.up", WIDTH, INNER)
+        y = at.linear(at.short_gelu(y, f"{name}.gelu"), f"{name}.mlp.down", INNER, WIDTH)
+        x = build.node("Add", [y, x], f"{name}.sum2")
+    x = at.normalise(x, "norm", 1e-5)
+    logits = build.node("MatMul", [x, build.weight("head.weight", WIDTH, 50257)], "head")
+    outputs.append(_value(logits, TensorProto.FLOAT, [1, 1, 50257]))
+    return _close(build, inputs, outputs)

@@ -1,9 +1,28 @@
 """The tables of the DaVinci thesis: what they say of it holds."""
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
-from benchmarks.papers.ascend import cores, formats, ladder, pairs, products, tables, traffic
+from benchmarks.papers.ascend import (
+    SIZES,
+    core_with,
+    cores,
+    formats,
+    ladder,
+    networks,
+    pairs,
+    products,
+    sweep_picture,
+    sweeps,
+    tables,
+    traffic,
+)
+
+from tilewright.targets.ascend.flags import synchronised
+from tilewright.targets.ascend.kernels.matmul import Matrices, Tiling, matmul
+from tilewright.targets.ascend.machine import ASCEND_910
+from tilewright.targets.ascend.timing import simulate
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "ascend.md"
 
@@ -47,13 +66,17 @@ def test_a_moment_of_24_cores_asks_ddr_for_what_is_not_shared() -> None:
 @pytest.mark.slow
 def test_the_ladder_is_met() -> None:
     """Cases 0 and 1, which gave the parameters, within 5 %, the predicted ones within 15 %; each is
-    faster than the case before, but for the two pairs that the page names."""
+    faster than the case before, but for the pair that the page names."""
     rows = ladder.ladder()
     assert all(abs(row["error"]) < 0.05 for row in rows[:2])
     assert all(abs(row["error"]) < 0.15 for row in rows[2:])
     times = [row["simulated"] for row in rows]
-    assert times[0] > times[1] > max(times[2:4]) > times[4] > times[5] > times[6] >= times[7]
+    assert times[0] > times[1] > max(times[2:4]) > times[4] > times[5] > times[6] > times[7]
     assert times[7] > times[8]
+    # The launch's own part is what runs of other lengths have, too.
+    case = ladder.CASES[6]
+    longer = [ladder.cycles_of(case, tiles, 8) for tiles in (3, 5)]
+    assert longer[0] - (longer[1] - longer[0]) * 1.5 == pytest.approx(ladder.beside_tiles(case))
 
 
 def test_blocks_follow_each_other_as_the_guide_draws_them() -> None:
@@ -88,3 +111,36 @@ def test_the_page_of_cores_has_what_kernels_take_now() -> None:
     assert all(cycles in row for cycles in shown)
     # What no core can go below: its part of the products, and its loads at the cache's rate.
     assert found[True].cycles > max(512 * 768 * 768 / 4096 / 32, 2 * 5_508_096 / 32 / 128)
+
+
+def test_a_sweep_says_what_the_whole_kernel_takes() -> None:
+    """Three tiles and five say what six take; second buffers do not fit beside the thesis' tile."""
+    tiling = Tiling(256, 128, 256, 256, 128, 256)
+    whole = simulate(synchronised(matmul(Matrices(*SIZES), tiling, ASCEND_910)), core_with(64))
+    found = sweeps.cycles(sweeps.THESIS, second=False, cores=1)
+    assert found == pytest.approx(whole.cycles, rel=1e-3)
+    assert sweeps.cycles(sweeps.THESIS, second=True, cores=1) is None
+    page = RESULTS.with_name("ascend-sweeps.md").read_text()
+    row = next(line for line in page.splitlines() if line.startswith("| one of each buffer"))
+    assert f"{found:,.0f}" in row and "1 of 133" in row
+
+
+def test_a_picture_has_a_cell_for_each_point() -> None:
+    points = [
+        {"mode": mode, "m": 32, "n": n, "k": k, "cycles": 100.0 * k}
+        for mode in ("one", "two")
+        for n in (16, 32)
+        for k in (32, 64)
+    ]
+    picture = sweep_picture.draw(points, ["one", "two"], (16, 32), (32,), (32, 64))
+    cells = list(ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}title"))
+    assert len(cells) == len(points)
+    assert picture.count("rgb(0,0,0)") == 4
+
+
+@pytest.mark.slow
+def test_a_network_is_right_and_counted() -> None:
+    row = networks.row("lenet5")
+    assert row["right"] == "yes" and row["host"] == 0 and row["off"] < 5e-3
+    # Where images come in, before the first product, and where the classes leave.
+    assert (row["changes"], row["kernels"]) == (3, 13)

@@ -134,3 +134,14 @@ def test_tiles_fill_the_memory() -> None:
     # The residual's slot and the result's take turns, as the cost says.
     assert abs(pixels.predicted_cycles / pixels.cycles - 1) < 0.02
     assert pixels.cycles < 1.1 * 50176 < 1.2 * 50176 < rows.cycles
+
+
+@pytest.mark.parametrize(
+    ("sides", "row"),
+    [((14, 14), True), ((7, 7), False), ((5, 5), True), ((3, 7), False), ((8, 1), True)],
+)
+def test_cpes_get_parts_of_rows_and_columns_where_a_row_has_no_eighths(
+    sides: tuple[int, int], row: bool
+) -> None:
+    own = find_target("sunway").machine().own
+    assert own.joins_pixels(*sides) == row

@@ -9,6 +9,7 @@ from tests.slow import but_fast
 from tests.tile.tile_kernels import Case, case, machine, random_schedule
 from tilewright.errors import TilewrightError
 from tilewright.ir import ArrayAttr, IntegerAttr, StringAttr, i64
+from tilewright.machine import Machine
 from tilewright.planning.domain import Affine
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.tile.attributes import WindowAttr
@@ -30,10 +31,10 @@ def example(seed: int) -> tuple[Case, ProgramOp]:
     return found, tile(found.kernel, random_schedule(found, TOY, seed), TOY)
 
 
-def refused(found: Case, program: ProgramOp) -> str:
+def refused(found: Case, program: ProgramOp, toy: Machine = TOY) -> str:
     """The codes with which check refuses a program, or "" if it accepts it."""
     try:
-        Check().run(program, TOY)
+        Check().run(program, toy)
     except TilewrightError as error:
         return " ".join(problem.code for problem in error.problems)
     return ""
@@ -97,7 +98,7 @@ def test_every_wait_is_needed_and_its_removal_is_caught(
                 op.set("waits", (*waits[:place], *waits[place + 1 :]))
                 problems = races(Order(program))
                 assert problems, f"{seed}: {wait} is superfluous"
-                assert refused(found, program) == " ".join(["tile-race"] * len(problems))
+                assert refused(found, program, toy) == " ".join(["tile-race"] * len(problems))
                 assert any(race.later is op and race.wait == wait for race in problems)
                 removed += 1
                 if seed < 4:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +23,15 @@ def _network(
 
 
 def _convolution(
-    name: str, channels: int, outputs: int, kernel: int
+    name: str, channels: int, outputs: int, kernel: int, stride: int = 1
 ) -> tuple[NodeProto, TensorProto]:
     random = np.random.default_rng(1)
     spread = (2 / (channels * kernel * kernel)) ** 0.5
     values = random.normal(0, spread, (outputs, channels, kernel, kernel)).astype(np.float32)
     weight = numpy_helper.from_array(values, f"{name}.weight")
     pads = [kernel // 2] * 4
-    node = helper.make_node("Conv", ["x", weight.name], [name], name, pads=pads)
+    strides = [stride] * 2
+    node = helper.make_node("Conv", ["x", weight.name], [name], name, pads=pads, strides=strides)
     return node, weight
 
 
@@ -42,17 +44,25 @@ def _res2a() -> ModelProto:
     return _network((1, 64, 56, 56), [one, two, total, end], [first, second])
 
 
-def _conv_pool() -> ModelProto:
-    """A convolution and a pool of GoogLeNet's shapes (Fig. 5)."""
-    conv, weight = _convolution("conv", 64, 192, 3)
-    relu = helper.make_node("Relu", ["conv"], ["relu"], "relu")
-    pool = helper.make_node(
-        "MaxPool", ["relu"], ["y"], "pool", kernel_shape=[3, 3], strides=[2, 2], pads=[0, 0, 1, 1]
-    )
-    return _network((1, 64, 56, 56), [conv, relu, pool], [weight])
+def convolution(
+    channels: int, size: int, outputs: int, kernel: int, stride: int = 1, *, pool: bool
+) -> ModelProto:
+    """A convolution on images of ``size`` x ``size``, alone or with a pool behind (Fig. 5)."""
+    conv, weight = _convolution("conv", channels, outputs, kernel, stride)
+    nodes = [conv, helper.make_node("Relu", ["conv"], ["relu" if pool else "y"], "relu")]
+    if pool:
+        window = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [0, 0, 1, 1]}
+        nodes.append(helper.make_node("MaxPool", ["relu"], ["y"], "pool", **window))
+    return _network((1, channels, size, size), nodes, [weight])
 
 
-CASES: Mapping[str, Callable[[], ModelProto]] = {"res2a": _res2a, "conv-pool": _conv_pool}
+PAIRS = {"conv-pool": (64, 56, 192, 3), "stem-pool": (3, 224, 64, 7, 2)}
+"""The convolutions of GoogLeNet with a pool behind: channels, size, outputs, kernel, stride."""
+
+CASES: Mapping[str, Callable[[], ModelProto]] = {
+    "res2a": _res2a,
+    **{name: partial(convolution, *sizes, pool=True) for name, sizes in PAIRS.items()},
+}
 
 
 def save(name: str, folder: Path) -> Path:

@@ -127,7 +127,7 @@ def digest(text: str) -> str:
 
 def digests(sources: Sources) -> list[str | None]:
     """In the order of the schedules; None for what cannot be built."""
-    return [None if source is None else digest(source.text) for source in sources.found]
+    return [None if source is None else digest(source.text) for source in sources.kernels]
 
 
 def busy_seconds() -> float:

@@ -41,7 +41,7 @@ from tilewright.targets.sunway.pipeline import steady
 
 TITLE = "swATOP's strategies on one core group of SW26010 (predicted)"
 
-NETWORKS = ("primitives", "convolutions", "products", "chip", "methods")
+NETWORKS = ("primitives", "convolutions", "products", "chip", "methods", "explicit")
 """Parts of the page; or a file of hand-written results."""
 
 OPTIONS = ("sample", "resume", "seconds")
@@ -113,6 +113,7 @@ def tables(
                     if fits(batch, *sizes)
                 ]
             )
+        elif name == "explicit":
             found.append(explicit_table())
         elif Path(name).exists():
             found.append(_hand_written(Path(name)))

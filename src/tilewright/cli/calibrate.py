@@ -36,14 +36,14 @@ def calibrate_command(
     if as_json:
         console.print_json(measured.model_dump(mode="json"))
         return
-    one, two, three, main = measured.bandwidths
+    l1, l2, l3, main = measured.bandwidths
     best = min(measured.tiles, key=lambda tile: tile[2] / (tile[0] * tile[1]))
     vectors, points, step, call = best
     console.say(
         f"{measured.processor}\n"
         f"  clock          {measured.clock_hz / 1e9:.2f} GHz\n"
         f"  multiply-adds  {measured.vectors_per_cycle:.2f} vectors in a cycle\n"
-        f"  reads          {one:.1f}, {two:.1f}, {three:.1f} bytes in a cycle from the caches, "
+        f"  reads          {l1:.1f}, {l2:.1f}, {l3:.1f} bytes in a cycle from the caches, "
         f"{main:.1f} from main memory\n"
         f"  register tiles {len(measured.tiles)} sizes; at {points:g} points x {vectors:g} vectors "
         f"{step:.1f} K + {call:.0f} cycles\n"

@@ -147,7 +147,7 @@ def _text(
     model: Any,
     target: str,
     level: str,
-    given: numbers.Chosen,
+    choices: numbers.Chosen,
     /,
     *,
     values: Mapping[str, float] | None,
@@ -164,8 +164,8 @@ def _text(
         device,
         machine,
         level,
-        calibration=given.get("calibration"),
-        numbers=numbers.numbers_on(machine, given),
+        calibration=choices.get("calibration"),
+        numbers=numbers.numbers_on(machine, choices),
         **options,
     )
 

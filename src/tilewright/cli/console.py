@@ -113,7 +113,7 @@ PlannerOption = Annotated[
         "--planner",
         metavar="NAME",
         help="Who chooses schedules: "
-        + "; ".join(f"{name}: {what}" for name, what in PLANNERS.items())
+        + "; ".join(f"{name}: {meaning}" for name, meaning in PLANNERS.items())
         + ".",
     ),
 ]
@@ -153,14 +153,14 @@ def _plain(value: Any) -> Any:
 def progress(quiet: bool = False) -> Generator[Callable[[str, int, int], None]]:
     """A progress line on standard error; plain lines when that is no terminal."""
     if quiet:
-        yield lambda what, done, total: None
+        yield lambda activity, done, total: None
     elif not on_terminal():
         seen: set[str] = set()
 
-        def plain(what: str, done: int, total: int) -> None:
-            if what not in seen:
-                seen.add(what)
-                errors().print(f"{what} ...")
+        def plain(activity: str, done: int, total: int) -> None:
+            if activity not in seen:
+                seen.add(activity)
+                errors().print(f"{activity} ...")
 
         yield plain
     else:
@@ -285,17 +285,17 @@ def inputs_for(
     import numpy as np
 
     whole = [option for option in files or () if option.endswith(".npz") and "=" not in option]
-    given = {name: array for path in whole for name, array in read_arrays(Path(path)).items()}
+    arrays = {name: array for path in whole for name, array in read_arrays(Path(path)).items()}
     alone = [option for option in files or () if option not in whole]
     named = input_files([info.name for info in infos], alone)
-    given |= {name: read_array(path) for name, path in named.items()}
-    if given and seed is None:
-        return given
+    arrays |= {name: read_array(path) for name, path in named.items()}
+    if arrays and seed is None:
+        return arrays
     random = np.random.default_rng(seed or 0)
     for info in infos:
         values = random.standard_normal([int(size) for size in info.shape])
-        given.setdefault(info.name, values.astype(info.dtype))
-    return given
+        arrays.setdefault(info.name, values.astype(info.dtype))
+    return arrays
 
 
 def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:

@@ -106,8 +106,8 @@ def diff(
 
     with console.refusals(as_json), console.progress(quiet) as progress:
         chosen_target, machine = resolve(target, None, console.machine_values(settings))
-        given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
-        chosen = numbers.numbers_on(machine, given)
+        choices = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
+        chosen = numbers.numbers_on(machine, choices)
         progress("import", 0, 0)
         source, shapes = bound_model(model, shape, inputs, progress, caffemodel, constant)
         imported = (
@@ -115,7 +115,7 @@ def diff(
             if isinstance(source, frontends.Opened)
             else frontends.load(model, shapes=shapes, caffemodel=caffemodel)
         )
-        executable = compile(imported, chosen_target, machine=machine, progress=progress, **given)
+        executable = compile(imported, chosen_target, machine=machine, progress=progress, **choices)
         arrays = console.inputs_for(executable.inputs, inputs, random)
         progress("run", 0, 0)
         seen: dict[str, Array] = {}

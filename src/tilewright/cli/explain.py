@@ -44,7 +44,7 @@ def explain_command(
         if (model is None) != operators:
             raise refuse("option-model", "give a model file, or --operators", "MODEL")
         chosen, machine = resolve(target, None, console.machine_values(settings))
-        given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
+        choices = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
         if model is None:
             if as_json:
                 console.print_json([asdict(row) for row in operation_rows(machine)])
@@ -57,8 +57,8 @@ def explain_command(
             machine,
             shapes=console.shapes(shape),
             caffemodel=caffemodel,
-            calibration=given.get("calibration"),
-            numbers=numbers.numbers_on(machine, given),
+            calibration=choices.get("calibration"),
+            numbers=numbers.numbers_on(machine, choices),
             progress=progress,
         )
     if as_json:

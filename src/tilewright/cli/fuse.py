@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 def complete_search(incomplete: str) -> list[str]:
     """Searches for tab completion, behind those that are given already."""
     before, comma, last = incomplete.rpartition(",")
-    given = before.split(",")
-    return [f"{before}{comma}{n}" for n in FUSION_SEARCHES if n.startswith(last) and n not in given]
+    searches = before.split(",")
+    return [
+        f"{before}{comma}{n}" for n in FUSION_SEARCHES if n.startswith(last) and n not in searches
+    ]
 
 
 def complete_cost(incomplete: str) -> list[str]:

@@ -127,17 +127,17 @@ def inputs_for(program: Program, files: list[str] | None, seed: int | None) -> d
 
     names = [array.name for array in program.data.arrays]
     whole = [file for file in files or () if file.endswith(".npz") and "=" not in file]
-    given = {
+    arrays = {
         name: array for path in whole for name, array in console.read_arrays(Path(path)).items()
     }
     rest = console.input_files(names, [file for file in files or () if file not in whole])
-    given |= {name: console.read_array(path) for name, path in rest.items()}
+    arrays |= {name: console.read_array(path) for name, path in rest.items()}
     if seed is not None:
         random = np.random.default_rng(seed)
         for array in program.data.arrays:
-            if not array.writable and array.name not in given:
-                given[array.name] = random.standard_normal(array.shape).astype(np.float32)
-    return given
+            if not array.writable and array.name not in arrays:
+                arrays[array.name] = random.standard_normal(array.shape).astype(np.float32)
+    return arrays
 
 
 def run_program(

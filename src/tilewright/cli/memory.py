@@ -43,15 +43,15 @@ def memory(
 
     with console.refusals(as_json), console.progress(quiet) as progress:
         chosen, machine = resolve(target, None, console.machine_values(settings))
-        given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
+        choices = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
         state = run_pipeline(
             model,
             chosen,
             machine,
             shapes=console.shapes(shape),
             caffemodel=caffemodel,
-            calibration=given.get("calibration"),
-            numbers=numbers.numbers_on(machine, given),
+            calibration=choices.get("calibration"),
+            numbers=numbers.numbers_on(machine, choices),
             progress=progress,
             exact_memory=exact_memory,
             until="numbers, layouts, memory",

@@ -116,11 +116,11 @@ def chosen(
     return options
 
 
-def numbers_on(machine: Machine, given: Chosen) -> Numbers | None:
+def numbers_on(machine: Machine, choices: Chosen) -> Numbers | None:
     """The numbers that the options choose on a machine; None for its own."""
-    if not given.keys() - {"calibration"}:
+    if not choices.keys() - {"calibration"}:
         return None
-    format = given.get("numbers") or machine.element
+    format = choices.get("numbers") or machine.element
     return numbers_of(
-        format, given.get("observer"), given.get("keep_float", ()), given.get("equalise")
+        format, choices.get("observer"), choices.get("keep_float", ()), choices.get("equalise")
     )

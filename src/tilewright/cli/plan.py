@@ -50,7 +50,7 @@ def plan_command(
 
     with console.refusals(as_json), console.progress(quiet) as progress:
         chosen, machine = resolve(target, None, console.machine_values(settings))
-        given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
+        choices = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
         second = None if beside is None else chosen.planner(beside, machine)
         with chosen.planner(planner, machine) as asked:
             state = run_pipeline(
@@ -59,8 +59,8 @@ def plan_command(
                 machine,
                 shapes=console.shapes(shape),
                 caffemodel=caffemodel,
-                calibration=given.get("calibration"),
-                numbers=numbers.numbers_on(machine, given),
+                calibration=choices.get("calibration"),
+                numbers=numbers.numbers_on(machine, choices),
                 progress=progress,
                 planner=asked,
                 until="plan",

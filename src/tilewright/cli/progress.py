@@ -17,10 +17,10 @@ def bar() -> Generator[Callable[[str, int, int], None]]:
     with ExitStack() as until_the_end:
         shown: list[Callable[[str, int, int], None]] = []
 
-        def show(what: str, done: int, total: int) -> None:
+        def show(activity: str, done: int, total: int) -> None:
             if not shown:
                 shown.append(_begin(until_the_end))
-            shown[0](what, done, total)
+            shown[0](activity, done, total)
 
         yield show
 
@@ -37,7 +37,7 @@ def _begin(until_the_end: ExitStack) -> Callable[[str, int, int], None]:
     line = until_the_end.enter_context(Progress(*columns, console=errors(), transient=True))
     task = line.add_task("", total=None)
 
-    def show(what: str, done: int, total: int) -> None:
-        line.update(task, description=what, completed=done, total=total or None)
+    def show(activity: str, done: int, total: int) -> None:
+        line.update(task, description=activity, completed=done, total=total or None)
 
     return show

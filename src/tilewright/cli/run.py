@@ -46,7 +46,7 @@ def open_or_compile(
     target: str | None,
     settings: list[str] | None,
     shape: list[str] | None,
-    given: numbers.Chosen,
+    choices: numbers.Chosen,
     progress: Progress,
     caffemodel: Path | None = None,
     exact_convolution: bool = False,
@@ -68,7 +68,7 @@ def open_or_compile(
         package = Executable.load(model, cache=console.cache(), progress=progress)
         fixed = constants or (bool(shape) and not package.free)
         chosen = exact_convolution or planner != "model"
-        if target or settings or fixed or given or caffemodel or chosen:
+        if target or settings or fixed or choices or caffemodel or chosen:
             raise refuse(
                 "option-package", "a package is already compiled", str(model),
                 "give these options to a model file",
@@ -79,7 +79,7 @@ def open_or_compile(
     if cache is not None and planner == "model" and not constants:
         request = request_to_run(
             model, target, shape, files,
-            {"set": settings, "caffemodel": caffemodel, "exact": exact_convolution, **given},
+            {"set": settings, "caffemodel": caffemodel, "exact": exact_convolution, **choices},
         )  # fmt: skip
     if cache is not None and request is not None:
         recalled = cache.recall(request.digest, model.parent)
@@ -92,9 +92,9 @@ def open_or_compile(
 
     notes: list[str] = []
 
-    def noted(what: str, done: int, total: int) -> None:
-        notes.append(what)
-        progress(what, done, total)
+    def noted(activity: str, done: int, total: int) -> None:
+        notes.append(activity)
+        progress(activity, done, total)
 
     source, shapes = bound_model(model, shape, files, noted, caffemodel, constants)
     parts = None if request is None else files_of(source, caffemodel)
@@ -108,7 +108,7 @@ def open_or_compile(
         planner=planner,
         progress=progress,
         cache=cache,
-        **given,
+        **choices,
     )
     if cache is not None and request is not None and parts and request.unchanged():
         cache.remember(request.digest, compiled, beside(parts), notes)

@@ -26,13 +26,13 @@ def request_to_run(
     """What a model is asked for with sizes from options and files; None where no digest tells."""
     from tilewright.compiler.request import request_of
 
-    given: dict[str, tuple[int, ...]] = {}
+    input_shapes: dict[str, tuple[int, ...]] = {}
     for option in files or ():
         name, separator, file = option.rpartition("=")
         if not file.endswith(".npy"):
             return None
-        given[name + separator] = console.shape_of_file(Path(file))
-    sizes = {"shape": tuple(shape or ()), "given": given}
+        input_shapes[name + separator] = console.shape_of_file(Path(file))
+    sizes = {"shape": tuple(shape or ()), "given": input_shapes}
     return request_of(model, target or "cpu", {**asked, **sizes, "command": "run"})
 
 
@@ -91,14 +91,14 @@ def _sizes(
     """A size for every free dim; refuses (``shape-open``) what nothing tells."""
     from tilewright.shapes import sizes_of
 
-    given = {
+    input_shapes = {
         name: console.shape_of_file(path)
         for name, path in console.input_files(list(settled.inputs), files).items()
         if name in settled.inputs
     }
-    dims = {name: settled.inputs[name] for name in given}
+    dims = {name: settled.inputs[name] for name in input_shapes}
     told = {dim for shape in dims.values() for dim in shape if isinstance(dim, str)}
-    sizes = sizes_of(dims, {name: free[name] for name in free if name in told}, given)
+    sizes = sizes_of(dims, {name: free[name] for name in free if name in told}, input_shapes)
     leading = settled.leading()
     for name in free:
         if name in sizes:

@@ -87,28 +87,32 @@ def bound(
     until: str = "tile",
 ) -> CompilationState:
     """A package's model with sizes for its free dims, taken through the pipeline."""
-    found = manifest.open_model
-    if found is None or found.file not in manifest.files:
+    model = manifest.open_model
+    if model is None or model.file not in manifest.files:
         raise refuse("package-invalid", "it has no model", str(directory))
     shapes = {
         tensor.name: [sizes[dim] if isinstance(dim, str) else dim for dim in tensor.shape]
         for tensor in manifest.inputs
     }
-    return run_pipeline(
-        directory / found.file,
-        find_target(manifest.target),
-        machine_of(manifest.machine, str(directory / MANIFEST)),
-        shapes=shapes,
-        ranges=found.ranges,
-        factors=None
-        if found.factors is None
-        else {name: np.array(row, np.float32) for name, row in found.factors.items()},
-        numbers=None if found.numbers is None else numbers_of(*found.numbers),
-        progress=progress,
-        exact_memory=found.exact_memory,
-        until=until,
-        name=network_name(manifest.model),
-    )
+    target = find_target(manifest.target)
+    machine = machine_of(manifest.machine, str(directory / MANIFEST))
+    with target.planner("model", machine) as asked:
+        return run_pipeline(
+            directory / model.file,
+            target,
+            machine,
+            shapes=shapes,
+            ranges=model.ranges,
+            factors=None
+            if model.factors is None
+            else {name: np.array(row, np.float32) for name, row in model.factors.items()},
+            numbers=None if model.numbers is None else numbers_of(*model.numbers),
+            progress=progress,
+            exact_memory=model.exact_memory,
+            until=until,
+            planner=asked,
+            name=network_name(manifest.model),
+        )
 
 
 def calibrated(

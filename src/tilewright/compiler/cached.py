@@ -130,7 +130,7 @@ def obtained(
             with suppress(TilewrightError):
                 target.load(place / PROGRAM).prepare()
 
-    executable = cache.obtain(key, build, lambda what: progress(what, 0, 0))
+    executable = cache.obtain(key, build, lambda activity: progress(activity, 0, 0))
     if request is not None and request.unchanged(known=files.values()):
         cache.remember(request.digest, executable, beside(files))
     return placed(executable, directory)

@@ -107,9 +107,9 @@ def learned_cost(
         raise refuse("option-cost", f"there is no source {cost[:100]!r}", option, _list(names))
     if source != LEARNED:
         return None
-    found = read(Path(file))
-    found.check(machine, file)
-    return found
+    learned = read(Path(file))
+    learned.check(machine, file)
+    return learned
 
 
 def kernels_formed(
@@ -144,7 +144,7 @@ def _form_kernels(state: CompilationState) -> None:
 
 def _given(patterns: Sequence[str], machine: Machine) -> list[Fusion]:
     """Patterns that are no machine's."""
-    found: list[Fusion] = []
+    fusions: list[Fusion] = []
     for number, text in enumerate(patterns, 1):
         try:
             template = parse_pattern(text)
@@ -155,8 +155,8 @@ def _given(patterns: Sequence[str], machine: Machine) -> list[Fusion]:
         if unserved := unserved_vertex(machine, template):
             raise refuse("option-pattern", unserved, f"--pattern {text[:60]!r}")
         name = "pattern" if len(patterns) == 1 else f"pattern{number}"
-        found.append(Fusion(name=name, query=text))
-    return found
+        fusions.append(Fusion(name=name, query=text))
+    return fusions
 
 
 def _list(names: Iterable[str]) -> str:

@@ -64,7 +64,7 @@ class Stage:
 
     name: str
     run: Callable[[CompilationState], None]
-    what: str
+    purpose: str
 
 
 def import_model(state: CompilationState) -> None:
@@ -170,7 +170,7 @@ def plan_kernels(state: CompilationState) -> None:
             state.target.timer,
             state.target.run_timer(state.machine, arenas_of(network)),
         )
-        state.plans |= {symbol: one.plan for symbol, one in state.held.items()}
+        state.plans |= {symbol: kernel.plan for symbol, kernel in state.held.items()}
         state.plans |= beside_neighbours(
             network,
             state.machine,
@@ -187,21 +187,21 @@ def plan_kernels(state: CompilationState) -> None:
         )
         state.held |= inputs.kernels
         state.staying = inputs.tensors
-        state.plans |= {symbol: one.plan for symbol, one in state.held.items()}
+        state.plans |= {symbol: kernel.plan for symbol, kernel in state.held.items()}
     for kernel, on_host in described:
         if on_host:
             state.kernels.append(CompiledKernel(kernel))
         else:
-            found, held = state.plans[kernel.symbol], state.held.get(kernel.symbol)
-            made = CompiledKernel(
+            chosen_plan, held = state.plans[kernel.symbol], state.held.get(kernel.symbol)
+            compiled_kernel = CompiledKernel(
                 kernel if held is None else held.kernel,
-                found.schedule,
+                chosen_plan.schedule,
                 None,
-                found.cycles,
+                chosen_plan.cycles,
                 None if held is None else held.machine,
                 "" if held is None else held.keeps,
             )
-            state.kernels.append(made)
+            state.kernels.append(compiled_kernel)
 
 
 def _described(op: KernelOp, names: Mapping[SSAValue, str], machine: Machine) -> Kernel:
@@ -214,7 +214,7 @@ def _described(op: KernelOp, names: Mapping[SSAValue, str], machine: Machine) ->
     if isinstance(own, FormsKernels):
         kernel = own.formed(kernel, machine)
     placed = placements_of(op, names, kernel)
-    return join_pixels(kernel, machine, {name: one[2] for name, one in placed.items()})
+    return join_pixels(kernel, machine, {name: placement[2] for name, placement in placed.items()})
 
 
 def plans_of(
@@ -237,8 +237,8 @@ def plans_of(
         progress("plan", number, len(kernels))
         try:
             with refusals_of(kernel.symbol):
-                found = None if planner is None else planner(kernel)
-                plans[kernel.symbol] = found or plan(kernel, machine, timer=timer, cache=cache)
+                proposal = None if planner is None else planner(kernel)
+                plans[kernel.symbol] = proposal or plan(kernel, machine, timer=timer, cache=cache)
         except KernelError as error:
             if refused is None:
                 raise
@@ -296,8 +296,8 @@ def build_tiles(state: CompilationState) -> None:
             title = f"{item.kernel.symbol}-"
             state.runner.run(program, passes, title, verify_each=False)
         if state.machine.synchronisation.style != "none":
-            for one in programs_of(program):
-                used |= last_used(one)
+            for tile_program in programs_of(program):
+                used |= last_used(tile_program)
         state.kernels[number] = replace(item, program=program)
 
 
@@ -331,7 +331,8 @@ def resolve(
     """
     if isinstance(target, str) and target.endswith(".toml"):
         machine, target = target, "generic"
-    found = find_target(target) if isinstance(target, str) else target
+    if isinstance(target, str):
+        target = find_target(target)
     source = ""
     if isinstance(machine, str | Path):
         from tilewright.machine.load import load_machine
@@ -339,11 +340,11 @@ def resolve(
         source, machine = str(machine), load_machine(Path(machine))
     if machine is not None and cpu is not None:
         raise refuse("option-cpu", "a machine of one's own has its processor already", "--cpu")
-    described = machine or (found.machine() if cpu is None else found.variant(cpu))
+    described = machine or (target.machine() if cpu is None else target.variant(cpu))
     if values:
         described = described.with_values(values)
-    found.check_machine(described, source)
-    return found, described
+    target.check_machine(described, source)
+    return target, described
 
 
 def run_pipeline(

@@ -9,7 +9,7 @@ from tilewright.ir import Attribute, Block, SSAValue, VerifyException, from_attr
 from tilewright.ir.types import tensor_type
 
 
-def names_in(attribute: Attribute, what: str) -> tuple[str, ...]:
+def names_in(attribute: Attribute, subject: str) -> tuple[str, ...]:
     """The distinct names in an attribute; raises VerifyException."""
     try:
         value = from_attribute(attribute)
@@ -17,9 +17,9 @@ def names_in(attribute: Attribute, what: str) -> tuple[str, ...]:
         value = None
     names = value if isinstance(value, tuple) else (None,)
     if not all(isinstance(name, str) for name in names):
-        raise VerifyException(f"{what} must be a list of names")
+        raise VerifyException(f"{subject} must be a list of names")
     if len(set(names)) != len(names):
-        raise VerifyException(f"{what} names one twice: {list(names)}")
+        raise VerifyException(f"{subject} names one twice: {list(names)}")
     return cast("tuple[str, ...]", names)
 
 

@@ -93,10 +93,10 @@ def _of_kernel(
     node = ", ".join(kernel.nodes) or kernel.symbol
     free: set[str] = set()
     stages = [stage for part in (*kernel.producers, kernel) for stage in part.stages]
-    given = {operand.name: axes[operand.name] for operand in kernel.inputs}
+    input_axes = {operand.name: axes[operand.name] for operand in kernel.inputs}
     for stage in stages:
         for operand in stage.inputs:
-            for axis in given.get(operand.name) or ():
+            for axis in input_axes.get(operand.name) or ():
                 access = operand.access[axis]
                 if _one_dim(access) is not None:
                     free.add(access.dims[0])
@@ -105,13 +105,13 @@ def _of_kernel(
                     raise _refusal(node, reason)
     for stage in stages:
         for operand in (*stage.inputs, stage.output):
-            ends = given.get(operand.name)
+            ends = input_axes.get(operand.name)
             for axis, access in enumerate(operand.access):
                 if not free.intersection(access.dims):
                     continue
                 if _one_dim(access) is None:
                     raise _refusal(node, f"{stage.operation} takes [{access}] where it ends early")
-                if operand.name in given and ends is not None and axis not in ends:
+                if operand.name in input_axes and ends is not None and axis not in ends:
                     reason = f"axis {axis} of {operand.name} does not end early, and others do"
                     raise _refusal(node, reason)
         summed = free.intersection(stage.reduction)

@@ -74,8 +74,8 @@ def _bind(network: NetworkOp, inputs: Mapping[str, Array]) -> dict[SSAValue, Arr
     problems: list[Problem] = []
     arrays: dict[SSAValue, Array] = {}
     wanted = dict(network.inputs)
-    for name, given in inputs.items():
-        if name not in wanted and given.size:
+    for name, content in inputs.items():
+        if name not in wanted and content.size:
             known = ", ".join(repr(known) for known in wanted)
             problems.append(
                 Problem("input-mismatch", "the network has no such input", repr(name), known)

@@ -205,9 +205,9 @@ def _read_header(path: Path) -> tuple[Array, dict[str, _Entry]]:
     return np.memmap(path, np.uint8, "r", start, (count,)), entries
 
 
-def _object(value: object, what: str) -> dict[Any, Any]:
+def _object(value: object, subject: str) -> dict[Any, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{what} is no object")
+        raise ValueError(f"{subject} is no object")
     return cast("dict[Any, Any]", value)
 
 

@@ -152,10 +152,10 @@ class Prepared(BackendRep):
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
         """The outputs, in the model's order, for inputs in the model's order or by name."""
-        given = (
+        feeds = (
             inputs if isinstance(inputs, Mapping) else dict(zip(self.inputs, inputs, strict=True))
         )
-        arrays = {str(name): _array(value) for name, value in given.items()}
+        arrays = {str(name): _array(value) for name, value in feeds.items()}
         executable, constant = self._executable(arrays if self._waits else {})
         results = executable.run({n: array for n, array in arrays.items() if n not in constant})
         return tuple(results[name] for name in self.outputs)

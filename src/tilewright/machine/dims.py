@@ -37,6 +37,7 @@ DIMS: Mapping[str, tuple[str, ...]] = {
     ),
     "winograd_input": ("p", "c", "n", "th", "tw", "kh", "kw"),
     "winograd_output": ("n", "c", "th", "tw", "r", "s", "p"),
+    "im2col": ("n", "c", "kh", "kw", "oh", "ow"),
     "sparse_product": (
         *("n", "cb", "cl", "oh", "ow", "cs", "cc", "kh", "kw", "e"),
         *("alone", "each", "lead"),

@@ -76,17 +76,17 @@ class Expression:
     def _run(self, dims: Mapping[str, Any]) -> Exact:
         stack: list[Exact] = []
         known: dict[str, Exact] = {}
-        for kind, what, pops in self.steps:
+        for kind, operand, pops in self.steps:
             if kind == "constant":
-                stack.append(what)
+                stack.append(operand)
             elif kind == "dim":
-                if what not in known:
-                    known[what] = exact_of(dims.get(what, 1))
-                stack.append(known[what])
+                if operand not in known:
+                    known[operand] = exact_of(dims.get(operand, 1))
+                stack.append(known[operand])
             else:
                 arguments = stack[len(stack) - pops :]
                 del stack[len(stack) - pops :]
-                stack.append(what(*arguments))
+                stack.append(operand(*arguments))
         return stack[0]
 
 
@@ -137,8 +137,8 @@ class _Parser:
 
     def expect(self, sign: str) -> None:
         if not self.accept(sign):
-            found = repr(self.token) if self.kind != "end" else "the end"
-            raise self.error(f"expected {sign!r}, found {found}")
+            lookahead = repr(self.token) if self.kind != "end" else "the end"
+            raise self.error(f"expected {sign!r}, found {lookahead}")
 
     def expression(self, lowest: int, depth: int) -> None:
         if depth > MAX_DEPTH:

@@ -1,7 +1,7 @@
 """Numbers of primitives: those of the machine, unless a primitive names an element of its own.
 
 So one machine multiplies int8 into int32 and computes a softmax in float32. Its own element is then
-the float32 of the model, in which all that is not quantised stays.
+the float32 of the model, or a float of 16 bits, in which all that is not quantised stays.
 """
 
 from __future__ import annotations
@@ -46,21 +46,38 @@ def integers_of(machine: Machine) -> Element | None:
     return None
 
 
+def multiplied_integers(machine: Machine) -> frozenset[str] | None:
+    """The operations whose operands become integers where a network is quantised, while all others
+    stay in floats; None where any operation may.
+
+    A machine of short floats multiplies integers, and computes all else in its floats.
+    """
+    if not (machine.number.is_short_float and is_mixed(machine)):
+        return None
+    return frozenset(
+        operation
+        for primitive in machine.primitives
+        if primitive.element is not None and ELEMENTS[primitive.element].kind == "integer"
+        for operation in primitive.operations
+        if operation in PRODUCTS
+    )
+
+
 def number_problems(machine: Machine) -> Iterator[Finding]:
     """Elements of primitives that do not go with the machine's."""
     for primitive in machine.primitives:
         if primitive.element is None:
             continue
         where, own = f"primitive.{primitive.name}.element", ELEMENTS[primitive.element]
-        if not machine.number.is_plain:
+        if machine.number.kind != "float":
             yield (
                 where,
                 f"the machine's own numbers are {machine.element}, and primitives have others "
-                "beside float32 alone",
+                "beside floats alone",
                 'element = "float32" of the machine',
             )
         elif not (own.is_plain or own.kind == "integer"):
-            yield where, f"is {own.name}; beside float32 go integers with scales", "int8"
+            yield where, f"is {own.name}; beside floats go integers with scales", "int8"
 
 
-__all__ = ["integers_of", "is_mixed", "number_problems", "seen_by"]
+__all__ = ["integers_of", "is_mixed", "multiplied_integers", "number_problems", "seen_by"]

@@ -181,8 +181,8 @@ class _Parser:
 
     def want(self, token: str) -> None:
         if not self.taken(token):
-            found = repr(self.peek()) if self.peek() else "the end"
-            raise PatternError(f"{token!r} is expected, not {found}")
+            lookahead = repr(self.peek()) if self.peek() else "the end"
+            raise PatternError(f"{token!r} is expected, not {lookahead}")
 
     def clause(self) -> None:
         if self.taken("{"):
@@ -238,8 +238,8 @@ class _Parser:
     def word(self) -> str:
         token = self.peek()
         if not re.match(r"[A-Za-z_]", token):
-            found = repr(token) if token else "the end"
-            raise PatternError(f"a kind of operation is expected, not {found}")
+            lookahead = repr(token) if token else "the end"
+            raise PatternError(f"a kind of operation is expected, not {lookahead}")
         self.at += 1
         return token
 
@@ -332,12 +332,12 @@ def _printed(template: Template) -> str:
         for number in members:
             seen[number] = seen.get(number, 0) + 1
     names: dict[int, str] = {}
-    said = set[int]()
+    mentions = set[int]()
 
     def vertex(number: int) -> str:
-        if number in said:
+        if number in mentions:
             return names[number]
-        said.add(number)
+        mentions.add(number)
         if seen[number] < 2:
             return str(template.vertices[number])
         names[number] = f"v{len(names)}"

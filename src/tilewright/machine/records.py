@@ -55,7 +55,8 @@ class MachineRecord(Record):
 
     def waits_for_rows(self) -> bool:
         """Whether an instruction waits only for the rows that it touches, so that computes that
-        hand on results on the chip overlap within a tile."""
+        hand on results on the chip overlap within a tile. A chain's instructions are dispatched in
+        the order in which they can begin."""
         return False
 
     def start_cycles(self) -> int:
@@ -66,6 +67,15 @@ class MachineRecord(Record):
         """Whether what one layer alone needs in main memory lies apart from what layers give to
         each other, in a space that all share."""
         return False
+
+    def joins_pixels(self, rows: int, columns: int) -> bool:
+        """Whether one row of all pixels is cut over the cores as well as rows and columns are."""
+        del rows, columns
+        return True
+
+    def multiplies_computed_integers(self) -> bool:
+        """Whether both operands of a product of integers may be computed; else one is constant."""
+        return True
 
     def widest_border(self) -> int | None:
         """Columns of padding up to which convolutions compute it; wider padding is stored with the

@@ -69,8 +69,10 @@ def synchronisation_problems(
     style = synchronisation.style
     if style in ("flags", "replies"):
         if synchronisation.ids is None:
-            what = "flags of each ordered pair of engines" if style == "flags" else "reply words"
-            yield "synchronisation.ids", f"is needed: how many {what} there are", "ids = 8"
+            resource = (
+                "flags of each ordered pair of engines" if style == "flags" else "reply words"
+            )
+            yield "synchronisation.ids", f"is needed: how many {resource} there are", "ids = 8"
     elif synchronisation.ids is not None:
         yield "synchronisation.ids", f"{style} have no ids", "leave it out"
     if not synchronisation.signals and synchronisation.depth is not None:

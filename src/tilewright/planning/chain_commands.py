@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from functools import cached_property
 
 import numpy as np
 
 from tilewright.machine import Machine, Move, parse_expression
 from tilewright.planning.chain_cost import Tiling
+from tilewright.planning.chain_parts import Filled, Parts, Touched, in_blocks, in_shares
 from tilewright.planning.footprint import Ints
-from tilewright.planning.row_blocks import computed_at_once, latency_of_rows, row_axis, row_dim
-from tilewright.planning.windows import slides
+from tilewright.planning.row_blocks import (
+    ROWS,
+    computed_at_once,
+    latency_of_rows,
+    row_axis,
+    row_dim,
+)
 from tilewright.simulate.commands import TIMED, TimedArray
 from tilewright.simulate.timing import simulate
 
-PARTS = 4
-"""Parts of a command where instructions wait for rows."""
-
-SPLIT = 512
-"""Parts of a command's executions at most: of many tiles, whole ones overlap as well."""
+SHARES = 4
+"""Parts of a transfer without rows that others wait for."""
 
 LATE = 1 << 20
 """Behind everything else at a place in the program."""
@@ -43,16 +46,13 @@ class _Item:
     """Columns by which executions come one after the other in the program."""
     reads: tuple[int, ...] = ()
     fills: tuple[int, ...] = ()
-    latency: Ints | int = 0
-    """Of transfers."""
-    blocks: int = PARTS
-    """Blocks of rows that a compute's executions have at most, each there as a whole."""
+    buffer: int | None = None
+    """Of a transfer."""
 
-    def meets(self, other: _Item) -> bool:
-        """Whether one of the two fills what the other reads."""
-        return any(index in other.fills for index in self.reads) or any(
-            index in other.reads for index in self.fills
-        )
+    @cached_property
+    def touched(self) -> dict[int, Touched]:
+        """By buffer, what was found of it."""
+        return {}
 
 
 @dataclass
@@ -60,62 +60,58 @@ class Commands:
     """The commands of a tiling."""
 
     tiling: Tiling
-    _visits: dict[tuple[int, int], Ints] = field(default_factory=dict[tuple[int, int], Ints])
+    _axes: dict[int, int | None] = field(default_factory=dict[int, "int | None"])
+    _fillings: dict[int, Filled] = field(default_factory=dict[int, Filled])
 
     def cycles(self) -> float:
         """What the machine's timing core says of them."""
-        return float(simulate(self.table(), self.tiling.machine).cycles)
+        machine = self.tiling.machine
+        table = self.table()
+        if machine.own.waits_for_rows():
+            # Instructions are dispatched in the order in which they can begin, so that none finds a
+            # full queue before it.
+            engines = tuple(e.model_copy(update={"queue": len(table)}) for e in machine.engines)
+            machine = machine.model_copy(update={"engines": engines, "issue_cycles": 0})
+        return float(simulate(table, machine).cycles)
 
     def table(self) -> TimedArray:
-        """The commands in program order, with what each waits for.
-
-        Where instructions wait for rows (``MachineRecord.waits_for_rows``), each command is
-        several: what one reads of another's rows is there when the part of the other that makes
-        them is done.
-        """
+        """The commands in program order, with what each waits for; those of several parts (see
+        chain_parts.py) are as many commands."""
         machine, items = self.tiling.machine, list(self._items())
-        parts = PARTS if machine.own.waits_for_rows() and self.tiling.count * PARTS <= SPLIT else 1
-        counts = [len(item.tile) * parts for item in items]
-        first = np.cumsum([0, *counts]).tolist()
-        rows = [slice(begin, end) for begin, end in pairwise(first)]
-        depth = max(len(item.place) for item in items) + (parts > 1)
-        keys = np.zeros((depth, first[-1]), np.int64)
+        every = [self._parts(item) for item in items]
+        first = np.cumsum([0, *(parts.amount.size for parts in every)])
+        depth = max(len(item.place) for item in items) + 1
+        keys = np.zeros((depth, int(first[-1])), np.int64)
         engines = [engine.name for engine in machine.engines]
-        table = np.zeros(first[-1], TIMED)
+        table = np.zeros(int(first[-1]), TIMED)
         table["move"] = -1
-        for item, own in zip(items, rows, strict=True):
+        for item, parts, at in zip(items, every, first, strict=False):
+            rows = slice(int(at), int(at) + parts.amount.size)
             for row, column in enumerate(item.place):
-                keys[row, own] = _each(column, parts)
-            if parts > 1:
-                keys[-1, own] = np.tile(np.arange(parts), len(item.tile))
-            table["engine"][own] = engines.index(item.engine)
+                keys[row, rows] = np.repeat(np.broadcast_to(column, len(item.tile)), parts.count)
+            keys[-1, rows] = np.tile(np.arange(parts.count), len(item.tile))
+            table["engine"][rows] = engines.index(item.engine)
             if item.move is None:
-                table["cycles"][own] = _shares(item.amount, parts)
+                table["cycles"][rows] = parts.amount.ravel()
             else:
-                table["move"][own] = machine.moves.index(item.move)
-                table["bytes"][own] = _shares(item.amount, parts)
-                table["latency"][own] = _each(item.latency, parts)
-        order = _in_order(keys)
+                table["move"][rows] = machine.moves.index(item.move)
+                table["bytes"][rows] = parts.amount.ravel()
+                table["latency"][rows] = self._latency(item, parts).ravel()
+        order = np.lexsort(keys[::-1])
         position = np.zeros(len(order), np.int64)
         ordered = table["engine"][order]
         for engine in range(len(engines)):
             mine = order[ordered == engine]
             position[mine] = np.arange(1, len(mine) + 1)
-        # What is computed at once begins when the last of its rows can, and is there as a whole.
-        blocks = [_last_parts(parts, min(item.blocks, parts)) for item in items]
-        for own, item in enumerate(items):
-            for number, other in enumerate(items):
-                if other.engine == item.engine or not item.meets(other):
+        for item, parts, at in zip(items, every, first, strict=False):
+            rows = slice(int(at), int(at) + parts.amount.size)
+            for other, others, place in zip(items, every, first, strict=False):
+                if other.engine == item.engine:
                     continue
-                column = table["waits"][rows[own], engines.index(other.engine)]
-                for needed, index in self._waits(own, item, number, other):
-                    last = np.full(parts, parts - 1)
-                    beyond = self._beyond(index) if parts > 1 else None
-                    if beyond is not None:
-                        last = blocks[number][np.minimum(blocks[own] + beyond, parts - 1)]
-                    done = position[first[number] + np.maximum(needed, 0)[:, None] * parts + last]
-                    known = np.where(needed[:, None] >= 0, done, 0).ravel()
-                    np.maximum(column, known, out=column)
+                column = table["waits"][rows, engines.index(other.engine)]
+                for needed in self._waits(item, parts, other, others):
+                    done = position[place + np.maximum(needed.ravel() - 1, 0)]
+                    np.maximum(column, np.where(needed.ravel() > 0, done, 0), out=column)
         ordered = with_hand_overs(table[order], machine)
         self._fetch(ordered)
         return ordered
@@ -131,40 +127,121 @@ class Commands:
             words[-1] += len(table) - 1 - transfers[-1]
             table["bytes"][transfers] += words * machine.instruction_bytes
 
-    def _waits(
-        self, own: int, item: _Item, number: int, other: _Item
-    ) -> Iterator[tuple[Ints, int]]:
-        """Per execution of a command, which execution of another must be done before (-1: none),
-        and the buffer that both use.
-
-        ``own`` and ``number`` say which commands they are.
-        """
+    def _waits(self, item: _Item, parts: Parts, other: _Item, others: Parts) -> Iterator[Ints]:
+        """Per execution and part of a command, how many parts of another one must be done before;
+        all of those before these are, too."""
         for index in item.reads:
             if index in other.fills:
-                seen, mine = self._visit(index, number, other), self._visit(index, own, item)
-                before = np.searchsorted(seen, mine, side="right") - 1
-                yield before, index
+                mine, theirs = (
+                    self._touched(item, parts, index),
+                    self._touched(other, others, index),
+                )
+                yield mine.until_made(theirs)
         for index in item.fills:
             if index in other.reads:
-                seen, mine = self._visit(index, number, other), self._visit(index, own, item)
-                slots = self.tiling.slot_count(index)
-                before = np.searchsorted(seen, mine - slots, side="right") - 1
-                yield before, index
+                mine, theirs = (
+                    self._touched(item, parts, index),
+                    self._touched(other, others, index),
+                )
+                yield mine.until_read(theirs)
 
-    def _beyond(self, index: int) -> int | None:
-        """How many parts beyond its own each part of a command waits for, as windows read rows
-        beyond; None where rows do not count."""
+    def _parts(self, item: _Item) -> Parts:
+        """The parts of a command."""
+        tiling = self.tiling
+        if not tiling.machine.own.waits_for_rows():
+            return in_shares(item.amount, 1)
+        if item.buffer is not None:
+            axis = self._axis(item.buffer)
+            if axis is None:
+                return in_shares(item.amount, SHARES)
+            return in_blocks(item.amount, tiling.lengths(item.buffer)[axis], 1)
+        nest = tiling.nest(item.unit)[-1]
+        sizes = {dim: int(size.max(initial=1)) for dim, size in nest.size.items()}
+        rows = row_dim(sizes)
+        if not rows:
+            return in_shares(item.amount, 1)
+        cycles = parse_expression(tiling.units[item.unit].primitive.cycles)
+        block, left = computed_at_once(cycles, sizes, rows), np.zeros_like(nest.tile)
+        for index in item.fills:
+            left = self._filled(index).left(self._visit(index, item), nest.start[rows])
+        return in_blocks(item.amount, nest.size[rows], block, left)
+
+    def _axis(self, index: int) -> int | None:
+        """The axis of a buffer along which computes make and read its rows; None where there is
+        none, or nothing waits for rows."""
+        if index not in self._axes:
+            self._axes[index] = self._find_axis(index)
+        return self._axes[index]
+
+    def _find_axis(self, index: int) -> int | None:
         place = self.tiling.places.all[index]
-        extents = self.tiling.units[place.unit].kernel.anchor.extents
-        return int(slides(place.operand.access, extents)) if place.has_rows else None
+        if not (self.tiling.machine.own.waits_for_rows() and place.has_rows):
+            return None
+        if self.tiling.levels(index)[1]:
+            return None
+        ends = [(place.operand, self.tiling.units[place.unit])]
+        if place.made_by is not None:
+            maker = self.tiling.units[place.made_by]
+            ends.append((maker.kernel.output, maker))
+        found = [
+            [row_dim(unit.kernel.anchor.extents) in axis.dims for axis in operand.access]
+            for operand, unit in ends
+        ]
+        return next((n for n, along in enumerate(zip(*found, strict=True)) if all(along)), None)
 
-    def _visit(self, index: int, number: int, item: _Item) -> Ints:
+    def _filled(self, index: int) -> Filled:
+        """The rows of a buffer's fillings."""
+        if index not in self._fillings:
+            self._fillings[index] = self._find_filled(index)
+        return self._fillings[index]
+
+    def _find_filled(self, index: int) -> Filled:
+        tiling, axis, slots = self.tiling, self._axis(index), self.tiling.slot_count(index)
+        place, visits = tiling.places.all[index], tiling.visits(index)
+        if axis is None:
+            return Filled.whole(len(visits), slots)
+        span = tiling.boxes(place, tiling.slides)[axis]
+        start, size = (tiling.column(span, column, visits) for column in (span.start, span.size))
+        loop = dict(tiling.slides).get(place.name) if place.made_by is not None else None
+        if loop is None:
+            return Filled.apart(start, size, slots)
+        run = np.cumsum(tiling.steps[tiling.order.index(loop)][visits] == 0)
+        steps = [abs(c) for name, c in place.operand.access[axis].terms if name in ROWS]
+        step = max(steps, default=1)
+        return Filled.circular(start, size, run, slots, place.memory.banks, step)
+
+    def _touched(self, item: _Item, parts: Parts, index: int) -> Touched:
+        """What a command's parts touch of a buffer."""
+        if index not in item.touched:
+            filled, filling = self._filled(index), self._visit(index, item)
+            first, rows = self._rows(item, parts, index)
+            ends = filled.positions(filling, first, rows)
+            begin, end = (np.broadcast_to(column, parts.amount.shape) for column in ends)
+            item.touched[index] = Touched(filled, filling, begin, end)
+        return item.touched[index]
+
+    def _rows(self, item: _Item, parts: Parts, index: int) -> tuple[Ints, Ints]:
+        """The rows of a buffer's tensor that each part touches: the first, and how many."""
+        tiling, axis, filled = self.tiling, self._axis(index), self._filled(index)
+        filling = self._visit(index, item)
+        if item.buffer == index and axis is not None:
+            return filled.start[filling][:, None] + parts.first, parts.rows
+        unit, place = tiling.units[item.unit], tiling.places.all[index]
+        if axis is None or item.buffer is not None:
+            return filled.start[filling][:, None], filled.size[filling][:, None]
+        nest = tiling.nest(item.unit)[-1]
+        dim = row_dim(nest.size)
+        made = place.made_by == item.unit
+        access = (unit.kernel.output if made else place.operand).access[axis]
+        intervals = {
+            name: (nest.start[name][:, None], nest.size[name][:, None]) for name in nest.start
+        }
+        intervals[dim] = intervals[dim][0] + parts.first, parts.rows
+        first, rows = access.interval_columns(intervals.__getitem__)
+        return first, rows
+
+    def _visit(self, index: int, item: _Item) -> Ints:
         """The filling of a buffer that each execution of a command sees."""
-        if (index, number) not in self._visits:
-            self._visits[index, number] = self._find_visits(index, item)
-        return self._visits[index, number]
-
-    def _find_visits(self, index: int, item: _Item) -> Ints:
         tiling = self.tiling
         _, within = tiling.levels(index)
         if not within:
@@ -179,7 +256,7 @@ class Commands:
 
     def _items(self) -> Iterator[_Item]:
         tiling, places = self.tiling, self.tiling.places
-        turns, text = tiling.machine.own.waits_for_rows(), 0
+        text = 0
         for number, unit in enumerate(tiling.units):
             for index, place in enumerate(places.all):
                 if place.unit != number or index not in tiling.transfers:
@@ -203,7 +280,7 @@ class Commands:
                     self._place(index, text),
                     sources if place.fill else (index,),
                     (index, *held) if place.fill else target,
-                    latency=self._latency(index, move),
+                    index,
                 )
             nest = tiling.nest(number)
             rows = nest[-1]
@@ -218,29 +295,23 @@ class Commands:
                 self._inside(number, 1, np.arange(len(rows.tile)), LATE),
                 tuple(places.reads[number]),
                 () if result is None else (result,),
-                blocks=self._blocks(number) if turns else PARTS,
             )
 
-    def _latency(self, index: int, move: Move) -> Ints:
-        """Of each transfer of a buffer, of whose rows each has one where instructions are of rows.
-
-        Parts of a command are as many as transfers in flight: they have theirs at once.
-        """
-        size, operand = self.tiling.transfers[index], self.tiling.places.all[index].operand
-        axis = row_axis(operand) if self.tiling.machine.own.waits_for_rows() else None
-        if axis is None:
-            return np.full(len(size), int(move.latency))
-        lines = self.tiling.lengths(index)[axis]
-        return latency_of_rows(move, lines, size).astype(np.int64)
-
-    def _blocks(self, number: int) -> int:
-        """Blocks of rows that a kernel's primitive computes at once, in an execution at most."""
-        sizes = {dim: int(s.max(initial=1)) for dim, s in self.tiling.nest(number)[-1].size.items()}
-        rows = row_dim(sizes)
-        if not rows:
-            return PARTS
-        cycles = parse_expression(self.tiling.units[number].primitive.cycles)
-        return -(-sizes[rows] // computed_at_once(cycles, sizes, rows))
+    def _latency(self, item: _Item, parts: Parts) -> Ints:
+        """Of each part of a transfer; where instructions are of rows, each of its rows has one, and
+        parts have theirs at once, as many as are in flight."""
+        move, shape = item.move, parts.amount.shape
+        assert move is not None and item.buffer is not None
+        if not self.tiling.machine.own.waits_for_rows():
+            return np.full(shape, int(move.latency))
+        together = min(parts.count, move.in_flight)
+        lines = parts.rows * together
+        if self._axis(item.buffer) is None:
+            axis = row_axis(self.tiling.places.all[item.buffer].operand)
+            rows = self.tiling.lengths(item.buffer)[axis] if axis is not None else 1
+            lines = np.broadcast_to(np.reshape(rows, (-1, 1)), shape)
+        latency = latency_of_rows(move, lines, parts.amount * together)
+        return np.where(parts.amount > 0, latency, 0).astype(np.int64)
 
     def _inside(
         self, number: int, stage: int, row: Ints | int, place: int, tile: Ints | None = None
@@ -319,45 +390,6 @@ class Commands:
             if home.unit < len(tiling.units) - 1:
                 return self._block(home.unit)
         return "loop", tiling.unit_depth(number)
-
-
-def _each(column: Ints | int, parts: int) -> Ints | int:
-    """A column over the executions of a command, as one over their parts."""
-    return column if parts == 1 or isinstance(column, int) else np.repeat(column, parts)
-
-
-def _shares(amount: Ints, parts: int) -> Ints:
-    """What each part of each execution of a command has of its amount."""
-    if parts == 1:
-        return amount
-    part, whole = np.arange(parts), amount[:, None]
-    return (whole * (part + 1) // parts - whole * part // parts).ravel()
-
-
-def _in_order(keys: Ints) -> Ints:
-    """The places of columns when these are sorted by rows of keys, the first row first."""
-    packed: list[Ints] = []
-    spread = 1
-    for row in keys:
-        low = int(row.min())
-        span = int(row.max()) - low + 1
-        if span == 1:
-            continue
-        if packed and spread * span < 1 << 62:
-            packed[-1] = packed[-1] * span + (row - low)
-            spread *= span
-        else:
-            packed.append(row - low)
-            spread = span
-    if not packed:
-        return np.arange(keys.shape[1])
-    return np.argsort(packed[0], kind="stable") if len(packed) == 1 else np.lexsort(packed[::-1])
-
-
-def _last_parts(parts: int, blocks: int) -> Ints:
-    """Of each part of a command, the last part of the block in which it lies."""
-    block = (np.arange(parts) * blocks) // parts
-    return -(-(block + 1) * parts // blocks) - 1
 
 
 def with_hand_overs(table: TimedArray, machine: Machine) -> TimedArray:

@@ -9,7 +9,9 @@ contiguous block still::
 
 That is of use where every contiguous block of a tile is a transfer of its own
 (``MoveRecord.block_by_block``): tiles fill the memory, and fewer of them pay a latency. It is so
-too where tiles may have any number of pixels, as they take as many cycles whatever their rows are.
+too where tiles may have any number of pixels, as they take as many cycles whatever their rows are;
+but for images that the machine's cores divide by rows and columns alone
+(``MachineRecord.joins_pixels``).
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ def join_pixels(
         for operand in (*stage.inputs, stage.output)
     }
     if kernel.anchor.operation != "conv" or not several or not joins_rows(machine):
+        return kernel
+    if not machine.own.joins_pixels(extents[ROWS], extents[COLUMNS]):
         return kernel
     known = strides or {}
     if not all(_joins(operand, extents, known.get(operand.name)) for operand in operands.values()):

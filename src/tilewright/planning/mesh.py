@@ -183,6 +183,12 @@ def divisions(
     ]
 
 
+def divides(extents: Sequence[int], side: int) -> bool:
+    """Whether dims of these extents are cut into ``side`` parts."""
+    named = {str(number): extent for number, extent in enumerate(extents)}
+    return any(True for _ in _cuts(list(named), named, {}, side))
+
+
 def _cuts(
     dims: Sequence[str], extents: Mapping[str, int], granules: Mapping[str, int], side: int
 ) -> Iterator[tuple[tuple[str, int], ...]]:

@@ -158,28 +158,31 @@ def explain(
     numbers: Numbers | None = None,
     progress: Progress = quiet,
 ) -> Explanation:
-    """Compile a model as far as its kernels, and tell what became of each node."""
-    state = run_pipeline(
-        model,
-        target,
-        machine,
-        shapes=shapes,
-        caffemodel=caffemodel,
-        calibration=calibration,
-        numbers=numbers,
-        progress=progress,
-        until="import",
-    )
-    imported = state.network.clone()
-    objections = _prepare(state)
-    calibrate(state)
-    if target.falls_back:
-        # What its instructions cannot say is known once they are made: as compile does.
-        with temporary_folder() as directory:
-            advance(state, PLACED)
-            emit(state, directory)
-    else:
-        place_graph(state)
+    """Compile a model as far as its kernels, by the target's planner, and tell what became of each
+    node."""
+    with target.planner("model", machine) as planner:
+        state = run_pipeline(
+            model,
+            target,
+            machine,
+            shapes=shapes,
+            caffemodel=caffemodel,
+            calibration=calibration,
+            numbers=numbers,
+            planner=planner,
+            progress=progress,
+            until="import",
+        )
+        imported = state.network.clone()
+        objections = _prepare(state)
+        calibrate(state)
+        if target.falls_back:
+            # What its instructions cannot say is known once they are made: as compile does.
+            with temporary_folder() as directory:
+                advance(state, PLACED)
+                emit(state, directory)
+        else:
+            place_graph(state)
     return Explanation(
         target.name,
         machine.name,
@@ -290,8 +293,9 @@ class _Fates:
             how = f"merged into {_shown(op.node_name)}"
         elif op is not kernel.operations[0]:
             how = f"follows {_shown(kernel.operations[0].node_name)}"
-        elif isinstance(op, Operation):
-            how = op.how
+        else:  # The last kernel of a node that is several, or else one of the others.
+            own = (op for _, op, _ in reversed(entries) if isinstance(op, Operation))
+            how = next((op.how for op in own if op.how), "")
         if not hosts:
             return replace(blank, place="accelerator", kernels=symbols, how=how)
         # Of a node that is several kernels the product says most: the others only prepare it.

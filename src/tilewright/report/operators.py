@@ -92,7 +92,7 @@ SCALED: dict[str, tuple[str, Callable[[int], Sample]]] = {
 HIDDEN = frozenset(
     (
         *("requantise", "quantise", "dequantise", "convert_layout", "winograd_conv"),
-        *("winograd_input", "winograd_output"),
+        *("winograd_input", "winograd_output", "im2col"),
         *("explicit_conv", "separable_conv", "piece_conv", "piece_matmul"),
         "sparse_product",
         *("channel_shuffle", "layer_norm", "attention", "interleave"),

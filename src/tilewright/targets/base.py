@@ -232,20 +232,22 @@ class Runner(ABC):
         """
         wanted = {info.name: info for info in self.inputs}
         listed = ", ".join(f"{i.name}: {i.dtype}{list(i.shape)}" for i in self.inputs)
-        for name, given in inputs.items():
-            if name not in wanted and np.size(given):
+        for name, value in inputs.items():
+            if name not in wanted and np.size(value):
                 raise refuse("input-name", f"the model has no input {name!r}", help=listed)
         for name, info in wanted.items():
             if name not in inputs:
                 raise refuse("input-missing", f"input {name!r} is missing", help=listed)
             array = np.asarray(inputs[name])
             if array.shape != info.shape:
-                found, want = list(array.shape), list(info.shape)
-                raise refuse("input-shape", f"has shape {found}, the model takes {want}", name)
-            if array.dtype != np.dtype(info.dtype):
-                found = array.dtype
+                shape, model_shape = list(array.shape), list(info.shape)
                 raise refuse(
-                    "input-dtype", f"has dtype {found}, the model takes {info.dtype}", name
+                    "input-shape", f"has shape {shape}, the model takes {model_shape}", name
+                )
+            if array.dtype != np.dtype(info.dtype):
+                dtype = array.dtype
+                raise refuse(
+                    "input-dtype", f"has dtype {dtype}, the model takes {info.dtype}", name
                 )
 
 
@@ -431,10 +433,10 @@ def find_target(name: str) -> Target:
     if name not in points:
         raise refuse("target-unknown", f"no target {name!r}", help=", ".join(sorted(points)))
     try:
-        found: Any = points[name].load()
+        entry: Any = points[name].load()
     except (ImportError, AttributeError) as error:
         raise refuse("target-broken", f"target {name!r} does not load: {error}") from error
-    target = found() if isinstance(found, type) else found
+    target = entry() if isinstance(entry, type) else entry
     if not isinstance(target, Target):
         raise refuse("target-broken", f"target {name!r} is no Target: {points[name].value}")
     return target

@@ -182,12 +182,12 @@ def most_visits(buffer: BufferOp, block: Block) -> int:
 
 def _between(block: Block, op: Operation) -> list[Operation]:
     """What lies around an operation within a block."""
-    found: list[Operation] = []
+    ancestors: list[Operation] = []
     around = op.parent_op()
     while around is not None and op.parent_block() is not block:
-        found.append(around)
+        ancestors.append(around)
         op, around = around, around.parent_op()
-    return found
+    return ancestors
 
 
 def _domains(op: Operation) -> list[DomainOp]:

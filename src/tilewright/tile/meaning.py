@@ -407,6 +407,16 @@ ANCHORS: Mapping[str, Anchor] = {
 """The operations that reduce, by name; every other operation is a map."""
 
 
+_OWN_MAPS = ("convert_layout", "copy", "identity", "quantise", "dequantise", "batch_norm")
+"""Maps that are no functions of numbers alone: ``_map_values`` has them."""
+
+
+def has_meaning(operation: str) -> bool:
+    """Whether tiles of an operation can be interpreted."""
+    known = (ANCHORS, _OWN_MAPS, pointwise.PLAIN, pointwise.FIXED)
+    return any(operation in names for names in known)
+
+
 def apply_map(operation: str, tile: Tile) -> Array:
     """The result of a map on its tile; raises KeyError for an unknown operation."""
     names = _written(tile)
@@ -417,7 +427,7 @@ def apply_map(operation: str, tile: Tile) -> Array:
 
 def _map_values(operation: str, tile: Tile, views: Sequence[Array]) -> Array:
     match operation:
-        case "convert_layout" | "copy" | "identity":
+        case "convert_layout" | "copy" | "identity" | "im2col":
             return views[0]
         case "quantise":
             return fixed.quantise(views[0], tile.result_fraction, tile.dtype)

@@ -80,15 +80,15 @@ def is_ahead(op: Command) -> bool:
 
 def users_of(buffer: BufferOp) -> list[Command]:
     """The commands that read or write a buffer, in the order of the text."""
-    found: list[Command] = []
+    commands: list[Command] = []
     users = {use.operation for use in buffer.result.uses}
     users |= {op.parent_op() for op in users if isinstance(op, StageOp)}
     block = buffer.parent_block()
     if block is not None:
         for op in block.walk():
             if op in users and isinstance(op, (MoveOp, ComputeOp)):
-                found.append(op)
-    return found
+                commands.append(op)
+    return commands
 
 
 def stores_of(buffer: BufferOp) -> list[MoveOp]:

@@ -100,13 +100,13 @@ def _dependences(queues: Queues, buffers: list[BufferOp]) -> Iterator[_Dependenc
                             yield _Dependence(later, earlier, row, f"free {other.symbol.data}")
 
 
-def share_addresses(one: BufferOp, other: BufferOp) -> bool:
+def share_addresses(buffer: BufferOp, other: BufferOp) -> bool:
     """Whether two buffers were given the same addresses."""
-    if one.memory != other.memory or one.address is None or other.address is None:
+    if buffer.memory != other.memory or buffer.address is None or other.address is None:
         return False
-    first, second = one.address.value.data, other.address.value.data
+    first, second = buffer.address.value.data, other.address.value.data
     return first < second + other.get("bytes") * other.places and (
-        second < first + one.get("bytes") * one.places
+        second < first + buffer.get("bytes") * buffer.places
     )
 
 

@@ -275,8 +275,8 @@ def print_stage(printer: Printer, op: StageOp) -> None:
 def parse_stage_inputs(parser: PlainParser) -> tuple[list[SSAValue], list[WindowAttr]]:
     """Read ``(%x [n, ci], %w [co, ci])``."""
 
-    def one() -> tuple[SSAValue, WindowAttr]:
+    def pair() -> tuple[SSAValue, WindowAttr]:
         return parse_value(parser), WindowAttr(WindowAttr.parse_axes(parser))
 
-    pairs = parser.parse_comma_separated_list(parser.Delimiter.PAREN, one)
+    pairs = parser.parse_comma_separated_list(parser.Delimiter.PAREN, pair)
     return [value for value, _ in pairs], [window for _, window in pairs]

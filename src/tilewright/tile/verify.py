@@ -406,11 +406,11 @@ def _loops(op: Operation) -> Iterable[LoopOp]:
         parent = parent.parent_op()
 
 
-def _unique(names: Sequence[str], what: str, where: str) -> None:
+def _unique(names: Sequence[str], subject: str, where: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise VerifyException(f"{where}: {what} {name} is named twice")
+            raise VerifyException(f"{where}: {subject} {name} is named twice")
         seen.add(name)
 
 

@@ -28,6 +28,8 @@ LAYERS = {
     "zfnet": (5, 3),
     "bert_base": (0, 12 * 8 + 1),
     "vit_b16": (1, 12 * 8 + 1),
+    "vit_small": (1, 12 * 8 + 1),
+    "gpt2_step": (0, 12 * 8 + 1),
 }
 
 
@@ -81,7 +83,7 @@ def test_large_networks(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bert_base", "vit_b16"])
+@pytest.mark.parametrize("name", ["bert_base", "vit_b16", "vit_small", "gpt2_step"])
 def test_transformers(name):
     check_network(name)
 

@@ -1,4 +1,5 @@
-"""choose-methods where software manages memory: Winograd's method as three kernels."""
+"""choose-methods where software manages memory: Winograd's method as three kernels, the explicit
+one as two."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from tilewright.planning.domain import Kernel
 from tilewright.targets.sunway.machine import MACHINE
 
 THREE = ["winograd_input", "conv", "winograd_output"]
+TWO = ["im2col", "conv"]
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,15 @@ class Price:
 
 
 def priced(**cycles: float) -> Any:
-    """A planner with a price for each operation: ``product`` is the one between transforms."""
+    """A planner with a price for each operation: ``product`` is the one between transforms, and
+    ``rows`` that of windows; what has no price is dear."""
 
     def planner(kernel: Kernel) -> Price:
         anchor = kernel.anchor
-        between = anchor.operation == "conv" and anchor.extents["kh"] == 1 and "g" in anchor.extents
-        return Price(cycles["product" if between else anchor.operation])
+        name = anchor.operation
+        if name == "conv" and anchor.extents["kh"] == anchor.extents["kw"] == 1:
+            name = "product" if "g" in anchor.extents else "rows"
+        return Price(cycles.get(name, 1e9))
 
     return planner
 
@@ -104,9 +109,55 @@ def test_what_it_is_not_defined_for_stays() -> None:
 def test_memory_and_exactness_keep_it_away() -> None:
     for machine in (MACHINE.with_values({"memory_growth": 1}), MACHINE.exact()):
         net = Builder(5, x=(1, 6, 8, 8))
-        if machine.primitives_for("winograd_input"):
-            assert methods(apply(net, layer(net, 8, 6, 3, 3), machine=machine)) == ["conv"]
-    assert not MACHINE.exact().primitives_for("winograd_input")
+        assert methods(apply(net, layer(net, 8, 6, 3, 3), machine=machine)) == ["conv"]
+
+
+def test_exactness_keeps_the_explicit_method() -> None:
+    net = Builder(5, x=(1, 6, 8, 8))
+    cheap = priced(conv=100e3, im2col=20e3, rows=60e3, winograd_input=1.0, product=1.0)
+    x = layer(net, 8, 6, 3, 3)
+    assert methods(apply(net, x, machine=MACHINE.exact(), planner=cheap)) == TWO
+
+
+WINDOWS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
+    ((8, 6, 3, 3), {}),
+    ((8, 6, 7, 5), {"pads": (3, 2, 3, 2), "strides": (2, 3)}),
+    ((5, 6, 3, 2), {"pads": (2, 0, 0, 1), "dilations": (3, 2)}),
+    ((8, 6, 8, 9), {"pads": (0, 0, 0, 0)}),
+]
+
+
+@pytest.mark.parametrize("case", WINDOWS, ids=str)
+def test_what_is_cheaper_in_two_kernels_becomes_two(case: Any) -> None:
+    shape, more = case
+    net = Builder(1, x=(2, 6, 8, 9))
+    cheap = priced(conv=100e3, im2col=20e3, rows=60e3)
+    module = apply(net, layer(net, *shape, **more), planner=cheap)
+    assert methods(module) == TWO
+    first, product = anchors(module)
+    assert "explicit" in first.how
+    assert shape_of(product.inputs[1]) == (shape[0], 6 * shape[2] * shape[3], 1, 1)
+    kernels = [op for op in network_of(module).block.ops if isinstance(op, KernelOp)]
+    assert [len(kernel.operations) for kernel in kernels] == [1, 3]
+    assert len({kernel.symbol.data for kernel in kernels}) == 2
+
+
+def test_the_explicit_method_needs_a_margin_a_window_and_no_groups() -> None:
+    dear = priced(conv=100e3, im2col=35e3, rows=60e3)
+    cases: list[tuple[tuple[int, ...], dict[str, Any], Any]] = [
+        ((8, 6, 3, 3), {}, dear),
+        ((8, 6, 1, 1), {"pads": (0, 0, 0, 0)}, priced(rows=100e3, im2col=1.0)),
+        ((8, 3, 3, 3), {"group": 2}, priced(conv=100e3, im2col=1.0, rows=1.0)),
+    ]
+    for shape, more, planner in cases:
+        net = Builder(4, x=(1, 6, 8, 8))
+        assert methods(apply(net, layer(net, *shape, **more), planner=planner)) == ["conv"]
+
+
+def test_the_explicit_method_is_taken_where_it_is_named() -> None:
+    net = Builder(6, x=(3, 1, 7, 9))
+    x = layer(net, 6, 1, 4, 4, strides=(2, 1), pads=(0, 1, 1, 0))
+    assert methods(apply(net, x, planner=priced(conv=1.0), method=("conv_explicit",))) == TWO
 
 
 def test_tensors_between_kernels_must_fit_main_memory() -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 from tests.slow import but_fast
+from tests.targets.ascend.mutations import Mutated, arguments, generated, loop_of, mutants
 
 from tilewright.errors import TilewrightError
-from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.host import ORDERS, build
@@ -25,18 +22,7 @@ from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm, sof
 from tilewright.targets.ascend.kernels.pools import Window, pool
 from tilewright.targets.ascend.kernels.reductions import reduce_rows
 from tilewright.targets.ascend.machine import ASCEND_910
-from tilewright.targets.ascend.program import (
-    Barrier,
-    Buffer,
-    Command,
-    Flag,
-    Loop,
-    Place,
-    Program,
-    Statement,
-    Tensor,
-    trace,
-)
+from tilewright.targets.ascend.program import Barrier, Flag, Loop, Program, trace
 from tilewright.targets.ascend.proof import prove
 
 KERNELS: dict[str, Callable[[], Program]] = {
@@ -85,80 +71,29 @@ KERNELS: dict[str, Callable[[], Program]] = {
 }
 
 
-def arguments(program: Program) -> dict[str, NDArray[np.uint8]]:
-    return {
-        tensor.name: np.full(tensor.bytes, 0x3C, np.uint8)  # 1.06 in half precision
-        for tensor in program.tensors
-    }
-
-
-def reported(program: Program) -> bool:
-    """Whether the host core finds something wrong in one of its orders."""
-    kernel = build(kernel_text(program), "kernel")
-    return any(kernel.run(arguments(program), order=order).problems for order in (0, 1, 9, 12, 40))
-
-
-def bodies(body: list[Statement]) -> Iterator[list[Statement]]:
-    yield body
-    for statement in body:
-        if isinstance(statement, Loop):
-            yield from bodies(statement.body)
-
-
-def copied(body: list[Statement]) -> list[Statement]:
-    found: list[Statement] = []
-    for statement in body:
-        if isinstance(statement, Loop):
-            found.append(Loop(statement.name, statement.count, copied(statement.body)))
-        else:
-            found.append(statement)
-    return found
-
-
-def pipe_of(statement: Statement) -> str:
-    if isinstance(statement, Flag):
-        return statement.source if statement.kind == "set" else statement.target
-    return statement.pipe if isinstance(statement, (Command, Barrier)) else ""
-
-
-def mutants(program: Program) -> Iterator[tuple[str, Program]]:
-    """Each flag and barrier removed, and moved past the command that it stands beside."""
-    count = len(list(bodies(program.body)))
-    for number in range(count):
-        for place, statement in enumerate(list(bodies(program.body))[number]):
-            if not isinstance(statement, (Flag, Barrier)):
-                continue
-            fresh = replace(program, body=copied(program.body))
-            body = list(bodies(fresh.body))[number]
-            del body[place]
-            yield f"without {statement}", fresh
-            if not isinstance(statement, Flag):
-                continue
-            # The command that it follows (a set) or holds up (a wait), if it stands next to it.
-            step = -1 if statement.kind == "set" else 1
-            other = place + step
-            original = list(bodies(program.body))[number]
-            while 0 <= other < len(original) and isinstance(original[other], (Flag, Barrier)):
-                other += step
-            if not 0 <= other < len(original) or pipe_of(original[other]) != pipe_of(statement):
-                continue
-            fresh = replace(program, body=copied(program.body))
-            body = list(bodies(fresh.body))[number]
-            body.insert(other, body.pop(place))
-            yield f"moved {statement}", fresh
-
-
 @pytest.mark.parametrize("name", but_fast(KERNELS, ["product", "elementwise"]))
 def test_what_is_missing_or_misplaced_is_reported(name: str) -> None:
     program = synchronised(KERNELS[name]())
+    check(program, 0)
+    assert len(list(mutants(program))) >= 5
+
+
+def check(program: Program, orders: int) -> None:
+    """Nothing is reported of a program, and each of its mutants by the proof and the host core."""
     assert not prove(program)
     assert not prove(program, binary=False)
-    found = 0
-    for what, mutant in mutants(program):
+    mutated = Mutated.of(program)
+    assert mutated.problems(orders) == []
+    for number, (what, mutant) in enumerate(mutated.mutants, 1):
         assert prove(mutant), what
-        assert reported(mutant), what
-        found += 1
-    assert found >= 5
+        assert mutated.reported(number), what
+
+
+@pytest.mark.parametrize("number", but_fast(range(35), range(7)))
+def test_kernels_at_random(number: int) -> None:
+    """More of them: ``python -m tests.targets.ascend.mutations``."""
+    _, program = generated(number)
+    check(program, 50)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -170,35 +105,10 @@ def test_nothing_is_reported_of_what_is_right(name: str, binary: bool) -> None:
         assert kernel.run(arguments(program), order=order, binary=binary).problems == ()
 
 
-def loop_of(slots: int, trips: int, pipes: int = 3, names: str = "xy", index: str = "i") -> Program:
-    """load, relu, store, over buffers that take turns."""
-    size = 128 * 2
-    x, y = (Tensor(name, trips * size + 32, written=name == names[1]) for name in names)
-    loop = Loop(index, trips)
-    turn = 0 if slots == 1 or trips == 1 else loop.variable % slots
-    buffers = [
-        Buffer(name, "ub", at * size * slots, size, slots, turn, loop)
-        for at, name in enumerate(tuple(names)[: pipes - 1])
-    ]
-    source, target = Place(buffers[0]), Place(buffers[-1])
-    loop.body = [
-        isa.copy(source, Place(x, loop.variable * size), 1, 8),
-        isa.vector("vrelu", target, (source,), 1, (1, 1), (8, 8)),
-        isa.copy(Place(y, loop.variable * size), target, 1, 8),
-    ]
-    return Program("kernel", (x, y), [isa.mask_of(128, 128), loop], tuple(buffers))
-
-
 @pytest.mark.parametrize("slots", [1, 2, 3])
 @pytest.mark.parametrize("trips", [1, 2, 3, 5])
 def test_few_iterations(slots: int, trips: int) -> None:
-    program = synchronised(loop_of(slots, trips))
-    assert not prove(program)
-    for what, mutant in mutants(program):
-        assert prove(mutant), what
-    kernel = build(kernel_text(program), "kernel")
-    for order in (*ORDERS, 100):
-        assert kernel.run(arguments(program), order=order).problems == ()
+    check(synchronised(loop_of(slots, trips)), 1)
 
 
 def test_a_vector_loop_needs_four_flags_and_no_barrier() -> None:

@@ -145,8 +145,13 @@ def test_memory_of_other_core_groups_may_be_slower() -> None:
 
 
 MUTATIONS = (
-    ("main.c", "pthread_barrier_wait(&all);\n    if (!layers)", "if (!layers)", "have not met"),
-    ("main.c", "CPU_SET(4 * group,", "CPU_SET(4 * (group / 2),", "two threads are bound"),
+    (
+        "core_groups.h",
+        "pthread_barrier_wait(&all);\n    if (!layers)",
+        "if (!layers)",
+        "have not met",
+    ),
+    ("core_groups.h", "CPU_SET(4 * group,", "CPU_SET(4 * (group / 2),", "two threads are bound"),
     ("main.c", "    bind(group);\n", "    (void)bind;\n", "is bound to no MPE"),
     ("layers/LAYER_slave.c", "para.group * 64", "para.group * 32", "core group"),
     ("layers/LAYER_slave.c", "para.group * 64", "0 * 64", "have not met"),
@@ -186,8 +191,12 @@ def test_core_groups_that_meddle_are_found(
     source = source.replace("LAYER", str(runner_of(package).layers[0]["symbol"]))
     original = (program / source).read_text()
     assert text in original
+    mutated = original.replace(text, changed, 1)
+    if source.endswith(".h"):  # It stands in main.c in place of its name.
+        mutated = (program / "main.c").read_text().replace(f'#include "{source}"', mutated)
+        source = "main.c"
     copy = (program / source).with_name("mutation.c")
-    copy.write_text(original.replace(text, changed, 1))
+    copy.write_text(mutated)
     built[source] = tmp_path / "mutation.o"
     compiled(program, str(copy.relative_to(program)), built[source])
     binary = tmp_path / "program"

@@ -137,7 +137,7 @@ def test_one_temporary_space_has_the_largest_need(tmp_path: Path) -> None:
             assert len(needs) == 2
             (space,) = re.findall(r"temporary = allocate\((\d+)\);", mains[0])
             assert int(space) == max(needs.values())
-            places = re.findall(r"\b(\w+)\(\(const float \*\)\((\w+) ", mains[0])
+            places = re.findall(r"^    (k\w+)\((\w+) ", mains[0], re.MULTILINE)
             assert len(places) == 6
             for name, memory in places:
                 apart = name.endswith("_product") or f"{name}_product" in mains[0]

@@ -186,5 +186,5 @@ def run_compiler(command: Sequence[str], folder: Path | None = None) -> None:
         ended = signal.strsignal(-ran.returncode) or f"signal {-ran.returncode}"
         raise refuse("cpu-compiler", f"the C compiler was ended: {ended}", " ".join(command[-3:]))
     if ran.returncode:
-        said = "\n".join((ran.stderr or ran.stdout).splitlines()[:12])
-        raise refuse("cpu-compiler", f"the C compiler failed: {said}", " ".join(command[-3:]))
+        message = "\n".join((ran.stderr or ran.stdout).splitlines()[:12])
+        raise refuse("cpu-compiler", f"the C compiler failed: {message}", " ".join(command[-3:]))

@@ -160,14 +160,14 @@ class KernelWriter:
     @cached_property
     def tracks(self) -> list[Track]:
         """What tickets the waits need, by buffer."""
-        found: dict[tuple[BufferOp, str, str], None] = {}
+        tickets: dict[tuple[BufferOp, str, str], None] = {}
         for op in self.calls:
             for buffer, kind, engine, _ in self._waits(op):
-                found[buffer, kind, engine] = None
+                tickets[buffer, kind, engine] = None
         several = {
             (buffer, kind)
-            for buffer, kind, engine in found
-            if any((b, k) == (buffer, kind) and e != engine for b, k, e in found)
+            for buffer, kind, engine in tickets
+            if any((b, k) == (buffer, kind) and e != engine for b, k, e in tickets)
         }
         return [
             Track(
@@ -177,7 +177,7 @@ class KernelWriter:
                 f"{self._buffer_names[buffer]}_{kind}"
                 + (f"_{identifier(engine)}" if (buffer, kind) in several else ""),
             )
-            for buffer, kind, engine in found
+            for buffer, kind, engine in tickets
         ]
 
     def _waits(self, op: Command) -> Iterator[tuple[BufferOp, str, str, bool]]:
@@ -189,7 +189,9 @@ class KernelWriter:
             users = self.queues.users_of(buffer)
             if verb == "ready":
                 users = [other for other in users if fills(other, buffer)]
-            every = verb == "free" and not any(fills(one, buffer) for one in self._group(op))
+            every = verb == "free" and not any(
+                fills(command, buffer) for command in self._group(op)
+            )
             for engine in dict.fromkeys(other.engine.data for other in users):
                 if engine != op.engine.data:
                     yield buffer, "filled" if verb == "ready" else "used", engine, every
@@ -203,9 +205,9 @@ class KernelWriter:
         return [
             op,
             *(
-                one
-                for one in others
-                if isinstance(one, MoveOp) and one.joined is not None and leader_of(one) is op
+                move
+                for move in others
+                if isinstance(move, MoveOp) and move.joined is not None and leader_of(move) is op
             ),
         ]
 
@@ -215,12 +217,12 @@ class KernelWriter:
     @cached_property
     def _buffer_names(self) -> dict[BufferOp, str]:
         """What the variables of each buffer begin with: its role, or what tells it from others."""
-        found: dict[BufferOp, str] = {}
+        prefixes: dict[BufferOp, str] = {}
         for name_of in (_role, _role_and_memory, _symbol):
-            rest = [buffer for buffer in self.queues.buffers if buffer not in found]
+            rest = [buffer for buffer in self.queues.buffers if buffer not in prefixes]
             names = Counter(map(name_of, rest))
-            found |= {one: name_of(one) for one in rest if names[name_of(one)] == 1}
-        return found
+            prefixes |= {buffer: name_of(buffer) for buffer in rest if names[name_of(buffer)] == 1}
+        return prefixes
 
     def _block(self, block: Block, loops: tuple[LoopOp, ...]) -> None:
         for op in block.ops:
@@ -251,7 +253,7 @@ class KernelWriter:
             self.writer.line(f"{slot} = ({slot} + 1) % {op.slot_count};")
 
     def _loop(self, op: LoopOp, loops: tuple[LoopOp, ...]) -> None:
-        taken = {self._names[one] for one in loops}
+        taken = {self._names[loop] for loop in loops}
         name, number = identifier(op.dim.data), 0
         while (self._names.setdefault(op, name)) in taken:
             number += 1
@@ -312,7 +314,7 @@ class KernelWriter:
             name = names[buffer, kind, engine]
             for slot in map(str, range(buffer.slot_count)) if every else [self._index(buffer)]:
                 self._wait(op.engine.data, engine, f"{name}[{slot}]")
-        touched = dict.fromkeys(b for one in self._group(op) for b in _buffers(one))
+        touched = dict.fromkeys(b for command in self._group(op) for b in _buffers(command))
         slots = [
             SlotTerm(self._slot(b), int(b.get("bytes")), self.order.slot(b, op), _role(b))
             for b in touched
@@ -323,7 +325,7 @@ class KernelWriter:
             for t in self.tracks
             if t.engine == op.engine.data
             and t.buffer in touched
-            and (t.kind == "used" or any(fills(one, t.buffer) for one in self._group(op)))
+            and (t.kind == "used" or any(fills(command, t.buffer) for command in self._group(op)))
         ]
         self._call(self.calls[op], self._nest(block, loops), slots, "ticket = " if kept else "")
         for line in kept:

@@ -70,7 +70,7 @@ def _fields(
     for node in line.children[1:]:
         if not isinstance(node, Tree):
             continue
-        key, given = cast("tuple[Token, Token | Tree[Token]]", node.children)
+        key, value_node = cast("tuple[Token, Token | Tree[Token]]", node.children)
         field = instruction.format.by_name.get(str(key))
         if field is None:
             known = ", ".join(instruction.format.by_name) or "it has none"
@@ -79,19 +79,23 @@ def _fields(
         elif field.name in values:
             problems.append(_problem(name, key, "is given twice"))
         else:
-            value = _value(field, given)
+            value = _value(field, value_node)
             if value is None:
-                token = given if isinstance(given, Token) else cast(Token, given.children[0])
+                token = (
+                    value_node
+                    if isinstance(value_node, Token)
+                    else cast(Token, value_node.children[0])
+                )
                 problems.append(_problem(name, token, f"is no value of {key}", field.allowed()))
             else:
                 values[field.name] = value
     return values
 
 
-def _value(field: Field, given: Token | Tree[Token]) -> int | None:
-    if isinstance(given, Tree):
-        return field.value_of([str(token) for token in given.children])
-    text = str(given)
+def _value(field: Field, node: Token | Tree[Token]) -> int | None:
+    if isinstance(node, Tree):
+        return field.value_of([str(token) for token in node.children])
+    text = str(node)
     if len(text) > MAX_DIGITS or field.choices or field.flags:
         return None
     value = int(text, 0) if "x" in text.lower() else int(text)

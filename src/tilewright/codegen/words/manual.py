@@ -23,8 +23,9 @@ def manual(instructions: InstructionSet, introduction: str = "") -> str:
         "| instruction | opcode | units |",
         "|---|---|---|",
         *(
-            f"| [{one.mnemonic}](#{one.mnemonic}) | {one.opcode:#x} | {one.units} |"
-            for one in instructions.instructions
+            f"| [{instruction.mnemonic}](#{instruction.mnemonic}) | "
+            f"{instruction.opcode:#x} | {instruction.units} |"
+            for instruction in instructions.instructions
         ),
         "",
     ]

@@ -71,32 +71,32 @@ def inputs_of(
 def _shape(layer: Layer, top: str, wanted: Sequence[int] | None, notes: list[str]) -> Shape:
     """The shape of one input; raises TilewrightError."""
     where = f"input {shown(top)}"
-    given: Sequence[int] | None = None
+    sizes: Sequence[int] | None = None
     index = layer.tops.index(top)
     if layer.type == "Input":
-        given = _stated(layer.proto.input_param.shape, index, layer)
+        sizes = _stated(layer.proto.input_param.shape, index, layer)
     elif layer.type == "DummyData":
-        given = _dummy(layer, index)
+        sizes = _dummy(layer, index)
     else:
-        given = _data(layer, index, notes if wanted is None else [])
+        sizes = _data(layer, index, notes if wanted is None else [])
     if wanted is not None:
-        if given is not None and len(wanted) != len(given):
+        if sizes is not None and len(wanted) != len(sizes):
             raise refuse(
                 "caffe-shape",
-                f"{list(wanted)} is given for a blob of shape {list(given)}",
+                f"{list(wanted)} is given for a blob of shape {list(sizes)}",
                 where=where,
             )
-        given = wanted
-    if given is None:
+        sizes = wanted
+    if sizes is None:
         raise refuse(
             "caffe-shape",
             f"{layer.where} does not state its shape",
             where=where,
             help=f"give it: --shape {top}=1x3x224x224, or shapes={{{top!r}: ...}}",
         )
-    if not all(_is_size(size) for size in given):
-        raise refuse("caffe-shape", f"the shape {list(given)} is not one", where=where)
-    shape = tuple(int(size) for size in given)
+    if not all(_is_size(size) for size in sizes):
+        raise refuse("caffe-shape", f"the shape {list(sizes)} is not one", where=where)
+    shape = tuple(int(size) for size in sizes)
     if len(shape) > MAX_RANK or math.prod(shape) > MAX_ELEMENTS:
         raise refuse("caffe-too-large", f"a blob of shape {list(shape)}", where=where)
     return shape

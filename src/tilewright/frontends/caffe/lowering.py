@@ -68,12 +68,12 @@ class Lowering(Emitter):
 
     def needs(self, bottoms: int, tops: int = 1) -> None:
         """Refuses another number of bottoms or tops."""
-        for what, names, count in (
+        for subject, names, count in (
             ("bottoms", self.layer.bottoms, bottoms),
             ("tops", self.layer.tops, tops),
         ):
             if len(names) != count:
-                raise self.refuse(f"it has {len(names)} {what}; it takes {count}")
+                raise self.refuse(f"it has {len(names)} {subject}; it takes {count}")
 
     # Operands
 
@@ -97,10 +97,10 @@ class Lowering(Emitter):
         n, c, h, w = self.shape
         return n, c, h, w
 
-    def axis(self, axis: int, rank: int, what: str = "axis") -> int:
+    def axis(self, axis: int, rank: int, subject: str = "axis") -> int:
         """An axis counted from the front; refuses one outside ``[-rank, rank)``."""
         if not -rank <= axis < rank:
-            raise self.refuse(f"{what} {axis} is outside a blob of rank {rank}")
+            raise self.refuse(f"{subject} {axis} is outside a blob of rank {rank}")
         return axis % rank
 
     # Parameters

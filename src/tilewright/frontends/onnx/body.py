@@ -141,14 +141,14 @@ class Body:
         return None if any(isinstance(v, Unknown) for v in values) else _known(values)
 
     def subgraph(
-        self, node: Node, graph: GraphProto, outer: Scope, given: Sequence[Value]
+        self, node: Node, graph: GraphProto, outer: Scope, inputs: Sequence[Value]
     ) -> list[Value] | None:
         """The outputs of a subgraph for given inputs; None if one depends on what was refused."""
-        if len(graph.input) != len(given):
-            reason = f"its subgraph has {len(graph.input)} inputs, not {len(given)}"
+        if len(graph.input) != len(inputs):
+            reason = f"its subgraph has {len(graph.input)} inputs, not {len(inputs)}"
             raise refuse("onnx-attribute", reason, node.where)
         values = dict[str, Value | Unknown](
-            zip((value.name for value in graph.input), given, strict=True)
+            zip((value.name for value in graph.input), inputs, strict=True)
         )
         tensors = {proto.name: proto for proto in graph.initializer}
         scope = Scope(values, tensors, outer, outer.depth + 1)
@@ -274,9 +274,9 @@ class Body:
 
     def _empty(self, node: Node, operands: Sequence[Value | None]) -> list[Value] | None:
         """The results of a node with an empty operand where they, too, are empty; else None."""
-        given = [(name, value) for name, value in zip(node.inputs, operands, strict=False) if value]
-        types = {name: _type(value) for name, value in given}
-        arrays = {name: value.array for name, value in given if isinstance(value, Constant)}
+        pairs = [(name, value) for name, value in zip(node.inputs, operands, strict=False) if value]
+        types = {name: _type(value) for name, value in pairs}
+        arrays = {name: value.array for name, value in pairs if isinstance(value, Constant)}
         inferred = infer_types(node, types, arrays)
         results: list[Value] = []
         for name in node.outputs:
@@ -308,12 +308,12 @@ class Body:
         scope: Scope,
     ) -> Sequence[Value] | None:
         """The results of the nodes that define a node's operator."""
-        given: dict[str, Value | Unknown] = {
+        values: dict[str, Value | Unknown] = {
             name: value
             for name, value in zip(function.inputs, operands, strict=False)
             if value is not None
         }
-        inner = Scope(given, {}, None, scope.depth + 1)
+        inner = Scope(values, {}, None, scope.depth + 1)
         outputs = [
             inner if name else ""
             for name, inner in zip(node.outputs, function.outputs, strict=False)

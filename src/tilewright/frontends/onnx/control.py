@@ -43,12 +43,12 @@ def _graph(node: Node, attributes: Mapping[str, AttributeValue], name: str) -> G
     return graph
 
 
-def _flag(node: Node, value: Value | None, what: str) -> bool:
+def _flag(node: Node, value: Value | None, subject: str) -> bool:
     """A boolean that must be known at import; absent is true."""
     if value is None:
         return True
     if not isinstance(value, Constant) or value.array.size != 1:
-        raise _refuse(node, f"its {what} is computed at run time")
+        raise _refuse(node, f"its {subject} is computed at run time")
     return bool(value.array.reshape(-1)[0])
 
 
@@ -153,10 +153,10 @@ def scan(
         raise _refuse(node, "scans of operator set 8 are not taken")
     graph = _graph(node, attributes, "body")
     count = attributes.get("num_scan_inputs", 0)
-    given = [value for value in operands if value is not None]
-    if not isinstance(count, int) or not 1 <= count <= len(given):
+    values = [value for value in operands if value is not None]
+    if not isinstance(count, int) or not 1 <= count <= len(values):
         raise refuse("onnx-attribute", "num_scan_inputs does not fit its inputs", node.where)
-    state, sequences = given[:-count], given[-count:]
+    state, sequences = values[:-count], values[-count:]
     outputs = len(graph.output) - len(state)
 
     def listed(name: str, length: int) -> tuple[int, ...]:

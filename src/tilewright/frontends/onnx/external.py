@@ -136,8 +136,8 @@ def _inside(folder: Path, location: str, tensor: TensorProto) -> Path:
     return path
 
 
-def _count(text: str, what: str, tensor: TensorProto) -> int:
+def _count(text: str, subject: str, tensor: TensorProto) -> int:
     """A byte count from the model: decimal digits, no sign."""
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
-        raise _bad(tensor, f"{what} {shown(text)} is not a number of bytes")
+        raise _bad(tensor, f"{subject} {shown(text)} is not a number of bytes")
     return int(text)

@@ -44,22 +44,22 @@ def own_function(node: Node, functions: Functions) -> FunctionProto | None:
 
 def called(node: Node, function: FunctionProto) -> Definition:
     """A model's own function with a node's attributes put in; raises TilewrightError."""
-    given: dict[str, AttributeProto] = {}
+    attributes: dict[str, AttributeProto] = {}
     known = {*function.attribute, *(item.name for item in function.attribute_proto)}
     for attribute in node.proto.attribute:
-        if attribute.name not in known or attribute.name in given or attribute.ref_attr_name:
+        if attribute.name not in known or attribute.name in attributes or attribute.ref_attr_name:
             reason = f"the function has no attribute {shown(attribute.name)}, or it is given twice"
             raise refuse("onnx-attribute", reason, node.where)
-        given[attribute.name] = attribute
+        attributes[attribute.name] = attribute
     for attribute in function.attribute_proto:
-        given.setdefault(attribute.name, attribute)
+        attributes.setdefault(attribute.name, attribute)
     if len(node.inputs) > len(function.input) or len(node.outputs) > len(function.output):
         reason = f"the function takes {len(function.input)} inputs, gives {len(function.output)}"
         raise refuse("onnx-attribute", reason, node.where)
     versions = dict(node.versions)
     for entry in function.opset_import:
         versions["" if entry.domain == "ai.onnx" else entry.domain] = entry.version
-    nodes = tuple(_bound(inner, given) for inner in function.node)
+    nodes = tuple(_bound(inner, attributes) for inner in function.node)
     absent = {
         name
         for index, name in enumerate(function.input)
@@ -109,21 +109,21 @@ def body_of(node: Node, types: Sequence[TypeProto | None]) -> Definition:
         domain = "" if entry.domain == "ai.onnx" else entry.domain
         opsets[domain] = max(entry.version, version if domain == node.domain else 0)
     opsets.setdefault("", version)
-    given = {attribute.name: attribute for attribute in node.proto.attribute}
+    attributes = {attribute.name: attribute for attribute in node.proto.attribute}
     for attribute in proto.attribute_proto:
-        given.setdefault(attribute.name, attribute)
+        attributes.setdefault(attribute.name, attribute)
     for name, definition in schema.attributes.items():
         if definition.default_value.name:
-            given.setdefault(name, definition.default_value)
+            attributes.setdefault(name, definition.default_value)
     return Definition(
         tuple(proto.input),
         tuple(proto.output),
-        tuple(_bound(inner, given) for inner in proto.node),
+        tuple(_bound(inner, attributes) for inner in proto.node),
         opsets,
     )
 
 
-def _bound(inner: NodeProto, given: dict[str, AttributeProto]) -> NodeProto:
+def _bound(inner: NodeProto, attributes: dict[str, AttributeProto]) -> NodeProto:
     """A node with its references to the function's attributes replaced by their values."""
     node = NodeProto()
     node.CopyFrom(inner)
@@ -133,12 +133,12 @@ def _bound(inner: NodeProto, given: dict[str, AttributeProto]) -> NodeProto:
             node.attribute.append(attribute)
             if attribute.type == AttributeProto.GRAPH:
                 graph = node.attribute[-1].g
-                nodes = [_bound(each, given) for each in graph.node]
+                nodes = [_bound(each, attributes) for each in graph.node]
                 del graph.node[:]
                 graph.node.extend(nodes)
-        elif attribute.ref_attr_name in given:
+        elif attribute.ref_attr_name in attributes:
             value = AttributeProto()
-            value.CopyFrom(given[attribute.ref_attr_name])
+            value.CopyFrom(attributes[attribute.ref_attr_name])
             value.name = attribute.name
             node.attribute.append(value)
     return node

@@ -67,8 +67,8 @@ class _Importer:
         self.nodes = nodes_of(self.graph.node, self.versions)
         tensors = self._initializers()
         arrays = {**stored, **given_arrays(self.graph, constants)}
-        given = set(tensors) | set(arrays)
-        inputs = inputs_of(self.graph, given, shapes, self.problems, self.notes)
+        stored_names = set(tensors) | set(arrays)
+        inputs = inputs_of(self.graph, stored_names, shapes, self.problems, self.notes)
         self.outputs = outputs_of(self.graph, self.problems)
         kinds = {name: kind for name, kind in inputs.items() if kind is not None}
         for name in [name for name, kind in kinds.items() if 0 in kind.get_shape()]:

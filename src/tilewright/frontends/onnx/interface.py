@@ -20,12 +20,12 @@ Shape = tuple[int, ...]
 Type = TensorType[Any]
 
 
-def signature_of(graph: GraphProto, given: Collection[str] = ()) -> Signature:
-    """What a model takes and gives as it states it, without inputs that are ``given``.
+def signature_of(graph: GraphProto, constants: Collection[str] = ()) -> Signature:
+    """What a model takes and gives as it states it, without inputs that ``constants`` names.
 
     What import refuses is left as it is.
     """
-    stored = {tensor.name for tensor in graph.initializer} | set(given)
+    stored = {tensor.name for tensor in graph.initializer} | set(constants)
     return Signature(
         tuple(_stated(value) for value in graph.input if value.name not in stored),
         tuple(_stated(value) for value in graph.output),

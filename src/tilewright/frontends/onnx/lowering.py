@@ -119,42 +119,42 @@ class Lowering(Emitter):
         value = self.operands[index] if index < len(self.operands) else None
         return value.array if isinstance(value, Constant) else None
 
-    def integers_at(self, index: int, what: str) -> tuple[int, ...] | None:
+    def integers_at(self, index: int, subject: str) -> tuple[int, ...] | None:
         """An operand that lists integers (axes, a shape); None if it is absent."""
         if not self.has(index):
             return None
         array = self.constant(index)
         if array is None:
             raise self.refuse(
-                f"its {what} are computed at run time",
+                f"its {subject} are computed at run time",
                 help="simplify the model so that they become constants, or, where an input gives "
                 "them, give it its value: --constant",
                 code="onnx-shape",
             )
         if array.dtype.kind not in "iu" or array.ndim > 1 or array.size > MAX_LIST:
-            raise self.refuse(f"its {what} are not a list of integers")
+            raise self.refuse(f"its {subject} are not a list of integers")
         return tuple(int(item) for item in array.reshape(-1))
 
-    def scalar_at(self, index: int, what: str) -> float | None:
+    def scalar_at(self, index: int, subject: str) -> float | None:
         """An operand that holds one number; None if it is absent."""
         if not self.has(index):
             return None
         array = self.constant(index)
         if array is None or array.size != 1:
-            raise self.refuse(f"its {what} is not a constant number")
+            raise self.refuse(f"its {subject} is not a constant number")
         return float(array.reshape(-1)[0])
 
-    def whole_at(self, index: int, what: str) -> int:
+    def whole_at(self, index: int, subject: str) -> int:
         """An operand that holds one whole number; refuses what is none."""
-        number = self.scalar_at(index, what)
+        number = self.scalar_at(index, subject)
         if number is None or not number.is_integer():
-            raise self.refuse(f"its {what} is not a whole number")
+            raise self.refuse(f"its {subject} is not a whole number")
         return int(number)
 
-    def axis(self, axis: int, rank: int, what: str = "axis") -> int:
+    def axis(self, axis: int, rank: int, subject: str = "axis") -> int:
         """An axis counted from the front; refuses one outside ``[-rank, rank)``."""
         if not -rank <= axis < rank:
-            raise self.refuse(f"{what} {axis} is outside a tensor of rank {rank}")
+            raise self.refuse(f"{subject} {axis} is outside a tensor of rank {rank}")
         return axis % rank
 
 

@@ -107,14 +107,14 @@ def captured(proto: NodeProto) -> tuple[str, ...]:
     return tuple(names)
 
 
-def sort_nodes(nodes: Sequence[Node], given: Iterable[str]) -> list[Node]:
+def sort_nodes(nodes: Sequence[Node], sources: Iterable[str]) -> list[Node]:
     """The nodes so that each comes after those it reads; the model's order where that is one.
 
-    ``given`` names the values that no node makes. Raises TilewrightError with every value that is
+    ``sources`` names the values that no node makes. Raises TilewrightError with every value that is
     made twice or never, or with the nodes of a cycle.
     """
     problems: list[Problem] = []
-    known, maker = set(given), dict[str, int]()
+    known, maker = set(sources), dict[str, int]()
     for index, node in enumerate(nodes):
         for name in node.outputs:
             if name and (name in known or name in maker):

@@ -36,8 +36,8 @@ class OpenedOnnx(Opened):
         source = read_model(path)
         _ = check_model(source)
         self._source: Source | None = source
-        given = set(given_arrays(source.model.graph, constants))
-        self.signature = signature_of(source.model.graph, given)
+        constant_names = set(given_arrays(source.model.graph, constants))
+        self.signature = signature_of(source.model.graph, constant_names)
         self.name = network_name(path.stem)
 
     def load(self, shapes: Shapes | None = None) -> Imported:

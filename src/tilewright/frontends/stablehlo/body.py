@@ -105,10 +105,10 @@ class Body:
         if not all(isinstance(x, View) and not isinstance(x.core, SSAValue) for x in operands):
             label = self._labels.unique(label)
         results: Sequence[Entry | None] = [None] * len(op.results)
-        given = [operand for operand in operands if operand is not None]
-        if len(given) == len(operands):
+        entries = [operand for operand in operands if operand is not None]
+        if len(entries) == len(operands):
             try:
-                results = self._results(op, label, given, scope)
+                results = self._results(op, label, entries, scope)
             except TilewrightError as error:
                 if any(problem.code == "stablehlo-too-large" for problem in error.problems):
                     raise

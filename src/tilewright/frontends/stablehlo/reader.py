@@ -75,13 +75,13 @@ def _parsed(data: bytes, title: str) -> tuple[Any, Array]:
     worker = Path(__file__).with_name("worker.py")
     # -P keeps this folder off the worker's path.
     command = [sys.executable, "-P", str(worker), str(MAX_OPERATIONS), str(MAX_SECONDS)]
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output:
-        given.write(data)
-        given.seek(0)
+    with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as output:
+        source.write(data)
+        source.seek(0)
         try:
             done = subprocess.run(
                 command,
-                stdin=given,
+                stdin=source,
                 stdout=output,
                 stderr=subprocess.DEVNULL,
                 timeout=2 * MAX_SECONDS,

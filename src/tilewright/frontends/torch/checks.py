@@ -33,8 +33,8 @@ def _outputs(program: Any, where: str) -> list[Problem]:
     for number, spec in enumerate(program.graph_signature.output_specs):
         value = getattr(spec.arg, "value", None)
         if value is not None or type(spec.arg).__name__.startswith("Sym"):
-            what = "a number" if value is None else repr(value)
-            reason = f"its output {number} is {what}, no tensor"
+            text = "a number" if value is None else repr(value)
+            reason = f"its output {number} is {text}, no tensor"
             problems.append(Problem("torch-output", reason, where))
     return problems
 
@@ -62,9 +62,9 @@ def _trained(program: Any, where: str) -> list[Problem]:
 def _updates_statistics(node: Any) -> bool:
     if not _is_operation(node):
         return False
-    given = {argument.name: value for argument, value in _given(node)}
-    by_batch = any(given.get(name) is True for name in ("training", "train", "use_input_stats"))
-    return by_batch and given.get("running_mean") is not None
+    arguments = {argument.name: value for argument, value in _given(node)}
+    by_batch = any(arguments.get(name) is True for name in ("training", "train", "use_input_stats"))
+    return by_batch and arguments.get("running_mean") is not None
 
 
 def _changed(program: Any) -> list[str]:

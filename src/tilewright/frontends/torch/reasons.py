@@ -18,7 +18,7 @@ MAX_REASON = 400
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def told(code: str, where: str, what: str, act: Callable[[], Any]) -> Any:
+def told(code: str, where: str, subject: str, act: Callable[[], Any]) -> Any:
     """What ``act`` gives; torch's exceptions, which are of any type, become one refusal."""
     try:
         with _hushed():
@@ -26,7 +26,7 @@ def told(code: str, where: str, what: str, act: Callable[[], Any]) -> Any:
     except TilewrightError:
         raise
     except Exception as error:
-        raise refuse(code, f"{what}: {reason_of(error)}", where) from error
+        raise refuse(code, f"{subject}: {reason_of(error)}", where) from error
 
 
 def reason_of(error: BaseException) -> str:

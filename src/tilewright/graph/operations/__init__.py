@@ -48,6 +48,7 @@ from tilewright.graph.operations.functions import (
     TanOp,
 )
 from tilewright.graph.operations.gradients import MaximumGradientOp
+from tilewright.graph.operations.im2col import Im2colOp
 from tilewright.graph.operations.indexing import (
     ArgSortOp,
     GatherOp,
@@ -150,6 +151,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
     WinogradConvOp,
     WinogradInputOp,
     WinogradOutputOp,
+    Im2colOp,
     SparseProductOp,
     MaxPoolOp,
     AveragePoolOp,

@@ -167,17 +167,17 @@ class Operation(GraphOperation):
         for index, kind in enumerate(types):
             self.check_shape(kind.get_shape(), "operand", index)
 
-    def check_shape(self, shape: Sequence[int], what: str, number: int | None = None) -> None:
+    def check_shape(self, shape: Sequence[int], subject: str, number: int | None = None) -> None:
         """Check that a shape is static, of bounded rank and of bounded size; messages call it
-        ``what`` with its number."""
+        ``subject`` with its number."""
         deep = len(shape) > MAXIMUM_RANK
         if not deep and min(shape, default=0) >= 0 and prod(shape) <= MAXIMUM_ELEMENTS:
             return
-        what = what if number is None else f"{what} {number}"
+        subject = subject if number is None else f"{subject} {number}"
         if deep:
-            raise self.wrong(f"{what} has rank {len(shape)} > {MAXIMUM_RANK}")
+            raise self.wrong(f"{subject} has rank {len(shape)} > {MAXIMUM_RANK}")
         raise self.wrong(
-            f"{what} has shape {list(shape)}: extents must be known and at most "
+            f"{subject} has shape {list(shape)}: extents must be known and at most "
             f"{MAXIMUM_ELEMENTS} elements in all"
         )
 
@@ -239,24 +239,24 @@ class Operation(GraphOperation):
         if self.attributes:
             raise self.wrong(f"has no attribute {next(iter(self.attributes))!r}")
         inferred = self.infer([tensor_type(value) for value in self.inputs])
-        given = tensor_type(self.result)
-        shape, wanted = given.get_shape(), inferred.get_shape()
+        result_type = tensor_type(self.result)
+        shape, wanted = result_type.get_shape(), inferred.get_shape()
         if shape != wanted:
             text = f"result has shape {list(shape)}, the shape rule gives {list(wanted)}"
             raise self.wrong(text)
-        self.verify_element(inferred.element_type, given.element_type)
+        self.verify_element(inferred.element_type, result_type.element_type)
 
-    def verify_element(self, inferred: Attribute, given: Attribute) -> None:
+    def verify_element(self, inferred: Attribute, element: Attribute) -> None:
         """Check the result's element type against the inferred one.
 
         What is computed of floats of 16 bits may stay in float32, in which it is computed.
         """
         if self.RESULT_CHOSEN and isinstance(inferred, FixedType):
-            if not isinstance(given, FixedType) or given.bits != inferred.bits:
+            if not isinstance(element, FixedType) or element.bits != inferred.bits:
                 bits = inferred.bits.data
-                raise self.wrong(f"result has elements {given}, needs {bits}-bit fixed point")
-        elif inferred != given and not (inferred in SHORT_FLOATS and given == f32):
-            raise self.wrong(f"result has elements {given}, the rule gives {inferred}")
+                raise self.wrong(f"result has elements {element}, needs {bits}-bit fixed point")
+        elif inferred != element and not (inferred in SHORT_FLOATS and element == f32):
+            raise self.wrong(f"result has elements {element}, the rule gives {inferred}")
 
     def make_stage(
         self,

@@ -37,8 +37,8 @@ class MaximumGradientOp(Operation):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims n, j, p | k: k runs through all that is given, j through the values."""
-        n, given, p = shape_of(self.inputs[0])
-        dims = (Dim("n", n), Dim("j", given - 2), Dim("p", p), Dim("k", given, "reduction"))
+        n, count, p = shape_of(self.inputs[0])
+        dims = (Dim("n", n), Dim("j", count - 2), Dim("p", p), Dim("k", count, "reduction"))
         access = (along("n"), along("k"), along("p"))
         return self.make_stage(
             dims, operands, [(access, "input")], result, (along("n"), along("j"), along("p"))

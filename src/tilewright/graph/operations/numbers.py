@@ -51,9 +51,9 @@ class RequantiseOp(RepresentationOperation):
         dtype = element_dtype(tensor_type(self.result).element_type)
         return fixed.requantise(arrays[0], self.fractions[0], self.result_fraction, dtype)
 
-    def verify_element(self, inferred: Attribute, given: Attribute) -> None:
+    def verify_element(self, inferred: Attribute, element: Attribute) -> None:
         """Fixed point of 8 or 16 bits."""
-        _need_narrow(self, given)
+        _need_narrow(self, element)
 
 
 @irdl_op_definition
@@ -73,9 +73,9 @@ class QuantiseOp(RepresentationOperation):
         dtype = element_dtype(tensor_type(self.result).element_type)
         return fixed.quantise(arrays[0], self.result_fraction, dtype)
 
-    def verify_element(self, inferred: Attribute, given: Attribute) -> None:
+    def verify_element(self, inferred: Attribute, element: Attribute) -> None:
         """Fixed point of 8 or 16 bits."""
-        _need_narrow(self, given)
+        _need_narrow(self, element)
 
 
 def _need_narrow(op: Operation, element: Attribute) -> None:
@@ -114,9 +114,9 @@ class ConvertLayoutOp(RepresentationOperation):
         self.check_operands(types)
         return self.result_of(types[0].get_shape(), types[0].element_type)
 
-    def verify_element(self, inferred: Attribute, given: Attribute) -> None:
+    def verify_element(self, inferred: Attribute, element: Attribute) -> None:
         """The element type stays as it is."""
-        self.need(inferred == given, f"result has elements {given}, the operand has {inferred}")
+        self.need(inferred == element, f"result has elements {element}, the operand has {inferred}")
 
     def evaluate(self, *arrays: Array) -> Array:
         """The identity on logical values."""

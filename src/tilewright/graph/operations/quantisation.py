@@ -14,6 +14,8 @@ from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.ir import (
     Attribute,
     PythonValue,
+    bf16,
+    f16,
     f32,
     i8,
     i16,
@@ -73,8 +75,8 @@ class QuantiseLinearOp(AffineOperation):
     """x / scale to the nearest integer, the even one of two, plus the zero point, saturated.
 
     Operands: float32 x, float32 scale, and a zero point of the result's type (8 or 16 bits); scale
-    and zero point broadcast to x. Or x alone, with ``scale``, ``zero`` and ``to``, the type of the
-    result, as attributes. NaN gives the least number.
+    and zero point broadcast to x. Or x alone, also of 16 bits, with ``scale``, ``zero`` and
+    ``to``, the type of the result, as attributes. NaN gives the least number.
     """
 
     name = "graph.quantise_linear"
@@ -88,7 +90,7 @@ class QuantiseLinearOp(AffineOperation):
         """The shape of x, elements of the zero point's type."""
         shape = self.shape(types)
         if len(types) == 1:
-            self.need_element(types[0], {"float32": f32})
+            self.need_element(types[0], {"float32": f32, "float16": f16, "bfloat16": bf16})
             self.need(self.number("scale") > 0, "its scale must be above 0")
             _ = self.integer("zero", -(2**15), 2**16)
             return self.result_of(shape, self.result_element(QUANTISED))

@@ -30,7 +30,7 @@ from tilewright.graph.passes.subsample import Subsample
 from tilewright.ir import ModulePass
 from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine
-from tilewright.machine.numbers import is_mixed
+from tilewright.machine.numbers import integers_of, is_mixed
 
 PASSES: dict[str, type[ModulePass]] = {
     step.name: step
@@ -64,7 +64,7 @@ PASSES: dict[str, type[ModulePass]] = {
 """Every graph pass by its name on the command line, but those that machines bring (own.py)."""
 
 
-METHODS = ("winograd_conv", "explicit_conv", "winograd_input")
+METHODS = ("winograd_conv", "explicit_conv", "winograd_input", "im2col")
 """Operations of which choose-methods makes convolutions."""
 
 
@@ -80,7 +80,7 @@ def simplify_pipeline(machine: Machine) -> list[PassEntry]:
         ),
     ]
     return [
-        *(integers if machine.computes_as_given or machine.number.kind == "integer" else []),
+        *(integers if machine.computes_as_given or integers_of(machine) is not None else []),
         PassEntry(FoldConstants(), "so that later passes see constants where there are any"),
         PassEntry(Simplify(), "fewer forms: one spelling for each thing that exporters write"),
         PassEntry(FuseBatchNorm(), "normalisations cost nothing inside a convolution's weights"),

@@ -84,9 +84,9 @@ class ChooseMethods(ModulePass):
     these. ``method`` names primitives of which one is taken wherever it serves, whatever it takes:
     for comparisons.
 
-    Where software manages the memories, Winograd's method is three kernels (staged_methods.py),
-    each planned by the planner that plans the network; their tensors count as scratch does, and may
-    not go beyond the memory to spare.
+    Where software manages the memories, Winograd's method is three kernels and the explicit one two
+    (staged_methods.py), each planned by the planner that plans the network; their tensors count as
+    scratch does, and may not go beyond the memory to spare.
     """
 
     name = "choose-methods"
@@ -120,7 +120,7 @@ class ChooseMethods(ModulePass):
             if method.form.direct:
                 continue
             if apart:
-                staged(kernel, method.form.tile, context)
+                staged(kernel, method.form, context)
             else:
                 rewritten(kernel, method.form, method.scratch, context)
         sweep(network)

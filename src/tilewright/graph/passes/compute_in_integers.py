@@ -32,6 +32,7 @@ from tilewright.graph.passes.integers.reals import BYTES, activation_dtype, endi
 from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, shape_of
+from tilewright.machine.numbers import PRODUCTS, multiplied_integers
 
 _VIEWS = ("reshape", "transpose")
 
@@ -78,20 +79,32 @@ class ComputeInIntegers(ModulePass):
         for step in operations_of(op):
             if step.operation == "quantise_linear":
                 _as_products_take(step, context)
+        products = multiplied_integers(context.machine)
+        limited = products is not None
+        if products is None:
+            products = frozenset(PRODUCTS)
+            _all_integers(op, context)
+        else:
+            for step in operations_of(op):
+                _with_bias(step, context)
         for step in operations_of(op):
-            if step.operation == "quantise_linear" and step.result.first_use is not None:
-                integers = _integers(step, context)
-                if integers is not None:
-                    replace(step, integers)
-        sweep(network_of(op))
-        for step in operations_of(op):
-            if step.operation == "look_up":
-                maps.into_limits(step)
-        for step in operations_of(op):
-            if step.operation in ("conv", "matmul"):
+            if step.operation in products and not (limited and _in_groups(step)):
                 _dequantised_sums(step, context)
         sweep(network_of(op))
         merge_weights(network_of(op))
+
+
+def _all_integers(module: ModuleOp, ctx: CompilerContext) -> None:
+    """Integers between any operation and the next one that has a rule."""
+    for step in operations_of(module):
+        if step.operation == "quantise_linear" and step.result.first_use is not None:
+            integers = _integers(step, ctx)
+            if integers is not None:
+                replace(step, integers)
+    sweep(network_of(module))
+    for step in operations_of(module):
+        if step.operation == "look_up":
+            maps.into_limits(step)
 
 
 def _integers(op: Operation, ctx: CompilerContext) -> SSAValue | None:
@@ -191,13 +204,31 @@ def _reduced(array: Array) -> Array:
     return array
 
 
+def _in_groups(op: Operation) -> bool:
+    """Whether a convolution's groups are too few channels for blocks of integers."""
+    return op.operation == "conv" and op.get("group", 1) != 1
+
+
+def _with_bias(op: Operation, ctx: CompilerContext) -> None:
+    """A matrix product takes the constant row that is added to it alone as its bias."""
+    step = only_user(op.result) if op.operation == "matmul" and len(op.inputs) == 2 else None
+    if not isinstance(step, Operation) or step.operation != "add":
+        return
+    (other,) = (value for value in step.inputs if value is not op.result)
+    row, columns = constant(other, ctx), shape_of(op.result)[-1]
+    if row is None or row.size != columns or row.shape[-1:] != (columns,):
+        return
+    bias = add_weight(ctx, row.reshape(-1), op, f"{op.node_name or op.operation}.bias")
+    replace(step, make("matmul", [*op.inputs, bias], op.values, before=step, like=op).result)
+
+
 def _dequantised_sums(op: Operation, ctx: CompilerContext) -> None:
     """A product whose result stays a float: its int32 sums, dequantised."""
     find = convolution_sums if op.operation == "conv" else product_sums
     if real_of(op.inputs[0], ctx) is None or real_of(op.inputs[1], ctx) is None:
         return
     sums: Sums | None = find(op, op, ctx)
-    if sums is None and op.operation == "matmul":
+    if sums is None and op.operation == "matmul" and ctx.machine.own.multiplies_computed_integers():
         sums = computed_sums(op, op, ctx)
     if sums is None:
         return

@@ -117,7 +117,12 @@ def _places(asked: Candidate, machine: Machine) -> str | None:
 
 def fills(op: Operation, machine: Machine) -> bool:
     """Whether every primitive that computes an operation says what its image's padding holds."""
-    primitives = machine.primitives_for(candidate(op).operation)
+    element = machine.element_of(element_name(tensor_type(op.inputs[0]).element_type), "input")
+    primitives = [
+        primitive
+        for primitive in machine.primitives_for(candidate(op).operation)
+        if primitive.takes("input", element)
+    ]
     return bool(primitives) and all(
         "input" in p.operands and p.operands["input"].fills for p in primitives
     )
@@ -141,7 +146,9 @@ def _elements(asked: Candidate, machine: Machine) -> str | None:
 def _numbers(asked: Candidate, machine: Machine) -> str | None:
     """Whether the operation has a meaning on the machine's elements."""
     if is_mixed(machine):
-        return _own_numbers(asked, machine)
+        others = _own_numbers(asked, machine)
+        if machine.computes_as_given or others is None:
+            return others
     if machine.computes_as_given:
         return None
     elements = {element_name(tensor_type(value).element_type) for value in asked.op.inputs}
@@ -179,11 +186,13 @@ def _taken(asked: Candidate, machine: Machine) -> set[str]:
 def _own_numbers(asked: Candidate, machine: Machine) -> str | None:
     """Whether a primitive that takes the operands has the operation on its own elements."""
     primitives = serving(asked, machine)
+    if not machine.computes_as_given:
+        primitives = tuple(p for p in primitives if p.element is not None)
     if any(has_meaning(asked, seen_by(machine, primitive)) for primitive in primitives):
         return None
     elements = [element_name(tensor_type(value).element_type) for value in asked.op.inputs]
-    given = ", ".join(dict.fromkeys(elements))
-    return f"no primitive of {machine.name} computes {asked.operation} on {given}"
+    kinds = ", ".join(dict.fromkeys(elements))
+    return f"no primitive of {machine.name} computes {asked.operation} on {kinds}"
 
 
 def has_meaning(asked: Candidate, machine: Machine) -> bool:
@@ -316,10 +325,10 @@ def _shortage(asked: Candidate, primitive: Primitive, machine: Machine) -> _Shor
         described = machine.memory(memory)
         available = described.bytes
         if available is not None and size > available:
-            what = " x ".join(f"{dim} = {extents[dim]}" for dim in whole) or "one element"
+            sizes = " x ".join(f"{dim} = {extents[dim]}" for dim in whole) or "one element"
             unit = described.banks * described.granule
             return _Shortage(
-                f"{asked.operation} with {what} kept whole needs {size} bytes of {memory}, "
+                f"{asked.operation} with {sizes} kept whole needs {size} bytes of {memory}, "
                 f"which holds {available}",
                 f"memory.{memory}.bytes",
                 -(-size // unit) * unit,

@@ -122,7 +122,7 @@ def _pays(
 ) -> bool:
     """Whether one kernel is predicted to take no more time than both, on all cores, or than the
     part of it that the machine's pattern says."""
-    anchors = [one.operations[0] for one in (first, kernel)]
+    anchors = [member.operations[0] for member in (first, kernel)]
     names = [anchor.operation for anchor in anchors if isinstance(anchor, Operation)]
     fusion = fusion_of(machine, *names)
     if fusion is None:

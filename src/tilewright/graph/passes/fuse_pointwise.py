@@ -24,6 +24,7 @@ from tilewright.ir.types import FixedType, element_name, shape_of, tensor_type
 from tilewright.machine import Machine, Primitive
 from tilewright.machine.expression import parse_expression
 from tilewright.machine.numbers import seen_by
+from tilewright.numerics.element_types import ELEMENTS
 
 MAPS = (PointwiseOperation, RequantiseOp)
 """What joins the operation before it; networks that come with their numbers requantise."""
@@ -144,7 +145,10 @@ def joins(step: Operation, value: SSAValue, primitive: Primitive, machine: Machi
         return False
     if not _elements_fit(step, value, primitive, machine):
         return False
-    return has_meaning(candidate(step), seen_by(machine, primitive))
+    # Behind dequantised sums of integers come the machine's own floats.
+    plain = ELEMENTS[element_name(tensor_type(value).element_type)].is_plain
+    dequantised = plain and machine.number.is_short_float
+    return has_meaning(candidate(step), machine if dequantised else seen_by(machine, primitive))
 
 
 def _widened_beside(
@@ -202,7 +206,9 @@ def _elements_fit(step: Operation, value: SSAValue, primitive: Primitive, machin
         return True
     if len(types) == 1:
         element = machine.element_of(element_name(types.pop()), "residual")
-        return primitive.takes("residual", element)
+        # A function of sums that are dequantised reads no other operand.
+        role = "output" if machine.number.is_short_float and len(step.inputs) == 1 else "residual"
+        return primitive.takes(role, element)
     if not isinstance(step, AffineOperation) and not widens_or_rounds(step):
         return False
     others = [operand for operand in step.inputs if operand is not value]

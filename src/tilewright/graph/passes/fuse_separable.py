@@ -214,8 +214,8 @@ def _fused(
     x, windows, *first_bias = anchor_operands(first)
     _, weights, *second_bias = anchor_operands(kernel)
     biases = [
-        given[0] if given else _zeros(shape_of(weight)[0], kernel, context)
-        for given, weight in ((first_bias, windows), (second_bias, weights))
+        bias[0] if bias else _zeros(shape_of(weight)[0], kernel, context)
+        for bias, weight in ((first_bias, windows), (second_bias, weights))
     ]
     inputs = [x, windows, weights, scratch.result, *biases]
     fused = reanchored(kernel, OPERATION, inputs, attributes, replace=context is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -26,6 +27,7 @@ from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import SSAValue, Use
 from tilewright.ir.types import element_name, shape_of, tensor_type
 from tilewright.machine import Machine, Primitive
+from tilewright.numerics.element_types import ELEMENT_BYTES, ELEMENTS
 from tilewright.planning import PlanCache
 from tilewright.planning.domain import Operand
 from tilewright.planning.operand_layouts import lies_along, operand_layout
@@ -57,6 +59,9 @@ LINEAR_CONVERSIONS = frozenset(("quantise_linear", "dequantise_linear"))
 
 IMAGE_LAYOUTS_TRIED = 6
 
+_INNERMOST = re.compile(r"(.*[A-Za-z])(\d+)([a-z])")
+"""A layout's innermost block: what lies around it, its elements, its letter."""
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -83,7 +88,7 @@ def candidates(machine: Machine, value: SSAValue) -> tuple[str, ...]:
         plain(text, rank)
         for primitive in machine.primitives
         for role in ("input", "residual", "output")
-        if primitive.takes(role, element)
+        if _takes(machine, primitive, role, element)
         and (text := machine.layout_of(primitive, role, rank)) != "any"
     ]
     layouts += [
@@ -94,6 +99,16 @@ def candidates(machine: Machine, value: SSAValue) -> tuple[str, ...]:
     view = machine.layouts.get("view", "")
     layouts += [view] if sum(letter.isupper() for letter in view) == rank else []
     return tuple(dict.fromkeys([*(text for text in layouts if text), ""]))[:IMAGE_LAYOUTS_TRIED]
+
+
+def _takes(machine: Machine, primitive: Primitive, role: str, element: str) -> bool:
+    """Whether a primitive takes elements; of integers on a machine of short floats only what names
+    them."""
+    if machine.number.is_short_float and ELEMENTS[element].is_integer:
+        storage = primitive.operands.get(role)
+        named = storage is not None and element in storage.elements
+        return named or (primitive.element is not None and primitive.takes(role, element))
+    return primitive.takes(role, element)
 
 
 def choices_of(op: AnyOperation, machine: Machine, known: PlanCache) -> list[Choice]:
@@ -154,9 +169,17 @@ def _kernel_choices(kernel: KernelOp, machine: Machine, known: PlanCache) -> lis
     row_major = Choice(("",) * count, "")
     if anchor.operation in CONVERSIONS and len(operations) == 1:
         return [Choice((None,), text) for text in candidates(machine, kernel.result)]
-    if anchor.operation in LINEAR_CONVERSIONS and len(operations) == 1 and _scalars(kernel):
+    alone = all(step.operation == "cast" for step in operations[1:])
+    if anchor.operation in LINEAR_CONVERSIONS and alone and _scalars(kernel):
         others = ("",) * (count - 1)
-        return [Choice((None, *others), text) for text in candidates(machine, kernel.result)]
+        alike = [
+            Choice((text, *others), to)
+            for text in candidates(machine, kernel.inputs[0])
+            for to in candidates(machine, kernel.result)
+            if _same_bytes(kernel, text, to)
+        ]
+        anyhow = [Choice((None, *others), text) for text in candidates(machine, kernel.result)]
+        return [*alike, *anyhow] if machine.number.is_short_float else anyhow
     if kernel.on_host:
         if not all(isinstance(op, PointwiseOperation) for op in operations):
             return [row_major]
@@ -177,6 +200,23 @@ def _kernel_choices(kernel: KernelOp, machine: Machine, known: PlanCache) -> lis
         if choices:
             return [*choices, *_turned(kernel, choices, machine, primitive)]
     return [row_major]
+
+
+def _same_bytes(kernel: KernelOp, source: str, target: str) -> bool:
+    """Whether two layouts of elements of several sizes are the same but for the innermost block,
+    which is as many bytes in both: a kernel changes elements where they lie."""
+    if "" in (source, target):
+        return source == target
+    widths = [
+        ELEMENT_BYTES[element_name(tensor_type(value).element_type)]
+        for value in (kernel.inputs[0], kernel.result)
+    ]
+    ends = [_INNERMOST.fullmatch(text) for text in (source, target)]
+    if None in ends:
+        return source == target
+    (outer, block, letter), other = (end.groups() for end in ends if end is not None)
+    size = int(block) * widths[0]
+    return (outer, letter) == (other[0], other[2]) and size == int(other[1]) * widths[1]
 
 
 def _turned(

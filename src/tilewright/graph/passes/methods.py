@@ -95,11 +95,11 @@ def priced_methods(
     for method in methods_of(kernel, machine, room):
         if next(own.schedules(method.kernel, machine, method.primitive), None) is None:
             continue
-        found_plan = plan(method.kernel, machine, cache=known)
+        method_plan = plan(method.kernel, machine, cache=known)
         elements = 0
         if not method.form.direct:
-            elements = own.scratch_elements(method.primitive, found_plan.schedule, method.kernel)
-        price = found_plan.predicted_cycles, elements, method.weight_bytes
+            elements = own.scratch_elements(method.primitive, method_plan.schedule, method.kernel)
+        price = method_plan.predicted_cycles, elements, method.weight_bytes
         priced.append(Priced(method.form, method.primitive.name, *price))
     return priced
 

@@ -29,8 +29,9 @@ from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import shape_of, tensor, tensor_type
 from tilewright.numerics.element_types import rounded
 
-BIASED = ("conv", "matmul")
-"""Operations whose third operand joins the sums, and is as wide as they are."""
+WIDE_OPERANDS = {("conv", 2), ("matmul", 2), ("dequantise_linear", 1)}
+"""Operation and operand: biases, which join the sums and are as wide as they are, and the factors
+of sums of integers."""
 
 
 @dataclass(frozen=True)
@@ -162,8 +163,8 @@ class _Narrowing:
             for index, value in enumerate(op.inputs):
                 if value in known:
                     operands.append(known[value])
-                elif index == 2 and op.operation in BIASED:
-                    operands.append(self.bias(outer[value], kernel))
+                elif (op.operation, index) in WIDE_OPERANDS:
+                    operands.append(self.in_float32(outer[value], kernel))
                 else:
                     operands.append(self.narrow_of(outer[value], kernel))
             kind = tensor(shape_of(op.result), tensor_type(op.result).element_type)
@@ -178,6 +179,6 @@ class _Narrowing:
         chain[0].engine = StringAttr("accelerator")
         return enclose(chain, kernel.symbol.data)
 
-    def bias(self, value: SSAValue, before: AnyOperation) -> SSAValue:
-        """A bias in float32."""
+    def in_float32(self, value: SSAValue, before: AnyOperation) -> SSAValue:
+        """A bias or a factor in float32; a bias of integers as it is."""
         return self.wide_of(value, before) if value in self.accelerated else value

@@ -211,20 +211,22 @@ class NumbersRewriter:
             values = self.values(op)
             if step.wide and (slope := self.points.slope_of(op)) is not None:
                 values["factor"] = slope
-            made_op = make(op.operation, operands, values, before=kernel, like=op, result_type=kind)
-            chain.append(made_op)
-            known[op.result] = made_op.result
+            fixed_op = make(
+                op.operation, operands, values, before=kernel, like=op, result_type=kind
+            )
+            chain.append(fixed_op)
+            known[op.result] = fixed_op.result
             if step.wide:
-                guarantee = self.guarantee(made_op) if op is walk.steps[0].op else CALIBRATED
-                notes.append((made_op, op.result, guarantee))
+                guarantee = self.guarantee(fixed_op) if op is walk.steps[0].op else CALIBRATED
+                notes.append((fixed_op, op.result, guarantee))
         if walk.requantise is not None:
             narrow(chain[-1].result, walk.requantise[0].fraction, chain[-1])
         chain[0].engine = StringAttr("accelerator")
-        made_kernel = enclose(chain, kernel.symbol.data)
-        for made_op, value, guarantee in notes:
-            self.note(made_op.result, value, guarantee)
-        self.note(made_kernel.result, kernel.result)
-        return made_kernel
+        fixed_kernel = enclose(chain, kernel.symbol.data)
+        for fixed_op, value, guarantee in notes:
+            self.note(fixed_op.result, value, guarantee)
+        self.note(fixed_kernel.result, kernel.result)
+        return fixed_kernel
 
     def values(self, op: Operation) -> dict[str, PythonValue]:
         """An operation's attributes, with the machine's rules where it does not compute exactly."""

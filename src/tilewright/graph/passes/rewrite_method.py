@@ -57,13 +57,13 @@ def rewritten(
     scratch = ScratchOp.of(elements)
     insert(scratch, kernel)
     if form.pieces:
-        given, name, attributes = _split(kernel, anchor, owner, form.pieces, context)
-        operands = [image, given, scratch.result, *bias]
+        filters, name, attributes = _split(kernel, anchor, owner, form.pieces, context)
+        operands = [image, filters, scratch.result, *bias]
         return reanchored(kernel, name, operands, attributes, replace=context is not None)
     taps = shape_of(weight)[2]
     names = ("pads", "strides", "dilations") if form.explicit else ("pads",)
     attributes = {name: anchor.integers(name) for name in names}
-    given = weight
+    filters = weight
     if not form.plain:
         shape = (*shape_of(weight)[:2], *(form.tile + taps - 1,) * 2)
         symbol = TRIAL
@@ -72,13 +72,13 @@ def rewritten(
             symbol = context.weights.add(array, "winograd")
         transformed = WeightOp.of(symbol, tensor(shape))
         insert(transformed, kernel)
-        given = transformed.result
+        filters = transformed.result
     if form.tile:
         attributes |= {"tile": form.tile, "taps": taps, "group": anchor.integer("group", 1, 2**24)}
     return reanchored(
         kernel,
         "explicit_conv" if form.explicit else "winograd_conv",
-        [image, given, scratch.result, *bias],
+        [image, filters, scratch.result, *bias],
         attributes,
         replace=context is not None,
     )

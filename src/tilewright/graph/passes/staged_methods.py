@@ -1,8 +1,9 @@
-"""Winograd's method as kernels of its own, for memories that software manages.
+"""Methods of which each step is a kernel of its own, for memories that software manages.
 
-Where no cache keeps what one step leaves for the next, each step is a kernel: tiles of the images
-are transformed, multiplied, and transformed back (swATOP, section 3: Winograd convolution). Every
-kernel is planned as any other, and the method's price is the sum of theirs.
+Where no cache keeps what one step leaves for the next, Winograd's method is three kernels: tiles of
+the images are transformed, multiplied, and transformed back; and the explicit one is two: windows
+are written side by side, and multiplied as matrices (swATOP, section 3). Every kernel is planned as
+any other, and the method's price is the sum of theirs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tilewright.graph.passes.enclosing import copied, enclose_with
 from tilewright.graph.passes.methods import Priced, forms_of
 from tilewright.graph.passes.reanchoring import plain_kernel, with_layouts
 from tilewright.graph.passes.rewrite_method import TRIAL, Form
-from tilewright.ir import StringAttr
+from tilewright.ir import SSAValue, StringAttr
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, shape_of, tensor
 from tilewright.machine import Machine
@@ -31,14 +32,24 @@ from tilewright.numerics.winograd import TRANSFORMS, transform_weights
 from tilewright.planning import plan
 from tilewright.planning.bounds import granule_bound
 from tilewright.planning.domain import Kernel
+from tilewright.planning.join_pixels import join_pixels
 from tilewright.planning.planners.cores import one_core
 
 DIRECT = "conv"
 """What the method that a convolution has by itself is called."""
 
 
+EXPLICIT = "conv_explicit"
+"""What the explicit method is called: as the cpu's primitive."""
+
+
 def stages_methods(machine: Machine) -> bool:
-    """Whether a machine computes Winograd's transforms as kernels of their own."""
+    """Whether a machine computes steps of methods as kernels of their own."""
+    return _stages_winograd(machine) or bool(machine.primitives_for("im2col"))
+
+
+def _stages_winograd(machine: Machine) -> bool:
+    """Whether it computes both of Winograd's transforms so."""
     return bool(
         machine.primitives_for("winograd_input") and machine.primitives_for("winograd_output")
     )
@@ -51,7 +62,7 @@ def method_name(tile: int, taps: int) -> str:
 
 def method_names() -> tuple[str, ...]:
     """The methods that can be named."""
-    return (DIRECT, *(method_name(*sizes) for sizes in TRANSFORMS))
+    return (DIRECT, EXPLICIT, *(method_name(*sizes) for sizes in TRANSFORMS))
 
 
 def priced_stages(kernel: KernelOp, context: CompilerContext, below: float | None) -> list[Priced]:
@@ -62,7 +73,7 @@ def priced_stages(kernel: KernelOp, context: CompilerContext, below: float | Non
     """
     anchor = kernel.operations[0]
     assert isinstance(anchor, ConvOp)
-    forms = list(_staged_forms(kernel, anchor))
+    forms = list(_staged_forms(kernel, anchor, context.machine))
     if not forms:
         return []
     direct = _cycles([_described(kernel, context.machine)], context)
@@ -72,9 +83,9 @@ def priced_stages(kernel: KernelOp, context: CompilerContext, below: float | Non
     priced = [Priced(Form(), DIRECT, direct, 0, bytes_of(weight.result))]
     trials: list[tuple[float, Form, list[Kernel], int, int]] = []
     for form in forms:
-        steps = staged(kernel, form.tile, None)
+        steps = staged(kernel, form, None)
         described = [_described(step, context.machine) for step in steps]
-        elements = sum(prod(shape_of(step.result)) for step in steps[:2])
+        elements = sum(prod(shape_of(step.result)) for step in steps[:-1])
         factors = bytes_of(steps[1].inputs[1])
         _forget(steps)
         least = sum(_least(step, context.machine) for step in described)
@@ -85,14 +96,68 @@ def priced_stages(kernel: KernelOp, context: CompilerContext, below: float | Non
             break
         cycles = _cycles(described, context)
         if cycles is not None:
-            name = method_name(form.tile, shape_of(weight.result)[2])
+            taps = shape_of(weight.result)[2]
+            name = EXPLICIT if form.explicit else method_name(form.tile, taps)
             priced.append(Priced(form, name, cycles, elements, factors))
             best = min(best, cycles)
     return priced
 
 
-def staged(kernel: KernelOp, tile: int, context: CompilerContext | None) -> list[KernelOp]:
-    """Three kernels in place of a convolution's: its inputs transformed, products, outputs.
+def staged(kernel: KernelOp, form: Form, context: CompilerContext | None) -> list[KernelOp]:
+    """The kernels of a method in place of a convolution's, in their order; the second multiplies.
+
+    Without a context they stand beside the old one, with weights that do not exist: a trial.
+    """
+    steps = _explicit(kernel, context) if form.explicit else _winograd(kernel, form.tile, context)
+    if context is not None:
+        steps[-1].result.name_hint = kernel.result.name_hint
+        kernel.result.replace_all_uses_with(steps[-1].result)
+        erase(kernel)
+    return steps
+
+
+def _explicit(kernel: KernelOp, context: CompilerContext | None) -> list[KernelOp]:
+    """Two kernels: windows side by side, and a product for each image.
+
+    Before::
+
+        %1 = graph.kernel "k0" (%x, %w, %b) {
+          %2 = graph.conv %x, %w, %b {strides = [2, 2]} ...
+          %3 = graph.relu %2
+
+    After::
+
+        %1 = graph.kernel "k0_windows" (%x) { graph.im2col %x {kernel = [3, 3], ...} ... }
+        %2 = graph.reshape %1 : tensor<1x576x28x28xf32>
+        %3 = graph.kernel "k0" (%2, %v, %b) {
+          %4 = graph.conv %2, %v, %b : windows of one point
+          %5 = graph.relu %4
+    """
+    anchor, *maps = kernel.operations
+    assert isinstance(anchor, ConvOp)
+    image, weight, *bias = _operands(kernel, anchor)
+    co, c, *taps = shape_of(weight)
+    attributes = {name: anchor.integers(name) for name in ("strides", "pads", "dilations")}
+    first = make(
+        "im2col", [image], {**attributes, "kernel": tuple(taps)}, before=kernel, like=anchor
+    )
+    windows = _enclosed([first], kernel, "windows")
+    n, _, _, _, oh, ow = shape_of(first.result)
+    shape = (n, c * prod(taps), oh, ow)
+    rows = make("reshape", [windows.result], {"shape": shape}, before=kernel, like=anchor)
+    flat = (co, c * prod(taps), 1, 1)
+    symbol = TRIAL
+    if context is not None:
+        symbol = context.weights.add(_array(weight, context).reshape(flat), "rows")
+    factors = _factors(kernel, symbol, flat)
+    product = make("conv", [rows.result, factors, *bias], {}, before=kernel, like=anchor)
+    product.result.name_hint = anchor.result.name_hint
+    copies = copied(maps, kernel, {anchor.result: product.result}, kernel)
+    return [windows, enclose_with([product, *copies], kernel.properties)]
+
+
+def _winograd(kernel: KernelOp, tile: int, context: CompilerContext | None) -> list[KernelOp]:
+    """Three kernels: inputs transformed, products, outputs.
 
     Before::
 
@@ -109,13 +174,10 @@ def staged(kernel: KernelOp, tile: int, context: CompilerContext | None) -> list
         %5 = graph.kernel "k0" (%4, %b) {
           %6 = graph.winograd_output %4, %b {extents = [28, 28], tile = 4} ...
           %7 = graph.relu %6
-
-    Without a context they stand beside the old one, with weights that do not exist: a trial.
     """
     anchor, *maps = kernel.operations
     assert isinstance(anchor, ConvOp)
-    outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
-    image, weight, *bias = [outer[value] for value in anchor.inputs]  # type: ignore[index]
+    image, weight, *bias = _operands(kernel, anchor)
     co, each, taps, _ = shape_of(weight)
     sizes = {"tile": tile, "taps": taps}
     first = make(
@@ -131,17 +193,10 @@ def staged(kernel: KernelOp, tile: int, context: CompilerContext | None) -> list
     flat = make("reshape", [transformed.result], {"shape": shape}, before=kernel, like=anchor)
     symbol = TRIAL
     if context is not None:
-        owner = weight.owner
-        assert isinstance(owner, WeightOp)
-        symbol = context.weights.add(
-            point_weights(context.weights.get(owner.symbol.data), tile), "winograd"
-        )
-    factors = WeightOp.of(symbol, tensor((points * co, each, 1, 1)))
-    insert(factors, kernel)
+        symbol = context.weights.add(point_weights(_array(weight, context), tile), "winograd")
+    factors = _factors(kernel, symbol, (points * co, each, 1, 1))
     group = points * (c // each)
-    product = make(
-        "conv", [flat.result, factors.result], {"group": group}, before=kernel, like=anchor
-    )
+    product = make("conv", [flat.result, factors], {"group": group}, before=kernel, like=anchor)
     products = _enclosed([product], kernel, "product")
     shape = (points, co, n, th, tw)
     back = make("reshape", [products.result], {"shape": shape}, before=kernel, like=anchor)
@@ -155,12 +210,27 @@ def staged(kernel: KernelOp, tile: int, context: CompilerContext | None) -> list
     )
     last.result.name_hint = anchor.result.name_hint
     copies = copied(maps, kernel, {anchor.result: last.result}, kernel)
-    images = enclose_with([last, *copies], kernel.properties)
-    if context is not None:
-        images.result.name_hint = kernel.result.name_hint
-        kernel.result.replace_all_uses_with(images.result)
-        erase(kernel)
-    return [transformed, products, images]
+    return [transformed, products, enclose_with([last, *copies], kernel.properties)]
+
+
+def _operands(kernel: KernelOp, anchor: ConvOp) -> list[SSAValue]:
+    """What a kernel gives its convolution: images, weights, and perhaps a bias."""
+    outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
+    return [outer[value] for value in anchor.inputs]  # type: ignore[index]
+
+
+def _factors(kernel: KernelOp, symbol: str, shape: tuple[int, ...]) -> SSAValue:
+    """Weights as a product takes them, before the kernel."""
+    factors = WeightOp.of(symbol, tensor(shape))
+    insert(factors, kernel)
+    return factors.result
+
+
+def _array(weight: SSAValue, context: CompilerContext) -> Array:
+    """Constant weights."""
+    owner = weight.owner
+    assert isinstance(owner, WeightOp)
+    return context.weights.get(owner.symbol.data)
 
 
 def point_weights(weights: Array, tile: int) -> Array:
@@ -176,22 +246,27 @@ def _enclosed(chain: Sequence[GraphOperation], kernel: KernelOp, part: str) -> K
     return enclose_with(chain, {**kernel.properties, "symbol": symbol})
 
 
-def _staged_forms(kernel: KernelOp, anchor: ConvOp) -> Iterator[Form]:
-    """The forms that are defined for a kernel's anchor, weights transformed at compile time.
+def _staged_forms(kernel: KernelOp, anchor: ConvOp, machine: Machine) -> Iterator[Form]:
+    """The forms that are defined for a kernel's anchor and that a machine has the steps of, weights
+    transformed at compile time.
 
-    Products of depthwise convolutions would be depthwise, too: nothing is gained by them.
+    Winograd's products of one channel would have one term each: nothing is gained by them.
     """
     asked = candidate(anchor)
-    if asked.operation != "conv" or asked.extents.get("ci", 1) == 1:
+    if asked.operation != "conv":
         return
+    several = asked.extents.get("ci", 1) > 1
     n, co, *extents = shape_of(anchor.result)
     channels, taps = (shape_of(value) for value in anchor.inputs[:2])
     for form in forms_of(kernel, anchor):
-        if not form.tile or form.plain:
+        if form.explicit and machine.primitives_for("im2col"):
+            elements = n * channels[1] * prod((*taps[2:], *extents))
+        elif form.tile and not form.plain and several and _stages_winograd(machine):
+            tiles = prod(-(-extent // form.tile) for extent in extents)
+            elements = (form.tile + taps[2] - 1) ** 2 * n * tiles * max(channels[1], co)
+        else:
             continue
-        tiles = prod(-(-extent // form.tile) for extent in extents)
-        points = (form.tile + taps[2] - 1) ** 2
-        if points * n * tiles * max(channels[1], co) <= MAXIMUM_ELEMENTS:
+        if elements <= MAXIMUM_ELEMENTS:
             yield form
 
 
@@ -207,7 +282,8 @@ def _described(kernel: KernelOp, machine: Machine) -> Kernel:
     """Planning's kernel with the layouts that it will have."""
     anchor = kernel.operations[0]
     assert isinstance(anchor, Operation)
-    return with_layouts(plain_kernel(kernel), machine, serving(candidate(anchor), machine)[0])
+    described = with_layouts(plain_kernel(kernel), machine, serving(candidate(anchor), machine)[0])
+    return join_pixels(described, machine)
 
 
 def _cycles(kernels: Sequence[Kernel], context: CompilerContext) -> float | None:

@@ -46,7 +46,7 @@ class Blob:
         return n, c, h, w
 
     @property
-    def made(self) -> Operand:
+    def memory(self) -> Operand:
         """The memory; it is there once the layer that writes it has been reshaped."""
         assert self.operand is not None
         return self.operand

@@ -137,14 +137,14 @@ class Net:
         for name, value in wanted.items():
             if inputs[name].shape != shape_of(value):
                 raise refuse("input-shape", f"it has shape {list(shape_of(value))}", name)
-            self.handle.store(self._device.blobs[value].made, inputs[name])
+            self.handle.store(self._device.blobs[value].memory, inputs[name])
         for layer in self.layers:
             before = len(self.handle.runs)
             layer.forward()
             self.ran[layer.name] = tuple(self.handle.runs[before:])
         outputs: dict[str, Array] = {}
         for name, value in self._network.outputs:
-            array = self.handle.load(self._device.blobs[value].made)
+            array = self.handle.load(self._device.blobs[value].memory)
             outputs[name] = array.reshape(shape_of(value)).astype(np.float32)
         return outputs
 

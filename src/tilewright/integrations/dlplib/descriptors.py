@@ -73,7 +73,7 @@ class Descriptor(Generic[S]):
     Reading one that was never set, and any use of a destroyed one, is refused (``dlp-descriptor``).
     """
 
-    what = "descriptor"
+    label = "descriptor"
 
     def __init__(self) -> None:
         self._value: S | None = None
@@ -83,7 +83,7 @@ class Descriptor(Generic[S]):
         """What was set."""
         self._check()
         if self._value is None:
-            raise refuse("dlp-descriptor", f"the {self.what} has not been set")
+            raise refuse("dlp-descriptor", f"the {self.label} has not been set")
         return self._value
 
     def destroy(self) -> None:
@@ -97,7 +97,7 @@ class Descriptor(Generic[S]):
 
     def _check(self) -> None:
         if not self._alive:
-            raise refuse("dlp-descriptor", f"the {self.what} has been destroyed")
+            raise refuse("dlp-descriptor", f"the {self.label} has been destroyed")
 
 
 class _ShapeDescriptor(Descriptor[Shape]):
@@ -133,7 +133,7 @@ class TensorDescriptor(_ShapeDescriptor):
     Tensors of fewer dims have extents of 1; a bias of C channels is 1 x C x 1 x 1.
     """
 
-    what = "tensor descriptor"
+    label = "tensor descriptor"
 
 
 class FilterDescriptor(_ShapeDescriptor):
@@ -142,4 +142,4 @@ class FilterDescriptor(_ShapeDescriptor):
     IC counts the channels of one group.
     """
 
-    what = "filter descriptor"
+    label = "filter descriptor"

@@ -201,18 +201,18 @@ class Handle:
         TilewrightError; nothing is written then.
         """
         memory = self.memory
-        given = {name: _shape(self, name, operand) for name, operand in inputs.items()}
+        shapes = {name: _shape(self, name, operand) for name, operand in inputs.items()}
         wanted = {name: _shape(self, name, operand) for name, operand in outputs.items()}
-        arrays = {name: _array(memory, inputs[name].address, s) for name, s in given.items()}
+        arrays = {name: _array(memory, inputs[name].address, s) for name, s in shapes.items()}
         _check_outputs(memory, outputs, wanted)
         fixed: dict[str, Array] = {}
         if not self.target.takes_computed_weights:
             fixed = {name: arrays.pop(name) for name in weights if name in arrays}
         digests = tuple((name, digest_of(array)) for name, array in fixed.items())
-        key = (operator, settings, tuple(given.items()), tuple(wanted.items()), digests)
+        key = (operator, settings, tuple(shapes.items()), tuple(wanted.items()), digests)
 
         def drawn(draw: Draw) -> Imported:
-            network = OperatorNetwork(operator, given, self.is_fixed, fixed)
+            network = OperatorNetwork(operator, shapes, self.is_fixed, fixed)
             results = draw(network)
             return network.finish({name: (results[name], wanted[name]) for name in wanted})
 
@@ -255,8 +255,8 @@ class Handle:
 def checked(descriptor: object, kind: type[Descriptor[Shape]]) -> None:
     """Refuse (``dlp-descriptor``) a descriptor of another kind."""
     if not isinstance(descriptor, kind):
-        given = getattr(descriptor, "what", type(descriptor).__name__)
-        raise refuse("dlp-descriptor", f"a {kind.what} is needed, not a {given}")
+        label = getattr(descriptor, "label", type(descriptor).__name__)
+        raise refuse("dlp-descriptor", f"a {kind.label} is needed, not a {label}")
 
 
 def _shape(handle: Handle, name: str, operand: Operand) -> Shape:

@@ -91,11 +91,11 @@ class Step(ABC):
     @property
     def y(self) -> Operand:
         """The result's memory."""
-        return self.device.blobs[self.result].made
+        return self.device.blobs[self.result].memory
 
     def x(self, index: int = 0) -> Operand:
         """An operand's memory."""
-        return self.device.blobs[self.op.inputs[index]].made
+        return self.device.blobs[self.op.inputs[index]].memory
 
     def constant(self, index: int) -> Array | None:
         """An operand's array, where it is a weight."""

@@ -234,8 +234,8 @@ class Session:
         return [ran.cycles or 0]
 
     def _concat(self, words: list[str], _: bytes) -> list[int]:
-        given = _integers(words, len(words))
-        axis, numbers = sum(given[:1]), given[1:]
+        arguments = _integers(words, len(words))
+        axis, numbers = sum(arguments[:1]), arguments[1:]
         if len(numbers) < 4 or len(numbers) % 2:
             raise refuse("dlp-parameter", f"{len(words)} numbers for a concatenation")
         parts = [self._operand(*numbers[i : i + 2]) for i in range(0, len(numbers), 2)]
@@ -245,7 +245,7 @@ class Session:
     def _operand(self, number: int, address: int) -> Operand:
         descriptor = self._numbered(number)
         if not isinstance(descriptor, TensorDescriptor | FilterDescriptor):
-            raise refuse("dlp-descriptor", f"a {descriptor.what} describes no operand")
+            raise refuse("dlp-descriptor", f"a {descriptor.label} describes no operand")
         return Operand(descriptor, address)
 
     def _numbered(self, number: int) -> Descriptor[Any]:
@@ -257,7 +257,7 @@ class Session:
     def _descriptor(self, kind: list[str], number: list[str]) -> Descriptor[Any]:
         descriptor = self._numbered(*_integers(number, 1))
         if not kind or type(descriptor) is not DESCRIPTORS.get(kind[0]):
-            raise refuse("dlp-descriptor", f"it is a {descriptor.what}")
+            raise refuse("dlp-descriptor", f"it is a {descriptor.label}")
         return descriptor
 
 

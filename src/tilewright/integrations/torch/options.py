@@ -23,9 +23,9 @@ class Options:
     """Whether parameters are compared with a copy before each run, instead of by versions."""
 
     @classmethod
-    def of(cls, given: Mapping[str, Any] | None, others: Mapping[str, Any]) -> Options:
+    def of(cls, user_options: Mapping[str, Any] | None, others: Mapping[str, Any]) -> Options:
         """Options as torch hands them over; raises TilewrightError (``torch-option``)."""
-        options = dict(given or {})
+        options = dict(user_options or {})
         problems = [
             Problem("torch-option", f"{name!r} is not an option of this backend")
             for name in (*others, *options)

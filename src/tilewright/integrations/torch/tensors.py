@@ -23,8 +23,8 @@ def on_tensors(executable: Executable) -> Callable[..., Any]:
         if len(tensors) > len(names):
             reason = f"{len(tensors)} tensors are given to a model of {len(names)} inputs"
             raise refuse("input-name", reason)
-        given = dict(zip(names, tensors, strict=False)) | named
-        arrays = {name: array_of(tensor, f"input {name!r}") for name, tensor in given.items()}
+        inputs = dict(zip(names, tensors, strict=False)) | named
+        arrays = {name: array_of(tensor, f"input {name!r}") for name, tensor in inputs.items()}
         results = [tensor_of(array) for array in executable.run(arrays).values()]
         return results[0] if len(results) == 1 else tuple(results)
 

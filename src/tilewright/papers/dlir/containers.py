@@ -71,7 +71,7 @@ def units_of(queues: Queues) -> tuple[list[list[Unit]], list[str]]:
         place.append(queues.position(op))
     kinds, turns, places = np.concatenate(kind), np.concatenate(turn), np.concatenate(place)
     needed = np.concatenate(needs)
-    found: list[list[Unit]] = [[] for _ in range(len(order))]
+    iterations: list[list[Unit]] = [[] for _ in range(len(order))]
     # Within an iteration: what loads for it, the compute, what stores.
     sort = np.lexsort((places, kinds, turns))
     edges = np.flatnonzero(
@@ -83,13 +83,15 @@ def units_of(queues: Queues) -> tuple[list[list[Unit]], list[str]]:
         # A store behind the loads on one engine starts a unit of its own.
         for part in np.split(rows, np.flatnonzero(np.diff(places[rows]) != 1) + 1):
             most = tuple(needed[part].max(axis=0).tolist())
-            found[int(turns[part[0]])].append(Unit(engine, int(places[part[0]]), len(part), most))
-    return found, engines
+            iterations[int(turns[part[0]])].append(
+                Unit(engine, int(places[part[0]]), len(part), most)
+            )
+    return iterations, engines
 
 
 def generate(iterations: list[list[Unit]], engines: int) -> list[tuple[Unit, ...]]:
     """The containers, in order."""
-    given = [0] * engines
+    counts = [0] * engines
     """The resource table: commands that each engine has been given."""
     window: list[list[Unit]] = [list(units) for units in iterations[:WINDOW]]
     following = len(window)
@@ -99,8 +101,8 @@ def generate(iterations: list[list[Unit]], engines: int) -> list[tuple[Unit, ...
             unit
             for units in window
             for unit in units
-            if unit.first == given[unit.engine]
-            and all(n <= g for n, g in zip(unit.needs, given, strict=True))
+            if unit.first == counts[unit.engine]
+            and all(n <= g for n, g in zip(unit.needs, counts, strict=True))
         ]
         if not ready:
             # A unit whose engine owes something to a later iteration: the window must widen.
@@ -113,7 +115,7 @@ def generate(iterations: list[list[Unit]], engines: int) -> list[tuple[Unit, ...
         chosen = next(pairs, (ready[0],))
         containers.append(chosen)
         for unit in chosen:
-            given[unit.engine] += unit.count
+            counts[unit.engine] += unit.count
             next(units for units in window if unit in units).remove(unit)
         while window and not window[0]:
             window.pop(0)
@@ -126,11 +128,11 @@ def generate(iterations: list[list[Unit]], engines: int) -> list[tuple[Unit, ...
 def containers_of(queues: Queues) -> Mapping[str, Array]:
     """Engine -> for each command in its queue, the number of its container; ascending."""
     iterations, engines = units_of(queues)
-    found = {name: np.zeros(len(queues.keys(name)), np.int64) for name in engines}
+    numbers = {name: np.zeros(len(queues.keys(name)), np.int64) for name in engines}
     for number, container in enumerate(generate(iterations, len(engines))):
         for unit in container:
-            found[engines[unit.engine]][unit.first : unit.first + unit.count] = number
-    return found
+            numbers[engines[unit.engine]][unit.first : unit.first + unit.count] = number
+    return numbers
 
 
 GROUPINGS[GROUPING] = containers_of

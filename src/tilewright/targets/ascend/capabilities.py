@@ -27,6 +27,11 @@ class AscendMachine(MachineRecord):
     """The method of every change between rows and Nz (kernels/fractal.py); ``planned`` takes the
     fastest of each."""
 
+    def multiplies_computed_integers(self) -> bool:
+        """No: on the way to L0B only blocks of 16-bit elements are transposed, so integers lie
+        there as a constant can be stored."""
+        return False
+
 
 class AscendMemory(MemoryRecord):
     """Main memory behind L2."""

@@ -56,9 +56,9 @@ def padded(extent: int, block: int = CUBE) -> int:
     return -(-extent // block) * block
 
 
-def matrices(rank: int, *, turned: bool = False) -> Layout:
+def matrices(rank: int, *, turned: bool = False, element_bytes: int = 2) -> Layout:
     """Nz of the last two axes; ``turned`` of them exchanged."""
-    inner = Layout.parse(nz(), 2)
+    inner = Layout.parse(nz(element_bytes), 2)
     outer = tuple(Factor(axis) for axis in range(rank - 2))
     axes = (rank - 1, rank - 2) if turned else (rank - 2, rank - 1)
     moved = tuple(replace(factor, axis=axes[factor.axis]) for factor in inner.factors)

@@ -28,6 +28,7 @@ from tilewright.planning.planners.choice import Chosen
 from tilewright.planning.planners.cores import ROUNDS, Columns, plan_cores
 from tilewright.targets.ascend.formats import heads, image, matrices
 from tilewright.targets.ascend.lowering.choices import CHOICES
+from tilewright.targets.ascend.lowering.quantised import one_kernel
 from tilewright.targets.ascend.lowering.rows import FOLD_OF
 from tilewright.targets.ascend.machine import BLOCK, CUBE
 from tilewright.targets.ascend.vector_primitives import POINTS
@@ -70,6 +71,8 @@ def steps_of(kernel: Kernel) -> tuple[Step, ...]:
         return _rows(out, ())
     if anchor.operation == "pad":
         return _padded(kernel)
+    if anchor.operation in ("quantise_linear", "dequantise_linear"):
+        return _requantised(anchor.inputs[0], out)
     return _relaid(kernel) if anchor.operation == "convert_layout" else ()
 
 
@@ -155,6 +158,24 @@ def _padded(kernel: Kernel) -> tuple[Step, ...]:
     if prod(out.shape[axes[-1] + 1 :]) % (BLOCK // out.element_bytes):
         return ()
     return _units(out, (1,) * axes[0])
+
+
+def _requantised(source: Operand, out: Operand) -> tuple[Step, ...]:
+    """Of what goes between halves and integers: as the integers lie."""
+    if not one_kernel(source, out):
+        return ()
+    integers = out if out.element == "int8" else source
+    if not integers.layout:
+        return _rows(out, (), flat=True) if out is integers else ()
+    steps: list[Step] = []
+    for part in Layout.parse(integers.layout, len(out.shape)).factors:
+        if part.modulus or out.shape[part.axis] == 1:
+            continue
+        dim = _dim(out.access[part.axis])
+        if not dim:
+            break
+        steps.append(Step(dim, part.divisor))
+    return tuple(steps)
 
 
 def _relaid(kernel: Kernel) -> tuple[Step, ...]:

@@ -33,6 +33,7 @@ WIDTHS = {
     "uint16_t": 2,
     "int64_t": 8,
     "uint8_t": 1,
+    "int8_t": 1,
 }
 """Bytes of the element types of pointers."""
 
@@ -94,10 +95,12 @@ def load(dst: Place, src: Place, repeat: Value, stride: Value, *, transpose: boo
 def mad(
     c: Place, a: Place, b: Place, m: Value, k: Value, n: Value, first: Value, barrier_blocks: int
 ) -> Command:
-    """c (+)= a b for c of m x n; k is summed. Sums of few blocks need a barrier between."""
+    """c (+)= a b for c of m x n; k is summed, of which a block has 16 halves, or 32 integers of 8
+    bits. Sums of few blocks need a barrier between."""
     for what, value in (("m", m), ("k", k), ("n", n)):
         _within(f"{what} of a product", value, MAX_MAD, least=1)
     blocks = _blocks(m) * _blocks(n)
+    depth = _blocks(k, BLOCK // WIDTHS[element_of(a)])
     spaced = Expr(f"{blocks} >= {barrier_blocks}", f"{_python(blocks)} >= {barrier_blocks}")
     sums = Region(c, blocks * 1024)
     return Command(
@@ -105,18 +108,18 @@ def mad(
         "M",
         (c, a, b, m, k, n, first),
         (
-            Region(a, _blocks(m) * _blocks(k) * FRACTAL),
-            Region(b, _blocks(n) * _blocks(k) * FRACTAL),
+            Region(a, _blocks(m) * depth * FRACTAL),
+            Region(b, _blocks(n) * depth * FRACTAL),
             # Of the first product of a block this is nothing, but it is written all the same.
         ),
         (sums,),
         spaced,
-        blocks * _blocks(k),
+        blocks * depth,
     )
 
 
-def _blocks(value: Value) -> Value:
-    return (value + 15) // 16
+def _blocks(value: Value, size: int = CUBE) -> Value:
+    return (value + (size - 1)) // size
 
 
 def _python(value: Value) -> str:
@@ -164,6 +167,11 @@ class FeatureMap:
         value = self.height * (1 << 16) + value
         value = bottom * (1 << 56) + (top * (1 << 48) + value)
         return Command("set_fmatrix", "S", (value,))
+
+
+def padding(value: int) -> Command:
+    """``set_padding``: what stands for padding in the windows that follow, a byte twice."""
+    return Command("set_padding", "S", ((value & 0xFF) * 0x0101,))
 
 
 def img2col(

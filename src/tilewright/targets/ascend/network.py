@@ -5,7 +5,13 @@ from __future__ import annotations
 from tilewright.machine import Machine, Primitive, Storage
 from tilewright.machine.model import MATRICES
 from tilewright.targets.ascend.capabilities import AscendMachine, AscendMemory, AscendPrimitive
-from tilewright.targets.ascend.formats import convolution_weight, heads, image, nz
+from tilewright.targets.ascend.formats import (
+    block_elements,
+    convolution_weight,
+    heads,
+    image,
+    nz,
+)
 from tilewright.targets.ascend.machine import CUBE, DaVinci, machine_of
 from tilewright.targets.ascend.vector_primitives import points_of, vector_primitives
 
@@ -55,7 +61,8 @@ def network_machine(core: DaVinci) -> Machine:
             "epilogue": (("relu", "clip"), ("cast",)),
         }
     )
-    primitives = (*_products(), _convolution(), _depthwise(), _formats(), vector)
+    primitives = (*_products(), _integer_product(), _convolution(), _integer_convolution())
+    primitives = (*primitives, _depthwise(), _formats(), vector)
     primitives = (*primitives, *vector_primitives())
     # A slot next to the cube is free when the product before last is complete: its head later.
     late = {"latency": int(core.mad_head.value)}
@@ -101,10 +108,18 @@ def _products() -> tuple[Primitive, ...]:
             engine="m",
             operands={
                 "input": Storage(
-                    memory="ca", multiples=_cubes("n", "m", "ci"), layout=matrix, turned=True
+                    memory="ca",
+                    multiples=_cubes("n", "m", "ci"),
+                    layout=matrix,
+                    turned=True,
+                    elements=("float16",),
                 ),
                 "weight": Storage(
-                    memory="cb", multiples=_cubes("co", "ci"), layout=matrix, turned=True
+                    memory="cb",
+                    multiples=_cubes("co", "ci"),
+                    layout=matrix,
+                    turned=True,
+                    elements=("float16",),
                 ),
                 "bias": Storage(memory="ub", multiples=_cubes("co")),
                 "residual": Storage(memory="ub", multiples=_cubes("n", "m", "co"), layout=matrix),
@@ -122,6 +137,43 @@ def _products() -> tuple[Primitive, ...]:
     )
 
 
+INTEGER_EPILOGUE_BYTES = 32_768
+"""The same behind a product of integers, whose sums are dequantised in UB a part at a time."""
+
+
+def _integer_product() -> Primitive:
+    """Products of int8 by constant weights into int32, dequantised on the way out: twice as many
+    in a cycle as of halves (a block has 32 of them in a row)."""
+    rows, columns = _cubes("n", "m"), _cubes("co")
+    depth = {"ci": block_elements(1)}
+    return Primitive(
+        name="mad_s8",
+        operations=("matmul",),
+        element="int8",
+        engine="m",
+        operands={
+            "input": Storage(memory="ca", multiples=rows | depth, layout=f"{MATRICES}{nz(1)}"),
+            "weight": Storage(memory="cb", multiples=columns | depth, layout=f"{MATRICES}{nz(1)}"),
+            "bias": Storage(memory="ub", multiples=columns),
+            "residual": Storage(memory="ub", multiples=columns, elements=("float32",)),
+            "output": Storage(
+                memory="cc",
+                multiples=rows | columns,
+                layout=f"{MATRICES}{nz()}",
+                elements=("float16", "float32", "int32"),
+            ),
+        },
+        epilogue=(("dequantise_linear",), ("relu", *FUNCTIONS), ("cast",)),
+        reserved={"ub": INTEGER_EPILOGUE_BYTES},
+        cycles="b0*b1*ceil(n*m/16)*ceil(co/16)*ceil(ci/32)",
+        peak="b0*b1*n*m*co*ci/8192",
+        multiples=rows | columns | depth,
+        blocks=("n", "m", "co", "ci"),
+        limits=dict.fromkeys(("n", "m", "co", "ci"), MOST),
+        sums=True,
+    )
+
+
 def _convolution() -> Primitive:
     """Convolutions next to the cube go tap by tap: img2col makes a product of each. Groups are of
     whole blocks of channels (join-groups)."""
@@ -130,7 +182,12 @@ def _convolution() -> Primitive:
         operations=("conv",),
         engine="m",
         operands={
-            "input": Storage(memory="ca", multiples=_cubes("ci", "ow"), layout=image()),
+            "input": Storage(
+                memory="ca",
+                multiples=_cubes("ci", "ow"),
+                layout=image(),
+                elements=("float16",),
+            ),
             "weight": Storage(
                 memory="cb", multiples=_cubes("co", "ci"), layout=convolution_weight()
             ),
@@ -143,6 +200,42 @@ def _convolution() -> Primitive:
         cycles="g*ceil(oh*ow/16)*ceil(co/16)*ceil(ci/16)*kh*kw",
         peak="g*n*oh*ow*co*ci*kh*kw/4096",
         multiples=_cubes("co", "ci"),
+        blocks=("co", "ci"),
+        limits={"n": 1, "g": 1, "co": MOST, "ci": MOST, "kh": 1, "kw": 1},
+        whole=("ow",),
+        sums=True,
+    )
+
+
+def _integer_convolution() -> Primitive:
+    """The same of int8, 32 channels of the image in a block, dequantised on the way out."""
+    result, image_rows = _cubes("co", "ow"), {"ci": block_elements(1), "ow": CUBE}
+    return Primitive(
+        name="conv_s8",
+        operations=("conv",),
+        element="int8",
+        engine="m",
+        operands={
+            "input": Storage(memory="ca", multiples=image_rows, layout=image(1), fills=True),
+            "weight": Storage(
+                memory="cb",
+                multiples={"co": CUBE, "ci": block_elements(1)},
+                layout=convolution_weight(1),
+            ),
+            "bias": Storage(memory="ub", multiples=_cubes("co")),
+            "residual": Storage(memory="ub", multiples=_cubes("co"), elements=("float32",)),
+            "output": Storage(
+                memory="cc",
+                multiples=result,
+                layout=image(),
+                elements=("float16", "float32", "int32"),
+            ),
+        },
+        epilogue=(("dequantise_linear",), ("relu", *FUNCTIONS), ("cast",)),
+        reserved={"ub": INTEGER_EPILOGUE_BYTES},
+        cycles="g*ceil(oh*ow/16)*ceil(co/16)*ceil(ci/32)*kh*kw",
+        peak="g*n*oh*ow*co*ci*kh*kw/8192",
+        multiples={"co": CUBE, "ci": block_elements(1)},
         blocks=("co", "ci"),
         limits={"n": 1, "g": 1, "co": MOST, "ci": MOST, "kh": 1, "kw": 1},
         whole=("ow",),
@@ -178,7 +271,7 @@ def _depthwise() -> Primitive:
 
 def _formats() -> Primitive:
     """Changes of format: fractalise, defractalise and the like."""
-    anywhere = Storage(memory="ub", layout="any")
+    anywhere = Storage(memory="ub", layout="any", elements=("float16", "int8"))
     return Primitive(
         name="formats",
         operations=("convert_layout",),

@@ -29,7 +29,13 @@ class AscendTarget(Target):
     family = "ascend"
     implements = frozenset(
         {
-            *(Capability.TRANSACTION, Capability.IN_FLIGHT, Capability.CORES),
+            *(
+                Capability.TRANSACTION,
+                Capability.IN_FLIGHT,
+                Capability.CORES,
+                Capability.ELEMENT,
+                Capability.FILLS,
+            ),
         }
     )
     # The thesis's three dialects (section 6.3) are the three representations on such a core.

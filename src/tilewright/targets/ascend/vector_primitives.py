@@ -92,6 +92,19 @@ def vector_primitives() -> tuple[Primitive, ...]:
             peak=f"{_POINTS}*4/128",
         ),
         Primitive(
+            name="quantise",
+            operations=("quantise_linear", "dequantise_linear"),
+            engine="v",
+            operands={
+                "input": Storage(memory="ub", elements=("float16", "int8", "int32")),
+                "residual": Storage(memory="ub", elements=("float32",)),
+                "output": Storage(memory="ub", elements=("float16", "int8")),
+            },
+            epilogue=(("cast",),),
+            cycles=f"ceil({_POINTS}*6/64)",
+            peak=f"{_POINTS}*6/64",
+        ),
+        Primitive(
             name="look_up",
             operations=("gather",),
             engine="v",

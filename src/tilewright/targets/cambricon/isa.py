@@ -24,8 +24,12 @@ from tilewright.targets.cambricon.formats import (
 )
 from tilewright.targets.cambricon.instructions import INSTRUCTIONS
 
-BY_MNEMONIC: Mapping[str, Instruction] = {one.mnemonic: one for one in INSTRUCTIONS}
-BY_OPCODE: Mapping[int, Instruction] = {one.opcode: one for one in INSTRUCTIONS}
+BY_MNEMONIC: Mapping[str, Instruction] = {
+    instruction.mnemonic: instruction for instruction in INSTRUCTIONS
+}
+BY_OPCODE: Mapping[int, Instruction] = {
+    instruction.opcode: instruction for instruction in INSTRUCTIONS
+}
 
 IMMEDIATE_RANGE = (-(1 << (IMMEDIATE_BITS - 1)), (1 << (IMMEDIATE_BITS - 1)) - 1)
 

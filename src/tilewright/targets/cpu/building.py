@@ -207,7 +207,7 @@ def class_text(prefix: str, inputs: Sequence[Port], outputs: Sequence[Port], for
     taken = "const std::string &weights, " if from_file else ""
     space = f"weights_(space({prefix.upper()}_WEIGHT_BYTES)),\n          " if from_file else ""
     read = _READ.format(prefix=prefix, upper=prefix.upper()) if from_file else ""
-    given = "weights_.get()" if from_file else f"{prefix}_weights"
+    weights = "weights_.get()" if from_file else f"{prefix}_weights"
     held = "Space weights_;\n    " if from_file else ""
     upper = prefix.upper()
     listed = [f"const {port.c_type} *{port.identifier}" for port in inputs]
@@ -242,7 +242,7 @@ public:
 
     void run({", ".join(listed)})
     {{
-        {prefix}_run_by(team_.get(), {given}, workspace_.get(), {names});
+        {prefix}_run_by(team_.get(), {weights}, workspace_.get(), {names});
     }}
 
 private:

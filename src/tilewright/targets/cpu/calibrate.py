@@ -108,8 +108,8 @@ def _identity(processor: Processor) -> str:
     return f"{processor.lanes} lanes, {processor.registers} registers, {compiler_version()}"
 
 
-def _quiet(what: str, done: int, total: int) -> None:
-    del what, done, total
+def _quiet(activity: str, done: int, total: int) -> None:
+    del activity, done, total
 
 
 def calibrate(progress: Callable[[str, int, int], None] = _quiet) -> Calibration:

@@ -51,7 +51,7 @@ class Sources:
     """The C of schedules of one kernel, as one core runs them."""
 
     lanes: int
-    found: tuple[KernelSource | None, ...]
+    kernels: tuple[KernelSource | None, ...]
     """In the order of the schedules; None for one of which no program can be made."""
     tensors: dict[str, TensorOp]
 
@@ -75,14 +75,14 @@ class Sources:
     def distinct(self) -> tuple[int, ...]:
         """Numbers of the schedules whose C no earlier one has."""
         first: dict[str, int] = {}
-        for number, source in enumerate(self.found):
+        for number, source in enumerate(self.kernels):
             if source is not None:
                 first.setdefault(source.text, number)
         return tuple(first.values())
 
     def text(self, number: int) -> str:
         """A file with the schedule's kernel and a function that times it."""
-        source = self.found[number]
+        source = self.kernels[number]
         assert source is not None
         name = f"candidate_{number}"
         listed = [
@@ -103,7 +103,7 @@ class Candidates:
 
     def seconds(self, number: int, repeats: int = 1) -> float:
         """Seconds for one run of a schedule that was built: the mean of ``repeats``."""
-        source = self.sources.found[number]
+        source = self.sources.kernels[number]
         assert source is not None
         pointers = (ctypes.c_void_p * len(source.parameters))(
             *(self._spaces[each.tensor].ctypes.data for each in source.parameters)

@@ -45,11 +45,11 @@ def measure(
     with built(sources, numbers) as candidates:
         times = in_turns(candidates, numbers, turns, turn_seconds)
     by_text = {_text(sources, number): took for number, took in times.items()}
-    return [inf if source is None else by_text[source.text] for source in sources.found]
+    return [inf if source is None else by_text[source.text] for source in sources.kernels]
 
 
 def _text(sources: Sources, number: int) -> str:
-    source = sources.found[number]
+    source = sources.kernels[number]
     assert source is not None
     return source.text
 

@@ -119,7 +119,7 @@ _CROSS = (
     ),
 )
 
-PROCESSORS: Mapping[str, Processor] = {one.name: one for one in _CROSS}
+PROCESSORS: Mapping[str, Processor] = {cpu.name: cpu for cpu in _CROSS}
 """What ``--cpu`` takes beside ``native``; caches are taken at their common sizes."""
 
 

@@ -459,8 +459,8 @@ def main_text(prefix: str, inputs: Sequence[Port], outputs: Sequence[Port], form
         for port in outputs:
             size = f"{upper}_{port.identifier.upper()}_ELEMENTS * sizeof({port.c_type})"
             writer.line(f"{port.c_type} *{port.identifier} = space({size});")
-        given = "weights" if from_file else f"{prefix}_weights"
-        writer.line(f"{prefix}_run({given}, workspace, {names});")
+        weights = "weights" if from_file else f"{prefix}_weights"
+        writer.line(f"{prefix}_run({weights}, workspace, {names});")
         for number, port in enumerate(outputs, len(inputs) + first):
             size = f"{upper}_{port.identifier.upper()}_ELEMENTS * sizeof({port.c_type})"
             writer.line(f'transfer(arguments[{number}], "wb", {port.identifier}, {size});')

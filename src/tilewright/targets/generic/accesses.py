@@ -107,15 +107,15 @@ def records(touches: Sequence[Touch], commands: Column, memories: Sequence[str])
             run, counts, strides = run[source], counts[source].copy(), strides[source]
             command = command[source]
             counts[:, axis] = 1
-        found = np.zeros(run.size, ACCESS)
-        found["command"] = command
-        found["memory"] = memories.index(touch.memory)
-        found["write"] = touch.write
-        found["address"] = address
-        found["run"] = run
-        found["count"] = 1
+        table = np.zeros(run.size, ACCESS)
+        table["command"] = command
+        table["memory"] = memories.index(touch.memory)
+        table["write"] = touch.write
+        table["address"] = address
+        table["run"] = run
+        table["count"] = 1
         kept = min(AXES, counts.shape[1])
-        found["count"][:, :kept] = counts[:, :kept]
-        found["stride"][:, :kept] = strides[:, :kept]
-        parts.append(found)
+        table["count"][:, :kept] = counts[:, :kept]
+        table["stride"][:, :kept] = strides[:, :kept]
+        parts.append(table)
     return np.concatenate(parts) if parts else np.zeros(0, ACCESS)

@@ -43,30 +43,32 @@ def assemble(instructions: InstructionSet, text: str, name: str = "assembly") ->
     lines = [node for node in tree.children if isinstance(node, Tree)]
     for row, line in enumerate(lines):
         mnemonic = cast(Token, line.children[0])
-        one = instructions.by_mnemonic.get(str(mnemonic))
-        if one is None:
+        instruction = instructions.by_mnemonic.get(str(mnemonic))
+        if instruction is None:
             known = ", ".join(instructions.by_mnemonic)
             problems.append(_problem(name, mnemonic, "is no instruction", known))
         else:
-            values = _fields(name, one, line, problems)
-            rows.setdefault(one.mnemonic, []).append((row, values))
+            values = _fields(name, instruction, line, problems)
+            rows.setdefault(instruction.mnemonic, []).append((row, values))
         if len(problems) >= MAX_PROBLEMS:
             break
     if problems:
         raise TilewrightError(problems)
     words = np.zeros((len(lines), instructions.lanes), np.uint64)
-    for mnemonic, found in rows.items():
-        one = instructions.by_mnemonic[mnemonic]
+    for mnemonic, entries in rows.items():
+        instruction = instructions.by_mnemonic[mnemonic]
         columns = {
-            field.name: np.array([v.get(field.name, field.default) for _, v in found], np.int64)
-            for field in one.format.fields
+            field.name: np.array([v.get(field.name, field.default) for _, v in entries], np.int64)
+            for field in instruction.format.fields
         }
-        words[[row for row, _ in found]] = encode(instructions, one, columns, len(found))
+        words[[row for row, _ in entries]] = encode(
+            instructions, instruction, columns, len(entries)
+        )
     return words
 
 
 def _fields(
-    name: str, one: Instruction, line: Tree[Any], problems: list[Problem]
+    name: str, instruction: Instruction, line: Tree[Any], problems: list[Problem]
 ) -> dict[str, int]:
     """The values of one line's fields; what is wrong goes to ``problems``."""
     values: dict[str, int] = {}
@@ -74,10 +76,10 @@ def _fields(
         if not isinstance(node, Tree):
             continue
         key, token = cast("list[Token]", node.children)
-        field = one.format.by_name.get(str(key))
+        field = instruction.format.by_name.get(str(key))
         if field is None or field.name == "opcode":
-            known = ", ".join(f.name for f in one.format.fields if f.name != "opcode")
-            problems.append(_problem(name, key, f"is no field of {one.mnemonic}", known))
+            known = ", ".join(f.name for f in instruction.format.fields if f.name != "opcode")
+            problems.append(_problem(name, key, f"is no field of {instruction.mnemonic}", known))
         elif field.name in values:
             problems.append(_problem(name, key, "is given twice"))
         else:

@@ -89,12 +89,12 @@ def _conflict(first: Step, second: Step) -> bool:
     """Whether two steps must run in their order."""
     return any(
         access.meets(other)
-        for ones, others in (
+        for accesses, others in (
             (first.writes, second.reads),
             (first.reads, second.writes),
             (first.writes, second.writes),
         )
-        for access in ones
+        for access in accesses
         for other in others
     )
 

@@ -16,10 +16,10 @@ from tilewright.targets.generic.isa import OPCODE_BITS, Instruction, Instruction
 
 
 def encode(
-    instructions: InstructionSet, one: Instruction, columns: Mapping[str, Any], count: int
+    instructions: InstructionSet, instruction: Instruction, columns: Mapping[str, Any], count: int
 ) -> Lanes:
     """Words of ``count`` instructions of one kind; columns that are left out hold defaults."""
-    return one.format.pack(columns, count, instructions.lanes, one.mnemonic)
+    return instruction.format.pack(columns, count, instructions.lanes, instruction.mnemonic)
 
 
 @dataclass(frozen=True)
@@ -85,16 +85,16 @@ def decode(instructions: InstructionSet, words: Lanes) -> Program:
         row = int(np.flatnonzero(~known)[0])
         raise refuse("isa-word", f"opcode {int(opcode[row])} is unknown", f"word {row}")
     groups: list[Group] = []
-    for one in instructions.instructions:
-        rows = np.flatnonzero(opcode == one.opcode)
+    for instruction in instructions.instructions:
+        rows = np.flatnonzero(opcode == instruction.opcode)
         if not rows.size:
             continue
         chosen = words[rows]
-        bad = one.format.invalid(chosen)
+        bad = instruction.format.invalid(chosen)
         if bad.any():
             row = int(rows[np.flatnonzero(bad)[0]])
-            raise refuse("isa-word", f"no valid {one.mnemonic}", f"word {row}")
-        groups.append(Group(one, rows.astype(np.int64), one.format.unpack(chosen)))
+            raise refuse("isa-word", f"no valid {instruction.mnemonic}", f"word {row}")
+        groups.append(Group(instruction, rows.astype(np.int64), instruction.format.unpack(chosen)))
     return Program(instructions, words, tuple(groups))
 
 

@@ -30,18 +30,18 @@ from tilewright.targets.generic.operands import (
 
 def parameter_fields(machine: Machine, name: str, operations: Sequence[str]) -> tuple[Field, ...]:
     """``x``, ``y``, ... and the table of a function that ``name`` selects."""
-    found = [FUNCTIONS[operation] for operation in operations]
+    choices = [FUNCTIONS[operation] for operation in operations]
     kind = machine.number.kind
     result: list[Field] = []
     for index, letter in enumerate(functions.LETTERS):
         texts = [
             f"{f.name}: {f.parameters(kind)[index]}"
-            for f in found
+            for f in choices
             if len(f.parameters(kind)) > index
         ]
         if texts:
             result.append(Field(f"{name}.{letter}", 32, "; ".join(texts), signed=True))
-    if any(f.reads_table(kind) for f in found):
+    if any(f.reads_table(kind) for f in choices):
         bits = functions.table_bits(machine)
         result.append(Field(f"{name}.table", bits, f"address of the function's table in {TABLES}"))
     return tuple(result)

@@ -130,7 +130,7 @@ def emit_kernels(compilation: Compilation, directory: Path) -> None:
     network = network_of(compilation.network)
     ops = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
     kept = tuple(
-        one for one in compilation.kernels if one.on_host and computes(ops[one.kernel.symbol])
+        item for item in compilation.kernels if item.on_host and computes(ops[item.kernel.symbol])
     )
     emit_host(replace(compilation, kernels=kept), directory, refused=lambda symbol: None)
 

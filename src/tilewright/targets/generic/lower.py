@@ -84,7 +84,9 @@ class Lowering:
         for symbol, parts in zip(self.symbols, self.kernels, strict=True):
             for part in parts:
                 with refusals_of(symbol):
-                    words = encode(self.instructions, part.one, part.columns, part.keys.size)
+                    words = encode(
+                        self.instructions, part.instruction, part.columns, part.keys.size
+                    )
                 chunks.append(words)
             count = len(parts)
             keys = [part.keys for part in parts]
@@ -189,7 +191,7 @@ class KernelLowering:
         barrier = self.whole.instructions.by_mnemonic["barrier"]
         parts = [Part(barrier, {}, np.full(1, FIRST - 1, np.int64))] if self.whole.kernels else []
         parts += loads
-        if loads and not self._await(loads[0].one.engine):
+        if loads and not self._await(loads[0].instruction.engine):
             parts.append(Part(barrier, {}, np.full(1, FIRST, np.int64)))
         for op in self.commands:
             instruction, columns = lowered[op]

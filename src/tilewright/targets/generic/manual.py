@@ -46,38 +46,49 @@ def manual(instructions: InstructionSet) -> str:
         "| instruction | opcode | engine | what it does |",
         "|---|---|---|---|",
         *(
-            f"| [{one.mnemonic}](#{one.mnemonic}) | {one.opcode:#04x} | "
-            f"{machine.engines[one.engine].name} | {one.summary} |"
-            for one in instructions.instructions
+            f"| [{instruction.mnemonic}](#{instruction.mnemonic}) | {instruction.opcode:#04x} | "
+            f"{machine.engines[instruction.engine].name} | {instruction.summary} |"
+            for instruction in instructions.instructions
         ),
         "",
     ]
-    for one in instructions.instructions:
-        lines += _page(one)
+    for instruction in instructions.instructions:
+        lines += _page(instruction)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _page(one: Instruction) -> list[str]:
-    lines = [f"## {one.mnemonic}", "", one.summary, "", one.family.text.strip(), ""]
-    if one.operations:
-        lines += [f"Computes: {', '.join(f'`{name}`' for name in one.operations)}.", ""]
-    if one.primitive is not None:
+def _page(instruction: Instruction) -> list[str]:
+    lines = [
+        f"## {instruction.mnemonic}",
+        "",
+        instruction.summary,
+        "",
+        instruction.family.text.strip(),
+        "",
+    ]
+    if instruction.operations:
+        lines += [f"Computes: {', '.join(f'`{name}`' for name in instruction.operations)}.", ""]
+    if instruction.primitive is not None:
         steps = "; ".join(
-            f"`then{i}`: {', '.join(group)}" for i, group in enumerate(one.primitive.epilogue, 1)
+            f"`then{i}`: {', '.join(group)}"
+            for i, group in enumerate(instruction.primitive.epilogue, 1)
         )
         if steps:
             lines += [f"Steps: {steps}.", ""]
-        lines += [f"Cycles: `{one.primitive.cycles}`, dims that are not fields counting 1.", ""]
-    if one.move is not None:
-        move = one.move
+        lines += [
+            f"Cycles: `{instruction.primitive.cycles}`, dims that are not fields counting 1.",
+            "",
+        ]
+    if instruction.move is not None:
+        move = instruction.move
         lines += [
             f"Latency {move.latency} cycles, {move.bytes_per_cycle:g} bytes per cycle, "
             f"{move.in_flight} in flight.",
             "",
         ]
     lines += ["| field | lane | bits | default | meaning |", "|---|---|---|---|---|"]
-    for field in one.format.fields:
-        lane, low = one.format.places[field.name]
+    for field in instruction.format.fields:
+        lane, low = instruction.format.places[field.name]
         high = low + field.bits - 1
         place = f"{high}:{low}" if field.bits > 1 else f"{low}"
         default = field.choices[field.default] if field.choices else str(field.default)

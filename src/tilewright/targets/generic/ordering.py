@@ -50,7 +50,7 @@ def ordering_of(engine: Column, groups: Iterable[Group], machine: Machine) -> Or
     rows: list[Column] = []
     values: list[Column] = []
     barriers = [np.zeros(0, np.int64)]
-    index = {one.name: number for number, one in enumerate(machine.engines)}
+    index = {description.name: number for number, description in enumerate(machine.engines)}
 
     def add(
         places: Column,
@@ -69,17 +69,17 @@ def ordering_of(engine: Column, groups: Iterable[Group], machine: Machine) -> Or
         rows.append(places)
         values.append(np.broadcast_to(np.asarray(value, np.int64), places.shape))
 
-    for one, columns, places in groups:
-        own = machine.engines[one.engine]
+    for instruction, columns, places in groups:
+        own = machine.engines[instruction.engine]
         other = np.array([index[name] for name in others(machine, own)], np.int64)
         flags = machine.synchronisation.style == "flags"
-        if one.family.name == "barrier":
+        if instruction.family.name == "barrier":
             barriers.append(places)
-        elif one.family.name == "signal" and flags:
-            add(places, one.engine, other[columns["to"]], columns["id"], signal=True)
-        elif one.family.name == "wait" and flags:
-            add(places, other[columns["from"]], one.engine, columns["id"], signal=False)
-        elif one.family.name == "wait":
+        elif instruction.family.name == "signal" and flags:
+            add(places, instruction.engine, other[columns["to"]], columns["id"], signal=True)
+        elif instruction.family.name == "wait" and flags:
+            add(places, other[columns["from"]], instruction.engine, columns["id"], signal=False)
+        elif instruction.family.name == "wait":
             add(places, 0, 0, columns["word"], signal=False, value=columns["value"])
         if "reply" in columns:
             for word in range(machine.synchronisation.count):
@@ -88,7 +88,9 @@ def ordering_of(engine: Column, groups: Iterable[Group], machine: Machine) -> Or
         for field in ("take", "put"):
             for number in other.tolist() if field in columns else ():
                 mine = (columns[field] >> number & 1).astype(np.bool_)
-                pair = (one.engine, number) if field == "put" else (number, one.engine)
+                pair = (
+                    (instruction.engine, number) if field == "put" else (number, instruction.engine)
+                )
                 add(places[mine], *pair, 0, signal=field == "put")
     table = np.concatenate(tables or [np.zeros(0, EVENT)])
     row = np.concatenate(rows or [np.zeros(0, np.int64)])

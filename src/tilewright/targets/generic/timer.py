@@ -63,7 +63,7 @@ def timed_kernel(program: ProgramOp, lowering: Lowering) -> TimedArray:
     for part in carried.parts(lowering):
         tables.append(part.timed(lowering.instructions))
         keys.append(part.keys)
-        fields.append((part.one, part.columns))
+        fields.append((part.instruction, part.columns))
     sort = np.argsort(np.concatenate(keys), kind="stable")
     place = np.empty(sort.size, np.int64)
     place[sort] = np.arange(sort.size)

@@ -28,20 +28,22 @@ from tilewright.targets.generic.isa import Instruction
 from tilewright.targets.generic.ordering import Group, ordered, ordering_of, refuse_faults
 
 
-def timed_of(one: Instruction, columns: Columns, count: int, machine: Machine) -> TimedArray:
+def timed_of(
+    instruction: Instruction, columns: Columns, count: int, machine: Machine
+) -> TimedArray:
     """TIMED records of instructions of one kind; kernels are left at 0."""
     table = timed_table(count)
-    table["engine"] = one.engine
+    table["engine"] = instruction.engine
     for index, engine in enumerate(machine.engines):
         if f"wait.{engine.name}" in columns:
             table["waits"][:, index] = columns[f"wait.{engine.name}"]
-    if one.move is not None:
-        table["move"] = machine.moves.index(one.move)
-        table["latency"] = one.move.latency
-        table["bytes"] = moved_bytes(one, columns, machine)
-    elif one.primitive is not None:
-        expression = parse_expression(one.primitive.cycles)
-        cycles: Any = np.asarray(expression.evaluate(one.family.dims(columns)))
+    if instruction.move is not None:
+        table["move"] = machine.moves.index(instruction.move)
+        table["latency"] = instruction.move.latency
+        table["bytes"] = moved_bytes(instruction, columns, machine)
+    elif instruction.primitive is not None:
+        expression = parse_expression(instruction.primitive.cycles)
+        cycles: Any = np.asarray(expression.evaluate(instruction.family.dims(columns)))
         table["cycles"] = np.ceil(cycles) if cycles.dtype.kind == "f" else cycles
     return table
 
@@ -57,10 +59,10 @@ def moved_bytes(instruction: Instruction, columns: Columns, machine: Machine) ->
         used = touch.used
         if move.transaction == 1:
             blocks = np.prod(counts, axis=1)
-            found = np.asarray(transfer_bytes(move, run, blocks))
+            cost = np.asarray(transfer_bytes(move, run, blocks))
         else:
-            found = _by_transactions(move, touch.address, run, counts, strides)
-        total = total + np.where(used, found, 0)
+            cost = _by_transactions(move, touch.address, run, counts, strides)
+        total = total + np.where(used, cost, 0)
     return total
 
 
@@ -92,8 +94,8 @@ def timed_program(program: Program, kernels: Column) -> TimedArray:
     machine = program.instructions.machine
     table = np.zeros(program.size, TIMED)
     for group in program.groups:
-        found = timed_of(group.instruction, group.columns, group.rows.size, machine)
-        table[group.rows] = found
+        timings = timed_of(group.instruction, group.columns, group.rows.size, machine)
+        table[group.rows] = timings
     table["kernel"] = kernels
     return whole_program(table, machine, groups_of(program))
 
@@ -118,10 +120,10 @@ def _namer(groups: Sequence[Group]) -> Callable[[int], str]:
     """Instructions by their places, for messages."""
 
     def name(row: int) -> str:
-        for one, _, rows in groups:
+        for instruction, _, rows in groups:
             place = int(np.searchsorted(rows, row))
             if place < len(rows) and int(rows[place]) == row:
-                return f"instruction {row} ({one.mnemonic})"
+                return f"instruction {row} ({instruction.mnemonic})"
         return f"instruction {row}"
 
     return name
@@ -197,9 +199,9 @@ def race_error(report: RaceReport, where: list[str]) -> TilewrightError:
         f"({where[race.second]}) at {race.memory}:{race.address:#x} in no order"
         for race in report.races[:5]
     ] + [
-        f"instruction {one.command} ({where[one.command]}) reads {one.memory}:{one.address:#x} "
-        "before anything wrote it"
-        for one in report.unwritten[:5]
+        f"instruction {access.command} ({where[access.command]}) reads "
+        f"{access.memory}:{access.address:#x} before anything wrote it"
+        for access in report.unwritten[:5]
     ]
     count = len(report.races) + len(report.unwritten)
     return refuse("simulate-race", f"{count} races: " + "; ".join(lines))

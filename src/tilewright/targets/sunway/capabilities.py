@@ -8,6 +8,8 @@ from pydantic import Field
 
 from tilewright.machine.model import MAX_VALUE
 from tilewright.machine.records import MachineRecord, PrimitiveRecord
+from tilewright.planning.mesh import divides
+from tilewright.targets.sunway.mesh import MESH
 
 
 class SunwayMachine(MachineRecord):
@@ -25,6 +27,11 @@ class SunwayMachine(MachineRecord):
     def temporary_space(self) -> bool:
         """As swTVM has it (section 4.1)."""
         return True
+
+    def joins_pixels(self, rows: int, columns: int) -> bool:
+        """Whether they come in eight parts, or rows and columns do not either: 49 pixels in a row
+        do not (seven of 7), as 7 x 7 they do (4 x 2), and so eight CPEs share what they load."""
+        return divides([rows * columns], MESH.side) or not divides([rows, columns], MESH.side)
 
 
 class SunwayPrimitive(PrimitiveRecord):

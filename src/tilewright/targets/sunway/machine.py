@@ -120,6 +120,10 @@ TRANSFORM_BACK = "n*c*th*tw*(5*p+10*r*s+30)"
 """The same of products, which are read where they lie; elements of the result are taken one by one
 through the rest of the chain."""
 
+WINDOWS = "n*c*kh*kw*oh*(2*ow+24)"
+"""Cycles of a tile of windows that are written side by side: an element is loaded and stored by
+itself, as those of a stride do not lie side by side; 24 for where a row meets the padding."""
+
 POINTS = "d0*d1*d2*d3*d4*d5"
 
 
@@ -205,6 +209,7 @@ def _primitives() -> tuple[Primitive, ...]:
             whole=("r", "s", "p"),
             approximate=True,
         ),
+        _primitive("im2col", ("im2col",), OPERANDS, WINDOWS, "n*c*kh*kw*oh*ow"),
         _primitive("lrn", ("lrn",), OPERANDS, "n*c*h*w*(3*j+80)", "n*c*h*w*(j/4+20)", whole=("j",)),
         _primitive(
             "softmax", ("softmax",), OPERANDS, f"{POINTS}*axis*60", f"{POINTS}*axis*20", ("axis",)

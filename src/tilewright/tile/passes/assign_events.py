@@ -143,9 +143,10 @@ class _Assignment:
 
     def _with(self, ids: Sequence[range]) -> list[Placed]:
         """The items, with ids for those that are no barriers."""
-        given = iter(ids)
+        id_ranges = iter(ids)
         return [
-            item if item.reason else replace(item, ids=tuple(next(given))) for item in self.items
+            item if item.reason else replace(item, ids=tuple(next(id_ranges)))
+            for item in self.items
         ]
 
     def _size(self, item: Placed) -> int:
@@ -180,9 +181,9 @@ class _Assignment:
             items = self._with(ids)
             return not self._mixed(items) and not self._problems(items)
 
-        given = give_ids(requests, self.limits.count, holds)
-        self.items = self._with(given.ids)
-        return cast("tuple[str, str] | None", given.tight)
+        assignment = give_ids(requests, self.limits.count, holds)
+        self.items = self._with(assignment.ids)
+        return cast("tuple[str, str] | None", assignment.tight)
 
     def _pair(self, item: Placed) -> tuple[str, str]:
         """What has the ids: a pair of engines, or, of reply words, the machine."""
@@ -206,10 +207,12 @@ class _Assignment:
                 self._one_slot(item)
                 return
         asked = sum(self._size(item) for item in mine)
-        what = {"flags": "flags", "replies": "reply words", "tokens": "queues of tokens"}
+        resources = {"flags": "flags", "replies": "reply words", "tokens": "queues of tokens"}
         between = "" if pair == ("", "") else f" from {pair[0]} to {pair[1]}"
         has = self.limits.count
-        self._bar(mine[0], f"{asked} {what[self.limits.style]}{between} are asked for; {has} exist")
+        self._bar(
+            mine[0], f"{asked} {resources[self.limits.style]}{between} are asked for; {has} exist"
+        )
 
     def _one_slot(self, item: Placed) -> None:
         of = item.handover.of
@@ -244,6 +247,6 @@ class _Assignment:
 
 @dataclass(frozen=True)
 class _Problem:
-    what: Fault | Race
+    fault: Fault | Race
     item: Placed | None = None
     """The hand-over whose signal or wait it is."""

@@ -23,6 +23,7 @@ from tilewright.tile.dialect import (
     buffer_of,
 )
 from tilewright.tile.iteration import LAST, Order, Rows, nest_rows, reduced_dims, scopes_of
+from tilewright.tile.machine_parts import absent_parts
 from tilewright.tile.operations import EventOp
 from tilewright.tile.passes.allocate import live_spans, slot_bytes
 from tilewright.tile.passes.base import TilePass
@@ -34,6 +35,7 @@ from tilewright.tile.races import faults, races, share_addresses
 class Check(TilePass):
     """Refuses a program that would not compute its kernel, with every reason found.
 
+    - ``tile-machine``: the machine has the memories, moves, engines and primitives that are named.
     - ``tile-capacity``, ``tile-alignment``: buffers lie within their memory, on its granules, do
       not share addresses while both are alive, and hold their largest box.
     - ``tile-bounds``: what a compute reads and writes lies in the buffers' boxes.
@@ -73,6 +75,12 @@ class _Checker:
 
     def problems(self) -> Iterator[Problem]:
         """Everything that is wrong."""
+        absent = list(absent_parts(self.program, self.machine))
+        yield from (
+            self.problem("tile-machine", one.reason, one.op, help=one.help) for one in absent
+        )
+        if absent:
+            return
         yield from self.capacity()
         for compute in self.computes:
             yield from self.limits(compute)
@@ -266,7 +274,7 @@ class _Checker:
             reads = np.all(held > 0, axis=0, keepdims=True)[0, visit]
             if buffer.circular is not None:  # Without new rows, all is from visits before.
                 reads = reads & (circle_of(buffer, boxes).new > 0)[visit]
-            if isinstance(reader, ComputeOp) and any(_is_late(one) for one in fillers):
+            if isinstance(reader, ComputeOp) and any(_is_late(filler) for filler in fillers):
                 # It is read by the last part of a reduction alone.
                 reads = reads & self.order.reduction(reader)[1]
             wrong = np.flatnonzero(reads & (latest != visit))
@@ -286,7 +294,7 @@ class _Checker:
         kinds: dict[str, list[ComputeOp]] = {}
         for compute in self.computes:
             if internal(compute.output):
-                yield from self.made(compute)
+                yield from self.internal_coverage(compute)
             else:
                 kinds.setdefault(compute.stages[0].operation.data, []).append(compute)
         stored = 0
@@ -324,7 +332,7 @@ class _Checker:
                     tensor,
                 )
 
-    def made(self, compute: ComputeOp) -> Iterator[Problem]:
+    def internal_coverage(self, compute: ComputeOp) -> Iterator[Problem]:
         """In each visit of the buffer, a compute makes all of the internal tensor's box, once; of a
         circular one, its new rows."""
         buffer, window = buffer_of(compute.output), compute.stages[-1].windows.data[-1]
@@ -337,17 +345,17 @@ class _Checker:
             points = points * rows.size(dim)
         block = self.order.block(_block_of(buffer))
         outer = box_columns(buffer.window.data, shape, block)
-        made = np.bincount(visit, points, outer.clamped_size.shape[1]).astype(np.int64)
+        counts = np.bincount(visit, points, outer.clamped_size.shape[1]).astype(np.int64)
         sizes = outer.clamped_size.copy()
         if buffer.circular_axis is not None:
             sizes[buffer.circular_axis] = circle_of(buffer, block).new
         whole = sizes.prod(axis=0) * prod(self.extents[dim] for dim in reduced)
-        wrong = np.flatnonzero(made != whole)
+        wrong = np.flatnonzero(counts != whole)
         if len(wrong):
             at = int(wrong[0])
             yield self.problem(
                 "tile-coverage",
-                f"{made[at]} points are computed of {_text(outer, at)}, which takes {whole[at]}",
+                f"{counts[at]} points are computed of {_text(outer, at)}, which takes {whole[at]}",
                 compute,
             )
 

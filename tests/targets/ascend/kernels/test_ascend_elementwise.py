@@ -20,7 +20,7 @@ from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910, DaVinci
 
 SIZES = (1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 255 * 64 + 1, 255 * 128, 255 * 128 + 1)
 LARGE = 1_000_003
-TYPES = {"half": np.float16, "float": np.float32, "int32_t": np.int32}
+TYPES = {"half": np.float16, "float": np.float32, "int32_t": np.int32, "int8_t": np.int8}
 FORMS = [(name, kind) for name, recipe in RECIPES.items() for kind in recipe.types]
 FAST = [(form, 129) for form in FORMS] + [
     (("add", "half"), 255 * 128 + 1),
@@ -28,7 +28,7 @@ FAST = [(form, 129) for form in FORMS] + [
     (("clamp", "int32_t"), 129),
     (("max", "float"), 1),
 ]
-IN_PLACE = [form for form in FORMS if form[0] != "cast"][::4]
+IN_PLACE = [(name, kind) for name, kind in FORMS if RECIPES[name].types[kind] == kind][::4]
 
 Array = NDArray[Any]
 
@@ -37,6 +37,8 @@ def drawn(seed: int, kind: str, size: int) -> Array:
     random = np.random.default_rng(seed)
     if kind == "int32_t":
         return random.integers(-(1 << 31), 1 << 31, size).astype(np.int32)
+    if kind == "int8_t":
+        return random.integers(-128, 128, size).astype(np.int8)
     return random.normal(0, 3, size).astype(TYPES[kind])
 
 
@@ -60,6 +62,9 @@ EXACT: dict[str, Function] = {
     "sqrt": lambda x, _: np.sqrt(x),
     "square": lambda x, _: x * x,
     "clamp": lambda x, _: np.clip(x, x.dtype.type(-1), x.dtype.type(2)),
+    "quantise": lambda x, _: np.clip(np.rint(np.float32(x) / np.float32(0.06)) + 3, -128, 127),
+    "quantise_power": lambda x, _: np.clip(np.rint(np.float32(x) * 16) - 3, -128, 127),
+    "dequantise": lambda x, _: np.asarray((np.float32(x) - 7) * np.float32(0.06), np.float16),
 }
 """What is rounded once, in the operands' type."""
 
@@ -90,7 +95,13 @@ FUNCTIONS: dict[str, tuple[Function, float]] = {
 to 0, of numbers near 1."""
 
 POSITIVE = ("log", "sqrt", "reciprocal")
-SCALARS = {"clamp": ("-1", "2"), "hard_sigmoid": ("-1.0f", "2.0f")}
+SCALARS = {
+    "clamp": ("-1", "2"),
+    "hard_sigmoid": ("-1.0f", "2.0f"),
+    "quantise": ("0.06f", "3.0f"),
+    "quantise_power": ("16.0f", "-3.0f"),
+    "dequantise": ("-7.0f", "0.06f"),
+}
 
 
 def compare(name: str, found: Array, x: Array, y: Array, result: str) -> None:

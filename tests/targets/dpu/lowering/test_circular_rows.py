@@ -11,6 +11,7 @@ import pytest
 from tests.slow import but_fast
 from tests.targets.dpu.lowering.lowered_cases import Lowered, bias, image, lower_case
 from tests.targets.dpu.lowering.lowered_cases import machine_of_averages as averages
+from tests.targets.dpu.lowering.test_lowered_chains import crowded
 from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
 from tilewright.graph.dialect import GraphOperation
@@ -81,11 +82,17 @@ def chain(kinds: tuple[str, ...], seed: int, images: int, kernel: int = 0) -> Ca
     return build.finish(value)
 
 
-def keeping(kernel: Kernel, schedule: Schedule, rows: int, slots: int) -> Schedule:
-    """The schedule in tiles of so many rows of the result, halos left in the banks."""
+def keeping(
+    kernel: Kernel, schedule: Schedule, rows: int, slots: int, columns: int = 0
+) -> Schedule:
+    """The schedule in tiles of so many rows of the result, and columns if not all, halos left in
+    the banks."""
     (level,) = schedule.levels
     sizes = kernel.anchor.extents | {"n": 1, "oh": rows}
-    levels = (replace(level, tile=tuple(sizes.items()), order=("n", "oh")),)
+    order = ("n", "oh")
+    if columns:
+        sizes, order = sizes | {"ow": columns}, ("n", "ow", "oh")
+    levels = (replace(level, tile=tuple(sizes.items()), order=order),)
     return replace(_kept(kernel, schedule, slots), levels=levels)
 
 
@@ -124,6 +131,20 @@ def test_rows_that_stay_are_those_that_are_computed_again(name: str, seed: int) 
     assert computed[0] < computed[1]
 
 
+@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("columns", but_fast((2, 3, 4), (3,)))
+def test_rows_stay_whatever_the_widths_of_tiles(name: str, columns: int) -> None:
+    """Tiles at the borders are narrower: a circular buffer's rows have room for the widest."""
+    core, case = CORES[columns % 2], chain(CHAINS[name], columns, 2, kernel=3)
+    machine = machine_of(core)
+    whole = replace(plan(case.kernel, machine).schedule, kept=())
+    made = lower_case(case, core, machine, keeping(case.kernel, whole, 4, 1, columns))
+    assert not made.segments.problems()
+    np.testing.assert_array_equal(made.run(), case.expected)
+    (program,) = made.segments.programs
+    assert len({op.fields["length"] for op in program if op.mnemonic in COMPUTES}) > 1
+
+
 def points(one: Lowered) -> int:
     """Pixels of all channels that a program's instructions compute."""
     (program,) = one.segments.programs
@@ -134,7 +155,7 @@ def points(one: Lowered) -> int:
 @pytest.mark.parametrize("name", ["conv-depthwise", "conv-conv-pool", "pool-conv"])
 def test_what_planning_keeps_moves_as_many_bytes_as_it_says(name: str) -> None:
     case = chain(CHAINS[name], 1, 2, kernel=3)
-    machine = machine_of(ZU2)
+    machine = crowded(ZU2, 16)  # Whole images fit the others' banks, and have no halos.
     planned: Plan = plan(case.kernel, machine)
     assert kept(planned.schedule) and "keeps rows of" in str(planned.schedule)
     made = lower_case(case, ZU2, machine)

@@ -2,11 +2,15 @@
 
 import numpy as np
 import pytest
-from tests.targets.dpu.lowering.lowered_cases import lower_case
+from tests.targets.dpu.lowering.lowered_cases import image, lower_case
 from tests.targets.dpu.lowering.test_lowered_chains import CHAINS, chain, crowded
+from tests.targets.generic.kernel_cases import KernelBuilder
 
 from tilewright.errors import TilewrightError
+from tilewright.graph.dialect import GraphOperation
+from tilewright.ir import UnitAttr
 from tilewright.planning import plan
+from tilewright.planning.domain import Kernel
 from tilewright.targets.dpu.core import ZU2
 from tilewright.targets.dpu.lowering import network
 from tilewright.targets.dpu.machine import machine_of
@@ -57,4 +61,39 @@ def test_prices_of_chains_are_near_what_the_words_take() -> None:
             continue
         errors.append(abs(found.predicted_cycles / simulated(case.kernel, found.schedule) - 1))
     assert len(errors) > 8
-    assert np.mean(errors) < 0.25
+    assert np.mean(errors) < 0.1 and max(errors) < 0.25
+
+
+def inverted(channels: int, size: int, inner: int, k: int, stride: int, outputs: int) -> Kernel:
+    """A 1x1 convolution, a depthwise one and, if there are ``outputs``, a 1x1 one, as a chain."""
+    build = KernelBuilder(1)
+    layers = [((inner, channels, 1, 1), 1), ((inner, 1, k, k), inner), ((outputs, inner, 1, 1), 1)]
+    value = image(build, 1, channels, size, size)
+    for number, (shape, group) in enumerate(layers[: 3 if outputs else 2]):
+        weight = build.operand(shape, 9, 8, "HWIO" if group > 1 else "OHWI")
+        step = stride if group > 1 else 1
+        pads = (shape[2] // 2,) * 4
+        value = build.op("conv", value, weight, group=group, strides=(step, step), pads=pads)
+        first = value.owner
+        assert isinstance(first, GraphOperation)
+        if number:
+            first.begins = UnitAttr()
+        value = build.op("requantise", value, result=(8, 4))
+    return build.finish(value).kernel
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        *((32, 28, 192, 3, 2, 64), (24, 56, 144, 3, 2, 32), (96, 14, 576, 3, 1, 96)),
+        *((24, 56, 72, 5, 2, 40), (112, 14, 672, 5, 1, 112)),
+        *((96, 14, 576, 3, 1, 0), (96, 14, 576, 3, 2, 0)),
+    ],
+    ids=lambda shape: "x".join(map(str, shape)),
+)
+def test_prices_of_chains_with_depthwise_know_of_rows(shape: tuple[int, ...]) -> None:
+    """Blocks of MobileNet-v2 and MnasNet: a convolution's next tile begins where the depthwise one
+    has read, not behind it; and where a circular buffer ends, a compute is an instruction more."""
+    machine, kernel = machine_of(ZU2), inverted(*shape)
+    found = plan(kernel, machine)
+    assert abs(found.predicted_cycles / timer(ZU2, machine)(kernel, found.schedule) - 1) < 0.03

@@ -17,6 +17,7 @@ from tilewright.ir import SSAValue, UnitAttr
 from tilewright.ir.types import shape_of
 from tilewright.machine import Machine
 from tilewright.planning import plan
+from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.dpu.core import ISA0, ZU2, Core
 from tilewright.targets.dpu.machine import machine_of
 from tilewright.targets.dpu.registers import BIASES, REGISTERS
@@ -145,3 +146,28 @@ def test_as_many_bytes_pass_main_memory_as_were_planned(name: str) -> None:
     assert moved <= planned.moved_bytes <= moved + most
     if not sums:
         assert moved == planned.moved_bytes
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_chain_that_fits_whole_moves_everything_once(name: str) -> None:
+    """What is not internal, that is, weights included (DNNVM, section 4.3, condition 2)."""
+    case = chain(CHAINS[name], 20)
+    kernel, machine = case.kernel, machine_of(SMALL)
+    (level,) = plan(kernel, machine).schedule.levels
+    whole = replace(level, tile=tuple(kernel.anchor.extents.items()), order=())
+    made = lower_case(case, SMALL, machine, _whole(plan(kernel, machine).schedule, whole))
+    np.testing.assert_array_equal(made.run(), case.expected)
+    internal = {operand.name for operand in kernel.made}
+    operands = {o.name: o for o in kernel.operands if o.name not in internal and o.role != "bias"}
+    (program,) = made.segments.programs
+    loads = [op.fields for op in program if op.mnemonic == "load"]
+    biases = sum(f["channel"] for f in loads if f["reg_id"] == REGISTERS[BIASES])
+    moved = time_program(SMALL, program).main_bytes - biases
+    most = sum(int(np.prod(o.shape)) * o.element_bytes for o in operands.values())
+    assert 0.95 * most < moved <= most  # Rows at the end that no window reaches are not loaded.
+
+
+def _whole(schedule: Schedule, level: Level) -> Schedule:
+    """The schedule with one tile for everything."""
+    producers = tuple(replace(one, kept=()) for one in schedule.producers)
+    return replace(schedule, levels=(level,), producers=producers, kept=())

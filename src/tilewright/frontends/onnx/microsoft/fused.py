@@ -21,12 +21,12 @@ _PARAMETERS = {
 """Activations that are fused, with their parameters' defaults."""
 
 
-def activated(at: Lowering, value: SSAValue, given: Sequence[float]) -> SSAValue:
+def activated(at: Lowering, value: SSAValue, parameters: Sequence[float]) -> SSAValue:
     """The attribute ``activation`` with its parameters."""
     name = at.text("activation")
     if name not in _PARAMETERS:
         raise at.refuse(f"the activation {name!r} is not fused")
-    numbers = [*given, *_PARAMETERS[name][len(given) :]]
+    numbers = [*parameters, *_PARAMETERS[name][len(parameters) :]]
     match name:
         case "":
             return value
@@ -63,10 +63,10 @@ def gemm(at: Lowering) -> Value:
     """activation(alpha * a @ b + beta * c)."""
     value = matrix.gemm(at)
     assert isinstance(value, SSAValue)
-    given = [
+    parameters = [
         at.number(name) for name in ("activation_alpha", "activation_beta") if name in at.attributes
     ]
-    return activated(at, value, given)
+    return activated(at, value, parameters)
 
 
 def matmul(at: Lowering) -> Value:

@@ -28,7 +28,7 @@ def pair(operation: str) -> Rule:
     return lambda at: result(at, at.emit(operation, operand(at, 0), operand(at, 3)), 6)
 
 
-def one(rule: Rule, place: int = 3) -> Rule:
+def unary(rule: Rule, place: int = 3) -> Rule:
     """A float operator of one quantised tensor; the result's scale is input ``place``."""
 
     def quantised_rule(at: Lowering) -> Value:
@@ -174,8 +174,8 @@ def convolution(at: Lowering) -> Value:
     return at.transpose(value, (0, *range(2, rank), 1))
 
 
-sigmoid = one(elementwise.unary("sigmoid"))
-leaky_relu = one(elementwise.leaky_relu)
-average_pool = one(pooling.average_pool)
-global_average_pool = one(pooling.global_average_pool)
-reduce_mean = one(reductions.REDUCTIONS["ReduceMean"])
+sigmoid = unary(elementwise.unary("sigmoid"))
+leaky_relu = unary(elementwise.leaky_relu)
+average_pool = unary(pooling.average_pool)
+global_average_pool = unary(pooling.global_average_pool)
+reduce_mean = unary(reductions.REDUCTIONS["ReduceMean"])

@@ -52,12 +52,12 @@ class Contributed:
                     node.where,
                 )
             values[name] = _decoded(attribute)
-        given = [bool(name) for name in node.inputs]
+        presence = [bool(name) for name in node.inputs]
         needed = [place for place in range(self.least) if place not in self.optional]
-        if not self.least <= len(given) <= self.most or not all(given[i] for i in needed):
+        if not self.least <= len(presence) <= self.most or not all(presence[i] for i in needed):
             raise refuse(
                 "onnx-attribute",
-                f"it has inputs {given.count(True)} of {self.least} to {self.most}",
+                f"it has inputs {presence.count(True)} of {self.least} to {self.most}",
                 node.where,
             )
         if not 1 <= len(node.outputs) <= self.outputs:

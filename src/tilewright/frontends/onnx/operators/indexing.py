@@ -159,23 +159,23 @@ def top_k(at: Lowering) -> Sequence[Value]:
     """The k largest or smallest elements along an axis and where they lie, in order."""
     shape = at.shape(0)
     axis = at.axis(at.integer("axis", -1), len(shape))
-    given = (at.integer("k"),) if at.version < 10 else at.integers_at(1, "k")
-    if given is None or len(given) != 1 or not 1 <= given[0] <= shape[axis]:
+    counts = (at.integer("k"),) if at.version < 10 else at.integers_at(1, "k")
+    if counts is None or len(counts) != 1 or not 1 <= counts[0] <= shape[axis]:
         raise at.refuse("k is not a number from 1 to the extent of the axis")
     descending = bool(at.integer("largest", 1))
     x = at.tensor(0)
     order = at.emit("arg_sort", x, axis=axis, descending=descending)
     places = order
-    if given[0] < shape[axis]:
-        places = at.emit("slice", order, starts=[0], ends=[given[0]], axes=(axis,), steps=[1])
+    if counts[0] < shape[axis]:
+        places = at.emit("slice", order, starts=[0], ends=[counts[0]], axes=(axis,), steps=[1])
     return [elements_along(at, x, places, axis), places]
 
 
 def trilu(at: Lowering) -> Value:
     """The elements on and above, or below, a diagonal; zeros elsewhere."""
     shape = at.shape(0)
-    given = at.integers_at(1, "k")
-    k = given[0] if given else 0
+    diagonals = at.integers_at(1, "k")
+    k = diagonals[0] if diagonals else 0
     if len(shape) < 2:
         raise at.refuse("it takes matrices", code="onnx-shape")
     rows, columns = np.arange(shape[-2])[:, None], np.arange(shape[-1])

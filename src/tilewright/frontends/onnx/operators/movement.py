@@ -161,18 +161,18 @@ def split(at: Lowering) -> Sequence[Value]:
     """Parts along an axis, as slices: sizes are given, or the parts are equal but the last."""
     sizes, parts = at.shape(0), len(at.node.outputs)
     axis = at.axis(at.integer("axis"), len(sizes))
-    given = at.integers_at(1, "sizes") if at.version >= 13 else at.integers("split")
-    if given is None:
+    widths = at.integers_at(1, "sizes") if at.version >= 13 else at.integers("split")
+    if widths is None:
         if at.version >= 18 and at.integer("num_outputs", parts) != parts:
             raise at.refuse(f"num_outputs is not {parts}, the number of its outputs")
         width = -(-sizes[axis] // parts)
         if at.version < 18 and width * parts != sizes[axis]:
             raise at.refuse(f"{sizes[axis]} does not split into {parts} equal parts")
-        given = tuple(max(0, min(width, sizes[axis] - i * width)) for i in range(parts))
-    if len(given) != parts or sum(given) != sizes[axis] or min(given) < 0:
-        raise at.refuse(f"sizes {list(given)} do not split {sizes[axis]} into {parts} parts")
+        widths = tuple(max(0, min(width, sizes[axis] - i * width)) for i in range(parts))
+    if len(widths) != parts or sum(widths) != sizes[axis] or min(widths) < 0:
+        raise at.refuse(f"sizes {list(widths)} do not split {sizes[axis]} into {parts} parts")
     x, start, results = at.tensor(0), 0, list[Value]()
-    for width in given:
+    for width in widths:
         results.append(part(at, x, {axis: (start, start + width, 1)}))
         start += width
     return results

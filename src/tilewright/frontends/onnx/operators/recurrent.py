@@ -220,8 +220,8 @@ def _checked(at: Lowering, x: SSAValue) -> tuple[int, ...]:
 
 def _activations(at: Lowering, defaults: Sequence[str]) -> list[Activation]:
     """The functions of the gates; those with parameters only at their defaults."""
-    given = at.attributes.get("activations")
-    names = list(given) if isinstance(given, tuple) else list(defaults)
+    attribute = at.attributes.get("activations")
+    names = list(attribute) if isinstance(attribute, tuple) else list(defaults)
     if names == ["Tanh", "Tanh"]:  # The schema's own default, also for one direction.
         names = names[: len(defaults)]
     if at.attributes.get("activation_alpha") or at.attributes.get("activation_beta"):
@@ -262,10 +262,10 @@ def _initial(at: Lowering, index: int, number: int, shape: tuple[int, int]) -> S
     """A state before the first step: given, or zeros."""
     if not at.has(index):
         return at.weight(np.zeros(shape, np.float32), f"{at.node.name}.zeros")
-    given = at.tensor(index)
+    state = at.tensor(index)
     if at.integer("layout"):
-        given = at.transpose(given, (1, 0, 2))
-    return _at(at, given, 0, number)
+        state = at.transpose(state, (1, 0, 2))
+    return _at(at, state, 0, number)
 
 
 RECURRENT: dict[str, Rule] = {

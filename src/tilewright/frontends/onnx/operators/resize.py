@@ -60,13 +60,13 @@ def resize(at: Lowering) -> Value:
     return x
 
 
-def _numbers(at: Lowering, index: int, what: str) -> list[float]:
+def _numbers(at: Lowering, index: int, subject: str) -> list[float]:
     """A constant operand that lists numbers; [] if it is absent or empty."""
     if at.version < 9 or not at.has(index):
         return []
     array = at.constant(index)
     if array is None:
-        raise at.refuse(f"its {what} are computed at run time", code="onnx-shape")
+        raise at.refuse(f"its {subject} are computed at run time", code="onnx-shape")
     return [float(item) for item in array.reshape(-1)]
 
 

@@ -36,8 +36,8 @@ def dft(at: Lowering) -> Value:
     """The discrete Fourier transform along an axis; parts lie along the last axis."""
     shape, rank = at.shape(0), len(at.shape(0))
     if at.version >= 20:
-        given = at.integers_at(2, "axis")
-        place = given[0] if given else -2
+        axes = at.integers_at(2, "axis")
+        place = axes[0] if axes else -2
     else:
         place = at.integer("axis", 1)
     axis = at.axis(place, rank)

@@ -41,8 +41,8 @@ def conv_transpose(at: Lowering) -> Value:
                 sizes[2:], shape[2:], strides, dilations, pads, extra, strict=True
             )
         ]
-        given = at.operand(2) if at.has(2) else None
-        bias = given.array if isinstance(given, Constant) else given
+        operand = at.operand(2) if at.has(2) else None
+        bias = operand.array if isinstance(operand, Constant) else operand
         name = weights.name
 
         def apart(x: SSAValue, array: Array, repeated: SSAValue | None) -> SSAValue:
@@ -89,8 +89,8 @@ def _transposed_pads(
     if shape is None and mode.startswith("SAME"):
         shape = tuple(extent * step for extent, step in zip(extents, strides, strict=True))
     if shape is None:
-        given = at.integers("pads") if mode == "NOTSET" else None
-        pads = given or (0,) * (2 * rank)
+        attribute = at.integers("pads") if mode == "NOTSET" else None
+        pads = attribute or (0,) * (2 * rank)
         if len(pads) != 2 * rank or any(abs(pad) >= MAX_EXTENT for pad in pads):
             raise at.refuse(f"pads {list(pads)} are not {2 * rank} sizes")
         return list(zip(pads[:rank], pads[rank:], strict=True)), extra

@@ -50,12 +50,12 @@ def scale_layer_norm(op: Operation, ctx: CompilerContext) -> bool:
             continue
         if array.ndim > 0 and any(extent != 1 for extent in array.shape[:-1]):
             continue
-        given = len(norm.inputs)
-        if given == 3 or (op.operation == "mul" and given != 1):
+        count = len(norm.inputs)
+        if count == 3 or (op.operation == "mul" and count != 1):
             continue
         operands = list(norm.inputs)
         name = norm.node_name or "norm"
-        if op.operation == "add" and given == 1:
+        if op.operation == "add" and count == 1:
             ones = np.ones(shape[-1], array.dtype)
             operands.append(add_weight(ctx, ones, op, f"{name}.scale"))
         row = np.ascontiguousarray(np.broadcast_to(array.reshape(-1), shape[-1:]))

@@ -127,13 +127,13 @@ def _operands(x: Operand, w: Operand, y: Operand, bias: Operand | None) -> dict[
         return operands
     checked(bias.descriptor, TensorDescriptor)
     needed = bias_type(x.descriptor.get().type, w.descriptor.get().type)
-    given = bias.descriptor.get()
-    if given.type != needed:
+    tensor = bias.descriptor.get()
+    if tensor.type != needed:
         raise refuse(
-            "dlp-type", f"the bias holds {given.type}; beside these operands it is {needed}"
+            "dlp-type", f"the bias holds {tensor.type}; beside these operands it is {needed}"
         )
-    if given.dims != (1, w.descriptor.get().dims[0], 1, 1):
-        raise refuse("dlp-shape", f"the bias {given} is not 1 x OC x 1 x 1")
+    if tensor.dims != (1, w.descriptor.get().dims[0], 1, 1):
+        raise refuse("dlp-shape", f"the bias {tensor} is not 1 x OC x 1 x 1")
     return {**operands, "bias": bias}
 
 

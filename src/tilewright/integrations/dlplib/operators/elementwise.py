@@ -36,7 +36,7 @@ def activation_backward(
     mode = activation.get().mode
     result = dx.descriptor.get().type
     # In comparisons the binary point does not count.
-    given = read_as(y, fixed16(0)) if mode == "relu" else y
+    results = read_as(y, fixed16(0)) if mode == "relu" else y
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
         value, gradient = net.values["y"], net.values["dy"]
@@ -50,7 +50,7 @@ def activation_backward(
             slope = net.to(slope, fixed16(16 if mode == "sigmoid" else 14))
         return {"dx": net.to(net.emit("mul", gradient, slope), result)}
 
-    return handle.run("activation_backward", mode, {"y": given, "dy": dy}, {"dx": dx}, draw)
+    return handle.run("activation_backward", mode, {"y": results, "dy": dy}, {"dx": dx}, draw)
 
 
 def read_as(operand: Operand, type: NumericType) -> Operand:

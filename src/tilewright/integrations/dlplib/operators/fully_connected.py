@@ -41,9 +41,9 @@ def fully_connected_forward(
     images, weights = x.descriptor.get(), w.descriptor.get()
     operands = {"x": x, "w": w}
     if bias is not None:
-        needed, given = bias_type(images.type, weights.type), bias.descriptor.get()
-        if given.type != needed or given.dims != (1, weights.dims[0], 1, 1):
-            raise refuse("dlp-type", f"the bias is {given}; 1xOCx1x1 of {needed} is needed")
+        needed, tensor = bias_type(images.type, weights.type), bias.descriptor.get()
+        if tensor.type != needed or tensor.dims != (1, weights.dims[0], 1, 1):
+            raise refuse("dlp-type", f"the bias is {tensor}; 1xOCx1x1 of {needed} is needed")
         operands["bias"] = bias
     order = _order(images, weights)
 

@@ -56,13 +56,13 @@ def lstm_forward(
         inner, outer = (net.reshape(net.values[n], shape_of(net.values[n])[:2]) for n in "uw")
         rows = net.reshape(net.values["x"], (steps * images, ins))
         added = net.reshape(net.values["bias"], (4 * hidden,))
-        given = net.emit("matmul", rows, outer, added, transpose_b=True)
+        products = net.emit("matmul", rows, outer, added, transpose_b=True)
         hs = [net.to(net.reshape(net.values["h0"], (images, hidden)), of_h)]
         cs = [net.to(net.reshape(net.values["c0"], (images, hidden)), of_c)]
         gate_rows: list[SSAValue] = []
         for step in range(steps):
             pre = net.emit("matmul", hs[-1], inner, transpose_b=True)
-            pre = net.emit("add", pre, net.slice(given, 0, step * images, (step + 1) * images))
+            pre = net.emit("add", pre, net.slice(products, 0, step * images, (step + 1) * images))
             i, f, g, o = _split(net, pre, hidden)
             i, f, o = (activated(net, descriptor, "sigmoid", of_gates) for descriptor in (i, f, o))
             g = activated(net, g, "tanh", of_gates)
@@ -100,13 +100,13 @@ def lstm_backward(
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
         weights = net.reshape(net.values["u"], (4 * hidden, hidden))
         slopes = _slopes(net, steps * images, hidden)
-        given = net.reshape(net.values["dh"], (steps * images, hidden))
+        gradients = net.reshape(net.values["dh"], (steps * images, hidden))
         gate_rows: list[SSAValue] = []
         kept: SSAValue | None = None
         for step in reversed(range(steps)):
             of = {
                 name: net.slice(value, 0, step * images, (step + 1) * images)
-                for name, value in {**slopes, "dh": given}.items()
+                for name, value in {**slopes, "dh": gradients}.items()
             }
             d = of["dh"]
             if gate_rows:
@@ -175,7 +175,7 @@ def _stacked(net: OperatorNetwork, rows: list[SSAValue], shape: tuple[int, ...])
 
 
 def _need(name: str, operand: Operand, dims: tuple[int, ...]) -> None:
-    given = operand.descriptor.get().dims
-    if given != dims:
-        text, wanted = ("x".join(map(str, each)) for each in (given, dims))
+    shape = operand.descriptor.get().dims
+    if shape != dims:
+        text, wanted = ("x".join(map(str, each)) for each in (shape, dims))
         raise refuse("dlp-shape", f"{name} is {text}, beside the others {wanted}")

@@ -17,9 +17,9 @@ LARGEST = 1 << 12
 """Of strides, pads, dilations and windows."""
 
 
-def _need(condition: bool, what: str) -> None:
+def _need(condition: bool, reason: str) -> None:
     if not condition:
-        raise refuse("dlp-parameter", what)
+        raise refuse("dlp-parameter", reason)
 
 
 def _integers(name: str, values: Sequence[int], low: int) -> None:
@@ -131,7 +131,7 @@ class BatchNorm:
 class ConvolutionDescriptor(Descriptor[Convolution]):
     """What a convolution does."""
 
-    what = "convolution descriptor"
+    label = "convolution descriptor"
 
     def set(
         self,
@@ -156,7 +156,7 @@ class ConvolutionDescriptor(Descriptor[Convolution]):
 class PoolingDescriptor(Descriptor[Pooling]):
     """What a pool does."""
 
-    what = "pooling descriptor"
+    label = "pooling descriptor"
 
     def set(
         self,
@@ -183,7 +183,7 @@ class PoolingDescriptor(Descriptor[Pooling]):
 class LrnDescriptor(Descriptor[Lrn]):
     """What a local response normalisation does."""
 
-    what = "LRN descriptor"
+    label = "LRN descriptor"
 
     def set(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         """Set all attributes."""
@@ -193,7 +193,7 @@ class LrnDescriptor(Descriptor[Lrn]):
 class ActivationDescriptor(Descriptor[ActivationSettings]):
     """Which map is applied."""
 
-    what = "activation descriptor"
+    label = "activation descriptor"
 
     def set(self, mode: Activation) -> None:
         """Set the map."""
@@ -203,7 +203,7 @@ class ActivationDescriptor(Descriptor[ActivationSettings]):
 class BatchNormDescriptor(Descriptor[BatchNorm]):
     """What a batch normalisation's statistics are."""
 
-    what = "batch normalisation descriptor"
+    label = "batch normalisation descriptor"
 
     def set(self, of_batch: bool = True) -> None:
         """Set whether the statistics are those of the batch at hand."""

@@ -92,13 +92,14 @@ class _Elementwise:
         self.wide = max(isa.WIDTHS[kind] for kind in self._kinds().values())
         self.lanes = REPEAT_BLOCKS * BLOCK // self.wide
         narrow = min(isa.WIDTHS[self.element], isa.WIDTHS[self.result])
+        kinds = recipe.kinds
         self.granule = BLOCK // narrow
         self.stored = BLOCK // isa.WIDTHS[self.result]
         inner = "float" if self._widens else self.element
         alike = {**recipe.constants, **dict(zip(recipe.scalars, self.scalars, strict=True))}
         self.alike = {**alike, **self.constants}
         self.blocks = {
-            one: Buffer(one, "ub", number * BLOCK, BLOCK, element=inner)
+            one: Buffer(one, "ub", number * BLOCK, BLOCK, element=kinds.get(one, inner))
             for number, one in enumerate(self.alike)
         }
         scalar_bytes = BLOCK * len(self.blocks)
@@ -116,7 +117,7 @@ class _Elementwise:
             kinds |= {f"{name}32": "float" for name in self.operands}
             kinds |= {"out32": "float"}
         inner = "float" if self.recipe.wide else self.element
-        kinds |= dict.fromkeys(self.recipe.temporaries, inner)
+        kinds |= {name: self.recipe.kinds.get(name, inner) for name in self.recipe.temporaries}
         if not self.in_place:
             kinds["out"] = self.result
         return kinds

@@ -54,6 +54,8 @@ class Recipe:
     temporaries: tuple[str, ...] = ()
     wide: bool = False
     """Whether temporaries are floats, to which halves are converted first and back at last."""
+    kinds: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Element types of buffers that are not the operands'."""
 
 
 def _binary(name: str, types: Sequence[str]) -> Recipe:
@@ -133,6 +135,32 @@ _GELU_TANH = (
 )
 """x / (1 + exp(-2 sqrt(2/pi) (x + 0.044715 x^3))), which is the form with tanh."""
 
+
+def _quantise(scaled: str) -> Recipe:
+    """x / scale, or x times its inverse, which is as exact of a power of two, to the nearest
+    integer, plus the zero point. The last conversion saturates what the others have left."""
+    return Recipe(
+        1,
+        {"half": "int8_t"},
+        (
+            Step("cast", "t", ("x",)),
+            Step(scaled, "t", ("t", "scale")),
+            Step("cast", "n", ("t",)),
+            Step("cast", "t", ("n",)),
+            Step("vadd", "t", ("t", "zero")),
+            Step("cast", "h", ("t",)),
+            Step("cast", "out", ("h",)),
+        ),
+        scalars=("scale", "zero"),
+        temporaries=("t", "n", "h"),
+        kinds={
+            **dict.fromkeys(("t", "scale", "zero"), "float"),
+            "n": "int32_t",
+            "h": "half",
+        },
+    )
+
+
 RECIPES: dict[str, Recipe] = {
     "add": _binary("vadd", NUMBERS),
     "sub": _binary("vsub", NUMBERS),
@@ -156,6 +184,22 @@ RECIPES: dict[str, Recipe] = {
         scalars=("low", "high"),
     ),
     "cast": Recipe(1, {"half": "float", "float": "half"}, (Step("cast", "out", ("x",)),)),
+    "quantise": _quantise("vdiv"),
+    "quantise_power": _quantise("vmul"),
+    "dequantise": Recipe(
+        1,
+        {"int8_t": "half"},
+        (
+            Step("cast", "h", ("x",)),
+            Step("cast", "t", ("h",)),
+            Step("vadd", "t", ("t", "less")),
+            Step("vmul", "t", ("t", "factor")),
+            Step("cast", "out", ("t",)),
+        ),
+        scalars=("less", "factor"),
+        temporaries=("h", "t"),
+        kinds={"h": "half", **dict.fromkeys(("t", "less", "factor"), "float")},
+    ),
     "gelu_tanh": _function(*_GELU_TANH, most="80.0f"),
     "gelu": _function(
         Step("vmuls", "u", ("x",), number(sqrt(0.5))),
@@ -239,8 +283,9 @@ RECIPES: dict[str, Recipe] = {
 }
 """What there is."""
 
-QUOTIENTS = ("div", "reciprocal")
-"""Operations whose divisors may be 0 or infinite. Those of functions are from 1e-4 to 1e35."""
+QUOTIENTS = ("div", "reciprocal", "quantise")
+"""Operations whose divisors may be 0 or infinite, or whose quotients have to be exact to the last
+bit. Those of functions are from 1e-4 to 1e35."""
 
 
 def recipe_of(operation: str, core: DaVinci) -> Recipe | None:

@@ -31,6 +31,10 @@ CASTS = {
     ("float", "half"): "vconv_f322f16",
     ("uint8_t", "half"): "vconv_u82f16",
     ("half", "uint8_t"): "vconv_f162u8",
+    ("int8_t", "half"): "vconv_s82f16",
+    ("half", "int8_t"): "vconv_f162s8",
+    ("int32_t", "float"): "vconv_s322f32",
+    ("float", "int32_t"): "vconv_f322s32r",
 }
 """From one element to another; ``cast`` is any of them."""
 

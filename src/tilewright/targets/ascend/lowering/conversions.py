@@ -16,7 +16,7 @@ from tilewright.targets.ascend.kernels.channels import from_blocks, to_blocks
 from tilewright.targets.ascend.kernels.fractal import defractalise, fractalise
 from tilewright.targets.ascend.kernels.shares import Extent, joined, scaled, total
 from tilewright.targets.ascend.lowering.launches import Launches, Value
-from tilewright.targets.ascend.machine import CUBE
+from tilewright.targets.ascend.machine import BLOCK, CUBE
 from tilewright.targets.ascend.program import Program
 from tilewright.targets.ascend.timing import simulate
 
@@ -33,7 +33,7 @@ def convert(
     rows the matrices have."""
     (source,) = operands
     result = target or launches.buffer(source.shape, source.element, stage.output.layout)
-    if source.element != "half" or result.element != "half":
+    if source.element not in ("half", "int8_t") or result.element != source.element:
         raise launches.refusal(f"there is no change of format of {source.element}")
     if source.layout and result.layout:
         rows = launches.buffer(source.shape, source.element)
@@ -72,10 +72,15 @@ def one(
         )
         launches.launch(program, source, target)
         return
-    if layout != matrices(len(shape)):
+    width = WIDTHS[blocked.element]
+    if len(shape) < 2 or layout != matrices(len(shape), element_bytes=width):
         raise launches.refusal(f"there is no change of format to or from {blocked.layout}")
     rows, columns = shape[-2:]
-    count = prod(shape[:-2])
+    count, block = prod(shape[:-2]), BLOCK // width
+    if columns * width % 2:
+        raise launches.refusal(f"rows of {columns} bytes are no pairs of bytes")
+    # A block is 32 bytes of 16 rows, whatever its elements are: pairs of bytes move as halves do.
+    columns = columns * width // 2
     lines: Extent = rows
     wide: Extent | None = None
     if shape == stage.output.shape:
@@ -83,7 +88,7 @@ def one(
         if not rows % CUBE:
             lines = scaled(launches.extent(down, rows, CUBE), CUBE)
         if not columns % CUBE:
-            wide = launches.extent(along, columns, CUBE)
+            wide = launches.extent(along, shape[-1], block)
     program = _fractal(launches, lines, columns, wide, back=back, short=short)
     for number in range(count):
         named = replace(program, name=launches.name("fractal"))

@@ -2,6 +2,8 @@
 
 Alone, relu comes with the conversion to halves on the way from L0C to UB. Otherwise the vector unit
 computes on the converted tile in UB: blocks of 16 columns one behind the other, each with all rows.
+Sums of integers come as they are, a part of a column of blocks at a time: the vector unit adds the
+bias, makes them floats, multiplies by the columns' factors and rounds to the tile's halves.
 Functions are those of recipes.py, on halves as their kernels of their own compute them; what these
 need beside the tile lies in the room that is left of UB, ``EPILOGUE_BYTES`` at least.
 """
@@ -138,6 +140,8 @@ class Epilogue:
 
     bias: SSAValue | None = None
     summand: SSAValue | None = None
+    factors: SSAValue | None = None
+    """Of integers, what a unit of the sums is worth in each column."""
     relu: bool = False
     function: Function | None = None
     room: int = 0
@@ -145,7 +149,9 @@ class Epilogue:
     before: list[Statement] = field(default_factory=list[Statement])
     """In front of all loops."""
     work: list[Buffer] = field(default_factory=list[Buffer])
-    """What functions need beside the tile."""
+    """What functions and sums of integers need beside the tile."""
+    wide: Buffer | None = None
+    """Where sums of integers become floats."""
 
     @classmethod
     def of(cls, compute: ComputeOp, core: DaVinci) -> Epilogue:
@@ -164,6 +170,8 @@ class Epilogue:
                         "lower-operation", "a product is added to what is not of its shape"
                     )
                 epilogue.summand = others[0]
+            elif operation == "dequantise_linear" and not stage.get("zero", 0):
+                epilogue.factors = stage.inputs[1]
             elif operation == "relu":
                 epilogue.relu = True
             elif operation == "cast":
@@ -183,6 +191,93 @@ class Epilogue:
         early = self.relu and self.bias is None and self.summand is None
         return "CRMODE_F32toF16_RELU" if early else "CRMODE_F32toF16_NONE"
 
+    def dequantised(
+        self,
+        tile: Place,
+        sums: Place,
+        homes: Homes,
+        columns: Span,
+        column: str,
+        rows: tuple[Value, int],
+        batch: tuple[Value, int] = (1, 1),
+    ) -> list[Statement]:
+        """Sums of integers in L0C as the tile of halves in UB, with what follows them."""
+        if self.factors is None:
+            raise refuse("lower-operation", "sums of integers are dequantised on their way out")
+        if not self.work:
+            first = self._behind(homes)
+            spare = EPILOGUE_SHARE if self.function is not None else 0
+            part = min((self.room - first - spare) // FOUR_ROWS, MAX_REPEAT // 2) // 4 * 4
+            if part < 4:
+                raise refuse("plan-capacity", f"{self.room - first} bytes of ub hold no sums")
+            self.wide = Buffer("wide", "ub", first, part * FOUR_ROWS, element="int32_t")
+            self.work.append(self.wide)
+        assert self.wide is not None
+        most = self.wide.bytes // FOUR_ROWS * 4
+        size = min(most, rows[1])
+        matrix, block = Loop("e", batch[0]), Loop("q", columns.size // CUBE)
+        part = Loop("r", 1 if rows[1] <= size else (rows[0] + (size - 1)) // size)
+        start = part.variable * size if rows[1] > size else 0
+        count = least(size, rows[0] - start) if rows[1] > size else rows[0]
+        first = block.variable * rows[0] + start
+        if batch[1] > 1:
+            first = matrix.variable * (columns.size // CUBE * rows[0]) + first
+        part.body += self._floats(tile, sums, homes, column, columns, block, (first, count))
+        block.body.append(part)
+        body: Loop = block
+        if batch[1] > 1:
+            body = matrix
+            matrix.body.append(block)
+        after = self.statements(tile, homes, columns, Linear(), rows, batch)
+        return [isa.mask_of(FLOATS, FLOATS), body, *after]
+
+    def _floats(
+        self,
+        tile: Place,
+        sums: Place,
+        homes: Homes,
+        column: str,
+        columns: Span,
+        block: Loop,
+        part: tuple[Value, Value],
+    ) -> list[Statement]:
+        """Rows of 16 of a column of blocks: the first of all in the tile, and how many."""
+        assert self.wide is not None and self.factors is not None
+        at, count = part
+        integers, floats = Place(self.wide), Place(self.wide, element="float")
+        body: list[Statement] = [
+            isa.cc_to_ub(integers, sums.at(at * (CUBE * 4)), 1, count // CUBE, "CRMODE_NONE")
+        ]
+
+        def along(name: str, place: Place, operand: SSAValue) -> None:
+            """An operation of every row and 16 numbers, 8 at a time: two blocks of a row."""
+            home = homes[operand]
+            first = columns.start.less(home.spans[column].start).times(4).value
+            for half in range(2):
+                row = Place(home.buffer, block.variable * (CUBE * 4) + first + half * BLOCK)
+                target = place.at(half * BLOCK)
+                strides = (2, 2, 0), (2 * REPEAT_BLOCKS, 2 * REPEAT_BLOCKS, 0)
+                repeats = count // REPEAT_BLOCKS
+                body.append(isa.vector(name, target, (target, row), repeats, *strides))
+
+        if self.bias is not None:
+            along("vadd", integers, self.bias)
+        repeats, flat_strides = count // 4, ((1, 1), (REPEAT_BLOCKS, REPEAT_BLOCKS))
+        body.append(isa.vector("vconv_s322f32", floats, (integers,), repeats, *flat_strides))
+        along("vmul", floats, self.factors)
+        halves = tile.at(at * (CUBE * 2))
+        narrowing = (1, 1), (REPEAT_BLOCKS // 2, REPEAT_BLOCKS)
+        body.append(isa.vector("vconv_f322f16", halves, (floats,), repeats, *narrowing))
+        return body
+
+    def _behind(self, homes: Homes) -> int:
+        """The first byte of UB behind the program's buffers."""
+        return max(
+            home.buffer.address + home.buffer.bytes * home.buffer.slots
+            for home in homes.values()
+            if home.memory == "ub"
+        )
+
     def statements(
         self,
         tile: Place,
@@ -194,14 +289,20 @@ class Epilogue:
     ) -> list[Statement]:
         """The vector unit's part on a tile in UB: its columns, of which the bias's buffer begins
         with ``first``, its rows and matrices, each with the most that there are."""
-        if self.bias is None and self.summand is None and self.function is None:
+        relu = self.factors is not None and self.relu
+        bias = self.bias if self.factors is None else None
+        if bias is None and self.summand is None and self.function is None and not relu:
             return []
         body: list[Statement] = [isa.mask_of(LANES, LANES)]
         count, most = columns.size // CUBE, columns.most // CUBE
-        if self.bias is not None:
+        if relu:
+            repeats = count * batch[0] * rows[0] // REPEAT_ROWS
+            largest = most * batch[1] * rows[1] // REPEAT_ROWS
+            body.append(flat("vrelu", tile, (tile,), repeats, largest, "j"))
+        if bias is not None:
             local = columns.start.less(first).times(2).value
             relu = self.relu and self.summand is None
-            row = Place(homes[self.bias].buffer, local)
+            row = Place(homes[bias].buffer, local)
             if batch[1] > 1:
                 around = Loop("e", batch[0])
                 block = tile.at(around.variable * (count * rows[0] * BLOCK))
@@ -217,13 +318,11 @@ class Epilogue:
             if self.relu:
                 body.append(flat("vrelu", tile, (tile,), repeats, largest, "j"))
         if self.function is not None:
-            if not self.work:
-                ends = (
-                    home.buffer.address + home.buffer.bytes * home.buffer.slots
-                    for home in homes.values()
-                    if home.memory == "ub"
-                )
-                self.function.place(max(ends), self.room)
+            if not self.function.buffers:
+                begin = self._behind(homes)
+                if self.wide is not None:
+                    begin = self.wide.address + self.wide.bytes
+                self.function.place(begin, self.room)
                 self.work += self.function.buffers.values()
                 self.before += self.function.fills()
             halves = count * batch[0] * rows[0] * CUBE
@@ -233,3 +332,12 @@ class Epilogue:
 
 REPEAT_ROWS = LANES // CUBE
 """Rows of 16 halves in a repeat."""
+
+FLOATS = LANES // 2
+"""Floats of a repeat."""
+
+FOUR_ROWS = REPEAT_BLOCKS * BLOCK
+"""Bytes of the floats of a repeat: four rows of 16."""
+
+EPILOGUE_SHARE = 8192
+"""Bytes of UB that a function behind sums of integers has for itself at least."""

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import frexp
 
-NAMES = {"clip": "clamp", "identity": "copy"}
+NAMES = {
+    "clip": "clamp",
+    "identity": "copy",
+    "quantise_linear": "quantise",
+    "dequantise_linear": "dequantise",
+}
 """Operations of the graph whose recipe has another name."""
 
 SCALARS: dict[str, tuple[tuple[str, float], ...]] = {
@@ -16,8 +22,19 @@ SCALARS: dict[str, tuple[tuple[str, float], ...]] = {
 """Attributes and their defaults, in the order of the recipe's scalars."""
 
 
+def is_power(scale: float) -> bool:
+    """Whether a scale is a power of two of which the inverse is a float, too."""
+    fraction, exponent = frexp(scale)
+    return fraction == 0.5 and -120 < exponent < 120
+
+
 def scalars_of(operation: str, attributes: Mapping[str, object]) -> tuple[float, ...]:
-    """The scalars of an operation's recipe."""
+    """The scalars of an operation's recipe; of a dequantisation all but its factor, an operand."""
+    if operation == "quantise_linear":
+        scale, zero = float(str(attributes["scale"])), float(str(attributes["zero"]))
+        return 1 / scale if is_power(scale) else scale, zero
+    if operation == "dequantise_linear":
+        return (-float(str(attributes["zero"])),)
     return tuple(
         float(str(attributes.get(name, default))) for name, default in SCALARS.get(operation, ())
     )

@@ -4,7 +4,9 @@ L1 holds whole rows of an image, those that a tile's windows touch; what lies ou
 is padding that img2col knows of, and takes no room. L0A holds a row of 16 channels for each
 position and tap, in the order of L0B's rows: 16 channels at a time, then taps by row and column.
 
-Channels come padded to blocks of 16. Weights have zeros there, and images finite numbers.
+Channels come padded to blocks of 16. Weights have zeros there, and images finite numbers. Of
+integers of 8 bits a block has 32 channels of the image, and 16 of the result, whose halves are what
+the sums are worth.
 """
 
 from __future__ import annotations
@@ -15,9 +17,17 @@ from tilewright.errors import TilewrightError, refuse
 from tilewright.ir.types import layout_of
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import convolution_weight, image, padded
+from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.lowering.epilogue import Epilogue
 from tilewright.targets.ascend.lowering.nest import Linear, Span, Spans
-from tilewright.targets.ascend.lowering.walk import Home, Homes, main_bytes
+from tilewright.targets.ascend.lowering.walk import (
+    Home,
+    Homes,
+    element_in,
+    element_of,
+    is_row,
+    main_bytes,
+)
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
 from tilewright.targets.ascend.program import (
     Buffer,
@@ -32,9 +42,6 @@ from tilewright.targets.ascend.program import (
 )
 from tilewright.targets.ascend.vectors import LANES, fill
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, StageOp, TensorOp
-
-WIDTH = {"cc": 4}
-"""Bytes of an element, 2 where nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +70,13 @@ class Convolutions:
         self.before, self.work = self.epilogue.before, self.epilogue.work
         anchor: StageOp = compute.stages[0]
         self.exact = program.extents
+        self.integers = any(element_of(op) == "int8_t" for op in program.tensors.values())
         for name, op in program.tensors.items():
-            role = op.role.data
-            wanted = convolution_weight() if role == "weight" else image()
-            if role == "weight" and self.result == "c":
+            role, width = op.role.data, WIDTHS[element_of(op)]
+            wanted = convolution_weight(width) if role == "weight" else image(width)
+            if is_row(op) or (role == "weight" and self.result == "c"):
                 continue
-            if role != "bias" and layout_of(op.result) != wanted:
+            if layout_of(op.result) != wanted:
                 raise self._refusal(f"{name} lies in {layout_of(op.result) or 'rows'}")
         parameters = {str(key): value for key, value in anchor.get("parameters", ())}
         self.strides = self._pair(parameters, "strides")
@@ -80,10 +88,11 @@ class Convolutions:
         owner = anchor.inputs[0].owner
         assert isinstance(owner, BufferOp)
         _, channels, self.height, self.width = owner.tensor_shape
-        self.channels = padded(channels) // CUBE
+        self.channels = padded(channels, self.block("ci")) // self.block("ci")
+        self.fill = int(str(parameters.get("fill", 0)))
         self.groups = self.exact.get("g", 1)
-        if self.groups > 1 and any(self.exact[dim] % CUBE for dim in ("co", "ci")):
-            raise self._refusal(f"groups of a number of channels that {CUBE} does not divide")
+        if self.groups > 1 and any(self.exact[dim] % self.block(dim) for dim in ("co", "ci")):
+            raise self._refusal("groups of a number of channels that are no whole blocks")
         self.results = self.groups * (padded(self.exact[self.result]) // CUBE)
 
     def _pair(self, parameters: dict[str, object], name: str) -> tuple[int, int]:
@@ -94,11 +103,20 @@ class Convolutions:
 
     def extents(self) -> dict[str, int]:
         """Extents, those of channels padded."""
-        return {d: padded(n) if self.blocked(d) else n for d, n in self.exact.items()}
+        blocked = filter(self.blocked, self.exact)
+        return {**self.exact, **{d: padded(self.exact[d], self.block(d)) for d in blocked}}
 
     def blocked(self, dim: str) -> bool:
         """Whether a dim is one of channels."""
         return dim in self.blocked_dims
+
+    def block(self, dim: str) -> int:
+        """16 channels, of images of integers 32."""
+        return 2 * CUBE if self.integers and dim == "ci" else CUBE
+
+    def element(self, op: BufferOp) -> str:
+        """The element type of a buffer, as in C."""
+        return element_in(op, integers=self.integers)
 
     def spans(self, spans: Spans) -> Spans:
         """The spans by the names that a convolution's dims have; channels are those of the images,
@@ -133,20 +151,21 @@ class Convolutions:
         """Bytes of whole blocks of channels, of positions, and of rows of the image."""
         weights = self._weight_spans(spans)
         spans = self.spans(spans)
-        role, width = op.get("role"), WIDTH.get(op.memory, 2)
-        if role == "bias":
-            return spans["co"].most * 2
+        role, width = op.get("role"), WIDTHS[self.element(op)]
+        if is_row(op.tensor_op):
+            return spans["co"].most * width
         if role == "weight":
-            return weights["co"].most * self._depth(weights) * 2
+            return weights["co"].most * self._depth(weights) * width
         if role != "input":
             return spans["co"].most * self._most(spans) * width
         if op.memory == "ca":
-            return self._most(spans) * self._depth(spans) * 2
+            return self._most(spans) * self._depth(spans) * width
         return spans["n"].most * self._image_bytes(op, spans)
 
     def _image_bytes(self, op: BufferOp, spans: Spans) -> int:
         """Bytes of an image's rows and channels in L1, from one image of a tile to the next."""
-        return spans["ci"].most * op.get("shape")[2] * self.width * 2
+        width = WIDTHS[self.element(op)]
+        return spans["ci"].most * op.get("shape")[2] * self.width * width
 
     def _depth(self, spans: Spans) -> int:
         return spans["ci"].most * spans["kh"].most * spans["kw"].most
@@ -203,10 +222,11 @@ class Convolutions:
     def load(self, home: Home, outer: Home | Tensor) -> list[Statement]:
         """Main memory to L1 and UB, L1 to L0."""
         role, spans = home.op.get("role"), self.spans(home.spans)
-        if role == "bias":
+        if is_row(home.op.tensor_op):
             assert isinstance(outer, Tensor)
-            at = spans["co"].start.times(2).value
-            return [isa.copy(Place(home.buffer), Place(outer, at), 1, spans["co"].size // CUBE)]
+            width = WIDTHS[self.element(home.op)]
+            at, length = spans["co"].start.times(width).value, spans["co"].size * width // BLOCK
+            return [isa.copy(Place(home.buffer), Place(outer, at), 1, length)]
         if role == "weight":
             return self._weights(home, outer)
         if role != "input":
@@ -220,7 +240,7 @@ class Convolutions:
         images = Loop("p", spans["n"].size)
         number = images.variable
         rows = self._rows(spans)
-        channel = spans["ci"].start.over(CUBE).value
+        channel = spans["ci"].start.over(self.block("ci")).value
         plane = self.height * self.width
         at = ((spans["n"].start.value + number) * self.channels + channel) * plane
         inner = Place(home.buffer, number * self._image_bytes(home.op, spans))
@@ -231,7 +251,7 @@ class Convolutions:
     def _channels(self, home: Home, rows: Rows, inner: Place, outer: Place) -> list[Statement]:
         """Whole rows of some channels of an image."""
         plane, size = self.height * self.width, rows.count * self.width
-        count = self.spans(home.spans)["ci"].size // CUBE
+        count = self.spans(home.spans)["ci"].size // self.block("ci")
         most = home.op.get("shape")[2] * self.width
         if most <= MAX_FIELD and plane - 1 <= MAX_FIELD:
             return [isa.copy(inner, outer, count, size, plane - size)]
@@ -258,17 +278,21 @@ class Convolutions:
             if (kh.most, kw.most) != kernel:
                 return [self._weight_parts(home, outer)]
             taps = kernel[0] * kernel[1]
-            at = ci.start.over(CUBE).value * taps * self.results + co.start.over(CUBE).value
+            at = (
+                ci.start.over(self.block("ci")).value * taps * self.results
+                + co.start.over(CUBE).value
+            )
             size = co.size // CUBE
             gap, rest = (self.results - size) * 16, (co.most - co.size) // CUBE * 16
-            bursts = ci.size // CUBE * taps
+            bursts = ci.size // self.block("ci") * taps
             source = Place(outer, at * FRACTAL)
             return [isa.copy(Place(home.buffer), source, bursts, size * 16, gap, rest)]
         i, p, q = (
-            Loop(name, n) for name, n in (("i", ci.size // CUBE), ("p", kh.size), ("q", kw.size))
+            Loop(name, n)
+            for name, n in (("i", ci.size // self.block("ci")), ("p", kh.size), ("q", kw.size))
         )
         large = self._weight_spans(outer.spans)
-        block = ci.start.less(large["ci"].start).over(CUBE).value + i.variable
+        block = ci.start.less(large["ci"].start).over(self.block("ci")).value + i.variable
         row = kh.start.less(large["kh"].start).value + p.variable
         column = kw.start.less(large["kw"].start).value + q.variable
         at = (block * large["kh"].most + row) * large["kw"].most + column
@@ -291,8 +315,8 @@ class Convolutions:
         """Weights of some taps, tap by tap."""
         spans = self._weight_spans(home.spans)
         co, ci, kh, kw = (spans[dim] for dim in ("co", "ci", "kh", "kw"))
-        i, p, q = Loop("i", ci.size // CUBE), Loop("p", kh.size), Loop("q", kw.size)
-        block = ci.start.over(CUBE).value + i.variable
+        i, p, q = Loop("i", ci.size // self.block("ci")), Loop("p", kh.size), Loop("q", kw.size)
+        block = ci.start.over(self.block("ci")).value + i.variable
         tap = (block * self.exact["kh"] + (kh.start.value + p.variable)) * self.exact["kw"]
         tap = tap + (kw.start.value + q.variable)
         at = tap * self.results + co.start.over(CUBE).value
@@ -309,7 +333,8 @@ class Convolutions:
         feature_map, corner = self._map(outer, spans)
         ci, kh, kw = (spans[dim] for dim in ("ci", "kh", "kw"))
         i, p, q = (
-            Loop(name, n) for name, n in (("i", ci.size // CUBE), ("p", kh.size), ("q", kw.size))
+            Loop(name, n)
+            for name, n in (("i", ci.size // self.block("ci")), ("p", kh.size), ("q", kw.size))
         )
         _, whole = self._positions(spans)
         to = (i.variable * kh.size + p.variable) * kw.size + q.variable
@@ -322,13 +347,16 @@ class Convolutions:
                     kw.start.value + q.variable,
                 ),
                 corner,
-                ci.start.less(large["ci"].start).over(CUBE).value + i.variable,
+                ci.start.less(large["ci"].start).over(self.block("ci")).value + i.variable,
                 whole // 16,
-                ci.size // CUBE * kh.size * kw.size,
+                ci.size // self.block("ci") * kh.size * kw.size,
             )
         )
         p.body.append(q)
         i.body.append(p)
+        if self.fill:
+            # Other kernels rely on padding of zeros.
+            return [feature_map.settings(), isa.padding(self.fill), i, isa.padding(0)]
         return [feature_map.settings(), i]
 
     def _map(self, outer: Home, spans: Spans) -> tuple[isa.FeatureMap, tuple[Value, Value]]:
@@ -404,6 +432,11 @@ class Convolutions:
             gaps = whole - count, plane - count
             return self._planes(target, Place(home.buffer), blocks, count, gaps)
         target = Place(outer.buffer)
+        if self.integers:
+            rows = whole, self._most(spans)
+            return self.epilogue.dequantised(
+                target, Place(home.buffer), self.homes, spans["co"], "co", rows
+            )
         copy = isa.cc_to_ub(target, Place(home.buffer), blocks, whole // 16, self.epilogue.mode)
         bias = self.epilogue.bias
         first = Linear() if bias is None else self.spans(self.homes[bias].spans)["co"].start

@@ -35,7 +35,13 @@ MOST_BLOCKS = 65_535
 SLACK = 32
 """Bytes behind every value on the device that kernels may touch."""
 
-ELEMENTS = {"float32": "float", "float16": "half", "int32": "int32_t", "bool": "uint8_t"}
+ELEMENTS = {
+    "float32": "float",
+    "float16": "half",
+    "int8": "int8_t",
+    "int32": "int32_t",
+    "bool": "uint8_t",
+}
 """Element types of values -> those of CCE C."""
 
 INDEX_ELEMENTS = {"int64": "int64_t", "int32": "int32_t"}

@@ -3,6 +3,9 @@
 The last two axes of an operand are a matrix's rows and columns, those before them count matrices.
 A block of 16 x 16 lies in rows everywhere; an operand whose rows are summed is transposed block by
 block on its way to the cube.
+
+Of integers of 8 bits a block has 32 along the dim that is summed, which lies along the columns of
+both operands: no transposition turns such blocks. Their sums are of 32 bits.
 """
 
 from __future__ import annotations
@@ -16,9 +19,18 @@ from tilewright.ir.types import layout_of
 from tilewright.planning.layout import Layout
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import matrices, padded
+from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.lowering.epilogue import Epilogue
 from tilewright.targets.ascend.lowering.nest import NOTHING, Linear, Span, Spans
-from tilewright.targets.ascend.lowering.walk import Home, Homes, main_bytes
+from tilewright.targets.ascend.lowering.walk import (
+    Home,
+    Homes,
+    column_of,
+    element_in,
+    element_of,
+    is_row,
+    main_bytes,
+)
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
 from tilewright.targets.ascend.program import (
     Loop,
@@ -34,9 +46,6 @@ from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, TensorOp, Wi
 Indices = dict[str, Value]
 """Of a matrix of a tile: its index along each batch dim of which the tile has several."""
 
-WIDTH = {"cc": 4}
-"""Bytes of an element, 2 where nothing is said."""
-
 
 @dataclass(frozen=True)
 class Axes:
@@ -51,9 +60,11 @@ class Axes:
     """Rows of a matrix, padded."""
     width: int
     """Columns, padded."""
+    block: int = CUBE
+    """Columns of a block."""
 
     @classmethod
-    def of(cls, window: WindowAttr, shape: Sequence[int], turned: bool) -> Axes:
+    def of(cls, window: WindowAttr, shape: Sequence[int], turned: bool, block: int = CUBE) -> Axes:
         """The axes of an operand, of one that is ``turned`` those of what lies in memory; refuses
         windows that are no dims."""
         dims: list[str] = []
@@ -65,12 +76,13 @@ class Axes:
         *counts, height, width = shape
         if turned:
             rows, columns, height, width = columns, rows, width, height
-        return cls(tuple(batch), rows, columns, tuple(counts), padded(height), padded(width))
+        high, wide = padded(height), padded(width, block)
+        return cls(tuple(batch), rows, columns, tuple(counts), high, wide, block)
 
 
-def span(spans: Spans, dim: str) -> Span:
+def span(spans: Spans, dim: str, block: int = CUBE) -> Span:
     """The span of an axis."""
-    return spans[dim] if dim else Span(NOTHING.start, CUBE, CUBE)
+    return spans[dim] if dim else Span(NOTHING.start, block, block)
 
 
 class Products:
@@ -87,21 +99,28 @@ class Products:
         """Extents; of a dim that is summed, a launch's own length where it has one."""
         self.turned: set[str] = set()
         """Tensors that lie with rows and columns exchanged."""
+        self.elements = {name: element_of(op) for name, op in program.tensors.items()}
+        """Element types of tensors, as in C."""
+        self.integers = "int8_t" in self.elements.values()
         for name, tensor in program.tensors.items():
             rank, role = len(tensor.result.type.get_shape()), tensor.role.data
-            if role == "bias":
+            if is_row(tensor):
                 continue
             layout = Layout.parse(layout_of(tensor.result), rank)
-            if rank > 1 and layout == matrices(rank, turned=True) and role in ("input", "weight"):
+            bytes_each = WIDTHS[self.elements[name]]
+            blocks = matrices(rank, element_bytes=bytes_each) if rank > 1 else None
+            turnable = role in ("input", "weight") and not self.integers
+            if rank > 1 and layout == matrices(rank, turned=True) and turnable:
                 self.turned.add(name)
-            elif rank < 2 or layout != matrices(rank):
+            elif bytes_each > 2 or layout != blocks:
                 raise refuse("lower-operation", f"{name} lies in {layout}")
         self.axes: dict[str, Axes] = {}
         """By the names of tensors."""
         for op in program.walk():
-            if isinstance(op, BufferOp) and op.get("role") != "bias":
+            if isinstance(op, BufferOp) and not is_row(op.tensor_op):
                 name = op.tensor_op.symbol.data
-                self.axes[name] = Axes.of(op.window, op.tensor_shape, name in self.turned)
+                block = BLOCK // WIDTHS[self.elements[name]]
+                self.axes[name] = Axes.of(op.window, op.tensor_shape, name in self.turned, block)
         sides = [dim for axes in self.axes.values() for dim in (axes.rows, axes.columns)]
         self.dims = {dim for dim in sides if dim}
         (self.summed,) = (dim for dim in program.reduction_dims)
@@ -109,7 +128,15 @@ class Products:
     def extents(self) -> dict[str, int]:
         """Extents, those of rows and columns padded."""
         extents = self.program.extents
-        return {d: padded(n) if d in self.dims else n for d, n in extents.items()}
+        return {d: padded(n, self.block(d)) if d in self.dims else n for d, n in extents.items()}
+
+    def block(self, dim: str) -> int:
+        """Indices of a block: 16, of integers 32 along what is summed."""
+        return 2 * CUBE if self.integers and dim == self.summed else CUBE
+
+    def element(self, op: BufferOp) -> str:
+        """The element type of a buffer, as in C."""
+        return element_in(op, integers=self.integers)
 
     def blocked(self, dim: str) -> bool:
         """Whether a dim is one of rows or columns."""
@@ -121,12 +148,13 @@ class Products:
 
     def bytes(self, op: BufferOp, spans: Spans) -> int:
         """Bytes of whole matrices."""
-        if op.get("role") == "bias":
-            return spans[op.window.data[0].dims[0]].most * 2
+        width = WIDTHS[self.element(op)]
+        if is_row(op.tensor_op):
+            return spans[column_of(op)].most * width
         axes = self._axes(op)
         count = prod(spans[dim].most for dim in axes.batch if dim)
-        size = span(spans, axes.rows).most * span(spans, axes.columns).most
-        return count * size * WIDTH.get(op.memory, 2)
+        size = span(spans, axes.rows).most * span(spans, axes.columns, axes.block).most
+        return count * size * width
 
     def _axes(self, op: BufferOp) -> Axes:
         return self.axes[op.tensor_op.symbol.data]
@@ -135,12 +163,12 @@ class Products:
 
     def load(self, home: Home, outer: Home | Tensor) -> list[Statement]:
         """Main memory to L1 and UB, and L1 to L0."""
-        if home.op.get("role") == "bias":
+        if is_row(home.op.tensor_op):
             assert isinstance(outer, Tensor)
-            columns = home.spans[home.op.window.data[0].dims[0]]
-            at = columns.start.times(2).value
-            copy = isa.copy(Place(home.buffer), Place(outer, at), 1, columns.size // CUBE)
-            return [copy]
+            columns, width = home.spans[column_of(home.op)], WIDTHS[self.element(home.op)]
+            at = columns.start.times(width).value
+            length = columns.size * width // BLOCK
+            return [isa.copy(Place(home.buffer), Place(outer, at), 1, length)]
         if isinstance(outer, Tensor):
             return self._copy(home, outer, inwards=True)
         return self._fractals(home, outer)
@@ -154,6 +182,16 @@ class Products:
         batch, most = self._count(axes, spans)
         blocks = columns.size // CUBE * batch
         source, target = Place(home.buffer), Place(outer.buffer)
+        if self.integers:
+            return self.epilogue.dequantised(
+                target,
+                source,
+                self.homes,
+                columns,
+                axes.columns,
+                (rows.size, rows.most),
+                (batch, most),
+            )
         copy = isa.cc_to_ub(target, source, blocks, rows.size // CUBE, self.epilogue.mode)
         bias = self.epilogue.bias
         first = Linear() if bias is None else self.homes[bias].spans[axes.columns].start
@@ -173,18 +211,18 @@ class Products:
     def _copy(self, home: Home, tensor: Tensor, *, inwards: bool) -> list[Statement]:
         """Between main memory and a buffer in Nz; L1's blocks of columns keep their distance."""
         axes, spans = self._axes(home.op), home.spans
-        rows, columns = span(spans, axes.rows), span(spans, axes.columns)
+        rows, columns = span(spans, axes.rows), span(spans, axes.columns, axes.block)
         pitch: Value = rows.most if home.memory == "cbuf" else rows.size
         gaps = axes.height - rows.size, pitch - rows.size
-        bursts = columns.size // CUBE
+        bursts = columns.size // axes.block
 
         def copy(indices: Indices) -> list[Statement]:
             matrix = self._matrix(axes, spans, indices)
             local = self._matrix(axes, spans, indices, spans)
-            column = columns.start.over(CUBE).times(axes.height).value
+            column = columns.start.over(axes.block).times(axes.height).value
             row = rows.start.value
-            at = (column + row + matrix * (axes.width // CUBE * axes.height)) * BLOCK
-            inner = Place(home.buffer, local * (columns.size // CUBE * pitch * BLOCK))
+            at = (column + row + matrix * (axes.width // axes.block * axes.height)) * BLOCK
+            inner = Place(home.buffer, local * (columns.size // axes.block * pitch * BLOCK))
             main = Place(tensor, at)
             if axes.height <= MAX_FIELD:
                 ends = (inner, main) if inwards else (main, inner)
@@ -233,16 +271,18 @@ class Products:
     def _fractals(self, home: Home, outer: Home) -> list[Statement]:
         """L1 to L0A or L0B, block row by block row of what is made."""
         axes, spans = self._axes(home.op), home.spans
-        left = home.memory == "ca"
-        rows, columns = span(spans, axes.rows), span(spans, axes.columns)
+        left, block = home.memory == "ca", axes.block
+        rows, columns = span(spans, axes.rows), span(spans, axes.columns, block)
         row = rows.start.less(span(outer.spans, axes.rows).start).over(CUBE).value
-        column = columns.start.less(span(outer.spans, axes.columns).start).over(CUBE).value
+        within = span(outer.spans, axes.columns, block)
+        column = columns.start.less(within.start).over(block).value
         pitch = span(outer.spans, axes.rows).most // CUBE
-        size = span(outer.spans, axes.columns).size // CUBE * pitch
+        size = within.size // block * pitch
         # What is summed lies along columns of Zz and rows of Zn; a block transposed turns it.
         along_rows = axes.rows == self.summed
-        i = Loop("i", (columns if along_rows == left else rows).size // CUBE)
-        repeat = (rows if along_rows == left else columns).size // CUBE
+        count = columns.size // block, rows.size // CUBE
+        i = Loop("i", count[0] if along_rows == left else count[1])
+        repeat = count[1] if along_rows == left else count[0]
         if left == along_rows:
             at, stride = (column + i.variable) * pitch + row, 1
         else:
@@ -254,7 +294,7 @@ class Products:
             source = Place(outer.buffer, (matrix * size + at) * FRACTAL)
             offset = (
                 self._matrix(axes, spans, indices, spans)
-                * (rows.size // CUBE * (columns.size // CUBE))
+                * (rows.size // CUBE * (columns.size // block))
             ) * FRACTAL
             target = Place(home.buffer, i.variable * repeat * FRACTAL + offset)
             i.body.append(isa.load(target, source, repeat, stride, transpose=transpose))
@@ -272,7 +312,7 @@ class Products:
         rows, columns = span(spans, c.rows), span(spans, c.columns)
         depth = spans[self.summed]
         n0, exact = depth.size, self.exact[self.summed]
-        if not isinstance(exact, int) or exact % CUBE:
+        if not isinstance(exact, int) or exact % self.block(self.summed):
             n0 = least(n0, exact - depth.start.value)
         first: Value = 1
         if loops:
@@ -284,13 +324,13 @@ class Products:
         def product(indices: Indices) -> list[Statement]:
             def part(home: Home, of: Axes, size: Value) -> Place:
                 number = self._matrix(of, spans, indices, home.spans)
-                return Place(home.buffer, number * size)
+                return Place(home.buffer, number * (size * WIDTHS[self.element(home.op)]))
 
             return [
                 isa.mad(
-                    part(sums, c, rows.size * columns.size * 4),
-                    part(left, a, rows.size * depth.size * 2),
-                    part(right, b, depth.size * columns.size * 2),
+                    part(sums, c, rows.size * columns.size),
+                    part(left, a, rows.size * depth.size),
+                    part(right, b, depth.size * columns.size),
                     rows.size,
                     n0,
                     columns.size,

@@ -18,6 +18,9 @@ from tilewright.tile.dialect import ProgramOp
 LARGEST = 65_504.0
 """Of half precision."""
 
+ROWS = {"int32": "int32_t", "float32": "float"}
+"""Elements of biases and factors of sums of integers, and those of CCE C."""
+
 
 def product(launches: Launches, program: ProgramOp) -> None:
     """The launches of a kernel whose anchor the cube computes, with all that follows it."""
@@ -29,8 +32,10 @@ def product(launches: Launches, program: ProgramOp) -> None:
         operand = operands.get(symbol)
         if operand is None:
             values.append(launches.result())
-        elif operand.role == "bias":
+        elif operand.role == "bias" and operand.element != "int32":
             values.append(_bias(launches, operand))
+        elif operand.element in ROWS:
+            values.append(_row(launches, operand))
         elif operand.role == "weight" and kernel.anchor.operation == "depthwise_conv":
             data = launches.known.get(symbol)
             if data is None:
@@ -45,13 +50,24 @@ def product(launches: Launches, program: ProgramOp) -> None:
         try:
             launches.launch(of, *values)
         except TilewrightError as error:
-            # Of sizes known at a launch fewer flags follow from others: fewer slots need fewer.
-            if not of.longest or number == len(SLOTS) - 1:
+            # Fewer slots need fewer events: where a residual and a bias are loaded beside others,
+            # and of sizes known at a launch, of which fewer flags follow from others.
+            if number == len(SLOTS) - 1:
                 raise
             if error.problems[0].code not in ("lower-events", "lower-flags"):
                 raise
         else:
             return
+
+
+def _row(launches: Launches, operand: Operand) -> Value:
+    """A number for each column, padded to whole blocks with zeros."""
+    data = launches.known.get(operand.name)
+    if data is None:
+        raise launches.refusal(f"{operand.name} is computed, and has to be constant here")
+    row = np.zeros(padded(data.size), data.dtype)
+    row[: data.size] = data.ravel()
+    return launches.constant(row, row.shape, ROWS[operand.element], "")
 
 
 def _bias(launches: Launches, bias: Operand) -> Value:
@@ -75,7 +91,7 @@ def check_weights(launches: Launches) -> None:
     number when they were converted."""
     for operand in launches.kernel.anchor.inputs:
         data = launches.known.get(operand.name)
-        if data is None:
+        if data is None or np.issubdtype(data.dtype, np.integer):
             continue
         largest = np.abs(data.astype(np.float32)).max(initial=0)
         if largest >= LARGEST:

@@ -19,6 +19,7 @@ from tilewright.targets.ascend.lowering.look_up import rows_by_index
 from tilewright.targets.ascend.lowering.moves import move, pad, relay
 from tilewright.targets.ascend.lowering.points import points
 from tilewright.targets.ascend.lowering.pools import pooling
+from tilewright.targets.ascend.lowering.quantised import quantised
 from tilewright.targets.ascend.lowering.rows import FOLD_OF, normal, reduction
 from tilewright.targets.ascend.vector_primitives import POINTS
 
@@ -27,6 +28,7 @@ StageLowering = Callable[[Launches, Stage, Sequence[Value], Value | None], Value
 
 STAGES: dict[str, StageLowering] = {
     **dict.fromkeys((*POINTS, "cast"), points),
+    **dict.fromkeys(("quantise_linear", "dequantise_linear"), quantised),
     **dict.fromkeys(("softmax", "layer_norm"), normal),
     **dict.fromkeys(FOLD_OF, reduction),
     **dict.fromkeys(("transpose", "slice"), move),

@@ -16,12 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Protocol
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.ir import Block, SSAValue
 from tilewright.ir.types import element_name, layout_of
 from tilewright.planning.layout import Layout
+from tilewright.targets.ascend.formats import padded
+from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.lowering.nest import Spans, cut, padded_length, slot_of, whole
 from tilewright.targets.ascend.machine import BLOCK, FRACTAL, DaVinci
 from tilewright.targets.ascend.program import (
@@ -76,6 +79,14 @@ class Forms(Protocol):
 
     def blocked(self, dim: str) -> bool:
         """Whether tiles along a dim are of whole blocks."""
+        ...
+
+    def block(self, dim: str) -> int:
+        """Indices of a block along a dim that comes in blocks."""
+        ...
+
+    def element(self, op: BufferOp) -> str:
+        """The element type of a buffer, as in C."""
         ...
 
     def bytes(self, op: BufferOp, spans: Spans) -> int:
@@ -206,9 +217,10 @@ class Walk:
         span = spans[dim]
         upper = op.upper_bound
         if self.forms.blocked(dim):
-            upper += -upper % 16
-            if step % 16 and step < span.most:
-                reason = f"tiles of {step} along {dim} are no whole blocks of 16"
+            block = self.forms.block(dim)
+            upper += -upper % block
+            if step % block and step < span.most:
+                reason = f"tiles of {step} along {dim} are no whole blocks of {block}"
                 raise self.refusal("lower-operation", reason)
         if op.lower_bound:
             raise self.refusal("lower-operation", f"the loop over {dim} begins within its extent")
@@ -257,7 +269,7 @@ class Walk:
         scope = around[-1][0] if around else None
         slot = slot_of(around, slots) if slots > 1 else 0
         name = f"{self.tensors[op.tensor_op.symbol.data].name}_{memory}"
-        element = "float" if memory == "cc" else "half"
+        element = self.forms.element(op)
         buffer = Buffer(name, memory, at, size, slots, slot, scope, element)
         self.homes[op.result] = Home(op, buffer, spans)
 
@@ -279,14 +291,41 @@ def shared_loops(program: ProgramOp) -> list[LoopOp]:
     return found
 
 
+ELEMENTS = {"float16": "half", "float32": "float", "int8": "int8_t", "int32": "int32_t"}
+"""Element types of operands next to the cube and behind it -> those of CCE C."""
+
+
+def element_of(op: TensorOp) -> str:
+    """The element type of a tensor, as in C; a bias of floats comes in halves."""
+    name = element_name(op.result.type.element_type)
+    if op.role.data == "bias" and name == "float32":
+        return "half"
+    if name not in ELEMENTS:
+        raise refuse("lower-operation", f"{op.symbol.data} has elements of {name}")
+    return ELEMENTS[name]
+
+
+def element_in(op: BufferOp, *, integers: bool) -> str:
+    """The element type of a buffer: sums of halves are floats, of integers integers."""
+    if op.memory == "cc":
+        return "int32_t" if integers else "float"
+    return element_of(op.tensor_op)
+
+
+def is_row(op: TensorOp) -> bool:
+    """Whether a tensor has a number for each column: a bias, or factors of sums."""
+    return op.role.data == "bias" or element_of(op) == "float"
+
+
+def column_of(op: BufferOp) -> str:
+    """The dim of a row's columns."""
+    return next(axis.dims[0] for axis in op.window.data if axis.dims)
+
+
 def main_bytes(op: TensorOp) -> int:
-    """Bytes of a tensor of halves in its layout; a bias comes as halves, too, in whole blocks."""
-    kind = op.result.type
+    """Bytes of a tensor in its layout, rows in whole blocks of 16."""
+    kind, width = op.result.type, WIDTHS[element_of(op)]
     shape = kind.get_shape()
-    if op.role.data == "bias":
-        return (shape[-1] + -shape[-1] % 16) * 2
-    layout = Layout.parse(layout_of(op.result), len(shape))
-    if element_name(kind.element_type) != "float16":
-        reason = f"{op.symbol.data} has elements of {element_name(kind.element_type)}"
-        raise refuse("lower-operation", reason)
-    return layout.size(shape) * 2
+    if is_row(op):
+        return padded(prod(shape)) * width
+    return Layout.parse(layout_of(op.result), len(shape)).size(shape) * width

@@ -14,6 +14,7 @@ from typing import Any
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.targets.ascend import isa
+from tilewright.targets.ascend.kernels.vectors import CASTS
 from tilewright.targets.ascend.machine import BLOCK, DaVinci
 from tilewright.targets.ascend.program import Buffer, Command, Expr, Place, Region, Value
 
@@ -162,6 +163,9 @@ def _load(call: Call) -> Command:
 def _mad(call: Call) -> Command:
     call.count(7)
     c, a, b = (call.place(at, memory) for at, memory in enumerate(("cc", "ca", "cb")))
+    kinds = tuple(isa.element_of(place) for place in (c, a, b))
+    if kinds not in (("float", "half", "half"), ("int32_t", "int8_t", "int8_t")):
+        raise call.refusal(f"there is no product of {kinds[1]} and {kinds[2]} into {kinds[0]}")
     m, k, n, first = (call.value(at) for at in range(3, 7))
     return isa.mad(c, a, b, m, k, n, first, int(call.core.barrier_blocks.value))
 
@@ -182,6 +186,12 @@ def _feature_map(call: Call) -> Command:
     call.count(1)
     call.settings.set("the feature map", call.value(0))
     return Command(call.name, "S", (call.value(0),))
+
+
+def _padding(call: Call) -> Command:
+    call.count(1)
+    call.settings.set("padding", call.number(0))
+    return Command(call.name, "S", (call.number(0),))
 
 
 def _field(value: Value, shift: int) -> Value:
@@ -314,13 +324,14 @@ INSTRUCTIONS: dict[str, Callable[[Call], Command]] = {
     "mad": _mad,
     "copy_matrix_cc_to_ubuf": _results,
     "set_fmatrix": _feature_map,
+    "set_padding": _padding,
     "img2col_cbuf_to_ca": _windows,
     "set_vector_mask": _mask,
     **dict.fromkeys(("vadd", "vsub", "vmul", "vdiv", "vmax", "vmin", "vand", "vor"), _vector(2)),
     **dict.fromkeys(
         ("vabs", "vrelu", "vexp", "vln", "vsqrt", "vrec", "vrsqrt", "vnot"), _vector(1)
     ),
-    **dict.fromkeys(("vconv_f162f32", "vconv_f322f16", "vconv_u82f16", "vconv_f162u8"), _vector(1)),
+    **dict.fromkeys(sorted(CASTS.values()), _vector(1)),
     **{f"vcmpv_{relation}": _relation for relation in isa.RELATIONS},
     "set_cmpmask": _chosen,
     "vsel": _vector(2),

@@ -51,11 +51,11 @@ enum cce_function {
     CCE_FUNCTIONS
 };
 
-enum cce_type { CCE_HALF, CCE_FLOAT, CCE_S32, CCE_S16, CCE_U16, CCE_U8 };
+enum cce_type { CCE_HALF, CCE_FLOAT, CCE_S32, CCE_S16, CCE_U16, CCE_U8, CCE_S8 };
 
 #define CCE_TYPE(pointer) _Generic((pointer), \
     half *: CCE_HALF, float *: CCE_FLOAT, int32_t *: CCE_S32, int16_t *: CCE_S16, \
-    uint16_t *: CCE_U16, uint8_t *: CCE_U8)
+    uint16_t *: CCE_U16, uint8_t *: CCE_U8, int8_t *: CCE_S8)
 #define CCE_ADDRESS(pointer) ((uint64_t)(uintptr_t)(pointer))
 
 void cce_copy(int line, pipe_t pipe, int to, int from, uint64_t dst, uint64_t src, int64_t bursts,
@@ -64,8 +64,9 @@ void cce_load(int line, int to, uint64_t dst, uint64_t src, int64_t base, int64_
               int64_t stride, int transpose);
 void cce_img2col(int line, uint64_t dst, uint64_t src, const int64_t fields[15]);
 void cce_fmatrix(int line, uint64_t value);
-void cce_mad(int line, uint64_t c, uint64_t a, uint64_t b, int64_t m, int64_t k, int64_t n,
-             int first);
+void cce_padding(int line, uint64_t value);
+void cce_mad(int line, enum cce_type sums, enum cce_type factors, uint64_t c, uint64_t a,
+             uint64_t b, int64_t m, int64_t k, int64_t n, int first);
 void cce_cc_to_ub(int line, uint64_t dst, uint64_t src, int64_t bursts, int64_t length,
                   int64_t src_gap, int64_t dst_gap, ConvRelu_t mode);
 void cce_scatter(int line, int to, int from, int64_t repeat, int64_t dst_stride,
@@ -121,10 +122,13 @@ void cce_barrier(int line, pipe_t pipe);
                 (const int64_t[]){fetchW, fetchH, leftW, leftH, c1, strideW, strideH, kW, kH, \
                                   dilationW, dilationH, jump, mode, repeat, csize})
 #define set_fmatrix(value) cce_fmatrix(__LINE__, (uint64_t)(value))
+/* Two bytes that windows have where they reach into padding; 0 at first. */
+#define set_padding(value) cce_padding(__LINE__, (uint64_t)(value))
 
 /* c[m x n] (+)= a[m x k] b[k x n]: c of floats in Nz, a in Zz, b in Zn; first starts c at 0. */
 #define mad(c, a, b, m, k, n, first) \
-    cce_mad(__LINE__, CCE_ADDRESS(c), CCE_ADDRESS(a), CCE_ADDRESS(b), m, k, n, first)
+    cce_mad(__LINE__, CCE_TYPE(c), CCE_TYPE(a), CCE_ADDRESS(c), CCE_ADDRESS(a), CCE_ADDRESS(b), m, k, \
+            n, first)
 
 /* Bursts of fractals; the gap in L0C counts fractals, that in UB blocks of 32 bytes. */
 #define copy_matrix_cc_to_ubuf(dst, src, sid, bursts, length, src_gap, dst_gap, mode) \
@@ -176,6 +180,8 @@ void cce_barrier(int line, pipe_t pipe);
 #define vconv_f162f32(dst, a, ...) CCE_UNARY(CCE_CONVERT, dst, a, 0, __VA_ARGS__)
 #define vconv_f322f16(dst, a, ...) CCE_UNARY(CCE_CONVERT, dst, a, 0, __VA_ARGS__)
 #define vconv_u82f16(dst, a, ...) CCE_UNARY(CCE_CONVERT, dst, a, 0, __VA_ARGS__)
+#define vconv_s82f16(dst, a, ...) CCE_UNARY(CCE_CONVERT, dst, a, 0, __VA_ARGS__)
+#define vconv_f162s8(dst, a, ...) CCE_UNARY(CCE_CONVERT, dst, a, 0, __VA_ARGS__)
 #define vconv_f162u8(dst, a, ...) CCE_UNARY(CCE_CONVERT, dst, a, 0, __VA_ARGS__)
 #define vconv_s322f32(dst, a, ...) CCE_UNARY(CCE_CONVERT, dst, a, 0, __VA_ARGS__)
 #define vconv_f322s32r(dst, a, ...) CCE_UNARY(CCE_CONVERT, dst, a, 0, __VA_ARGS__)

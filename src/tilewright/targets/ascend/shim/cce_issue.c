@@ -30,7 +30,7 @@ static struct flag flags[PIPES][PIPES][EVENTS];
 static int counting, events = 4;
 static int *lines[PIPES];
 static size_t line_room[PIPES];
-static uint64_t mask[2], fmatrix;
+static uint64_t mask[2], fmatrix, padding;
 static uint64_t va[VA_REGISTERS][8];
 
 void cce_flags(int event_count, int count_flags)
@@ -165,6 +165,13 @@ void cce_fmatrix(int line, uint64_t value)
     fmatrix = value;
 }
 
+void cce_padding(int line, uint64_t value)
+{
+    if (value > 0xFFFF)
+        cce_report(line, "padding has two bytes");
+    padding = value & 0xFFFF;
+}
+
 void cce_img2col(int line, uint64_t dst, uint64_t src, const int64_t fields[15])
 {
     static const struct {
@@ -184,14 +191,19 @@ void cce_img2col(int line, uint64_t dst, uint64_t src, const int64_t fields[15])
     if (!at_block(line, "dst", CCE_CA, dst) || !at_block(line, "src", CCE_CBUF, src))
         return;
     struct cce_command command = {.operation = CCE_IMG2COL, .pipe = PIPE_MTE1, .line = line,
-                                  .dst = dst, .src = src, .other = fmatrix};
+                                  .dst = dst, .src = src, .other = fmatrix,
+                                  .length = (int64_t)padding};
     memcpy(command.window, fields, sizeof command.window);
     cce_issue(&command);
 }
 
-void cce_mad(int line, uint64_t c, uint64_t a, uint64_t b, int64_t m, int64_t k, int64_t n,
-             int first)
+void cce_mad(int line, enum cce_type sums, enum cce_type factors, uint64_t c, uint64_t a,
+             uint64_t b, int64_t m, int64_t k, int64_t n, int first)
 {
+    if (!(sums == CCE_FLOAT && factors == CCE_HALF) && !(sums == CCE_S32 && factors == CCE_S8)) {
+        cce_report(line, "mad takes halves into floats, or int8 into int32");
+        return;
+    }
     if (!in_range(line, "m", m, 0, 4095) || !in_range(line, "k", k, 0, 4095)
         || !in_range(line, "n", n, 0, 4095) || !at_block(line, "c", CCE_CC, c)
         || !at_block(line, "a", CCE_CA, a) || !at_block(line, "b", CCE_CB, b))
@@ -199,7 +211,8 @@ void cce_mad(int line, uint64_t c, uint64_t a, uint64_t b, int64_t m, int64_t k,
     if (!m || !k || !n)
         return;
     struct cce_command command = {.operation = CCE_MAD, .pipe = PIPE_M, .line = line, .dst = c,
-                                  .src = a, .other = b, .strides = {m, k, n}, .mode = first};
+                                  .src = a, .other = b, .strides = {m, k, n}, .mode = first,
+                                  .from = (int)factors};
     command.spaced = ((m + 15) / 16) * ((n + 15) / 16) >= cce_barrier_blocks;
     cce_issue(&command);
 }

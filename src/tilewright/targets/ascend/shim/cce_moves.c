@@ -63,7 +63,8 @@ void cce_run_img2col(const struct cce_command *c)
             int64_t h = of[3] + position / outputs * stride_h + tap_h * of[10];
             int64_t w = position % outputs * stride_w - left + tap_w * of[9];
             if (h < 0 || h >= height || w < 0 || w >= width) {
-                memset(target + 16 * row, 0, BLOCK);
+                for (int lane = 0; lane < 16; lane++)
+                    target[16 * row + lane] = (uint16_t)c->length;
                 continue;
             }
             uint64_t at = (uint64_t)(((channel * height + h) * width + w) * BLOCK);
@@ -83,9 +84,61 @@ void cce_run_img2col(const struct cce_command *c)
 
 #define MOST 4096 /* rows or columns of a mad */
 
-/* Reads no row or column beyond m, k and n; what of c's fractals lies beyond becomes NaN. */
+/* Reads no row or column beyond m, k and n; what of c's fractals lies beyond becomes NaN, of
+   integers the least. Sums of integers wrap around. */
+static void run_mad_s8(const struct cce_command *c)
+{
+    static int8_t left[16 * MOST];
+    int64_t m = c->strides[0], k = c->strides[1], n = c->strides[2];
+    int64_t m1 = (m + 15) / 16, k1 = (k + 31) / 32, n1 = (n + 15) / 16;
+    for (int64_t i = 0; i < m1; i++) {
+        int64_t rows = m - 16 * i < 16 ? m - 16 * i : 16;
+        memset(left, 0, 16 * 32 * (size_t)k1);
+        for (int64_t row = 0; row < rows; row++)
+            for (int64_t s = 0; s < k1; s++) {
+                int64_t at = m == 1 ? s * 32 : ((i * k1 + s) * 16 + row) * 32;
+                const int8_t *source = cce_touch(c, CCE_CA, c->src + (uint64_t)at, BLOCK, 0);
+                int64_t most = k - 32 * s < 32 ? k - 32 * s : 32;
+                memcpy(left + (row * k1 + s) * 32, source, (size_t)most);
+            }
+        for (int64_t j = 0; j < n1; j++) {
+            int64_t columns = n - 16 * j < 16 ? n - 16 * j : 16;
+            uint64_t place = c->dst + (uint64_t)(j * m1 + i) * 1024;
+            if (!c->mode)
+                cce_touch(c, CCE_CC, place, 1024, 0);
+            int32_t *sums = cce_touch(c, CCE_CC, place, 1024, 1);
+            uint32_t tile[16][16];
+            for (int row = 0; row < 16; row++)
+                for (int column = 0; column < 16; column++)
+                    tile[row][column] = c->mode ? 0 : (uint32_t)sums[row * 16 + column];
+            for (int64_t s = 0; s < k1; s++)
+                for (int64_t column = 0; column < columns; column++) {
+                    uint64_t at = (uint64_t)(((s * n1 + j) * 16 + column) * 32);
+                    const int8_t *right = cce_touch(c, CCE_CB, c->other + at, BLOCK, 0);
+                    for (int64_t row = 0; row < rows; row++) {
+                        const int8_t *of = left + (row * k1 + s) * 32;
+                        int32_t sum = 0;
+                        for (int lane = 0; lane < 32; lane++)
+                            sum += of[lane] * right[lane];
+                        tile[row][column] += (uint32_t)sum;
+                    }
+                }
+            for (int64_t row = 0; row < 16; row++)
+                for (int64_t column = 0; column < 16; column++)
+                    sums[row * 16 + column] =
+                        row < rows && column < columns ? (int32_t)tile[row][column] : INT32_MIN;
+        }
+    }
+    cce_counts.mads++;
+    cce_counts.cube_cycles += (uint64_t)(m1 * k1 * n1);
+}
+
 void cce_run_mad(const struct cce_command *c)
 {
+    if (c->from == CCE_S8) {
+        run_mad_s8(c);
+        return;
+    }
     static float left[16 * MOST], right[16 * MOST];
     int64_t m = c->strides[0], k = c->strides[1], n = c->strides[2];
     int64_t m1 = (m + 15) / 16, k1 = (k + 15) / 16, n1 = (n + 15) / 16;

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-static const size_t WIDTH[] = {2, 4, 4, 2, 2, 1};
+static const size_t WIDTH[] = {2, 4, 4, 2, 2, 1, 1};
 
 static double number_at(const void *from, int type)
 {
@@ -15,6 +15,7 @@ static double number_at(const void *from, int type)
     case CCE_S32: return *(const int32_t *)from;
     case CCE_S16: return *(const int16_t *)from;
     case CCE_U8: return *(const uint8_t *)from;
+    case CCE_S8: return *(const int8_t *)from;
     default: return *(const uint16_t *)from;
     }
 }
@@ -32,6 +33,7 @@ static void put(void *to, int type, double value)
     case CCE_S32: *(int32_t *)to = (int32_t)whole(value, -2147483648.0, 2147483647.0); break;
     case CCE_S16: *(int16_t *)to = (int16_t)whole(value, -32768, 32767); break;
     case CCE_U8: *(uint8_t *)to = (uint8_t)whole(value, 0, 255); break;
+    case CCE_S8: *(int8_t *)to = (int8_t)whole(value, -128, 127); break;
     default: *(uint16_t *)to = (uint16_t)whole(value, 0, 65535); break;
     }
 }
@@ -89,8 +91,8 @@ static int legal(const struct cce_command *c)
     int bits = c->function == CCE_VAND || c->function == CCE_VOR || c->function == CCE_VNOT;
     int short_type = c->to == CCE_S16 || c->to == CCE_U16;
     int slow = c->function == CCE_VDIV || (c->function >= CCE_VEXP && c->function <= CCE_VSQRT);
-    int byte = c->to == CCE_U8 || c->from == CCE_U8;
-    if ((byte && (c->function != CCE_CONVERT || c->to + c->from != CCE_U8 + CCE_HALF))
+    int byte = c->to >= CCE_U8 || c->from >= CCE_U8;
+    if ((byte && (c->function != CCE_CONVERT || (c->to != CCE_HALF && c->from != CCE_HALF)))
         || (c->function == CCE_VSEL && c->to != CCE_HALF) || (bits && !short_type) || (short_type && !bits && c->function != CCE_DUP)
         || (slow && c->to == CCE_S32) || (c->function != CCE_CONVERT && c->to != c->from)) {
         cce_report(c->line, "vector function %d has no form for these types", c->function);

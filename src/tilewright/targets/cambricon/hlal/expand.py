@@ -104,7 +104,7 @@ def expand(
     walker.labels(code, frame)
     walker.body(code, frame)
     walker.check_labels()
-    return walker.found
+    return walker.expansion
 
 
 class _Expander:
@@ -115,7 +115,7 @@ class _Expander:
         self.data = data
         self.sizes = sizes
         self.pool = pool
-        self.found = Expansion()
+        self.expansion = Expansion()
         self.instances = 0
         self.placed: set[str] = set()
         self.names: set[str] = set()
@@ -137,7 +137,7 @@ class _Expander:
 
     def check_labels(self) -> None:
         """Every label that is branched to stands somewhere."""
-        for item in self.found.items:
+        for item in self.expansion.items:
             if not isinstance(item, Instruction):
                 continue
             for operand in item.operands:
@@ -149,7 +149,7 @@ class _Expander:
     def body(self, body: Iterable[Node], frame: _Frame) -> None:
         """Expand the statements of one instance."""
         for node in body:
-            if len(self.found.problems) >= MAX_PROBLEMS:
+            if len(self.expansion.problems) >= MAX_PROBLEMS:
                 return
             try:
                 self._node(node, frame)
@@ -164,7 +164,9 @@ class _Expander:
             where = refusal.where
             if calls:
                 where += "".join(f" from {place}" for place in calls)
-            self.found.problems.append(Problem(refusal.code, refusal.reason, where, refusal.help))
+            self.expansion.problems.append(
+                Problem(refusal.code, refusal.reason, where, refusal.help)
+            )
 
     def _node(self, node: Node, frame: _Frame) -> None:
         match node:
@@ -198,7 +200,7 @@ class _Expander:
             case syntax.Macro():
                 self._name(node.name, LocalMacro(node, frame.scope), node.at, frame)
             case syntax.Barrier():
-                self.found.items.append(BarrierMark((node.at, *frame.calls)))
+                self.expansion.items.append(BarrierMark((node.at, *frame.calls)))
             case syntax.Invoke():
                 self._invoke(node, frame)
             case syntax.Atomic():
@@ -217,7 +219,7 @@ class _Expander:
             raise problem(node.at, "is a label that stands twice", code="hlal-name")
         self.placed.add(unique)
         unit = None if frame.unit is None else frame.unit.number
-        self.found.items.append(LabelMark(unique, (node.at, *frame.calls), unit))
+        self.expansion.items.append(LabelMark(unique, (node.at, *frame.calls), unit))
 
     def _array(self, node: syntax.Array, frame: _Frame) -> None:
         if frame.unit is not None:
@@ -241,10 +243,10 @@ class _Expander:
         end = min(align_up(end), most)
         if vector:
             frame.vsm = end
-            self.found.most_vsm = max(self.found.most_vsm, end)
+            self.expansion.most_vsm = max(self.expansion.most_vsm, end)
         else:
             frame.msm = end
-            self.found.most_msm = max(self.found.most_msm, end)
+            self.expansion.most_msm = max(self.expansion.most_msm, end)
 
     def _invoke(self, node: syntax.Invoke, frame: _Frame) -> None:
         if len(frame.calls) >= MAX_DEPTH:
@@ -293,8 +295,8 @@ class _Expander:
     def _unit(self, node: syntax.Invoke, macro: syntax.Macro, frame: _Frame) -> Unit:
         if frame.unit is not None:
             return frame.unit
-        unit = Unit(len(self.found.units), macro.kind, macro.name, (node.at, *frame.calls))
-        self.found.units.append(unit)
+        unit = Unit(len(self.expansion.units), macro.kind, macro.name, (node.at, *frame.calls))
+        self.expansion.units.append(unit)
         return unit
 
     def _argument(self, operand: Operand, frame: _Frame) -> Value:
@@ -324,13 +326,13 @@ class _Expander:
             for key, value in node.modifiers
         )
         operands = tuple(self._operand(operand, mnemonic, frame) for operand in node.operands)
-        self.found.items.append(
+        self.expansion.items.append(
             Instruction(
                 mnemonic, modifiers, operands, (node.at, *frame.calls),
                 None if unit is None else unit.number,
             )
         )  # fmt: skip
-        if len(self.found.items) > MAX_STATEMENTS:
+        if len(self.expansion.items) > MAX_STATEMENTS:
             raise problem(node.at, f"is past {MAX_STATEMENTS} statements", code="hlal-size")
 
     def _operand(self, operand: Operand, mnemonic: str, frame: _Frame) -> OperandValue:
@@ -393,11 +395,11 @@ def _check_argument(parameter: syntax.Parameter, value: Value, at: Place) -> Non
         case _:
             fits = isinstance(value, int | float | Address)
     if not fits:
-        given = (
+        kind = (
             value.kind if isinstance(value, SegmentedArray) else _KINDS.get(type(value), "a name")
         )
         raise problem(
-            at, f"is {given}, and {parameter.name!r} is a {parameter.kind}", code="hlal-argument"
+            at, f"is {kind}, and {parameter.name!r} is a {parameter.kind}", code="hlal-argument"
         )
 
 

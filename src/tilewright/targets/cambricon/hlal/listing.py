@@ -30,8 +30,8 @@ def _lines(program: Program) -> Iterator[str]:
         (table.address, 2 * len(table.entries), f"table of {name}")
         for (name, _), table in program.data.tables.items()
     ]
-    for address, size, what in sorted(entries):
-        yield f";; {address + program.base:10} {size:10}  {what}"
+    for address, size, description in sorted(entries):
+        yield f";; {address + program.base:10} {size:10}  {description}"
     yield ";;"
     yield ";; word, its bits, instruction, line"
     marks = frozenset(program.relocations)

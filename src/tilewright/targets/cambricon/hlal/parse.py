@@ -171,8 +171,10 @@ class _Builder:
         modifiers: list[tuple[str, Expression | None]] = []
         for node in _subtrees(tree, "modifier"):
             key, *value = node.children
-            given = value[0] if value else None
-            modifiers.append((str(key), None if given is None else self.expression(given)))
+            expression = value[0] if value else None
+            modifiers.append(
+                (str(key), None if expression is None else self.expression(expression))
+            )
         operands = self.operands(tree)
         return syntax.Atomic(str(name), tuple(modifiers), operands, self.place(name))
 
@@ -227,8 +229,8 @@ class _Builder:
             case "negative":
                 return syntax.Operation("-", (self.expression(children[1]),), at)
             case "function":
-                name, *given = children
-                operands = tuple(self.expression(child) for child in given)
+                name, *arguments = children
+                operands = tuple(self.expression(child) for child in arguments)
                 return syntax.Operation(str(name), operands, at, function=True)
             case _:
                 left, operator, right = children

@@ -71,8 +71,8 @@ class Batches(Pending):
                     self._batch(at, matrices, width, rest, kernel)
                 return
             if self.batch == 1:
-                one = partial(self._batch, at, matrices, width, 1, kernel)
-                e.repeat(pixels, one, least=1)
+                pixel_body = partial(self._batch, at, matrices, width, 1, kernel)
+                e.repeat(pixels, pixel_body, least=1)
                 return
             left = e.variable(pixels)
             again = e.label("batch")
@@ -109,7 +109,7 @@ class Batches(Pending):
             if isinstance(run.width, Register) and self.dense:
                 e.emit("SMUL", run.width, run.width, self.ci)
 
-            def one() -> None:
+            def pixel_body() -> None:
                 for number, channels in enumerate(self.parts):
                     self._take(channels)
                     last = number == len(self.parts) - 1
@@ -119,7 +119,7 @@ class Batches(Pending):
                     self._batch(run.at, matrices[number], run.width, 1, run.rows)
 
             with e.scope():
-                e.repeat(run.pixels, one)
+                e.repeat(run.pixels, pixel_body)
         self.bias_at = self.biases_at[-1]
 
     def _ending(self) -> list[Callable[[], None]]:

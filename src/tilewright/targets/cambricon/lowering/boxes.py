@@ -87,7 +87,7 @@ def _cut_at_ends(
     """Indices of an interval before the tensor and behind it, where it is known that only the first
     tile and the last one reach beyond it, and how far: where tiles are alike along the only dim
     that moves it, and longer than what reaches beyond."""
-    moving = [one for one in axis.terms if not isinstance(spans.start.get(one[0], 0), int)]
+    moving = [term for term in axis.terms if not isinstance(spans.start.get(term[0], 0), int)]
     if len(moving) != 1 or not isinstance(size, int):
         return None
     ((name, c),) = moving

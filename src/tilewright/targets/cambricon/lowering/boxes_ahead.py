@@ -38,11 +38,11 @@ class BoxesAhead:
         if not self._keeps_box(buffer):
             return None
 
-        def made() -> Box:
+        def coming_box() -> Box:
             spans, axes = self._coming(depth), self.axes.get(buffer)
             return walk.operands[buffer].box(e, spans, walk.extents, axes)
 
-        self.boxes[buffer] = e.settled(made)
+        self.boxes[buffer] = e.settled(coming_box)
         return self.boxes[buffer]
 
     def _settle_axes(self, depth: int) -> None:
@@ -54,7 +54,7 @@ class BoxesAhead:
             operand = walk.operands[buffer]
             for number, axis in enumerate(buffer.window.data):
                 moves = [
-                    n for n, one in enumerate(walk.loops[:within], 1) if one.dim.data in axis.dims
+                    n for n, loop in enumerate(walk.loops[:within], 1) if loop.dim.data in axis.dims
                 ]
                 if moves and max(moves) == depth:
                     self.axes.setdefault(buffer, {})[number] = self._axis(operand, number, depth)
@@ -77,6 +77,6 @@ class BoxesAhead:
     def _keep_boxes(self) -> None:
         """Registers for the boxes of the tile that is computed."""
         for buffer, box in self.boxes.items():
-            copies = {one: self.e.register() for one in registers_in(box)}
+            copies = {register: self.e.register() for register in registers_in(box)}
             self.copies += [(now, coming) for coming, now in copies.items()]
             self.boxes[buffer] = replaced(box, copies)

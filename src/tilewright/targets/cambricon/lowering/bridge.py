@@ -43,7 +43,7 @@ class Bridge:
     """Of that part."""
     place: int
     """Where it lies in VSM."""
-    one: int
+    unit: int
     """The address of a one."""
     spent: float
     """Cycles that are left for the other moves of a tile, and for the part of the next one."""
@@ -58,7 +58,7 @@ class Bridge:
 
     def prologue(self, e: Emitter) -> None:
         """Before all tiles."""
-        fill(e, self.one, 1, 1)
+        fill(e, self.unit, 1, 1)
         e.set(self.due, 0)
 
     def load(self, e: Emitter, base: Value, count: Value, address: Value, start: int) -> None:
@@ -78,8 +78,8 @@ class Bridge:
 
     def _copy(self, e: Emitter) -> None:
         with e.beside(), e.scope():
-            one, place = e.loaded(self.one), e.loaded(self.place)
-            e.emit("OP", self.copied, one, e.loaded(1), place, e.loaded(self.elements))
+            unit, place = e.loaded(self.unit), e.loaded(self.place)
+            e.emit("OP", self.copied, unit, e.loaded(1), place, e.loaded(self.elements))
         e.set(self.due, 0)
 
     def wait(self, e: Emitter) -> None:
@@ -126,6 +126,6 @@ def bridge_of(
     copy, load = elements / lanes, 2 * most / rate
     if load < max(busy + copy, moves + lead + copy + move.latency):
         return None
-    place, one = t.beside_them(2 * elements), t.beside_them(2)
+    place, unit = t.beside_them(2 * elements), t.beside_them(2)
     counters = e.register(), e.register(), e.register()
-    return Bridge(elements, place, one, moves + lead, rate, *counters)
+    return Bridge(elements, place, unit, moves + lead, rate, *counters)

@@ -38,14 +38,14 @@ def coloured(code: Sequence[Statement], blocks: Sequence[Block], webs: Sequence[
 
     defs = [(at, number) for number, web in enumerate(webs) for at in web.defs]
     uses = [(at, number) for number, web in enumerate(webs) for at, _ in web.uses]
-    found = colours_of_webs(
+    colouring = colours_of_webs(
         table_of(blocks),
         *_by_statement(defs, len(code)),
         *_by_statement(uses, len(code)),
-        np.array([one.mnemonic == "SMOVE" for one in code], np.int64),
+        np.array([statement.mnemonic == "SMOVE" for statement in code], np.int64),
         len(webs),
     )
-    colours = found.tolist()
+    colours = colouring.tolist()
     operands: dict[int, list[Part]] = {}
     for web, colour in zip(webs, colours, strict=True):
         if colour == web.register:
@@ -57,10 +57,10 @@ def coloured(code: Sequence[Statement], blocks: Sequence[Block], webs: Sequence[
                 operands.setdefault(at, [*code[at].operands])[place] = register
         for at, place in web.uses:
             operands.setdefault(at, [*code[at].operands])[place] = register
-    made = list(code)
+    statements = list(code)
     for at, parts in operands.items():
-        made[at] = made[at].having(tuple(parts))
-    return Coloured(made, colours)
+        statements[at] = statements[at].having(tuple(parts))
+    return Coloured(statements, colours)
 
 
 def _by_statement(

@@ -22,28 +22,28 @@ class CutOff:
     """Positions that meet it."""
 
 
-def cut_off(one: Sliding, *, right: bool) -> tuple[CutOff, ...] | None:
+def cut_off(slide: Sliding, *, right: bool) -> tuple[CutOff, ...] | None:
     """The pixels at one end of a row where some are cut off; None where they differ from tile to
     tile, or are many."""
-    found = {pixels for kind in one.tiles if (pixels := _of(one, kind, right))}
-    if len(found) != 1:
+    ends = {pixels for kind in slide.tiles if (pixels := _of(slide, kind, right))}
+    if len(ends) != 1:
         return None
-    (pixels,) = found
+    (pixels,) = ends
     return pixels if len(pixels) <= MOST else None
 
 
-def _of(one: Sliding, kind: tuple[int, int, int], right: bool) -> tuple[CutOff, ...]:
+def _of(slide: Sliding, kind: tuple[int, int, int], right: bool) -> tuple[CutOff, ...]:
     """Those of one kind of tiles."""
     before, size, width = kind
-    s, d = one.stride, one.dilation
+    s, d = slide.stride, slide.dilation
     left = min(-(-before // s), width)
     first = left * s - before
-    whole = min(max((size - first - one.span + s) // s, 0), width - left)
+    whole = min(max((size - first - slide.span + s) // s, 0), width - left)
     start, count = (first + whole * s, width - left - whole) if right else (-before, left)
     pixels: list[CutOff] = []
     for number in range(count):
         x = start + number * s
         skipped = (max(-x, 0) + d - 1) // d
-        met = min((size - x + d - 1) // d, one.kernel) - skipped
+        met = min((size - x + d - 1) // d, slide.kernel) - skipped
         pixels.append(CutOff(number * s, skipped, met))
     return tuple(pixels)

@@ -180,7 +180,7 @@ class EarlyLoads:
         The next gap that leaves the load time enough is best: it shares main memory with the moves
         of the kernels behind it. Where no gap can take all of it, one takes as much as it can.
         """
-        ends = [end for one in reversed(self._passed) for _, end in one.used]
+        ends = [end for kernel in reversed(self._passed) for _, end in kernel.used]
         behind = -(-ends[0] // ALIGNMENT) * ALIGNMENT if ends else 0
         bases = (behind, 0, (room - need.bytes) // ALIGNMENT * ALIGNMENT)
         if need.fixed is not None:
@@ -193,18 +193,22 @@ class EarlyLoads:
         ]
         loads = [(place, need.at(place)) for place in places]
         whole = [Settled(place, load, self._gap(load)) for place, load in loads]
-        possible = [one for one in whole if one.gap is not None]
+        possible = [choice for choice in whole if choice.gap is not None]
 
-        def left(one: Settled) -> tuple[int, int]:
+        def left(choice: Settled) -> tuple[int, int]:
             """Bytes beside the last tile for a kernel that follows, best in front of it: what takes
             all of the scratchpad begins there."""
-            start, end = need.last(one.place)
+            start, end = need.last(choice.place)
             return max(start, room - end), start
 
         if possible:
-            return max(possible, key=lambda one: (self._time_behind(one.gap or 0), left(one)))
-        parts = [one for place, load in loads for one in self._parts(place, load)]
-        return max(parts, key=lambda one: (_begun(one), left(one)), default=Settled(places[0]))
+            return max(
+                possible, key=lambda choice: (self._time_behind(choice.gap or 0), left(choice))
+            )
+        parts = [choice for place, load in loads for choice in self._parts(place, load)]
+        return max(
+            parts, key=lambda choice: (_begun(choice), left(choice)), default=Settled(places[0])
+        )
 
     def _parts(self, place: Place, load: FirstLoad) -> list[Settled]:
         """Ways to load the begin or the end of weights in the last kernel's gap."""
@@ -212,11 +216,11 @@ class EarlyLoads:
         if last is None:
             return []
         start, end = load.filled
-        busy = [one for one in last.busy if meet(one, load.filled)]
-        found: list[Settled] = []
+        busy = [interval for interval in last.busy if meet(interval, load.filled)]
+        choices: list[Settled] = []
         for cut, begins in (
-            (min((one[0] for one in busy), default=start), True),
-            (max((one[1] for one in busy), default=end), False),
+            (min((interval[0] for interval in busy), default=start), True),
+            (max((interval[1] for interval in busy), default=end), False),
         ):
             if not start < cut < end:
                 continue
@@ -224,30 +228,30 @@ class EarlyLoads:
             early, rest = two if begins else reversed(two)
             gap = self._gap(early)
             if gap is not None and early.elements >= LEAST:
-                found.append(Settled(place, early, gap, rest))
-        return found
+                choices.append(Settled(place, early, gap, rest))
+        return choices
 
     def _time_behind(self, number: int) -> float:
         """Cycles from a kernel's gap to the next kernel to be lowered, about."""
-        return sum(one.cycles for one in self._passed[number:])
+        return sum(kernel.cycles for kernel in self._passed[number:])
 
     def _gap(self, load: FirstLoad) -> int | None:
         """The last gap that gives a load time enough, or else the first one that can take it."""
-        found: int | None = None
+        gap_number: int | None = None
         for number in range(len(self._passed) - 1, -1, -1):
-            one = self._passed[number]
-            if one.load is not None:
+            kernel = self._passed[number]
+            if kernel.load is not None:
                 break
-            if one.gap is not None:
-                if any(meet(load.filled, busy) for busy in one.gap.busy):
+            if kernel.gap is not None:
+                if any(meet(load.filled, busy) for busy in kernel.gap.busy):
                     break
                 if self._free(number):
-                    found = number
+                    gap_number = number
                     if self._time_behind(number) >= AMPLE * load.cycles(self._machine):
                         break
-            if any(meet(load.filled, used) for used in one.used):
+            if any(meet(load.filled, used) for used in kernel.used):
                 break
-        return found
+        return gap_number
 
     def _free(self, number: int) -> bool:
         """Whether the loads in gaps before a kernel's are over when its gap is reached.
@@ -274,14 +278,14 @@ class EarlyLoads:
     @property
     def places(self) -> frozenset[int]:
         """Identities of the remarks in gaps, filled or not."""
-        return frozenset(id(one.gap.place) for one in self._passed if one.gap is not None)
+        return frozenset(id(kernel.gap.place) for kernel in self._passed if kernel.gap is not None)
 
     def put(self, number: int, load: FirstLoad) -> Gap:
         """Take a kernel's gap for a load; the gap."""
-        one = self._passed[number]
-        assert one.gap is not None
-        one.load, one.owner = load, len(self._passed)
-        return one.gap
+        kernel = self._passed[number]
+        assert kernel.gap is not None
+        kernel.load, kernel.owner = load, len(self._passed)
+        return kernel.gap
 
 
 def _begun(settled: Settled) -> int:

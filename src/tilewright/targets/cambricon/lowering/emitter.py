@@ -30,8 +30,8 @@ def registers_in(value: Any) -> Iterator[Register]:
     elif isinstance(value, dict):
         yield from registers_in(list(value.values()))
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from registers_in(one)
+        for element in value:
+            yield from registers_in(element)
     elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
             yield from registers_in(getattr(value, field.name))
@@ -39,15 +39,18 @@ def registers_in(value: Any) -> Iterator[Register]:
 
 def replaced(value: Kept, registers: Mapping[Register, Register]) -> Kept:
     """A dataclass, or what it consists of, with other registers."""
-    found: Any = value
-    if isinstance(found, Register):
-        return cast("Kept", registers.get(found, found))
-    if isinstance(found, tuple):
-        parts = cast("tuple[Any, ...]", found)
-        return cast("Kept", tuple(replaced(one, registers) for one in parts))
-    if is_dataclass(found) and not isinstance(found, type):
-        made = {one.name: replaced(getattr(found, one.name), registers) for one in fields(found)}
-        return cast("Kept", replace(found, **made))
+    content: Any = value
+    if isinstance(content, Register):
+        return cast("Kept", registers.get(content, content))
+    if isinstance(content, tuple):
+        parts = cast("tuple[Any, ...]", content)
+        return cast("Kept", tuple(replaced(part, registers) for part in parts))
+    if is_dataclass(content) and not isinstance(content, type):
+        changes = {
+            field.name: replaced(getattr(content, field.name), registers)
+            for field in fields(content)
+        }
+        return cast("Kept", replace(content, **changes))
     return value
 
 
@@ -123,15 +126,15 @@ class Emitter:
 
     def emit(self, text: str, *operands: Operand) -> None:
         """One instruction; a number is an immediate, a string a label."""
-        one = statement(text, *operands, remark=self._remark)
+        instruction = statement(text, *operands, remark=self._remark)
         self._remark = ""
         if self._pending:
             # A statement has one label; further ones stand on lines of their own.
             *others, label = self._pending
             self._body += [Statement(label=other) for other in others]
-            one = replace(one, label=label)
+            instruction = replace(instruction, label=label)
             self._pending = []
-        self._body.append(one)
+        self._body.append(instruction)
 
     def mark(self, remark: str) -> Statement:
         """A remark that stands here, to be found by identity when all is emitted."""
@@ -156,9 +159,9 @@ class Emitter:
             # There are more than the machine has here: what is alive together matters (tidy.py).
             self._free.append(self._next)
             self._next += 1
-        found = Register(self._free.pop())
-        self._scopes[-1].append(found)
-        return found
+        register = Register(self._free.pop())
+        self._scopes[-1].append(register)
+        return register
 
     @contextmanager
     def beside(self) -> Generator[None]:
@@ -176,16 +179,16 @@ class Emitter:
         try:
             yield
         finally:
-            self._free += [one.number for one in reversed(self._scopes.pop())]
+            self._free += [register.number for register in reversed(self._scopes.pop())]
 
     def constant(self, number: int) -> Register:
         """A register that holds a number throughout the kernel."""
         if number not in self._constants:
             # It is filled once, before all else: what is emitted already must not have used it.
-            one = Register(self._next)
+            register = Register(self._next)
             self._next += 1
-            self._constants[number] = one
-            self._once.append(statement("SMOVE", one, number))
+            self._constants[number] = register
+            self._once.append(statement("SMOVE", register, number))
         return self._constants[number]
 
     def held(self, value: Value) -> Register:
@@ -203,20 +206,20 @@ class Emitter:
     def settled(self, compute: Callable[[], Kept]) -> Kept:
         """What a computation gives; all registers that it took and does not give are free again."""
         self._scopes.append([])
-        found = compute()
-        kept = set(registers_in(found))
-        for one in reversed(self._scopes.pop()):
-            if one in kept:
-                self._scopes[-1].append(one)
+        result = compute()
+        kept = set(registers_in(result))
+        for register in reversed(self._scopes.pop()):
+            if register in kept:
+                self._scopes[-1].append(register)
             else:
-                self._free.append(one.number)
-        return found
+                self._free.append(register.number)
+        return result
 
     def variable(self, value: Value) -> Register:
         """A register of its own that starts with a value."""
-        one = self.register()
-        self.set(one, value)
-        return one
+        register = self.register()
+        self.set(register, value)
+        return register
 
     def set(self, target: Register, value: Value) -> None:
         """target = value."""
@@ -236,25 +239,25 @@ class Emitter:
         if isinstance(a, int):
             a, b = b, a
         assert isinstance(a, Register)
-        found = self.register()
-        self.emit("SADD", found, a, b)
-        return found
+        result = self.register()
+        self.emit("SADD", result, a, b)
+        return result
 
     def subtract(self, a: Value, b: Value) -> Value:
         """a - b."""
         if isinstance(b, int):
             return self.add(a, -b)
-        found = self.register()
+        result = self.register()
         if a == 0:
-            self.emit("SMUL", found, b, -1)
+            self.emit("SMUL", result, b, -1)
         elif isinstance(a, int) and a in self._constants:
-            self.emit("SSUB", found, self._constants[a], b)
+            self.emit("SSUB", result, self._constants[a], b)
         elif isinstance(a, int):
-            self.emit("SMOVE", found, a)
-            self.emit("SSUB", found, found, b)
+            self.emit("SMOVE", result, a)
+            self.emit("SSUB", result, result, b)
         else:
-            self.emit("SSUB", found, a, b)
-        return found
+            self.emit("SSUB", result, a, b)
+        return result
 
     def multiply(self, a: Value, b: Value) -> Value:
         """a * b."""
@@ -265,9 +268,9 @@ class Emitter:
         if b == 0 or b == 1:
             return 0 if b == 0 else a
         assert isinstance(a, Register)
-        found = self.register()
-        self.emit("SMUL", found, a, b)
-        return found
+        result = self.register()
+        self.emit("SMUL", result, a, b)
+        return result
 
     def divide(self, a: Value, b: int) -> Value:
         """a / b towards 0."""
@@ -275,15 +278,15 @@ class Emitter:
             return a // b
         if b == 1:
             return a
-        found = self.register()
-        self.emit("SDIV", found, a, b)
-        return found
+        result = self.register()
+        self.emit("SDIV", result, a, b)
+        return result
 
     def equals(self, a: Register, b: int) -> Value:
         """1 where a = b, else 0."""
-        found = self.register()
-        self.emit("SE", found, a, b)
-        return found
+        result = self.register()
+        self.emit("SE", result, a, b)
+        return result
 
     def minimum(self, a: Value, b: Value) -> Value:
         """The smaller."""
@@ -304,22 +307,22 @@ class Emitter:
     def _chosen(self, a: Value, b: Value, *, least: bool) -> Value:
         """a, or b where it is smaller (greater): without a branch, as one could be mispredicted."""
         assert isinstance(a, Register)
-        found, more = self.register(), self.register()
+        result, more = self.register(), self.register()
         if b == 0:
             self.emit("SGT", more, a, 0)
-            self.emit("SMUL", found, more, a)
+            self.emit("SMUL", result, more, a)
             if least:
-                self.emit("SSUB", found, a, found)
-            return found
+                self.emit("SSUB", result, a, result)
+            return result
         # b + (a > b) * (a - b) is the greater one, a - (a > b) * (a - b) the smaller.
         self.emit("SGT", more, a, b)
-        self.emit("SSUB", found, a, b)
-        self.emit("SMUL", more, more, found)
+        self.emit("SSUB", result, a, b)
+        self.emit("SMUL", more, more, result)
         if least:
-            self.emit("SSUB", found, a, more)
+            self.emit("SSUB", result, a, more)
         else:
-            self.emit("SADD", found, more, b)
-        return found
+            self.emit("SADD", result, more, b)
+        return result
 
     def increase(self, target: Register, by: Value) -> None:
         """target += by."""

@@ -99,12 +99,12 @@ class Epilogue:
         wide: bool = True,
     ) -> list[Callable[[], None]]:
         """The instructions that make results of sums, to be emitted one after the other."""
-        found: list[Callable[[], None]] = []
+        steps: list[Callable[[], None]] = []
         first = ".wide0" if wide else ""
         bias, residual, zeros = (others[name] for name in ("bias", "residual", "zeros"))
 
         def add(text: str, *operands: Register) -> None:
-            found.append(lambda: e.emit(text, *operands))
+            steps.append(lambda: e.emit(text, *operands))
 
         end = ".wide" if self.wide_result else ""
         shift = "" if not self.shift else f".shift={self.shift}"
@@ -142,7 +142,7 @@ class Epilogue:
             add(text, out, n, out, e.held(place))
         if self.table is not None:
             add(f"VEXP.table={table}", out, n, out)
-        return found
+        return steps
 
 
 def limits_of(stage: StageOp) -> list[tuple[str, int]]:
@@ -163,7 +163,7 @@ def epilogue_of(stages: Sequence[StageOp], where: str) -> Epilogue:
     bounds: list[tuple[str, int]] = []
     _, result = elements(stages[-1])
     for before, stage in pairwise(stages):
-        kinds, made = elements(stage)
+        kinds, result_kind = elements(stage)
         name = stage.operation.data
         fresh = shift is None and table is None
         clipped = relu or len(bounds) > 0
@@ -185,11 +185,11 @@ def epilogue_of(stages: Sequence[StageOp], where: str) -> Epilogue:
             bounds = limits_of(stage)
             relu = ("VGTM", 0) in bounds
         elif name == "requantise" and fresh:
-            shift = fraction(kinds[0]) - fraction(made)
+            shift = fraction(kinds[0]) - fraction(result_kind)
         elif name not in ("add", "relu", "requantise") and table is None:
             table = stage
         else:
-            chain = ", ".join(one.operation.data for one in stages)
+            chain = ", ".join(link.operation.data for link in stages)
             raise refuse("lower-epilogue", f"the chain {chain} is not computed at once", where)
     limits = tuple((text, limit) for text, limit in bounds if (text, limit) != ("VGTM", 0))
     if limits and is_wide(result):

@@ -75,8 +75,8 @@ class FirstTiles(RolledImages):
 
     def _in_vector(self) -> list[Operand]:
         """What lies in the vector scratchpad while this kernel runs, and no longer."""
-        found = [one for one in self.operands.values() if one.buffer.memory == "vsm"]
-        return [one for one in found if not one.held]
+        operands = [operand for operand in self.operands.values() if operand.buffer.memory == "vsm"]
+        return [operand for operand in operands if not operand.held]
 
     def arrive(self, opening: Opening | None, room: int) -> Arrivals:
         """Choose where buffers lie, so that as much as possible loads in the kernel before.
@@ -86,11 +86,11 @@ class FirstTiles(RolledImages):
         own = self._in_vector()
         if opening is None or not 0 < len(own) <= BUFFERS:
             return Arrivals()
-        firsts = {one.buffer: self._first_tile(one) for one in own}
+        firsts = {operand.buffer: self._first_tile(operand) for operand in own}
 
         ways = [
-            (self._arrivals(one, own, firsts, opening), one)
-            for one in self._ways(own, opening, room)
+            (self._arrivals(arrangement, own, firsts, opening), arrangement)
+            for arrangement in self._ways(own, opening, room)
         ]
         best, way = max(ways, key=lambda pair: self._taken(pair[0].loads))
         if best.loads:
@@ -101,13 +101,13 @@ class FirstTiles(RolledImages):
 
     def _ways(self, own: Sequence[Operand], opening: Opening, room: int) -> Iterator[Arrangement]:
         """Ways to lay buffers out in ``room``: as they lie, then all others."""
-        image = next((n for n, one in enumerate(own) if one.role == "input"), None)
+        image = next((n for n, operand in enumerate(own) if operand.role == "input"), None)
         turns = [False]
         if image is not None and own[image].slots > 1 and self.walk.depth(own[image].buffer):
             turns.append(True)
         for later in turns:
-            yield Arrangement(tuple(one.address for one in own), later)
-        sizes = [_aligned(one.bytes) for one in own]
+            yield Arrangement(tuple(operand.address for operand in own), later)
+        sizes = [_aligned(operand.bytes) for operand in own]
         slack = room - sum(sizes)
         if slack < 0:
             return
@@ -137,8 +137,8 @@ class FirstTiles(RolledImages):
         opening: Opening,
     ) -> Arrivals:
         """What may load early if buffers lie so."""
-        bases = {one.buffer: base for one, base in zip(own, way.bases, strict=True)}
-        found = Arrivals()
+        bases = {operand.buffer: base for operand, base in zip(own, way.bases, strict=True)}
+        arrivals = Arrivals()
         for role in ROLES:
             for operand in own:
                 if operand.role != role:
@@ -149,24 +149,24 @@ class FirstTiles(RolledImages):
                 if self._in_result(operand):
                     assert self.nest.output is not None
                     base = bases[self.nest.output.buffer]
-                loads = [replace(one, chip=base + one.chip) for one in firsts[operand.buffer]]
-                now, rest = found.loads, list[Transfer]()
-                for one in loads:
-                    early = len(now) < MOST and self._taken((*now, one)) <= opening.cycles
-                    if early and opening.takes(one):
-                        now = (*now, one)
+                loads = [replace(load, chip=base + load.chip) for load in firsts[operand.buffer]]
+                now, rest = arrivals.loads, list[Transfer]()
+                for load in loads:
+                    early = len(now) < MOST and self._taken((*now, load)) <= opening.cycles
+                    if early and opening.takes(load):
+                        now = (*now, load)
                     else:
-                        rest.append(one)
+                        rest.append(load)
                 # What the first products wait for may come in parts.
-                if now != found.loads and (role == "input" or not rest):
-                    buffers = (*found.buffers, operand.buffer)
-                    found = Arrivals(buffers, now, (*found.rest, *rest))
-        return found
+                if now != arrivals.loads and (role == "input" or not rest):
+                    buffers = (*arrivals.buffers, operand.buffer)
+                    arrivals = Arrivals(buffers, now, (*arrivals.rest, *rest))
+        return arrivals
 
     def _taken(self, loads: Sequence[Transfer]) -> float:
         """Cycles of loads, one after the other."""
         move = self.machine.move(self.machine.main, "vsm")
-        sizes = [one.elements * one.element for one in loads]
+        sizes = [load.elements * load.element for load in loads]
         return sum(move.latency + size / move.bytes_per_cycle for size in sizes)
 
     def _in_result(self, operand: Operand) -> bool:
@@ -196,11 +196,11 @@ class FirstTiles(RolledImages):
         end = plain.start + plain.size
         used = [(plain.start - beside, temporaries.start - temporaries.beside)]
         used.append((temporaries.start, end))
-        for one in self._in_vector():
+        for operand in self._in_vector():
             # The next one would load where the last one is not.
-            next_one = one.role == "input"
-            all_of_it = one.address, one.address + one.bytes
-            used.append(self._last_of(one.buffer) if next_one else all_of_it)
+            is_image = operand.role == "input"
+            whole = operand.address, operand.address + operand.bytes
+            used.append(self._last_of(operand.buffer) if is_image else whole)
         return replace(
             flat.last_tile.opening,
             free=_free(used, end),
@@ -234,15 +234,17 @@ class FirstTiles(RolledImages):
         walk = Walk(trial, self.nest, {})
         lasts = [(loop.upper_bound - 1) // loop.step_size for loop in loops[:depth]]
         total = prod(last + 1 for last in lasts)
-        found: list[Interval] = []
+        intervals: list[Interval] = []
         for visit in range(max(total - 2, 0), total):
             starts, left = [0] * len(loops), visit
             for number in range(depth - 1, -1, -1):
                 left, at = divmod(left, lasts[number] + 1)
                 starts[number] = at * loops[number].step_size
             box = operand.box(trial, walk.spans(starts, depth), self.program.extents)
-            found.append(_hull(runs_of(trial, box, operand.place, operand.order), operand.element))
-        return tuple(found)
+            intervals.append(
+                _hull(runs_of(trial, box, operand.place, operand.order), operand.element)
+            )
+        return tuple(intervals)
 
 
 def _aligned(size: int) -> int:
@@ -251,13 +253,13 @@ def _aligned(size: int) -> int:
 
 def _free(used: Sequence[Interval], end: int) -> tuple[Interval, ...]:
     """What is left of the bytes before ``end``."""
-    found: list[Interval] = []
+    intervals: list[Interval] = []
     at = 0
     for start, behind in sorted(used):
         if start > at:
-            found.append((at, start))
+            intervals.append((at, start))
         at = max(at, behind)
-    return (*found, (at, end)) if at < end else tuple(found)
+    return (*intervals, (at, end)) if at < end else tuple(intervals)
 
 
 def _hull(runs: Runs, element: int) -> Interval:

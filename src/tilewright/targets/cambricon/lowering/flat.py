@@ -38,8 +38,8 @@ class Flat(Stepping):
         """The loop."""
         e = self.e
         again, take, last = e.label("tile"), e.label("take"), e.label("last")
-        for one in (*self.now, *self.next):
-            e.set(one, 0)
+        for register in (*self.now, *self.next):
+            e.set(register, 0)
         if self.streams:
             self.agenda.reset()
         if self.ring is not None:
@@ -145,12 +145,12 @@ class Flat(Stepping):
         with self.e.beside(), self.e.scope():
             for stream in self.load_streams.values():
                 stream.drain()
-            for one in self.late:
-                if one.buffer in walk.begun:
+            for load in self.late:
+                if load.buffer in walk.begun:
                     continue
-                operand = walk.operands[one.buffer]
+                operand = walk.operands[load.buffer]
                 spans = walk.spans(self.next, 0)
-                self.fill(operand, spans, self._base(one.buffer), None, None)
+                self.fill(operand, spans, self._base(load.buffer), None, None)
 
     def _pass_before(self) -> None:
         """Before the first tile, loads of other kernels may follow those of the tile's operands.
@@ -173,23 +173,23 @@ class Flat(Stepping):
 
     def _late_loads(self) -> None:
         """Loads into buffers of one slot: behind the tile that used them."""
-        for one in self.behind:
+        for load in self.behind:
 
-            def fill(one: Filled = one) -> None:
+            def fill(load: Filled = load) -> None:
                 there = self.e.label("there")
-                if one.buffer in self.walk.begun:
-                    self._where_first(one.depth, there)
+                if load.buffer in self.walk.begun:
+                    self._where_first(load.depth, there)
                 self.fill(
-                    self.walk.operands[one.buffer],
-                    self.walk.spans(self.now, one.depth),
-                    self.walk.operands[one.buffer].address,
+                    self.walk.operands[load.buffer],
+                    self.walk.spans(self.now, load.depth),
+                    self.walk.operands[load.buffer].address,
                     None,
                     None,
                 )
                 self.e.place(there)
 
             # The level still is that of the step to this tile.
-            self._where_advanced(one.depth, fill)
+            self._where_advanced(load.depth, fill)
 
     def _where_first(self, depth: int, label: str) -> None:
         """Go there in the first round of so many loops."""

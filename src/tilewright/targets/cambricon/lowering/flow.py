@@ -36,10 +36,10 @@ def webs_of_registers(
     block's start reach every read there, so they are of one web if there is a read.
     """
     count = 1
-    for one in reads:
-        count = max(count, one + 1)
-    for one in writes:
-        count = max(count, one + 1)
+    for operand in reads:
+        count = max(count, operand + 1)
+    for operand in writes:
+        count = max(count, operand + 1)
     wanted, _ = _alive(blocks, reads, read_ends, writes, write_ends, count)
     first = len(blocks) * count
     parent = np.arange(first + len(writes))
@@ -50,12 +50,12 @@ def webs_of_registers(
             now[register] = number * count + register
         for at in range(blocks[number, 0], blocks[number, 1]):
             start = read_ends[at - 1] if at else 0
-            for one in range(start, read_ends[at]):
-                read_node[one] = now[reads[one]]
-            for one in range(write_ends[at - 1] if at else 0, write_ends[at]):
-                now[writes[one]] = first + one
+            for read in range(start, read_ends[at]):
+                read_node[read] = now[reads[read]]
+            for write in range(write_ends[at - 1] if at else 0, write_ends[at]):
+                now[writes[write]] = first + write
                 if adds[at]:
-                    _join(parent, first + one, read_node[start])
+                    _join(parent, first + write, read_node[start])
         for place in range(2, 4):
             following = blocks[number, place]
             if following >= 0:
@@ -64,43 +64,43 @@ def webs_of_registers(
                         _join(parent, now[register], following * count + register)
     # Webs in the order of their first writes; those of what registers hold at first come first.
     has_write = np.zeros(len(parent), np.bool_)
-    for one in range(len(writes)):
-        has_write[_root(parent, first + one)] = True
+    for write in range(len(writes)):
+        has_write[_root(parent, first + write)] = True
     web = np.full(len(parent), -1, np.int64)
-    found = 0
+    web_count = 0
     if len(blocks):
         for register in range(count):
             root = _root(parent, register)
             if _has(wanted[0], register) and has_write[root] and web[root] < 0:
-                web[root] = found
-                found += 1
-    unknown = found
+                web[root] = web_count
+                web_count += 1
+    unknown = web_count
     write_web = np.zeros(len(writes), np.int64)
-    for one in range(len(writes)):
-        root = _root(parent, first + one)
+    for write in range(len(writes)):
+        root = _root(parent, first + write)
         if web[root] < 0:
-            web[root] = found
-            found += 1
-        write_web[one] = web[root]
+            web[root] = web_count
+            web_count += 1
+        write_web[write] = web[root]
     read_web = np.zeros(len(reads), np.int64)
-    for one in range(len(reads)):
-        read_web[one] = web[_root(parent, read_node[one])]
-    known = np.ones(found, np.int64)
+    for read in range(len(reads)):
+        read_web[read] = web[_root(parent, read_node[read])]
+    known = np.ones(web_count, np.int64)
     known[:unknown] = 0
     return write_web, read_web, known
 
 
 @compiled
-def _root(parent: Ints, one: int) -> int:
-    while parent[one] != one:
-        parent[one] = parent[parent[one]]
-        one = parent[one]
-    return one
+def _root(parent: Ints, node: int) -> int:
+    while parent[node] != node:
+        parent[node] = parent[parent[node]]
+        node = parent[node]
+    return node
 
 
 @compiled
-def _join(parent: Ints, one: int, other: int) -> None:
-    parent[_root(parent, one)] = _root(parent, other)
+def _join(parent: Ints, node: int, other: int) -> None:
+    parent[_root(parent, node)] = _root(parent, other)
 
 
 @compiled
@@ -123,24 +123,24 @@ def colours_of_webs(
         for at in range(blocks[number, 1] - 1, blocks[number, 0] - 1, -1):
             write_start = write_ends[at - 1] if at else 0
             read_start = read_ends[at - 1] if at else 0
-            for one in range(write_start, write_ends[at]):
-                _put(alive, writes[one])
+            for write in range(write_start, write_ends[at]):
+                _put(alive, writes[write])
             source = -1
             if copies[at] and read_start < read_ends[at] and write_start < write_ends[at]:
                 source = reads[read_start]
                 partners[at, 0], partners[at, 1] = writes[write_start], source
-            for one in range(write_start, write_ends[at]):
-                mine = meeting[writes[one]]
+            for write in range(write_start, write_ends[at]):
+                mine = meeting[writes[write]]
                 # A copy holds what its source holds.
                 apart = source >= 0 and not _has(mine, source)
                 for word in range(words):
                     mine[word] |= alive[word]
                 if apart:
                     _drop(mine, source)
-            for one in range(write_start, write_ends[at]):
-                _drop(alive, writes[one])
-            for one in range(read_start, read_ends[at]):
-                _put(alive, reads[one])
+            for write in range(write_start, write_ends[at]):
+                _drop(alive, writes[write])
+            for read in range(read_start, read_ends[at]):
+                _put(alive, reads[read])
     degree = np.zeros(count, np.int64)
     for web in range(count):
         _drop(meeting[web], web)
@@ -178,10 +178,10 @@ def colours_of_webs(
 
 
 @compiled
-def _apart(one: Array, other: Array) -> bool:
+def _apart(members: Array, other: Array) -> bool:
     """Whether two sets have nothing in common."""
-    for word in range(len(one)):  # noqa: SIM110 (compiled)
-        if one[word] & other[word]:
+    for word in range(len(members)):  # noqa: SIM110 (compiled)
+        if members[word] & other[word]:
             return False
     return True
 
@@ -200,11 +200,11 @@ def _alive(
     going = np.zeros((len(blocks), words), np.uint64)
     for number in range(len(blocks)):
         for at in range(blocks[number, 1] - 1, blocks[number, 0] - 1, -1):
-            for one in range(write_ends[at - 1] if at else 0, write_ends[at]):
-                _drop(before[number], writes[one])
-                _put(gone[number], writes[one])
-            for one in range(read_ends[at - 1] if at else 0, read_ends[at]):
-                _put(before[number], reads[one])
+            for write in range(write_ends[at - 1] if at else 0, write_ends[at]):
+                _drop(before[number], writes[write])
+                _put(gone[number], writes[write])
+            for read in range(read_ends[at - 1] if at else 0, read_ends[at]):
+                _put(before[number], reads[read])
     again = True
     while again:
         again = False

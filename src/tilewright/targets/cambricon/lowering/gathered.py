@@ -92,8 +92,8 @@ class Gathered:
             left = row.size - first
             x = -row.before
 
-            def pixels(count: int, comes: bool, skipped: int, width: int) -> None:
-                self.coming, self.moves = coming if comes else None, skipped == 0
+            def pixels(count: int, gather: bool, skipped: int, width: int) -> None:
+                self.coming, self.moves = coming if gather else None, skipped == 0
                 body(Run(at, count, row.skipped, row.rows, skipped, width, row.y, x))
 
             for number in range(row.left):
@@ -101,9 +101,9 @@ class Gathered:
                 pixels(1, number < left, skipped, min(kernel - skipped, row.size))
             x += row.left
             more = min(max(left - row.left, 0), row.whole)
-            for count, comes in ((more, True), (row.whole - more, False)):
+            for count, gather in ((more, True), (row.whole - more, False)):
                 if count:
-                    pixels(count, comes, 0, kernel)
+                    pixels(count, gather, 0, kernel)
             x += row.whole
             for _ in range(row.right):
                 pixels(1, False, 0, row.size - x)

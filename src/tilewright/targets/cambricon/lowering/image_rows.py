@@ -47,11 +47,11 @@ class RolledImages(WeightPlaces):
 
     def _first_tile(self, operand: Operand) -> list[Transfer]:
         """The load of an operand's first tile to address 0; nothing if it has none."""
-        found = next((one for one in self.nest.loads if one.buffer is operand.buffer), None)
-        if found is None:
+        load = next((load for load in self.nest.loads if load.buffer is operand.buffer), None)
+        if load is None:
             return []
         extents, e = self.program.extents, Emitter(self.e.where, "first")
-        steps = {loop.dim.data: loop.step_size for loop in self.nest.loops[: found.depth]}
+        steps = {loop.dim.data: loop.step_size for loop in self.nest.loops[: load.depth]}
         first = {dim: min(steps.get(dim, extent), extent) for dim, extent in extents.items()}
         runs = self._runs(operand, Spans(dict.fromkeys(extents, 0), first), e)
         text, size, element = self._text(operand), runs.elements, operand.element

@@ -68,9 +68,9 @@ class Region:
         size = sum(tiles[coming:])
         if not size:
             return None
-        found = Kept(offset, cut, sum(tiles) - size, self.start, self.start + size, coming)
-        known = self.there is not None and self.there.contents == found.contents
-        return Kept(*found.contents, there=known)
+        kept = Kept(offset, cut, sum(tiles) - size, self.start, self.start + size, coming)
+        known = self.there is not None and self.there.contents == kept.contents
+        return Kept(*kept.contents, there=known)
 
 
 def weight_tiles(cut: Segments, steps: Mapping[str, int]) -> tuple[int, ...]:

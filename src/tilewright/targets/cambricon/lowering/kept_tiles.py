@@ -29,7 +29,7 @@ class KeptTiles:
         """Address of the slot that was filled last."""
         self.two = 0, 0
         dims = [loop.dim.data for loop in walk.loops]
-        order = [one for one in ("g", kept.segments.channel, "ci", "kh") if one in dims]
+        order = [dim for dim in ("g", kept.segments.channel, "ci", "kh") if dim in dims]
         self.passes = kept.there and kept.first > 0 and dims == order == dims[: walk.depth(buffer)]
         """Whether there is a place that is passed once, behind all loads: before the first tile
         that stays, if tiles come in the order of the segments and once."""

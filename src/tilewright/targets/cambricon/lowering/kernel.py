@@ -205,11 +205,13 @@ class KernelLowering(FirstTiles):
         self.gap: Gap | None = None
         self.opens = False
         """Whether the last tile has room for loads of the kernel behind: that takes registers."""
-        buffers = [*(one.buffer for one in self.nest.loads)]
+        buffers = [*(load.buffer for load in self.nest.loads)]
         assert self.nest.output is not None
         buffers.append(self.nest.output.buffer)
         self.operands = {buffer: Operand(buffer, machine, bases) for buffer in buffers}
-        if pictures := [one for one in self._weights() if self.operands[one].role == "input"]:
+        if pictures := [
+            buffer for buffer in self._weights() if self.operands[buffer].role == "input"
+        ]:
             picture = self.operands[pictures[0]]
             if self._weights() == pictures and not picture.held:
                 move = machine.move(machine.main, "msm")
@@ -220,12 +222,12 @@ class KernelLowering(FirstTiles):
         self.bridges = {}
         for buffer in buffers:
             if buffer.memory == "msm" or buffer.get("role", "") == "weight":
-                found = segments_of(self.nest, buffer)
+                segments = segments_of(self.nest, buffer)
                 whole = buffer.memory == "msm" and self.nest.output.buffer.accumulates is None
-                if found is not None and whole:
-                    found = replace(found, co_step=part_of(machine, found.co_step))
-                if found is not None:
-                    self.segments[buffer.tensor_op] = found
+                if segments is not None and whole:
+                    segments = replace(segments, co_step=part_of(machine, segments.co_step))
+                if segments is not None:
+                    self.segments[buffer.tensor_op] = segments
 
     def lower(
         self, settle: Settle | None, region: Region | None = None, opening: Opening | None = None
@@ -287,19 +289,19 @@ class KernelLowering(FirstTiles):
         need = self._need() if settle is not None else None
         if need is not None and settle is not None:
             (buffer,) = self._weights()
-            found = settle(need)
-            self.operands[buffer].moved_to = found.place.base
-            self.operands[buffer].later = found.place.later
-            if found.early is not None:
+            choice = settle(need)
+            self.operands[buffer].moved_to = choice.place.base
+            self.operands[buffer].later = choice.place.later
+            if choice.early is not None:
                 walk.begun.add(buffer)
-                early = found.early
-            if found.rest is not None:
-                self._load(found.rest)
+                early = choice.early
+            if choice.rest is not None:
+                self._load(choice.rest)
         arrivals = self.arrive(opening, self._room(temporaries, beside))
         walk.begun.update(arrivals.buffers)
-        for one in arrivals.rest:
+        for transfer in arrivals.rest:
             with e.scope():
-                one.emit(e)
+                transfer.emit(e)
         walk.emit(self._fill, compute.emit, self._store, self._stream, self._part)
         e.finish()
         used = self._used(last=False)
@@ -308,17 +310,17 @@ class KernelLowering(FirstTiles):
         own_opening = self.choose_opening(temporaries, beside)
         lost = {} if gap is None else {id(gap.place): gap.registers}
         if own_opening is not None:
-            lost |= {id(one.place): one.registers for one in own_opening.marks}
+            lost |= {id(mark.place): mark.registers for mark in own_opening.marks}
         tidy = tidied(e.statements, lost, e.where)
         if gap is not None:
             gap = replace(gap, registers=tuple(tidy.clobbers[id(gap.place)]))
-        made = tidy.statements
+        statements = tidy.statements
         if own_opening is not None:
-            own_opening, made = own_opening.tidied(tidy)
+            own_opening, statements = own_opening.tidied(tidy)
         left = self.tables.left
-        by_rows = any(one.ring is not None for one in self.operands.values())
+        by_rows = any(operand.ring is not None for operand in self.operands.values())
         return Lowered(
-            made, own, used, gap, early, kept, left, own_opening, arrivals.loads, by_rows
+            statements, own, used, gap, early, kept, left, own_opening, arrivals.loads, by_rows
         )
 
     def share(self, tensors: list[TensorOp]) -> None:
@@ -329,11 +331,14 @@ class KernelLowering(FirstTiles):
 
     def _in_vsm(self) -> Temporaries:
         """The end of VSM; no buffer lies in the part in front of it, either."""
-        found = self._temporaries("vsm")
-        own = [one for one in self.operands.values() if one.buffer.memory == "vsm"]
-        behind = max((one.address + one.bytes for one in own if not one.held), default=found.start)
-        found.beside = max(found.start - behind, 0) // ALIGNMENT * ALIGNMENT
-        return found
+        temporaries = self._temporaries("vsm")
+        own = [operand for operand in self.operands.values() if operand.buffer.memory == "vsm"]
+        behind = max(
+            (operand.address + operand.bytes for operand in own if not operand.held),
+            default=temporaries.start,
+        )
+        temporaries.beside = max(temporaries.start - behind, 0) // ALIGNMENT * ALIGNMENT
+        return temporaries
 
     def _widen(self, tensor: TensorOp, band: int, stride: int) -> bool:
         """Copy weights for bands of pixels; False where they do not fit the matrix scratchpad."""

@@ -91,29 +91,29 @@ class Opening:
         """All of them."""
         return self.count, *self.loads
 
-    def takes(self, one: Transfer) -> bool:
+    def takes(self, load: Transfer) -> bool:
         """Whether a load fills what is free and reads what has been stored."""
-        start, end = one.filled
+        start, end = load.filled
         fits = any(low <= start and end <= high for low, high in self.free)
-        return fits and not any(meet(one.read, other) for other in self.unstored)
+        return fits and not any(meet(load.read, other) for other in self.unstored)
 
-    def tidied(self, made: Tidied) -> tuple[Opening, list[Statement]]:
+    def tidied(self, tidy: Tidied) -> tuple[Opening, list[Statement]]:
         """With the registers that its remarks' places overwrite in the end, in these statements:
         no loads come, as yet."""
         count, *loads = (
-            replace(one, registers=tuple(made.clobbers[id(one.place)])) for one in self.marks
+            replace(mark, registers=tuple(tidy.clobbers[id(mark.place)])) for mark in self.marks
         )
         none = statement("SMOVE", *count.registers, 1)
-        code = [none if one is count.place else one for one in made.statements]
+        code = [none if line is count.place else line for line in tidy.statements]
         return replace(self, count=replace(count, place=none), loads=tuple(loads)), code
 
     def holding(self, loads: Sequence[Transfer]) -> dict[int, list[Statement]]:
         """Statements by the identities of the remarks in whose place they stand."""
         (ended,) = self.count.registers
-        found = {id(self.count.place): [statement("SMOVE", ended, len(loads) + 1)]}
-        for mark, one in zip(self.loads, reversed(loads), strict=False):
-            found[id(mark.place)] = one.statements(mark.registers)
-        return found if loads else {}
+        statements = {id(self.count.place): [statement("SMOVE", ended, len(loads) + 1)]}
+        for mark, load in zip(self.loads, reversed(loads), strict=False):
+            statements[id(mark.place)] = load.statements(mark.registers)
+        return statements if loads else {}
 
 
 class LastTile:

@@ -26,10 +26,10 @@ class LrnGradient(Lrn):
         c, values = self.c, self.c.anchor.parameters
         if self.part < self.channels:
             raise refuse("lower-temporaries", f"{self.channels} channels at once", c.where)
-        (x, gradient), made = elements(c.anchor)
+        (x, gradient), result_kind = elements(c.anchor)
         self.point = fraction(gradient)
         beta, bias = float(values["beta"]), float(values["bias"])
-        points = (fraction(x), self.point, fraction(made))
+        points = (fraction(x), self.point, fraction(result_kind))
         alpha = float(values["alpha"])
         self.how = lrn_gradient.settle(self.window, alpha, beta, bias, points)
         self.steeper = self._powers(beta + 1, self.how.factor)
@@ -53,18 +53,18 @@ class LrnGradient(Lrn):
         """Products in the place of the squares; zeros where these lay and no product does."""
         e = self.e
         place = e.held(self.squares + 4 * before)
-        first, one = (self.window - 1) // 2, e.held(1)
+        first, unit = (self.window - 1) // 2, e.held(1)
         uneven = before != first
         if uneven:
             left = e.held(self.squares + 4 * first)
-            e.emit("VSV.wide.wide0.wide1", left, one, left, left)
+            e.emit("VSV.wide.wide0.wide1", left, unit, left, left)
         e.emit(f"VMV.wide{_shift(self.how.spare)}", place, n, *factors)
 
     def _base(self, x: Register, first: int, count: int) -> None:
         e = self.e
         if self.how.back != (self.window - 1) // 2:
-            one, last = e.held(1), e.held(self.squares + 4 * (self.how.back + self.channels - 1))
-            e.emit("VSV.wide.wide0.wide1", last, one, last, last)
+            unit, last = e.held(1), e.held(self.squares + 4 * (self.how.back + self.channels - 1))
+            e.emit("VSV.wide.wide0.wide1", last, unit, last, last)
         super()._base(x, first, count)
 
 

@@ -27,14 +27,14 @@ class MatrixMean:
         c = self.c = context
         self.e = c.e
         self.x, access = c.source(c.anchor, 0)
-        if [one.operation.data for one in c.compute.stages[1:]] not in ([], ["relu"]):
+        if [stage.operation.data for stage in c.compute.stages[1:]] not in ([], ["relu"]):
             raise refuse("lower-epilogue", "pooling takes ReLU alone behind it", c.where)
         if "c" not in access[self.x.order[-1]].dims:
             raise refuse("lower-layout", "channels do not lie side by side", c.where)
         if c.extent("oh") * c.extent("ow") * c.tile_size("n") > 1 or "c" in c.looped:
             raise refuse("lower-window", "means of several windows in one matrix", c.where)
         self.channels, self.count = c.extent("c"), 1
-        self.blocks = next((a for a, one in enumerate(access) if "g" in one.dims), None)
+        self.blocks = next((a for a, affine in enumerate(access) if "g" in affine.dims), None)
         """The image's axis of blocks of channels, if it has one."""
         self.met = [1, 1]
         """Rows and columns of the window that meet the image."""
@@ -42,7 +42,7 @@ class MatrixMean:
         """The image's axis of rows."""
         padding = c.anchor.parameters.get("counted", (0, 0, 0, 0))
         for number, dim in enumerate(("kh", "kw")):
-            axis = next((a for a, one in enumerate(access) if dim in one.dims), None)
+            axis = next((a for a, affine in enumerate(access) if dim in affine.dims), None)
             if axis is None:
                 continue
             extent = self.x.buffer.tensor_shape[axis]
@@ -72,7 +72,7 @@ class MatrixMean:
         e, c = self.e, self.c
         with e.scope():
             to, image = e.variable(c.base(c.output, tile)), e.variable(c.base(self.x, tile))
-            n, sums, ones = (e.held(one) for one in (self.channels, self.sums, self.ones))
+            n, sums, ones = (e.held(number) for number in (self.channels, self.sums, self.ones))
             rows, width = self.met
             strides = c.box(self.x, tile).strides
             step = 0 if self.axis is None else strides[self.axis]

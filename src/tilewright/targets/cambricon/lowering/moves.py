@@ -29,18 +29,18 @@ def runs_of(e: Emitter, box: Box, place: TensorPlace, order: tuple[int, ...]) ->
     address: Value = 0
     expected, gone = place.element, False
     for axis in reversed(order):
-        one: Axis = box.axes[axis]
+        interval: Axis = box.axes[axis]
         stride = place.strides[axis]
         if place.shape[axis] == 1:
             continue
-        address = e.add(address, e.multiply(one.low, stride))
+        address = e.add(address, e.multiply(interval.low, stride))
         if not gone and stride == expected:
-            inner = e.multiply(inner, one.size)
+            inner = e.multiply(inner, interval.size)
             expected = stride * place.shape[axis]
-            gone = not one.whole
+            gone = not interval.whole
         else:
             gone = True
-            outer.append((one.size, stride))
+            outer.append((interval.size, stride))
     return Runs(inner, tuple(reversed(outer)), address, place.address)
 
 

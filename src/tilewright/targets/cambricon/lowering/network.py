@@ -102,7 +102,7 @@ class Lowering:
         ``keeps`` stay in the matrix scratchpad that it lacks.
         """
         machine = machine or self.machine
-        room, whole = (one.memory("msm").bytes or 0 for one in (machine, self.machine))
+        room, whole = (variant.memory("msm").bytes or 0 for variant in (machine, self.machine))
         lower = partial(
             lower_kernel,
             program,
@@ -123,20 +123,24 @@ class Lowering:
         self.tables = lowered.tables
         if lowered.kept is not None:
             self.kept = lowered.kept
-        elif self.kept is not None and any(meet(self.kept.filled, one) for one in lowered.used):
+        elif self.kept is not None and any(
+            meet(self.kept.filled, interval) for interval in lowered.used
+        ):
             self.kept = None
         for tensor, cut in lowered.segments.items():
             self.segments[tensor.get("offset")] = cut
         number = None if self.settled is None else self.settled.gap
         if lowered.early is not None and number is not None:
             gap = self.early.put(number, lowered.early)
-            at = next(i for i, one in enumerate(self.parts[number]) if one is gap.place)
+            at = next(i for i, line in enumerate(self.parts[number]) if line is gap.place)
             self.parts[number][at : at + 1] = lowered.early.statements(
                 gap.registers, waits=gap.waits
             )
         if self.opening is not None:
-            found = self.opening.holding(lowered.loads)
-            self.parts[-1] = [s for one in self.parts[-1] for s in found.get(id(one), [one])]
+            statements = self.opening.holding(lowered.loads)
+            self.parts[-1] = [
+                s for line in self.parts[-1] for s in statements.get(id(line), [line])
+            ]
         self.opening = lowered.opening
         if self.opening is not None:
             self.marks += self.opening.loads
@@ -152,13 +156,13 @@ class Lowering:
     @property
     def statements(self) -> list[Statement]:
         """The whole program."""
-        gaps = self.early.places | {id(one.place) for one in self.marks}
-        return [one for part in self.parts for one in part if id(one) not in gaps]
+        gaps = self.early.places | {id(mark.place) for mark in self.marks}
+        return [line for part in self.parts for line in part if id(line) not in gaps]
 
     @property
     def starts(self) -> list[int]:
         """The first word of every kernel, and of what would follow."""
-        counts = [sum(1 for one in part if one.mnemonic) for part in self.parts]
+        counts = [sum(1 for line in part if line.mnemonic) for part in self.parts]
         return [0, *accumulate(counts)]
 
     def hold(self, biases: Sequence[HeldBias]) -> None:
@@ -168,11 +172,11 @@ class Lowering:
         """
         if not biases:
             return
-        first = min(one.address for one in biases)
-        size = max(one.address + one.bytes for one in biases) - first
+        first = min(bias.address for bias in biases)
+        size = max(bias.address + bias.bytes for bias in biases) - first
         at = -(-len(self.image) // ALIGNMENT) * ALIGNMENT
         self.image += bytes(at - len(self.image) + size)
-        self.biases = [(one.offset, at + one.address - first) for one in biases]
+        self.biases = [(bias.offset, at + bias.address - first) for bias in biases]
         zero, chip, count = (Register(number) for number in range(3))
         self.start = [
             statement("SMOVE", zero, 0, remark="biases of all kernels"),
@@ -213,13 +217,13 @@ class Lowering:
 
     def _put(self, data: bytes) -> int:
         """Put bytes into the region of constants, once; their address."""
-        found = bytes(self.image).find(data)
-        while found >= 0 and found % ALIGNMENT:
-            found = bytes(self.image).find(data, found + 1)
-        if found < 0:
-            found = -(-len(self.image) // ALIGNMENT) * ALIGNMENT
-            self.image += bytes(found - len(self.image)) + data
-        return self.bases[CONSTANTS] + found
+        offset = bytes(self.image).find(data)
+        while offset >= 0 and offset % ALIGNMENT:
+            offset = bytes(self.image).find(data, offset + 1)
+        if offset < 0:
+            offset = -(-len(self.image) // ALIGNMENT) * ALIGNMENT
+            self.image += bytes(offset - len(self.image)) + data
+        return self.bases[CONSTANTS] + offset
 
     def cycles(self, machine: Machine | None = None) -> float:
         """What all kernels take in the simulator, which computes no values."""
@@ -249,15 +253,15 @@ class Lowering:
 
 def shared_weights(programs: list[ProgramOp]) -> Counter[int]:
     """How many kernels read the weights at each offset."""
-    found: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     for program in programs:
         offsets = {
             op.tensor_op.get("offset")
             for op in program.walk()
             if isinstance(op, BufferOp) and _is_weight(op.tensor_op)
         }
-        found.update(offsets)
-    return found
+        counts.update(offsets)
+    return counts
 
 
 def _is_weight(tensor: TensorOp) -> bool:

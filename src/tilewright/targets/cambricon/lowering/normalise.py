@@ -42,10 +42,10 @@ class Lrn:
         _alone(c)
         self.inputs = [c.source(c.anchor, i)[0] for i in range(len(c.anchor.inputs))]
         self.x = self.inputs[0]
-        if any(one.order[-1] != 1 for one in self.inputs):
+        if any(operand.order[-1] != 1 for operand in self.inputs):
             raise refuse("lower-layout", "channels do not lie side by side", c.where)
-        (kind, *_), made = elements(c.anchor)
-        self.points = fraction(kind), fraction(made)
+        (kind, *_), result_kind = elements(c.anchor)
+        self.points = fraction(kind), fraction(result_kind)
         values = c.anchor.parameters
         self.window = int(values["size"])
         self.constant = max(round(float(values["bias"]) * 2**20), 1)
@@ -90,7 +90,7 @@ class Lrn:
             pixels: Value = 1
             for axis in (0, 2, 3):
                 pixels = e.multiply(pixels, box.axes[axis].size)
-            sources = [e.variable(tile.bases[one.buffer]) for one in self.inputs]
+            sources = [e.variable(tile.bases[operand.buffer]) for operand in self.inputs]
             y = e.variable(tile.bases[c.output.buffer])
 
             def each() -> None:
@@ -207,8 +207,8 @@ class Softmax:
         size = self.size = c.extent("axis")
         if size > 1 and "axis" not in access[inner].dims:
             raise refuse("lower-layout", "the axis of softmax is not the innermost", c.where)
-        (kind, *_), made = elements(c.anchor)
-        self.points = fraction(kind), fraction(made)
+        (kind, *_), result_kind = elements(c.anchor)
+        self.points = fraction(kind), fraction(result_kind)
         t = c.temporaries
         # Elements at a time: the exponentials, the total's copies, zeros and ones.
         self.part = min(size, t.left // 12 // 8 * 8)

@@ -32,7 +32,7 @@ class Outer:
         if len(c.anchor.inputs) == 3:
             raise refuse("lower-bias", "outer products take no bias", c.where)
         self.epilogue = epilogue_of(c.compute.stages, c.where)
-        if [one.operation.data for one in c.compute.stages[1:]] not in ([], ["requantise"]):
+        if [stage.operation.data for stage in c.compute.stages[1:]] not in ([], ["requantise"]):
             raise refuse("lower-epilogue", "outer products take no map behind them", c.where)
         for operand, dim in ((self.x, self.rows), (self.w, "co")):
             self._check_layout(operand, dim)
@@ -62,7 +62,7 @@ class Outer:
             out = e.loaded(tile.bases[c.output.buffer])
             n, m = e.loaded(rows), e.loaded(columns)
             if not self.sums:
-                x, w = (e.loaded(c.base(one, tile)) for one in (self.x, self.w))
+                x, w = (e.loaded(c.base(operand, tile)) for operand in (self.x, self.w))
                 e.emit(f"OP{end}" + (f".shift={shift}" if shift else ""), out, x, n, w, m)
                 return
             before, after = c.reduced(tile)
@@ -82,9 +82,10 @@ class Outer:
         e, c = self.e, self.c
         n, m = sizes
         with e.scope():
-            x, w = (e.variable(c.base(one, tile)) for one in (self.x, self.w))
+            x, w = (e.variable(c.base(operand, tile)) for operand in (self.x, self.w))
             steps = [
-                e.settled(lambda one=one: c.stride(one, tile, "ci")) for one in (self.x, self.w)
+                e.settled(lambda operand=operand: c.stride(operand, tile, "ci"))
+                for operand in (self.x, self.w)
             ]
             left = e.variable(tile.spans.of("ci"))
             further, done = e.label("further"), e.label("added")

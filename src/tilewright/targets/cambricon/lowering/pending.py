@@ -69,9 +69,9 @@ class Pending(Pixels):
 
     @property
     def _residual_bytes(self) -> int:
-        one = self.epilogue.residual
-        assert one is not None
-        return 4 if one.wide else 2
+        residual = self.epilogue.residual
+        assert residual is not None
+        return 4 if residual.wide else 2
 
     def _keep(self) -> None:
         """Registers that keep what is pending from tile to tile; before the first one, nothing."""
@@ -112,7 +112,7 @@ class Pending(Pixels):
     @property
     def _own(self) -> list[Register]:
         """Addresses of what is pending."""
-        return [one for one in (self.result, self.added) if one is not None]
+        return [register for register in (self.result, self.added) if register is not None]
 
     def _pass(self, count: Value) -> None:
         """What was pending is finished: the sums of ``count`` pixels are pending now."""

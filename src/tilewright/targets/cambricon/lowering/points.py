@@ -28,7 +28,7 @@ class Points:
         stage = self.stage = c.anchor
         self.name = stage.operation.data
         self.inputs = [c.source(stage, i)[0] for i in range(len(stage.inputs))]
-        self.kinds, self.made = elements(stage)
+        self.kinds, self.result_kind = elements(stage)
         stages = c.compute.stages
         self.rest: Epilogue | None = epilogue_of(stages, c.where) if len(stages) > 1 else None
         if self.rest is not None and self.rest.residual is not None:
@@ -59,11 +59,11 @@ class Points:
         several = [axis for axis in output.order if output.buffer.tensor_shape[axis] > 1]
         inner = several[-1] if several else output.order[-1]
         # An operand that is one number along the innermost axis is spread over a vector.
-        self.single = [one for one in self.moving if not self.moving[one][inner]]
+        self.single = [operand for operand in self.moving if not self.moving[operand][inner]]
         for axis in reversed(output.order):
             alike = all(
-                moving[axis] != (one in self.single) or output.buffer.tensor_shape[axis] == 1
-                for one, moving in self.moving.items()
+                moving[axis] != (operand in self.single) or output.buffer.tensor_shape[axis] == 1
+                for operand, moving in self.moving.items()
             )
             if apart or not alike:
                 apart.append(axis)
@@ -80,7 +80,7 @@ class Points:
         each += 4 * len(self.single) + 2 * bool(self.single and not relu)
         self.part = t.left // each // 8 * 8 if each else 0
         self.zeros = t.take(2 * self.part) if relu or self.single else 0
-        self.spread = {one: t.take(4 * self.part) for one in self.single}
+        self.spread = {operand: t.take(4 * self.part) for operand in self.single}
         self.sums = t.take(4 * self.part) if wide else 0
         self.relu = relu
         self.places = [t.take(2 * self.part) for _ in self.limits]
@@ -103,44 +103,44 @@ class Points:
         """One tile."""
         e, c = self.e, self.c
         with e.scope():
-            boxes = {one: c.box(one, tile) for one in self.inputs}
+            boxes = {operand: c.box(operand, tile) for operand in self.inputs}
             box = c.box(c.output, tile)
             count: Value = 1
             for axis in self.shared:
                 count = e.multiply(count, box.axes[axis].size)
             result = e.variable(tile.bases[c.output.buffer])
-            sources = {one: e.variable(tile.bases[one.buffer]) for one in boxes}
+            sources = {operand: e.variable(tile.bases[operand.buffer]) for operand in boxes}
             distinct = list(boxes)
 
             def level(axes: Sequence[int]) -> None:
                 if not axes:
-                    self._run([sources[one] for one in self.inputs], result, count)
+                    self._run([sources[operand] for operand in self.inputs], result, count)
                     e.increase(result, e.multiply(count, c.output.element))
-                    for one in distinct:
-                        step = 1 if one in self.single else count
-                        e.increase(sources[one], e.multiply(step, one.element))
+                    for operand in distinct:
+                        step = 1 if operand in self.single else count
+                        e.increase(sources[operand], e.multiply(step, operand.element))
                     return
                 axis = axes[0]
                 size = box.axes[axis].size
                 with e.scope():
                     starts = {
-                        one: e.variable(sources[one])
-                        for one in distinct
-                        if not self.moving[one][axis]
+                        operand: e.variable(sources[operand])
+                        for operand in distinct
+                        if not self.moving[operand][axis]
                     }
 
                     def body() -> None:
                         level(axes[1:])
                         # What does not depend on this axis is read again.
-                        for one, start in starts.items():
-                            e.set(sources[one], start)
+                        for operand, start in starts.items():
+                            e.set(sources[operand], start)
 
                     e.repeat(size, body, least=1)
-                    for one in starts:
-                        used: Value = one.element
+                    for operand in starts:
+                        used: Value = operand.element
                         for inner in (*axes[1:], *self.shared):
-                            used = e.multiply(used, boxes[one].axes[inner].size)
-                        e.increase(sources[one], used)
+                            used = e.multiply(used, boxes[operand].axes[inner].size)
+                        e.increase(sources[operand], used)
 
             level(self.apart)
 
@@ -161,14 +161,14 @@ class Points:
     def _spread(self, sources: Sequence[Value], count: Value) -> None:
         """Vectors of the numbers that operands are along a run."""
         e = self.e
-        zeros, n, one = e.held(self.zeros), e.held(count), e.held(1)
+        zeros, n, unit = e.held(self.zeros), e.held(count), e.held(1)
         for operand, source in zip(self.inputs, sources, strict=True):
             if operand not in self.spread:
                 continue
             wide = operand.element == 4
             with e.scope():
                 value = e.register()
-                e.emit("VMAX" + ".wide0" * wide, value, one, e.held(source))
+                e.emit("VMAX" + ".wide0" * wide, value, unit, e.held(source))
                 e.emit("VAS" + ".wide" * wide, e.held(self.spread[operand]), n, zeros, value)
 
     def _parts(self, sources: Sequence[Value], result: Value, count: Value) -> None:
@@ -177,16 +177,16 @@ class Points:
             self._part(sources, result, count)
             return
         with e.scope():
-            at = [e.variable(one) for one in sources]
+            at = [e.variable(source) for source in sources]
             to, left = e.variable(result), e.variable(count)
             again = e.label("part")
             e.place(again)
             with e.scope():
                 part = e.minimum(left, self.part)
                 self._part(at, to, part)
-                for one, operand in zip(at, self.inputs, strict=True):
+                for address, operand in zip(at, self.inputs, strict=True):
                     if operand not in self.spread:
-                        e.increase(one, e.multiply(part, operand.element))
+                        e.increase(address, e.multiply(part, operand.element))
                 e.increase(to, e.multiply(part, self.c.output.element))
                 e.emit("SSUB", left, left, part)
             e.emit("CB", left, again)
@@ -195,10 +195,10 @@ class Points:
         e = self.e
         n = e.held(count)
         rest = self.rest
-        made_wide = is_wide(self.made)
+        wide_result = is_wide(self.result_kind)
         out = e.held(result) if rest is None else e.held(self.sums)
-        wide = ".wide" if (made_wide if rest is None else True) else ""
-        inputs = [e.held(one) for one in sources]
+        wide = ".wide" if (wide_result if rest is None else True) else ""
+        inputs = [e.held(source) for source in sources]
         flags = "".join(f".wide{i}" for i, kind in enumerate(self.kinds) if is_wide(kind))
         if self.name in PAIRS:
             text = f"{PAIRS[self.name]}{wide}{flags}"
@@ -220,7 +220,7 @@ class Points:
             if not self.limits:
                 e.emit(f"VMOVE{wide}", out, n, source)
         elif self.name == "requantise":
-            shift = fraction(self.kinds[0]) - fraction(self.made)
+            shift = fraction(self.kinds[0]) - fraction(self.result_kind)
             # The result saturates to 16 bits, whatever follows.
             out = e.held(result) if rest is None else out
             e.emit(f"VMOVE{flags}" + (f".shift={shift}" if shift else ""), out, n, inputs[0])

@@ -53,21 +53,21 @@ class MatrixPool(Pool):
 
     def _reserve(self) -> None:
         """Temporaries of the matrix scratchpad for the columns of as many pixels as fit them."""
-        c, one, lanes = self.c, self.columns, lanes_of(self.c.machine)
+        c, slide, lanes = self.c, self.columns, lanes_of(self.c.machine)
         if self.average:
             raise refuse("lower-operand", "means are not made in the matrix scratchpad", c.where)
         channels, width = c.tile_size("c"), c.tile_size("ow")
         self.ones = c.temporaries.take(2 * lanes)
         # Whole rows of lanes: the least numbers are made as an outer product.
         vectors = c.matrix_temporaries.left // 6 // lanes
-        span = (one.kernel - 1) * one.dilation + 1
-        most = (vectors * lanes // channels - span) // one.stride + 1
+        span = (slide.kernel - 1) * slide.dilation + 1
+        most = (vectors * lanes // channels - span) // slide.stride + 1
         if self.relu:
             most = min(most, (c.temporaries.left - 2 * vectors) // (2 * channels))
         if most < 1:
             raise refuse("lower-temporaries", "the columns of a window do not fit", c.where)
         self.batch = -(-width // -(-width // min(most, width)))
-        self.vectors = -(-((self.batch - 1) * one.stride + span) * channels // lanes)
+        self.vectors = -(-((self.batch - 1) * slide.stride + span) * channels // lanes)
         self.size = self.batch * channels
         self.zeros = c.temporaries.take(2 * self.size) if self.relu else 0
         self.low = c.temporaries.take(2 * self.vectors)
@@ -151,12 +151,12 @@ class MatrixPool(Pool):
 
     def _unrolled(self, run: Run, at: Register, batch: Batch, rows: Value) -> None:
         """A batch whose columns are known; each window's result when all of them are compared."""
-        e, one, channels = self.e, self.columns, self.c.tile_size("c")
+        e, slide, channels = self.e, self.columns, self.c.tile_size("c")
         with e.scope():
             self._down(run, at, e.held(batch.columns * channels))
             e.increase(at, e.multiply(self.pixel, batch.step))
             lengths = [len(window) for window in batch.windows]
-            further = self._further(e.held((batch.columns - one.dilation) * channels))
+            further = self._further(e.held((batch.columns - slide.dilation) * channels))
             for compared in range(1, max(lengths) + 1):
                 if compared > 1:
                     further()
@@ -179,15 +179,15 @@ class MatrixPool(Pool):
 
     def _batch(self, run: Run, at: Register, pixels: Value, count: Value | None) -> None:
         """Pixels whose windows have as many columns."""
-        e, one = self.e, self.columns
+        e, slide = self.e, self.columns
         with e.scope():
-            reach = e.multiply(e.subtract(run.width, 1), one.dilation)
-            columns = e.add(e.add(e.multiply(e.subtract(pixels, 1), one.stride), reach), 1)
+            reach = e.multiply(e.subtract(run.width, 1), slide.dilation)
+            columns = e.add(e.add(e.multiply(e.subtract(pixels, 1), slide.stride), reach), 1)
             self._down(run, at, e.held(e.multiply(columns, self.channels)))
-            less = e.multiply(e.subtract(columns, one.dilation), self.channels)
+            less = e.multiply(e.subtract(columns, slide.dilation), self.channels)
             self._repeated(e.subtract(run.width, 1), self._further(e.held(less)))
             self._copy(0, 0, pixels)
-            e.increase(at, e.multiply(e.multiply(pixels, self.pixel), one.stride))
+            e.increase(at, e.multiply(e.multiply(pixels, self.pixel), slide.stride))
             self._finish(e.multiply(pixels, self.channels))
 
     def _repeated(self, count: Value, body: Callable[[], None]) -> None:
@@ -228,22 +228,22 @@ class MatrixPool(Pool):
         """Copy results to VSM: the first one from a column, as so many pixels from a place on."""
         e, item, stride = self.e, 2 * self.c.tile_size("c"), self.columns.stride
         with e.scope():
-            ones, one = e.held(self.ones), e.held(1)
+            ones, unit = e.held(self.ones), e.held(1)
             to = e.variable(e.add(self.result, item * pixel))
             if isinstance(count, int) and not first % stride and self.sources:
                 size = e.held(item // 2)
                 for source in self.sources[first // stride :][:count]:
-                    e.emit("VMM", to, size, source, ones, one)
+                    e.emit("VMM", to, size, source, ones, unit)
                     e.increase(to, item)
                 return
             at = e.variable(self.greatest + item * first)
             if stride == 1:
-                e.emit("VMM", to, e.held(e.multiply(count, item // 2)), at, ones, one)
+                e.emit("VMM", to, e.held(e.multiply(count, item // 2)), at, ones, unit)
                 return
             size = e.held(item // 2)
 
             def each() -> None:
-                e.emit("VMM", to, size, at, ones, one)
+                e.emit("VMM", to, size, at, ones, unit)
                 e.increase(at, item * stride)
                 e.increase(to, item)
 

@@ -58,13 +58,13 @@ class Means:
     def _counted(self, number: int, first: Value | None, met: Value | None, low: Value) -> Value:
         """How many rows (number 0) or columns of windows that begin at ``first`` of those held,
         ``met`` of which are in the image; the first one held is ``low``."""
-        e, one = self.e, (self.rows, self.columns)[number]
-        if first is None or one.axis is None or (isinstance(met, int) and met == one.kernel):
-            return one.kernel
+        e, slide = self.e, (self.rows, self.columns)[number]
+        if first is None or slide.axis is None or (isinstance(met, int) and met == slide.kernel):
+            return slide.kernel
         padding = self.c.anchor.parameters.get("counted", (0, 0, 0, 0))
-        extent = self.x.buffer.tensor_shape[one.axis]
+        extent = self.x.buffer.tensor_shape[slide.axis]
         place = e.add(first, low)
-        end = e.minimum(e.subtract(extent + padding[number + 2], place), one.kernel)
+        end = e.minimum(e.subtract(extent + padding[number + 2], place), slide.kernel)
         begin = e.maximum(e.subtract(-padding[number], place), 0)
         return e.subtract(end, begin)
 

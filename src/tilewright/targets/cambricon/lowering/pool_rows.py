@@ -47,38 +47,38 @@ class Batch:
     @property
     def parts(self) -> list[tuple[int, int, int]]:
         """Neighbours of which as many columns count: the first, how many, and the columns."""
-        found: list[tuple[int, int, int]] = []
+        parts: list[tuple[int, int, int]] = []
         for counted, group in groupby(range(len(self.windows)), self.counted.__getitem__):
             pixels = list(group)
-            found.append((pixels[0], len(pixels), counted))
-        return found
+            parts.append((pixels[0], len(pixels), counted))
+        return parts
 
 
-def whole_batch(one: Sliding, pixels: int) -> Batch:
+def whole_batch(slide: Sliding, pixels: int) -> Batch:
     """A batch of windows that lie in the image."""
-    width = (pixels - 1) * one.stride + (one.kernel - 1) * one.dilation + 1
-    return batches_of(one, pixels, pixels, 0, width, lambda _: one.kernel)[0]
+    width = (pixels - 1) * slide.stride + (slide.kernel - 1) * slide.dilation + 1
+    return batches_of(slide, pixels, pixels, 0, width, lambda _: slide.kernel)[0]
 
 
 def batches_of(
-    one: Sliding, width: int, most: int, before: int, size: int, counted: Callable[[int], int]
+    slide: Sliding, width: int, most: int, before: int, size: int, counted: Callable[[int], int]
 ) -> list[Batch]:
     """A row of windows in batches; ``before`` columns of padding lie before the ``size`` held.
 
     ``counted`` says how many columns count of a window by its first, from the first one held.
     """
-    found: list[Batch] = []
+    batches: list[Batch] = []
     for start in range(0, width, most):
         pixels = range(start, min(start + most, width))
-        firsts = [pixel * one.stride - before for pixel in pixels]
+        firsts = [pixel * slide.stride - before for pixel in pixels]
         begin = max(firsts[0], 0)
         windows: list[tuple[int, ...]] = []
         for first in firsts:
-            places = range(first, first + one.kernel * one.dilation, one.dilation)
+            places = range(first, first + slide.kernel * slide.dilation, slide.dilation)
             windows.append(tuple(place - begin for place in places if 0 <= place < size))
-        step = firsts[-1] + one.stride - begin
-        found.append(Batch(tuple(windows), tuple(counted(first) for first in firsts), step))
-    return found
+        step = firsts[-1] + slide.stride - begin
+        batches.append(Batch(tuple(windows), tuple(counted(first) for first in firsts), step))
+    return batches
 
 
 def alike(batches: Sequence[Batch]) -> list[tuple[int, Batch]]:

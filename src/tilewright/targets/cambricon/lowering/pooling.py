@@ -46,7 +46,7 @@ class Pool(Means):
         self.columns = sliding(c, access, self.x, "ow", "kw")
         if self.average and (self.rows.dilation, self.columns.dilation) != (1, 1):
             raise refuse("lower-window", "the mean of a window with dilation", c.where)
-        if [one.operation.data for one in c.compute.stages[1:]] not in ([], ["relu"]):
+        if [stage.operation.data for stage in c.compute.stages[1:]] not in ([], ["relu"]):
             raise refuse("lower-epilogue", "pooling takes ReLU alone behind it", c.where)
         self.relu = self.epilogue.relu
         self.area = self.rows.kernel * self.columns.kernel
@@ -62,19 +62,19 @@ class Pool(Means):
     def _reserve(self) -> None:
         """Temporaries for the columns of as many pixels as fit them."""
         c, t = self.c, self.c.temporaries
-        channels, one = c.tile_size("c"), self.columns
+        channels, slide = c.tile_size("c"), self.columns
         item = 4 if self.average else 2
-        span, width = (one.kernel - 1) * one.dilation + 1, c.tile_size("ow")
+        span, width = (slide.kernel - 1) * slide.dilation + 1, c.tile_size("ow")
         # Per pixel of a batch: its columns; for a mean the sum, two divisors and zeros.
         extra = 4 + 2 + 2 + 2 if self.average else 2 + 2 * self.relu
-        room = t.left // channels - (span - one.stride) * item
-        most = max(room // (one.stride * item + extra), 1)
+        room = t.left // channels - (span - slide.stride) * item
+        most = max(room // (slide.stride * item + extra), 1)
         addresses = ADDRESSES[c.thrift] if c.thrift < len(ADDRESSES) else 0
-        self.unrolled = max(min((addresses - span + one.stride) // (one.stride + 1), most), 0)
+        self.unrolled = max(min((addresses - span + slide.stride) // (slide.stride + 1), most), 0)
         if self.unrolled:
             most = self.unrolled
         self.batch = -(-width // -(-width // min(most, width)))
-        columns = (self.batch - 1) * one.stride + span
+        columns = (self.batch - 1) * slide.stride + span
         size = self.size = self.batch * channels
         # Without room for the columns of one window, its positions are taken one by one.
         self.direct = size * extra + columns * channels * item > t.left
@@ -100,9 +100,9 @@ class Pool(Means):
                 e.emit("VAS", areas, size, e.loaded(self.zeros), e.loaded(self.area))
         if self.unrolled and not {"c"} & c.looped:
             # The columns of a batch and its results lie at the same places throughout.
-            one, channels = self.columns, c.tile_size("c")
+            slide, channels = self.columns, c.tile_size("c")
             item = 4 if self.average else 2
-            columns = (self.batch - 1) * one.stride + (one.kernel - 1) * one.dilation + 1
+            columns = (self.batch - 1) * slide.stride + (slide.kernel - 1) * slide.dilation + 1
             first = self.sums if self.average else self.out
             self.places = [
                 e.variable(self.down + number * channels * item) for number in range(columns)
@@ -135,7 +135,7 @@ class Pool(Means):
     def _takes_rows(self, axis: Axis, width: Value) -> bool:
         """Whether all columns of a row are known."""
         return bool(self.places) and all(
-            isinstance(one, int) for one in (width, axis.low, axis.before, axis.size)
+            isinstance(value, int) for value in (width, axis.low, axis.before, axis.size)
         )
 
     def _row(self, run: Run, axis: Axis) -> None:
@@ -146,9 +146,9 @@ class Pool(Means):
         low = axis.low
 
         def counted(first: int) -> int:
-            found = self._counted(1, first, None, low)
-            assert isinstance(found, int)
-            return found
+            count = self._counted(1, first, None, low)
+            assert isinstance(count, int)
+            return count
 
         with e.scope():
             rows = self._counted_rows(run)
@@ -188,10 +188,10 @@ class Pool(Means):
             e.emit("CB", left, again)
 
     def _batch(self, run: Run, at: Register, pixels: Value, count: Value | None) -> None:
-        e, one = self.e, self.columns
+        e, slide = self.e, self.columns
         with e.scope():
-            further = e.multiply(e.subtract(pixels, 1), one.stride)
-            reach = e.multiply(e.subtract(run.width, 1), one.dilation)
+            further = e.multiply(e.subtract(pixels, 1), slide.stride)
+            reach = e.multiply(e.subtract(run.width, 1), slide.dilation)
             columns = e.add(e.add(further, reach), 1)
             n = e.multiply(columns, self.channels)
             total = e.multiply(pixels, self.channels)
@@ -207,7 +207,7 @@ class Pool(Means):
                 e.emit("VDV.wide0", out, e.held(total), sums, counts)
             if self.relu:
                 e.emit("VGTM", self.result, e.held(total), self.result, e.held(self.zeros))
-            e.increase(at, e.multiply(e.multiply(pixels, self.pixel), one.stride))
+            e.increase(at, e.multiply(e.multiply(pixels, self.pixel), slide.stride))
             e.increase(self.result, e.multiply(total, 2))
 
     def _fits(self, run: Run) -> bool:
@@ -316,12 +316,12 @@ class Pool(Means):
 
     def _along(self, run: Run, pixels: Value) -> None:
         """The positions of each window's row, pixel by pixel."""
-        e, one = self.e, self.columns
+        e, slide = self.e, self.columns
         item = 4 if self.average else 2
         text = "VAV.wide.wide0.wide1" if self.average else "VGTM"
         begin = "VMOVE.wide.wide0" if self.average else "VMOVE"
         n = e.held(self.channels)
-        apart = e.multiply(self.channels, one.dilation * item)
+        apart = e.multiply(self.channels, slide.dilation * item)
         with e.scope():
             column = e.variable(self.down)
             to = e.variable(self.sums if self.average else self.result)
@@ -344,7 +344,7 @@ class Pool(Means):
                     else:
                         e.emit(begin, to, n, place)
                         e.repeat(e.subtract(run.width, 1), further)
-                e.increase(column, e.multiply(self.channels, one.stride * item))
+                e.increase(column, e.multiply(self.channels, slide.stride * item))
                 e.increase(to, e.multiply(self.channels, item))
 
             e.repeat(pixels, each, least=1)

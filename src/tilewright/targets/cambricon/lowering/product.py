@@ -138,8 +138,8 @@ class Product(SplitSums):
         """Within the residency of what lies in VSM, only channels of the result may be stepped, or
         rows of its pixels where sums wait there."""
         c = self.c
-        others = [one for one in (self.x, self.bias, self.residual) if one is not None]
-        stepped = frozenset[str]().union(*(c.inside(one) for one in (*others, c.output)))
+        others = [operand for operand in (self.x, self.bias, self.residual) if operand is not None]
+        stepped = frozenset[str]().union(*(c.inside(operand) for operand in (*others, c.output)))
         allowed = {"oh"} if self.split else {"g", "co"}
         if not stepped <= allowed or (self.parted and self.grouped):
             raise refuse("lower-nest", "loops step through a resident tile", c.where)
@@ -243,8 +243,8 @@ class Product(SplitSums):
             self.row = self.rows.step_in(box)
             if self.rings:
                 self._gather()
-            read = [one for one in (c.output, self.residual) if one is not None]
-            places = [e.settled(lambda one=one: c.base(one, tile)) for one in read]
+            read = [operand for operand in (c.output, self.residual) if operand is not None]
+            places = [e.settled(lambda operand=operand: c.base(operand, tile)) for operand in read]
             at: Value | None = None
             if self.bias is not None:
                 bias = self.bias
@@ -260,7 +260,8 @@ class Product(SplitSums):
                 return
             if self.parted:
                 self.steps = [
-                    e.settled(lambda one=one: c.stride(one, tile, self.columns.out)) for one in read
+                    e.settled(lambda operand=operand: c.stride(operand, tile, self.columns.out))
+                    for operand in read
                 ]
             self.carried = self._carries()
             # Those of what is pending: the last part of the pixel before.
@@ -281,7 +282,7 @@ class Product(SplitSums):
         """Whether the last sums of a tile are finished in the next one, or behind the last one."""
         if self.by_rows or self.rings or len(self.parts) > 1:
             return False
-        read = [one for one in (self.bias, self.residual) if one is not None]
+        read = [operand for operand in (self.bias, self.residual) if operand is not None]
         return self.c.carry(self._flush, read, self._pixel_cycles() if self.row_hooks else 0)
 
     def _gather(self) -> None:

@@ -45,14 +45,14 @@ def met_in(windows: Windows, number: int) -> Met:
         behind = max(min((size - 1 - further + before) // s + 1, count), 0)
         kinds.append((first, behind, count))
     first: Value = 0
-    if any(one for one, _, _ in kinds):
+    if any(first for first, _, _ in kinds):
         first = e.divide(e.add(axis.before, s - 1 - further), s)
         if any(before - further + s - 1 < 0 for before, _, _ in rows.tiles):
             first = e.maximum(first, 0)
         if any((before - further + s - 1) // s > count for before, _, count in rows.tiles):
             first = e.minimum(first, height)
     behind = height
-    if any(one < count for _, one, count in kinds):
+    if any(behind < count for _, behind, count in kinds):
         reach = e.add(e.add(axis.size, axis.before), s - 1 - further)
         behind = e.divide(reach, s)
         if any((n + before + s - 1 - further) // s > count for before, n, count in rows.tiles):
@@ -109,7 +109,7 @@ class RowOrder(Batches):
                     if ends:
                         self._finish_others(met.first, width)
 
-                    def one(
+                    def row_body(
                         number: int = number,
                         row: Register = row,
                         awaited: bool = met.least > 0,
@@ -121,7 +121,7 @@ class RowOrder(Batches):
                         windows.emit_row(row, lambda run: self._products(run, weights, number))
                         e.increase(row, e.multiply(down, self.rows.stride))
 
-                    e.repeat(met.count, one, least=met.least)
+                    e.repeat(met.count, row_body, least=met.least)
                     if ends:
                         sums = e.register()
                         e.emit("SADD", sums, self.at, -4 * self.parts[0])

@@ -45,53 +45,53 @@ class RowRing:
 
     def reset(self) -> None:
         """Before the first tile, whose rows come together."""
-        e, one = self.e, self.image
-        e.set(self.waiting, one.places - one.reach if one.total > one.first else NONE)
-        e.set(self.coming, one.first)
-        e.set(self.chip, one.operand.address + one.first % one.places * one.row_bytes)
+        e, image = self.e, self.image
+        e.set(self.waiting, image.places - image.reach if image.total > image.first else NONE)
+        e.set(self.coming, image.first)
+        e.set(self.chip, image.operand.address + image.first % image.places * image.row_bytes)
 
     def load_first(self) -> None:
         """The rows of the first tile."""
-        e, one = self.e, self.image
+        e, image = self.e, self.image
         with e.scope():
-            e.remark(f"load {one.operand.name}")
-            size = e.loaded(one.first * one.row_bytes // one.operand.element)
-            e.emit(one.text, e.loaded(one.operand.address), size, e.loaded(0), one.main)
+            e.remark(f"load {image.operand.name}")
+            size = e.loaded(image.first * image.row_bytes // image.operand.element)
+            e.emit(image.text, e.loaded(image.operand.address), size, e.loaded(0), image.main)
 
     def wrap(self, at: Register) -> None:
         """Behind the last place follows the first one."""
-        e, one = self.e, self.image
+        e, image = self.e, self.image
         with e.scope():
             over = e.register()
-            e.emit("SGT", over, at, one.end - 1)
-            e.emit("SMUL", over, over, one.places * one.row_bytes)
+            e.emit("SGT", over, at, image.end - 1)
+            e.emit("SMUL", over, over, image.places * image.row_bytes)
             e.emit("SSUB", at, at, over)
 
     def transfer(self) -> None:
         """The next row."""
-        e, one, more = self.e, self.image, self.e.label("rows")
+        e, image, more = self.e, self.image, self.e.label("rows")
         with e.beside(), e.scope():
-            e.remark(f"load {one.operand.name}, a row")
-            size = e.variable(one.row_bytes // one.operand.element)
+            e.remark(f"load {image.operand.name}, a row")
+            size = e.variable(image.row_bytes // image.operand.element)
             main = e.register()
-            e.emit("SMUL", main, self.coming, one.row_bytes)
-            e.emit(one.text, self.chip, size, main, one.main)
-            e.increase(self.chip, one.row_bytes)
+            e.emit("SMUL", main, self.coming, image.row_bytes)
+            e.emit(image.text, self.chip, size, main, image.main)
+            e.increase(self.chip, image.row_bytes)
             self.wrap(self.chip)
             e.increase(self.coming, 1)
             e.emit("SSUB", self.waiting, self.waiting, 1)
-            e.if_less(self.coming, one.total, more)
+            e.if_less(self.coming, image.total, more)
             e.set(self.waiting, NONE)
         e.place(more)
 
     def wanted(self, first: Register) -> None:
         """Before a row of results whose windows begin at row ``first``: theirs come now, if they
         have not."""
-        e, one = self.e, self.image
+        e, image = self.e, self.image
         again, done = e.label("wait"), e.label("there")
 
         def missing() -> None:
-            e.if_positive(e.add(e.subtract(first, self.coming), one.rows.span), again)
+            e.if_positive(e.add(e.subtract(first, self.coming), image.rows.span), again)
 
         with e.scope():
             missing()
@@ -100,7 +100,7 @@ class RowRing:
         def block() -> None:
             e.place(again)
             with e.beside(), e.scope():
-                e.if_less(one.total - 1, self.coming, done)
+                e.if_less(image.total - 1, self.coming, done)
             self.transfer()
             with e.beside(), e.scope():
                 missing()
@@ -153,7 +153,7 @@ class RingWindows(Windows):
             row = e.variable(e.settled(lambda: self._place(first)))
             last = e.subtract(axis.size, self.rows.span)
 
-            def one() -> None:
+            def row_body() -> None:
                 ring.wanted(first)
                 if axis.padded:
                     self._clipped(axis, image.row_bytes, y, row, last, body)
@@ -165,7 +165,7 @@ class RingWindows(Windows):
                 e.increase(row, image.row_bytes * self.rows.stride)
                 ring.wrap(row)
 
-            e.repeat(self.height, one, least=1)
+            e.repeat(self.height, row_body, least=1)
 
     def _place(self, row: Register) -> Value:
         """The address of a row; some may lie before the image."""

@@ -52,7 +52,7 @@ class Sliding:
 
 def windows_box(box: Box, *axes: Sliding) -> Box:
     """What loops over windows need of a box: the axes along which windows slide."""
-    kept = {axis for one in axes for axis in (one.axis, one.apart)}
+    kept = {axis for slide in axes for axis in (slide.axis, slide.apart)}
     nothing = Axis(0, 1, 0, True, False)
     return Box(
         tuple(axis if number in kept else nothing for number, axis in enumerate(box.axes)),
@@ -69,30 +69,30 @@ def sliding(
         terms = dict(axis.terms)
         if out not in terms and kernel not in terms:
             continue
-        if out not in terms and (found := _apart(c, access, number, out, kernel)) is not None:
-            return found
-        found = Sliding(c.extent(kernel), terms.get(out, 1), terms.get(kernel, 1), number, out)
+        if out not in terms and (slide := _apart(c, access, number, out, kernel)) is not None:
+            return slide
+        slide = Sliding(c.extent(kernel), terms.get(out, 1), terms.get(kernel, 1), number, out)
         extent = operand.buffer.tensor_shape[number]
-        span = found.span
-        last = axis.offset + (c.extent(out) - 1) * found.stride
+        span = slide.span
+        last = axis.offset + (c.extent(out) - 1) * slide.stride
         if axis.offset + span <= 0 or last >= extent:
             raise refuse("lower-window", "a window lies wholly in the padding", c.where)
         inside, step = axis.offset >= 0 and last + span <= extent, c.tile_size(out)
         if kernel in c.looped and not (kernel == "kh" and (inside or c.tile_size(kernel) == 1)):
             raise refuse("lower-window", f"a tile holds a part of {kernel}", c.where)
-        starts = range(axis.offset, last + 1, found.stride)
-        met = {len(range(*positions_met(start, extent, found))) for start in starts}
+        starts = range(axis.offset, last + 1, slide.stride)
+        met = {len(range(*positions_met(start, extent, slide))) for start in starts}
         # A tile with one row of the kernel may be any of them.
         single = kernel in c.looped and not inside
-        lows = range(axis.offset, axis.offset + (span if single else 1), found.dilation)
+        lows = range(axis.offset, axis.offset + (span if single else 1), slide.dilation)
         kinds = [
-            _tiles(low, found.stride, 1 if single else span, extent, c.extent(out), step)
+            _tiles(low, slide.stride, 1 if single else span, extent, c.extent(out), step)
             for low in lows
         ]
         tiles = tuple(sorted(set().union(*kinds)))
         if single and any(size < 0 for _, size, _ in tiles):
             raise refuse("lower-window", "rows of a kernel lie far from the image", c.where)
-        return replace(found, cut=tuple(sorted(met - {found.kernel})), tiles=tiles)
+        return replace(slide, cut=tuple(sorted(met - {slide.kernel})), tiles=tiles)
     return Sliding(1, 1, 1, None, out)
 
 
@@ -119,8 +119,8 @@ def _tiles(
     return tuple(sorted(kinds))
 
 
-def positions_met(start: int, extent: int, one: Sliding) -> tuple[int, int]:
+def positions_met(start: int, extent: int, slide: Sliding) -> tuple[int, int]:
     """The first position of a window's kernel that is in the image, and the first behind it."""
-    d = one.dilation
+    d = slide.dilation
     first = (max(-start, 0) + d - 1) // d
-    return first, max(min((extent - start + d - 1) // d, one.kernel), first)
+    return first, max(min((extent - start + d - 1) // d, slide.kernel), first)

@@ -181,8 +181,8 @@ class SplitSums(RowOrder):
             line = e.multiply(width, e.multiply(self.channels, 4))
             e.increase(self.at, e.multiply(met.first, line))
 
-            def one() -> None:
+            def row_body() -> None:
                 windows.emit_row(row, lambda run: self._run(run, matrix))
                 e.increase(row, e.multiply(self.row, self.rows.stride))
 
-            e.repeat(met.count, one, least=met.least)
+            e.repeat(met.count, row_body, least=met.least)

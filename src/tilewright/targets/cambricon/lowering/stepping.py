@@ -63,24 +63,26 @@ class Stepping(BoxesAhead, Turning):
         out = walk.nest.output
         assert out is not None
         self.output = out
-        self.filled = {one.buffer: one.depth for one in walk.nest.loads}
+        self.filled = {load.buffer: load.depth for load in walk.nest.loads}
         self.store_stream: Stream | None = None
         self.load_streams: dict[BufferOp, Stream] = {}
         self.shared = self._share(stream)
         # Weights first: their engine is idle while the kernel before stores its last tile.
-        loads = sorted(walk.loads, key=lambda one: one.buffer.memory != "msm")
-        self.ahead = [one for one in loads if one.depth == 0 or self._slots(one.buffer) > 1]
+        loads = sorted(walk.loads, key=lambda load: load.buffer.memory != "msm")
+        self.ahead = [load for load in loads if load.depth == 0 or self._slots(load.buffer) > 1]
         rolled = walk.image_rows.operand.buffer if walk.image_rows is not None else None
-        self.behind = [one for one in loads if one not in self.ahead and one.buffer is not rolled]
+        self.behind = [
+            load for load in loads if load not in self.ahead and load.buffer is not rolled
+        ]
         self.row_ring = None if walk.image_rows is None else RowRing(walk, walk.image_rows)
         """The places of an image whose rows come one by one."""
         self.late = walk.late(loads)
         stays = walk.stays
         moving = stays is None or stays.first > 0 or not stays.there
         self.weights_move = moving and any(
-            one.depth and one.buffer.memory == "msm" for one in loads
+            load.depth and load.buffer.memory == "msm" for load in loads
         )
-        moved = [one.buffer for one in loads if one.depth and one.buffer.memory == "msm"]
+        moved = [load.buffer for load in loads if load.depth and load.buffer.memory == "msm"]
         self.kept = KeptTiles(walk, moved[0], stays) if stays is not None and moved else None
         """The tiles of the weights, if some of them stay."""
         self.ring = self._ring(moved)
@@ -89,21 +91,21 @@ class Stepping(BoxesAhead, Turning):
         self.current: dict[BufferOp, Register] = {}
         self.coming: dict[BufferOp, int] = {}
         """Buffers that fill their other slot, and their depths."""
-        for one in self.ahead:
-            if one.depth and self._slots(one.buffer) > 1:
-                self.current[one.buffer] = e.register()
-                self.coming[one.buffer] = one.depth
-        self.fills = {one: halo_of(walk, one, self.level, fill) for one in self.coming}
+        for load in self.ahead:
+            if load.depth and self._slots(load.buffer) > 1:
+                self.current[load.buffer] = e.register()
+                self.coming[load.buffer] = load.depth
+        self.fills = {buffer: halo_of(walk, buffer, self.level, fill) for buffer in self.coming}
         """How they are filled."""
         if self.shared is None and self._slots(out.buffer) > 1:
             self.current[out.buffer] = e.register()
             self.store_stream = None if walk.leaves else stream(walk.operands[out.buffer])
         for buffer in self.coming:
-            found = None if buffer is self.shared else stream(walk.operands[buffer])
-            if found is not None:
-                self.load_streams[buffer] = found
+            load_stream = None if buffer is self.shared else stream(walk.operands[buffer])
+            if load_stream is not None:
+                self.load_streams[buffer] = load_stream
         self.streams: list[Waiting] = [
-            one for key, one in self.load_streams.items() if key is not self.shared
+            load_stream for key, load_stream in self.load_streams.items() if key is not self.shared
         ]
         self.trail = self.choose_trail()
         """The store of results that leave while their own tile is computed."""
@@ -146,8 +148,8 @@ class Stepping(BoxesAhead, Turning):
 
     def _ring(self, moved: list[BufferOp]) -> WeightRing | None:
         """The weights that come row by row."""
-        found = [one for one in moved if self.walk.operands[one].ring is not None]
-        return WeightRing(self.walk, found[0]) if found else None
+        buffers = [buffer for buffer in moved if self.walk.operands[buffer].ring is not None]
+        return WeightRing(self.walk, buffers[0]) if buffers else None
 
     def _weights_ahead(self, moved: list[BufferOp], part: Part) -> WeightsAhead | WeightRing | None:
         """The weights that come while tiles of those before them are computed."""
@@ -167,7 +169,7 @@ class Stepping(BoxesAhead, Turning):
         walk, buffer = self.walk, self.walk.in_turn()
         if buffer is None:
             return None
-        store, load = (stream(walk.operands[one]) for one in (self.output.buffer, buffer))
+        store, load = (stream(walk.operands[key]) for key in (self.output.buffer, buffer))
         if store is None or load is None:
             return None
         self.store_stream, self.load_streams[buffer] = store, load
@@ -191,7 +193,7 @@ class Stepping(BoxesAhead, Turning):
         if not (walk.opens and self.streams) or self.due is None or walk.apart < APART:
             return None
         moved = [operand for operand in walk.operands.values() if operand.role == "input"]
-        pause = max((walk.pause(one) for one in moved), default=0)
+        pause = max((walk.pause(operand) for operand in moved), default=0)
         return LastTile(self, self.agenda, self.ended, pause)
 
     def _slots(self, buffer: BufferOp) -> int:
@@ -204,14 +206,14 @@ class Stepping(BoxesAhead, Turning):
 
     def _two(self, buffer: BufferOp) -> tuple[int, int]:
         """The addresses of its two slots, that of the first tile first."""
-        one, out = self.walk.operands[buffer], self.walk.operands[self.output.buffer]
-        if one.ring is not None:
+        operand, out = self.walk.operands[buffer], self.walk.operands[self.output.buffer]
+        if operand.ring is not None:
             # The first step forward leads to the first place.
-            return one.address, one.address + one.ring.beside * one.ring.row_bytes
-        if buffer is self.shared and one.slots == 1:
-            other = out.address + out.slot_bytes if out.slots > 1 else one.address
+            return operand.address, operand.address + operand.ring.beside * operand.ring.row_bytes
+        if buffer is self.shared and operand.slots == 1:
+            other = out.address + out.slot_bytes if out.slots > 1 else operand.address
             return out.address, other
-        return one.first, 2 * one.address + one.apart - one.first
+        return operand.first, 2 * operand.address + operand.apart - operand.first
 
     def _swap(self, register: Register, buffer: BufferOp) -> None:
         """The other slot's address."""
@@ -231,9 +233,11 @@ class Stepping(BoxesAhead, Turning):
         # A tile of one pixel leaves behind itself.
         if stored or (self.trail is not None and self.walk.least_pixels() == 1):
             return False
-        buffers = [one.buffer for one in read if not one.held]
+        buffers = [operand.buffer for operand in read if not operand.held]
         renewed = [buffer for buffer, _ in self.walk.renewals if self.filled[buffer]]
-        if any(one.buffer in buffers for one in self.behind) or any(b in buffers for b in renewed):
+        if any(load.buffer in buffers for load in self.behind) or any(
+            b in buffers for b in renewed
+        ):
             return False
         # Without places for the step to the next tile, it stands in front of all products.
         if self.due is None and any(b in buffers and b is not self.shared for b in self.coming):
@@ -248,15 +252,15 @@ class Stepping(BoxesAhead, Turning):
             e.place(label)
             self.sizes.settle(depth, self.next)
             for there, loads in groupby(self._ahead_in(depth), self._is_begun):
-                found = [(one, self._box(one.buffer, depth)) for one in loads]
+                boxes = [(load, self._box(load.buffer, depth)) for load in loads]
                 begun = e.label("begun")
                 if there:
                     e.emit("CB", self.ended, begun)
-                for one, box in found:
-                    self._load(one, box)
+                for load, box in boxes:
+                    self._load(load, box)
                 if there:
                     e.place(begun)
-            if any(one.depth == depth and one.buffer in self.load_streams for one in self.ahead):
+            if any(load.depth == depth and load.buffer in self.load_streams for load in self.ahead):
                 begin = self.agenda.begin if self.due is None else self.agenda.join
                 begin(self._pause())
             if not depth:
@@ -266,33 +270,33 @@ class Stepping(BoxesAhead, Turning):
     def _ahead_in(self, depth: int) -> list[Filled]:
         """What the step loads within so many loops; what comes once may be there already."""
         own = self.weights.buffer if self.weights is not None else None
-        found = [one for one in self.ahead if one.depth == depth and one.buffer is not own]
+        loads = [load for load in self.ahead if load.depth == depth and load.buffer is not own]
         if depth:
-            return found
-        return [one for one in found if one not in self.late and not self._is_begun(one)]
+            return loads
+        return [load for load in loads if load not in self.late and not self._is_begun(load)]
 
-    def _is_begun(self, one: Filled) -> bool:
-        return one.buffer in self.walk.begun
+    def _is_begun(self, load: Filled) -> bool:
+        return load.buffer in self.walk.begun
 
-    def _load(self, one: Filled, box: Box | None) -> None:
+    def _load(self, load: Filled, box: Box | None) -> None:
         """The load of the next tile's box, or the start of its stream."""
-        e, buffer = self.e, one.buffer
+        e, buffer = self.e, load.buffer
         if self.kept is not None and buffer is self.kept.buffer:
-            self.kept.load(self._coming(one.depth), self.fill)
+            self.kept.load(self._coming(load.depth), self.fill)
             return
         with e.scope():
             base = self._base(buffer)
             if buffer in self.coming:
                 base = e.variable(base)
                 self._swap(base, buffer)
-            spans = e.settled(lambda: self._coming(one.depth))
+            spans = e.settled(lambda: self._coming(load.depth))
             fill = self.fills.get(buffer, self.fill)
             fill(self.walk.operands[buffer], spans, base, self.load_streams.get(buffer), box)
 
     def _pause(self) -> int:
         """Cycles until the transfers are over that stand between two tiles."""
         walk = self.walk
-        there = [one.buffer for one in self.behind if one.buffer.memory != "msm"]
+        there = [load.buffer for load in self.behind if load.buffer.memory != "msm"]
         if self.store_stream is None and not walk.operands[self.output.buffer].held:
             there.append(self.output.buffer)
         return max((walk.pause(walk.operands[buffer]) for buffer in there), default=0)
@@ -329,9 +333,11 @@ class Stepping(BoxesAhead, Turning):
         e, walk = self.e, self.walk
         spans = e.settled(lambda: walk.spans(self.now, None, self.sizes.now))
         bases: dict[BufferOp, Value] = {}
-        for buffer, one in walk.operands.items():
-            if one.held:
-                bases[buffer] = e.settled(lambda one=one: one.lies(e, spans, walk.extents))
+        for buffer, operand in walk.operands.items():
+            if operand.held:
+                bases[buffer] = e.settled(
+                    lambda operand=operand: operand.lies(e, spans, walk.extents)
+                )
             else:
                 bases[buffer] = self._base(buffer)
 

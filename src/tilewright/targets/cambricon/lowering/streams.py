@@ -176,17 +176,17 @@ class Trail:
         drain(self)
 
 
-def drain(one: Waiting) -> None:
+def drain(stream: Waiting) -> None:
     """Transfers while one waits: mostly none does, so that they stand apart."""
-    e = one.e
+    e = stream.e
     again, done = e.label("drain"), e.label("drained")
-    e.emit("CB", one.waiting, again)
+    e.emit("CB", stream.waiting, again)
     e.place(done)
 
     def block() -> None:
         e.place(again)
-        one.transfer()
-        e.emit("CB", one.waiting, again)
+        stream.transfer()
+        e.emit("CB", stream.waiting, again)
         e.jump(done)
 
     e.apart(block)

@@ -34,8 +34,10 @@ class KernelTables:
             if known == data and self._used.get(number, data) == data:
                 self._used[number] = data
                 return number
-        free = [one for one in range(1, MAX_TABLES + 1) if one not in self._there]
-        number = next((one for one in (*free, *self._there) if one not in self._used), None)
+        free = [number for number in range(1, MAX_TABLES + 1) if number not in self._there]
+        number = next(
+            (number for number in (*free, *self._there) if number not in self._used), None
+        )
         if number is None:
             raise refuse("lower-tables", f"needs more than {MAX_TABLES} tables", self._where)
         self._used[number] = self.loads[number] = data
@@ -44,7 +46,7 @@ class KernelTables:
     @property
     def left(self) -> Filled:
         """What the next kernel finds."""
-        before = {one: data for one, data in self._there.items() if one not in self._used}
+        before = {number: data for number, data in self._there.items() if number not in self._used}
         return (*before.items(), *self._used.items())
 
 

@@ -68,33 +68,35 @@ def tidied(statements: Sequence[Statement], clobbers: Clobbers, where: str) -> T
     for block in blocks:
         _number(code, block, clobbers)
     webs = webs_of(code, blocks, clobbers)
-    made = coloured(code, blocks, webs)
-    if made.count > REGISTERS:
+    colouring = coloured(code, blocks, webs)
+    if colouring.count > REGISTERS:
         raise refuse(
             "lower-registers",
-            f"the kernel's loops need {made.count} of {REGISTERS} scalar registers",
+            f"the kernel's loops need {colouring.count} of {REGISTERS} scalar registers",
             where,
             "plan it with fewer tiled dims, or run it on the host",
         )
-    moved: dict[int, list[Register]] = {id(one): [] for one in code if id(one) in clobbers}
-    for web, colour in zip(webs, made.colours, strict=True):
+    moved: dict[int, list[Register]] = {
+        id(statement): [] for statement in code if id(statement) in clobbers
+    }
+    for web, colour in zip(webs, colouring.colours, strict=True):
         for number in web.defs:
             if id(code[number]) in moved:
                 moved[id(code[number])].append(Register(colour))
-    code = _fill_early(made.code, webs, range(made.count, REGISTERS))
+    code = _fill_early(colouring.code, webs, range(colouring.count, REGISTERS))
     # Copies that are gone leave others, and what they were of, without a reader.
     while len(fewer := _without_copies(code, moved)) < len(code):
         code = fewer
     return Tidied(fewer, moved)
 
 
-def _changed(one: Statement, mnemonic: str, *operands: Part) -> Statement:
-    return Statement(mnemonic, operands, {}, one.label, one.remark, one.line)
+def _changed(statement: Statement, mnemonic: str, *operands: Part) -> Statement:
+    return Statement(mnemonic, operands, {}, statement.label, statement.remark, statement.line)
 
 
-def _plain(one: Statement) -> bool:
+def _plain(statement: Statement) -> bool:
     """Whether an instruction is as published, without modifiers."""
-    return not any(one.modifiers.values())
+    return not any(statement.modifiers.values())
 
 
 # Within blocks.
@@ -114,73 +116,73 @@ def _number(code: list[Statement], block: Block, clobbers: Clobbers) -> None:
 
     def base(register: int) -> tuple[int, int]:
         """A register and a number that make up another one's value."""
-        found = sums.get(register)
-        if found is None or version[found[0]] != found[1]:
+        entry = sums.get(register)
+        if entry is None or version[entry[0]] != entry[1]:
             return register, 0
-        return found[0], found[2]
+        return entry[0], entry[2]
 
     for number in range(block.start, block.end):
-        one = code[number]
-        for register in clobbers.get(id(one), ()):
+        statement = code[number]
+        for register in clobbers.get(id(statement), ()):
             set_to(register.number)
         # Copies are read where they come from.
-        for place, register in one.reads:
+        for place, register in statement.reads:
             other, more = base(register.number)
-            if more == 0 and other != register.number and not (one.adds and place == 0):
-                parts = list(one.operands)
+            if more == 0 and other != register.number and not (statement.adds and place == 0):
+                parts = list(statement.operands)
                 parts[place] = Register(other)
-                one = code[number] = one.having(tuple(parts))
-        target = one.written
+                statement = code[number] = statement.having(tuple(parts))
+        target = statement.written
         if target is None:
             continue
-        if one.mnemonic not in PURE or not _plain(one):
+        if statement.mnemonic not in PURE or not _plain(statement):
             set_to(target.number)
             continue
-        one = code[number] = _summed(one, base)
-        first = one.operands[1]
+        statement = code[number] = _summed(statement, base)
+        first = statement.operands[1]
         key: tuple[object, ...] = (
-            one.mnemonic,
+            statement.mnemonic,
             *(
                 (part.number, version[part.number]) if isinstance(part, Register) else part
-                for part in one.operands[1:]
+                for part in statement.operands[1:]
             ),
         )
         held = known.get(key)
         if held is not None and version[held[0]] == held[1] and held[0] != target.number:
-            one = code[number] = _changed(one, "SMOVE", target, Register(held[0]))
-            first = one.operands[1]
-        sources = [part for part in one.operands[1:] if isinstance(part, Register)]
+            statement = code[number] = _changed(statement, "SMOVE", target, Register(held[0]))
+            first = statement.operands[1]
+        sources = [part for part in statement.operands[1:] if isinstance(part, Register)]
         own = target in sources
         origin = base(first.number) if isinstance(first, Register) else None
         set_to(target.number)
         if own:
             continue
         if origin is not None and origin[0] != target.number:
-            last = one.operands[-1]
-            if one.mnemonic == "SMOVE":
+            last = statement.operands[-1]
+            if statement.mnemonic == "SMOVE":
                 sums[target.number] = origin[0], version[origin[0]], origin[1]
-            elif one.mnemonic == "SADD" and isinstance(last, Immediate):
+            elif statement.mnemonic == "SADD" and isinstance(last, Immediate):
                 sums[target.number] = origin[0], version[origin[0]], origin[1] + last.value
-        if one.mnemonic != "SMOVE":
+        if statement.mnemonic != "SMOVE":
             known[key] = target.number, version[target.number]
 
 
-def _summed(one: Statement, base: Callable[[int], tuple[int, int]]) -> Statement:
+def _summed(statement: Statement, base: Callable[[int], tuple[int, int]]) -> Statement:
     """A sum with a number as the sum of what its first operand is made of."""
-    if one.mnemonic != "SADD":
-        return one
-    target, first, last = one.operands
+    if statement.mnemonic != "SADD":
+        return statement
+    target, first, last = statement.operands
     if not isinstance(last, Immediate) or not isinstance(first, Register):
-        return one
+        return statement
     other, more = base(first.number)
     if more == 0:
-        return one
+        return statement
     total = more + last.value
     if total == 0:
-        return _changed(one, "SMOVE", target, Register(other))
+        return _changed(statement, "SMOVE", target, Register(other))
     if not -(1 << 31) <= total < 1 << 31:
-        return one
-    return _changed(one, "SADD", target, Register(other), Immediate(total))
+        return statement
+    return _changed(statement, "SADD", target, Register(other), Immediate(total))
 
 
 # Numbers.
@@ -192,19 +194,23 @@ def _depths(code: Sequence[Statement]) -> list[int]:
     Jumps lead back from what stands apart, and to the next tile: all of them are one loop. What
     stands apart is run in the loops that it leads back to.
     """
-    labels = {one.label: number for number, one in enumerate(code) if one.label is not None}
+    labels = {
+        statement.label: number
+        for number, statement in enumerate(code)
+        if statement.label is not None
+    }
     change = {"J": [0] * (len(code) + 1), "CB": [0] * (len(code) + 1)}
     jumps: list[tuple[int, int]] = []
-    for number, one in enumerate(code):
-        if one.mnemonic in ("J", "CB"):
-            target = one.operands[-1]
+    for number, statement in enumerate(code):
+        if statement.mnemonic in ("J", "CB"):
+            target = statement.operands[-1]
             assert isinstance(target, Label)
             if labels[target.name] <= number:
-                change[one.mnemonic][labels[target.name]] += 1
-                change[one.mnemonic][number + 1] -= 1
-            if one.mnemonic == "J":
+                change[statement.mnemonic][labels[target.name]] += 1
+                change[statement.mnemonic][number + 1] -= 1
+            if statement.mnemonic == "J":
                 jumps.append((number, labels[target.name]))
-    tiles, loops = (list(accumulate(one))[:-1] for one in change.values())
+    tiles, loops = (list(accumulate(changes))[:-1] for changes in change.values())
     depths = [loop + (tile > 0) for tile, loop in zip(tiles, loops, strict=True)]
     start = 0
     for number, target in jumps:
@@ -226,12 +232,12 @@ def _fill_early(code: list[Statement], webs: Sequence[Web], free: Sequence[int])
         if value is None:
             continue
         for number, place in web.uses:
-            one = code[number]
-            kind = BY_MNEMONIC[one.mnemonic].operands[place].kind
-            if kind == "either" and place == len(one.operands) - 1:
-                parts = list(one.operands)
+            statement = code[number]
+            kind = BY_MNEMONIC[statement.mnemonic].operands[place].kind
+            if kind == "either" and place == len(statement.operands) - 1:
+                parts = list(statement.operands)
                 parts[place] = Immediate(value)
-                code[number] = one.having(tuple(parts))
+                code[number] = statement.having(tuple(parts))
             else:
                 wanted.setdefault(value, []).append((number, place))
         inside = depths[web.defs[0]]
@@ -252,7 +258,7 @@ def _fill_early(code: list[Statement], webs: Sequence[Web], free: Sequence[int])
 def _values(code: Sequence[Statement], webs: Sequence[Web]) -> dict[int, int]:
     """The number that each statement gives, where it is known now."""
     web_of = {use: web for web in webs for use in web.uses}
-    found: dict[int, int] = {}
+    numbers: dict[int, int] = {}
 
     def operand(number: int, place: int) -> int | None:
         part = code[number].operands[place]
@@ -261,24 +267,30 @@ def _values(code: Sequence[Statement], webs: Sequence[Web]) -> dict[int, int]:
         web = web_of.get((number, place))
         if web is None or not web.known or len(web.defs) != 1:
             return None
-        return found.get(web.defs[0])
+        return numbers.get(web.defs[0])
 
     # In the order of the text: a definition in front of its uses, which others are not known by.
-    for number, one in enumerate(code):
-        if one.mnemonic not in FOLDED or not _plain(one):
+    for number, statement in enumerate(code):
+        if statement.mnemonic not in FOLDED or not _plain(statement):
             continue
-        known = [operand(number, place) for place in range(1, len(one.operands))]
+        known = [operand(number, place) for place in range(1, len(statement.operands))]
         if any(value is None for value in known):
             continue
         a, *rest = (value for value in known if value is not None)
-        if one.mnemonic == "SMOVE":
-            found[number] = a
+        if statement.mnemonic == "SMOVE":
+            numbers[number] = a
         else:
             (b,) = rest
-            value = a + b if one.mnemonic == "SADD" else a - b if one.mnemonic == "SSUB" else a * b
+            value = (
+                a + b
+                if statement.mnemonic == "SADD"
+                else a - b
+                if statement.mnemonic == "SSUB"
+                else a * b
+            )
             if -(1 << 31) <= value < 1 << 31:
-                found[number] = value
-    return found
+                numbers[number] = value
+    return numbers
 
 
 # Copies, and what nobody reads.
@@ -301,17 +313,17 @@ def _without_copies(code: Sequence[Statement], clobbers: Clobbers) -> list[State
                 web_at[at] = further
                 web.defs = []
     _leave_out(left, webs)
-    return [one for one in left if one is not None]
+    return [statement for statement in left if statement is not None]
 
 
 def _join(code: Code, at: int, copy: int, clobbers: Clobbers) -> bool:
     """Write a result where its only use copies it to, if nobody needs that place in between."""
-    source, one = code[at], code[copy]
-    if source is None or one is None or one.mnemonic != "SMOVE":
+    source, move = code[at], code[copy]
+    if source is None or move is None or move.mnemonic != "SMOVE":
         return False
-    if source.mnemonic not in PURE or one.operands[1] != source.written:
+    if source.mnemonic not in PURE or move.operands[1] != source.written:
         return False
-    target = one.written
+    target = move.written
     assert target is not None
     for between in code[at + 1 : copy]:
         if between is None:
@@ -321,13 +333,13 @@ def _join(code: Code, at: int, copy: int, clobbers: Clobbers) -> bool:
         if any(register == target for _, register in between.reads):
             return False
     code[at] = source.having((target, *source.operands[1:]))
-    code[copy] = _hollow(one)
+    code[copy] = _hollow(move)
     return True
 
 
-def _hollow(one: Statement) -> Statement | None:
+def _hollow(statement: Statement) -> Statement | None:
     """What is left of a statement without its instruction."""
-    return Statement(label=one.label) if one.label is not None else None
+    return Statement(label=statement.label) if statement.label is not None else None
 
 
 def _leave_out(code: Code, webs: Sequence[Web]) -> None:
@@ -340,14 +352,18 @@ def _leave_out(code: Code, webs: Sequence[Web]) -> None:
     waiting = [web for web in webs if not uses[id(web)]]
     while waiting:
         for number in waiting.pop().defs:
-            one = code[number]
-            if one is None or one.mnemonic not in PURE:
+            statement = code[number]
+            if statement is None or statement.mnemonic not in PURE:
                 continue
-            code[number] = _hollow(one)
+            code[number] = _hollow(statement)
             for web in read_by.get(number, ()):
                 uses[id(web)].discard(number)
                 if not uses[id(web)]:
                     waiting.append(web)
-    for number, one in enumerate(code):
-        if one is not None and one.mnemonic == "SMOVE" and one.operands[0] == one.operands[1]:
-            code[number] = _hollow(one)
+    for number, statement in enumerate(code):
+        if (
+            statement is not None
+            and statement.mnemonic == "SMOVE"
+            and statement.operands[0] == statement.operands[1]
+        ):
+            code[number] = _hollow(statement)

@@ -37,7 +37,7 @@ class TileSizes:
         dim, e = self.dims.get(depth), self.walk.e
         if dim is None:
             return
-        others = {one: size for one, size in self.next.items() if one != dim}
+        others = {other: size for other, size in self.next.items() if other != dim}
         with e.scope():
             e.set(self.next[dim], self.walk.spans(starts, depth, others).of(dim))
 

@@ -54,7 +54,7 @@ class Transfers:
         A tile's products take so many cycles of the matrix unit.
         """
         tensor, loops = operand.buffer.tensor_op, self.nest.loops
-        depth = next(one.depth for one in self.nest.loads if one.buffer is operand.buffer)
+        depth = next(load.depth for load in self.nest.loads if load.buffer is operand.buffer)
         cut = self.segments.get(tensor)
         if cut is None or operand.slots < 2 or depth < len(loops) or self.walk.stays is not None:
             return None
@@ -62,18 +62,18 @@ class Transfers:
         most = least = cut.width
         for dim in (cut.channel, "ci", "kh", "g"):
             extent = extents.get(dim, 1)
-            step = next((one.step_size for one in loops if one.dim.data == dim), extent)
+            step = next((loop.step_size for loop in loops if loop.dim.data == dim), extent)
             most, least = most * min(step, extent), least * (extent % step or step)
         cycles = 0.0
-        for one in self.nest.loads:
-            other = self.operands[one.buffer]
-            if one.depth == depth and one.buffer.memory == "vsm" and not other.held:
+        for load in self.nest.loads:
+            other = self.operands[load.buffer]
+            if load.depth == depth and load.buffer.memory == "vsm" and not other.held:
                 # The first one stands behind the products.
                 cycles += (self._pieces(other) - 1) * self._longest(other)
-        found = bridge_of(self.e, self.machine, t, (least, most), busy, cycles)
-        if found is not None:
-            self.bridges[tensor] = found
-        return found
+        bridge = bridge_of(self.e, self.machine, t, (least, most), busy, cycles)
+        if bridge is not None:
+            self.bridges[tensor] = bridge
+        return bridge
 
     def _start_of(self, operand: Operand) -> int:
         """Where the segments of a tensor begin in main memory."""
@@ -124,15 +124,20 @@ class Transfers:
 
     def _hooks(self, early: float) -> int:
         """Hooks that the transfers of each tile wait for, if one may be so early."""
-        interval, depth, found = self.walk.interval, len(self.nest.loops), 0
-        for one in (*self.nest.loads, self.nest.output):
-            if interval is None or one is None or one.depth < depth or one.buffer.memory == "msm":
+        interval, depth, hooks = self.walk.interval, len(self.nest.loops), 0
+        for move in (*self.nest.loads, self.nest.output):
+            if (
+                interval is None
+                or move is None
+                or move.depth < depth
+                or move.buffer.memory == "msm"
+            ):
                 continue
-            operand = self.operands[one.buffer]
+            operand = self.operands[move.buffer]
             if not operand.held:
                 cycles = pause_of(self._took(operand), interval, early)
-                found += self._pieces(operand) * (cycles // max(round(interval), 1) + 1)
-        return found
+                hooks += self._pieces(operand) * (cycles // max(round(interval), 1) + 1)
+        return hooks
 
     def _pause(self, operand: Operand) -> int:
         """Cycles from one transfer of an operand to the next; 0 where hooks do not measure time."""
@@ -265,14 +270,14 @@ class Transfers:
         assert self.nest.output is not None
         buffer, walk = self.nest.output.buffer, self.walk
         operand, extents = self.operands[buffer], self.program.extents
-        steps = {one.dim.data: one.step_size for one in self.nest.loops[: walk.depth(buffer)]}
+        steps = {loop.dim.data: loop.step_size for loop in self.nest.loops[: walk.depth(buffer)]}
         alike = not any(extents[dim] % step for dim, step in steps.items() if dim not in dims)
         if not alike or self._kind_of_runs(operand).loops or not (walk.interval and walk.places):
             return 0, 0
         cycles, depth = walk.interval * walk.places, len(self.nest.loops)
-        loads = [self.operands[one.buffer] for one in self.nest.loads if one.depth == depth]
-        loads = [one for one in loads if one.buffer.memory != "msm" and not one.held]
-        busy = sum(self._pieces(one) * self._longest(one) for one in loads)
+        loads = [self.operands[load.buffer] for load in self.nest.loads if load.depth == depth]
+        loads = [source for source in loads if source.buffer.memory != "msm" and not source.held]
+        busy = sum(self._pieces(source) * self._longest(source) for source in loads)
         if busy + 2 * self._longest(operand) > cycles:
             return 0, 0
         pixels = prod(min(steps.get(dim, n), n) for dim in dims for n in [extents.get(dim, 1)])

@@ -125,8 +125,8 @@ class Walk:
         """Transfers of an operand's largest box."""
         self.extents = nest.program.extents
         self.loops: Sequence[LoopOp] = nest.loops
-        known = [one for one in nest.loads if one.buffer in operands]
-        self.loads = [one for one in known if not operands[one.buffer].held]
+        known = [load for load in nest.loads if load.buffer in operands]
+        self.loads = [load for load in known if not operands[load.buffer].held]
 
     def pace(self, interval: float, places: float | None = None) -> None:
         """Tiles have hooks throughout, so many cycles apart; the largest one has so many, if that
@@ -154,8 +154,12 @@ class Walk:
         assert out is not None
         if buffer is None or self.depth(buffer) != out.depth or not out.depth:
             return None
-        one, result = self.operands[buffer], self.operands[out.buffer]
-        if result.held or one.slot_bytes != result.slot_bytes or min(one.slots, result.slots) > 1:
+        operand, result = self.operands[buffer], self.operands[out.buffer]
+        if (
+            result.held
+            or operand.slot_bytes != result.slot_bytes
+            or min(operand.slots, result.slots) > 1
+        ):
             return None
         return buffer
 
@@ -177,9 +181,9 @@ class Walk:
     def finish(self) -> None:
         """Another pixel of a tile is finished."""
         if self.flat is not None:
-            for one in (self.flat.trail, self.flat.first_part):
-                if one is not None:
-                    one.announce()
+            for store in (self.flat.trail, self.flat.first_part):
+                if store is not None:
+                    store.announce()
 
     def slide(self, operand: Operand, rows: Sliding) -> None:
         """Rows that two tiles of an image share may be copied from one slot to the other."""
@@ -205,12 +209,14 @@ class Walk:
         if not self.loops:
             spans = self.spans([])
             bases: dict[BufferOp, Value] = {
-                buffer: one.lies(self.e, spans, self.extents) if one.held else one.address
-                for buffer, one in self.operands.items()
+                buffer: operand.lies(self.e, spans, self.extents)
+                if operand.held
+                else operand.address
+                for buffer, operand in self.operands.items()
             }
-            for one in sorted(self.loads, key=lambda one: one.buffer.memory != "msm"):
-                if one.buffer not in self.begun:
-                    fill(self.operands[one.buffer], spans, bases[one.buffer], None, None)
+            for load in sorted(self.loads, key=lambda load: load.buffer.memory != "msm"):
+                if load.buffer not in self.begun:
+                    fill(self.operands[load.buffer], spans, bases[load.buffer], None, None)
             tile = Tile(spans, bases, lambda buffer: spans)
             for _, renew in self.renewals:
                 renew(tile)
@@ -253,7 +259,7 @@ class Walk:
     def end(self, number: int, starts: Sequence[Register]) -> Value:
         """Where loop ``number`` ends when those around it stand at ``starts``."""
         loop = self.loops[number]
-        around = [one for one in self.loops[:number] if one.dim == loop.dim]
+        around = [other for other in self.loops[:number] if other.dim == loop.dim]
         extent = self.extents[loop.dim.data]
         if not around:
             return extent
@@ -267,8 +273,8 @@ class Walk:
         """Biases that come once, and are not wanted before the first sums: behind the first tile of
         the image, whose load they would hold up."""
         renewed = [buffer for buffer, _ in self.renewals]
-        biases = [one for one in loads if self.operands[one.buffer].role == "bias"]
-        return [one for one in biases if not one.depth and one.buffer not in renewed]
+        biases = [load for load in loads if self.operands[load.buffer].role == "bias"]
+        return [load for load in biases if not load.depth and load.buffer not in renewed]
 
     def stepped(self, buffer: BufferOp) -> frozenset[str]:
         """Dims whose loops step through what a buffer holds."""
@@ -296,4 +302,4 @@ class Walk:
     def depth(self, buffer: BufferOp) -> int:
         """How many loops stand around a buffer."""
         filled = [*self.nest.loads, *([self.nest.output] if self.nest.output else [])]
-        return next(one.depth for one in filled if one.buffer is buffer)
+        return next(move.depth for move in filled if move.buffer is buffer)

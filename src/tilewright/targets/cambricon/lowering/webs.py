@@ -47,15 +47,17 @@ class Block:
 def blocks_of(statements: Sequence[Statement]) -> list[Block]:
     """The blocks in their order."""
     starts = {0}
-    for number, one in enumerate(statements):
-        if one.label is not None:
+    for number, statement in enumerate(statements):
+        if statement.label is not None:
             starts.add(number)
-        if one.mnemonic in ("J", "CB"):
+        if statement.mnemonic in ("J", "CB"):
             starts.add(number + 1)
     bounds = sorted(start for start in starts if start < len(statements))
     block_at = {start: number for number, start in enumerate(bounds)}
-    labels = {one.label: n for n, one in enumerate(statements) if one.label is not None}
-    found: list[Block] = []
+    labels = {
+        statement.label: n for n, statement in enumerate(statements) if statement.label is not None
+    }
+    blocks: list[Block] = []
     for number, (start, end) in enumerate(zip(bounds, [*bounds[1:], len(statements)], strict=True)):
         last = statements[end - 1]
         following: list[int] = []
@@ -65,8 +67,8 @@ def blocks_of(statements: Sequence[Statement]) -> list[Block]:
             following.append(block_at[labels[target.name]])
         if last.mnemonic != "J" and number + 1 < len(bounds):
             following.append(number + 1)
-        found.append(Block(start, end, tuple(following)))
-    return found
+        blocks.append(Block(start, end, tuple(following)))
+    return blocks
 
 
 def webs_of(
@@ -78,32 +80,32 @@ def webs_of(
     reads, read_ends, writes, write_ends, adds = (list[int]() for _ in range(5))
     defs: list[int] = []
     uses: list[tuple[int, int]] = []
-    for number, one in enumerate(statements):
-        if clobbers and id(one) in clobbers:
-            writes += [register.number for register in clobbers[id(one)]]
+    for number, statement in enumerate(statements):
+        if clobbers and id(statement) in clobbers:
+            writes += [register.number for register in clobbers[id(statement)]]
             defs += [number] * (len(writes) - len(defs))
-        for place, register in one.reads:
+        for place, register in statement.reads:
             reads.append(register.number)
             uses.append((number, place))
-        if (target := one.written) is not None:
+        if (target := statement.written) is not None:
             writes.append(target.number)
             defs.append(number)
         read_ends.append(len(reads))
         write_ends.append(len(writes))
-        adds.append(one.adds)
+        adds.append(statement.adds)
     ways = (np.array(row, np.int64) for row in (reads, read_ends, writes, write_ends, adds))
     write_web, read_web, known = webs_of_registers(table_of(blocks), *ways)
-    webs = [Web(known=bool(one)) for one in known.tolist()]
-    for found, register, number in zip(write_web.tolist(), writes, defs, strict=True):
-        webs[found].register = register
-        webs[found].defs.append(number)
-    for found, use in zip(read_web.tolist(), uses, strict=True):
-        if found >= 0:
-            webs[found].uses.append(use)
+    webs = [Web(known=bool(flag)) for flag in known.tolist()]
+    for web, register, number in zip(write_web.tolist(), writes, defs, strict=True):
+        webs[web].register = register
+        webs[web].defs.append(number)
+    for web, use in zip(read_web.tolist(), uses, strict=True):
+        if web >= 0:
+            webs[web].uses.append(use)
     return webs
 
 
 def table_of(blocks: Sequence[Block]) -> NDArray[np.int64]:
     """Blocks as flow.py has them."""
-    rows = [(one.start, one.end, *(*one.following, -1, -1)[:2]) for one in blocks]
+    rows = [(block.start, block.end, *(*block.following, -1, -1)[:2]) for block in blocks]
     return np.array(rows, np.int64).reshape(len(rows), 4)

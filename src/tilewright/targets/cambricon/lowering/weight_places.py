@@ -34,46 +34,48 @@ class WeightPlaces(Transfers):
 
     def _weights(self) -> list[BufferOp]:
         """The buffers in the matrix scratchpad."""
-        return [one.buffer for one in self.nest.loads if one.buffer.memory == "msm"]
+        return [load.buffer for load in self.nest.loads if load.buffer.memory == "msm"]
 
     def _results(self) -> tuple[Interval, ...]:
         """The bytes of results in the matrix scratchpad, and of temporaries."""
         assert self.nest.output is not None
         buffer = self.nest.output.buffer
-        found = (self._bytes_of(buffer),) if buffer.memory == "msm" else ()
+        results = (self._bytes_of(buffer),) if buffer.memory == "msm" else ()
         own = self.own
-        return (*found, (own.start, own.start + own.used)) if own.used else found
+        return (*results, (own.start, own.start + own.used)) if own.used else results
 
     def _bytes_of(self, buffer: BufferOp) -> Interval:
         """All bytes of a buffer in the matrix scratchpad."""
-        one = self.operands[buffer]
-        size = one.bytes
+        operand = self.operands[buffer]
+        size = operand.bytes
         if buffer.tensor_op in self.bands:
             size = 2 * self.bands[buffer.tensor_op][1]
-        return one.address, one.address + size
+        return operand.address, operand.address + size
 
     def _last_of(self, buffer: BufferOp, tiles: int | None = None) -> Interval:
         """The bytes of it that the last tile uses, or the last one of so many."""
-        one = self.operands[buffer]
-        if one.places == 1 or (tiles is None and self._uneven(buffer)):
+        operand = self.operands[buffer]
+        if operand.places == 1 or (tiles is None and self._uneven(buffer)):
             return self._bytes_of(buffer)
-        slot = ((tiles or visits(buffer)) - 1 + one.later) % one.places
-        start = one.address + slot * one.apart
-        return start, start + one.slot_bytes
+        slot = ((tiles or visits(buffer)) - 1 + operand.later) % operand.places
+        start = operand.address + slot * operand.apart
+        return start, start + operand.slot_bytes
 
     def _uneven(self, buffer: BufferOp) -> bool:
         """Whether one of two loops over a dim around it is shorter in its last round."""
         loops = self.nest.loops[: self.walk.depth(buffer)]
         return any(
-            one.dim == other.dim and self.walk.extents[one.dim.data] % one.step_size > 0
-            for number, one in enumerate(loops)
+            loop.dim == other.dim and self.walk.extents[loop.dim.data] % loop.step_size > 0
+            for number, loop in enumerate(loops)
             for other in loops[number + 1 :]
         )
 
     def _used(self, *, last: bool) -> tuple[Interval, ...]:
         """The bytes of the matrix scratchpad that all tiles use, or the last one."""
         kept = self.walk.stays
-        rings = [one for one in map(self.operands.__getitem__, self._weights()) if one.ring]
+        rings = [
+            operand for operand in map(self.operands.__getitem__, self._weights()) if operand.ring
+        ]
         if last and rings:
             return (*rings[0].last_rows(visits(rings[0].buffer)), *self._results())
         if kept is None:
@@ -83,15 +85,17 @@ class WeightPlaces(Transfers):
             slots = [kept.filled]
             if kept.first:
                 slots += [
-                    self._last_of(one, kept.coming) if last else self._bytes_of(one)
-                    for one in self._weights()
+                    self._last_of(buffer, kept.coming) if last else self._bytes_of(buffer)
+                    for buffer in self._weights()
                 ]
         return (*slots, *self._results())
 
     def _keep(self, region: Region | None) -> Kept | None:
         """Weights that stay in a region, if they are the kernel's only ones and come by segment."""
         weights = self._weights()
-        if region is None or [one.tensor_op.symbol.data for one in weights] != [region.operand]:
+        if region is None or [buffer.tensor_op.symbol.data for buffer in weights] != [
+            region.operand
+        ]:
             return None
         (buffer,) = weights
         tensor, operand = buffer.tensor_op, self.operands[buffer]
@@ -119,7 +123,7 @@ class WeightPlaces(Transfers):
         if tensor in self.bands:
             address, size = self.bands[tensor]
             return Need(FirstLoad(0, size, address), 2 * size, 1)
-        depth = next(one.depth for one in self.nest.loads if one.buffer is buffer)
+        depth = next(load.depth for load in self.nest.loads if load.buffer is buffer)
         if (depth and operand.places == 1) or tensor.arena is None or tensor.arena.data != WEIGHTS:
             return None
         extents = self.program.extents
@@ -153,7 +157,7 @@ class WeightPlaces(Transfers):
             return
         (buffer,) = weights
         operand, cut = self.operands[buffer], self.segments.get(buffer.tensor_op)
-        depth = next(one.depth for one in self.nest.loads if one.buffer is buffer)
+        depth = next(load.depth for load in self.nest.loads if load.buffer is buffer)
         if cut is None or operand.places > 1 or not 0 < depth < len(self.nest.loops):
             return
         room = self.own.start - operand.slot_bytes
@@ -167,7 +171,7 @@ class WeightPlaces(Transfers):
         """
         cut = self.segments.get(operand.buffer.tensor_op)
         loops, weights = self.nest.loops, self._weights()
-        depth = next(one.depth for one in self.nest.loads if one.buffer is operand.buffer)
+        depth = next(load.depth for load in self.nest.loads if load.buffer is operand.buffer)
         if not self.row_order:
             return False
         if cut is None or cut.group > 1 or len(weights) > 1 or operand.slots > 1:
@@ -197,7 +201,7 @@ class WeightPlaces(Transfers):
 
     def _awaits_nothing(self) -> bool:
         """Whether the image of the first tile is there."""
-        return any(self.operands[one].role == "input" for one in self.walk.begun)
+        return any(self.operands[buffer].role == "input" for buffer in self.walk.begun)
 
     def _pass(self, last: bool) -> None:
         """Leave a gap for a load of a later kernel."""

@@ -73,11 +73,11 @@ class Segments:
     def _banded(self, weights: Array) -> Array:
         """One matrix a row of the kernel: inputs by pixels and output channels, zeros elsewhere."""
         span = (self.band - 1) * self.stride + self.width
-        made = np.zeros((self.rows, span, self.ci, self.band, self.co), weights.dtype)
+        bands = np.zeros((self.rows, span, self.ci, self.band, self.co), weights.dtype)
         for pixel in range(self.band):
             first = pixel * self.stride
-            made[:, first : first + self.width, :, pixel] = weights.transpose(2, 3, 1, 0)
-        return made.ravel()
+            bands[:, first : first + self.width, :, pixel] = weights.transpose(2, 3, 1, 0)
+        return bands.ravel()
 
     @property
     def banded_size(self) -> int:
@@ -94,15 +94,15 @@ class Segments:
     def address(self, e: Emitter, spans: Spans) -> Value:
         """Bytes from the tensor's start to a tile's segment."""
         row = 2 * self.rows * self.width
-        found = e.multiply(spans.start.get("g", 0), row * self.ci * self.co)
-        found = e.add(found, e.multiply(spans.start.get(self.channel, 0), row * self.ci))
+        offset = e.multiply(spans.start.get("g", 0), row * self.ci * self.co)
+        offset = e.add(offset, e.multiply(spans.start.get(self.channel, 0), row * self.ci))
         within = e.multiply(spans.start.get("ci", 0), spans.of(self.channel))
-        found = e.add(found, e.multiply(within, row))
+        offset = e.add(offset, e.multiply(within, row))
         above = e.multiply(spans.start.get("kh", 0), 2 * self.width)
         if above == 0:
-            return found
+            return offset
         above = e.multiply(above, spans.of(self.channel))
-        return e.add(found, e.multiply(above, spans.of("ci")))
+        return e.add(offset, e.multiply(above, spans.of("ci")))
 
 
 def segments_of(nest: Nest, buffer: BufferOp) -> Segments | None:
@@ -133,8 +133,8 @@ def segments_of(nest: Nest, buffer: BufferOp) -> Segments | None:
         return None
     shape = buffer.tensor_shape
     whole = (shape[1], shape[0]) if order else (shape[0], shape[1])
-    found = (extents.get("g", 1) * extents.get(channel, 1), extents.get("ci", 1))
-    if whole != found or (rank == 4 and shape[2] * shape[3] != positions):
+    sizes = (extents.get("g", 1) * extents.get(channel, 1), extents.get("ci", 1))
+    if whole != sizes or (rank == 4 and shape[2] * shape[3] != positions):
         return None
     return Segments(
         extents.get("g", 1),

@@ -21,7 +21,7 @@ def take_whole_rows(operand: Operand, nest: Nest, move: Move, room: int) -> None
 
     It lies at the start of its scratchpad then, whose ``room`` must take all slots.
     """
-    shape, steps = operand.buffer.tensor_shape, {one.dim.data for one in nest.loops}
+    shape, steps = operand.buffer.tensor_shape, {loop.dim.data for loop in nest.loops}
     inner = operand.element
     extents = nest.program.extents
     for axis in reversed(operand.order):
@@ -33,7 +33,7 @@ def take_whole_rows(operand: Operand, nest: Nest, move: Move, room: int) -> None
             inner *= shape[axis]
             continue
         outer = operand.order[: operand.order.index(axis)]
-        if low > 0 or stepped or prod(shape[one] for one in outer) == 1:
+        if low > 0 or stepped or prod(shape[other] for other in outer) == 1:
             return
         more = (shape[axis] - held) * inner
         slot = -(-operand.slot_bytes * shape[axis] // held // 8) * 8

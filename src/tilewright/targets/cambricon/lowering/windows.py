@@ -146,13 +146,13 @@ class Windows:
             row = e.variable(e.add(self.base, e.multiply(down, met)))
             y = start if count == 1 else e.variable(start)
 
-            def one() -> None:
+            def row_body() -> None:
                 self._columns(row, first, behind - first, y, body)
                 e.increase(row, e.multiply(down, self.rows.stride))
                 if isinstance(y, Register):
                     e.increase(y, self.rows.stride)
 
-            e.repeat(count, one)
+            e.repeat(count, row_body)
 
     def _clipped(
         self, axis: Axis, down: Value, y: Register, begin: Register, last: Value, body: Body
@@ -227,32 +227,34 @@ class Windows:
 
         Where tiles are not cut along the row, all of this is known now.
         """
-        e, one = self.e, self.columns
-        axis = one.along(self.box)
+        e, slide = self.e, self.columns
+        axis = slide.along(self.box)
         with e.scope():
             if self.each_row is not None:
                 self.each_row(self._whole_row(row, skipped, rows, y), body)
                 return
             if not axis.padded:
-                body(Run(e.variable(row), self.width, skipped, rows, 0, one.kernel, y, None))
+                body(Run(e.variable(row), self.width, skipped, rows, 0, slide.kernel, y, None))
                 return
             run = _begun(row, skipped, rows, y)
             left, whole, right = self.parts
             self._cut_off(run, left, False, lambda: e.subtract(0, axis.before), body)
             self._whole(run, body)
             self._cut_off(
-                run, right, True, lambda: e.add(self.first, e.multiply(whole, one.stride)), body
+                run, right, True, lambda: e.add(self.first, e.multiply(whole, slide.stride)), body
             )
 
     def _whole_row(self, row: Register, skipped: Value, rows: Value, y: Value | None) -> Row:
         axis = self.columns.along(self.box)
         known = axis.before, axis.size, *self.parts, rows
-        before, size, left, whole, right, count = (one for one in known if isinstance(one, int))
+        before, size, left, whole, right, count = (
+            number for number in known if isinstance(number, int)
+        )
         return Row(row, before, size, left, whole, right, skipped, count, y)
 
     def _whole(self, run: Run, body: Body) -> None:
         """The pixels of a row whose windows have all columns."""
-        e, one, count = self.e, self.columns, self.parts[1]
+        e, slide, count = self.e, self.columns, self.parts[1]
         if count == 0:
             return
         end = e.label("parted")
@@ -262,16 +264,16 @@ class Windows:
                 e.if_positive(e.subtract(1, count), end)
         with e.scope():
             at = e.variable(e.add(run.at, self.offset))
-            body(replace(run, at=at, pixels=count, width=one.kernel, x=self.first))
+            body(replace(run, at=at, pixels=count, width=slide.kernel, x=self.first))
         e.place(end)
 
     def _cut_off(
         self, run: Run, count: Value, right: bool, begin: Callable[[], Value], body: Body
     ) -> None:
         """Pixels of a row, from column ``begin`` of those held on, that reach beyond the image."""
-        e, one = self.e, self.columns
+        e, slide = self.e, self.columns
         if isinstance(count, Register):
-            known = cut_off(one, right=right)
+            known = cut_off(slide, right=right)
             if known is not None:
                 e.aside(count, lambda: self._known(run, known, begin, body))
                 return
@@ -279,7 +281,7 @@ class Windows:
 
             def pixel() -> None:
                 self._cut(run, x, body)
-                e.increase(x, one.stride)
+                e.increase(x, slide.stride)
 
             e.seldom(count, pixel, lambda: e.set(x, begin()))
             return
@@ -287,55 +289,55 @@ class Windows:
             first = begin()
             for number in range(count):
                 with e.scope():
-                    self._cut(run, e.add(first, number * one.stride), body)
+                    self._cut(run, e.add(first, number * slide.stride), body)
 
     def _known(
         self, run: Run, pixels: Sequence[CutOff], begin: Callable[[], Value], body: Body
     ) -> None:
         """Pixels cut off that are alike in all tiles that have some."""
-        e, one = self.e, self.columns
+        e, slide = self.e, self.columns
         with e.scope():
             # Where the first is cut off at the left, its window begins at a known column.
             x = begin()
             for pixel in pixels:
                 with e.scope():
                     column = e.add(x, pixel.column)
-                    met = e.add(column, pixel.skipped * one.dilation)
-                    at = e.variable(e.add(run.at, e.multiply(met, one.stride_in(self.box))))
+                    met = e.add(column, pixel.skipped * slide.dilation)
+                    at = e.variable(e.add(run.at, e.multiply(met, slide.stride_in(self.box))))
                     own = replace(run, at=at, pixels=1, skipped=pixel.skipped, x=column)
                     body(replace(own, width=pixel.met))
 
     def _first(self, left: Value) -> Value:
         """Column of a row's first whole window, from the first column held."""
-        e, one = self.e, self.columns
-        before = one.along(self.box).before
+        e, slide = self.e, self.columns
+        before = slide.along(self.box).before
         return (
             0
-            if left == before and one.stride == 1
-            else e.subtract(e.multiply(left, one.stride), before)
+            if left == before and slide.stride == 1
+            else e.subtract(e.multiply(left, slide.stride), before)
         )
 
     def _first_whole(self) -> tuple[Value, Value]:
         """Where the first whole pixel's window begins: column, and bytes."""
-        e, one = self.e, self.columns
-        axis = one.along(self.box)
+        e, slide = self.e, self.columns
+        axis = slide.along(self.box)
         if not axis.padded:
             return 0, 0
         first = self._first(self.parts[0])
-        return first, e.multiply(first, one.stride_in(self.box))
+        return first, e.multiply(first, slide.stride_in(self.box))
 
     def _cut(self, run: Run, x: Value, body: Body) -> None:
         """One pixel whose window may reach beyond the image on both sides."""
-        e, one = self.e, self.columns
-        d, axis = one.dilation, one.along(self.box)
+        e, slide = self.e, self.columns
+        d, axis = slide.dilation, slide.along(self.box)
 
         def place() -> tuple[Value, Value, Register]:
             before = e.maximum(e.subtract(0, x), 0)
             out = e.divide(e.add(before, d - 1), d)
             reach = e.add(e.subtract(axis.size, x), d - 1)
-            met = e.subtract(e.minimum(e.divide(reach, d), one.kernel), out)
+            met = e.subtract(e.minimum(e.divide(reach, d), slide.kernel), out)
             first = e.add(x, e.multiply(out, d))
-            at = e.variable(e.add(run.at, e.multiply(first, one.stride_in(self.box))))
+            at = e.variable(e.add(run.at, e.multiply(first, slide.stride_in(self.box))))
             # Whoever takes a run may overwrite these.
             return self._own(out), self._own(met), at
 
@@ -348,13 +350,13 @@ class Windows:
 
     def _split(self) -> tuple[Value, Value, Value]:
         """Pixels of a row cut off at the left, whole ones, and those cut off at the right."""
-        e, one = self.e, self.columns
-        axis = one.along(self.box)
+        e, slide = self.e, self.columns
+        axis = slide.along(self.box)
         if not axis.padded:
             return 0, self.width, 0
-        s, span = one.stride, one.span
+        s, span = slide.stride, slide.span
         # What holds of all tiles is not computed.
-        cut = [(-(-before // s), size, width) for before, size, width in one.tiles]
+        cut = [(-(-before // s), size, width) for before, size, width in slide.tiles]
         left = e.divide(e.add(axis.before, s - 1), s)
         if any(number > width for number, _, width in cut):
             left = e.minimum(left, self.width)
@@ -363,7 +365,7 @@ class Windows:
         room = e.add(e.subtract(e.subtract(axis.size, first), span), s)
         rooms = [
             (size - (min(number, width) * s - before) - span + s, width - min(number, width))
-            for (before, _, _), (number, size, width) in zip(one.tiles, cut, strict=True)
+            for (before, _, _), (number, size, width) in zip(slide.tiles, cut, strict=True)
         ]
         if any(least < 0 for least, _ in rooms):
             room = e.maximum(room, 0)

@@ -39,7 +39,7 @@ def layout_of_blocks(size: int) -> str:
 def block_of(operand: Operand) -> int:
     """Channels in a block of an image; 0 where they are not cut into blocks."""
     factors = Layout.parse(operand.layout, len(operand.shape)).factors
-    cut = next((one.modulus for one in factors if one.modulus), 0)
+    cut = next((factor.modulus for factor in factors if factor.modulus), 0)
     return cut if cut and operand.layout == layout_of_blocks(cut) else 0
 
 
@@ -91,7 +91,7 @@ def _cut(stage: Stage, cuts: Cuts) -> Stage:
     return replace(
         stage,
         dims=tuple(dims),
-        inputs=tuple(_apart(one, meaning, cuts) for one in stage.inputs),
+        inputs=tuple(_apart(operand, meaning, cuts) for operand in stage.inputs),
         output=_apart(stage.output, meaning, cuts),
     )
 

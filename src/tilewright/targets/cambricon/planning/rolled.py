@@ -44,16 +44,16 @@ def _slides(space: Space, image: Operand, along: str) -> bool:
 
 def _outermost(space: Space, arrangement: Arrangement, use: Use, along: str) -> Bools:
     """Per row, whether the dim has the outermost loop, and no other one runs over the image."""
-    found, before = np.zeros(space.rows, np.bool_), np.ones(space.rows, np.bool_)
+    outermost, before = np.zeros(space.rows, np.bool_), np.ones(space.rows, np.bool_)
     for loop in arrangement.nest.loops:
         for dim in loop.group.dims:
             count = _trips(space, arrangement, loop, dim)
             if dim == along and not loop.inner:
-                found |= before & (count > 1)
+                outermost |= before & (count > 1)
             elif dim in use.operand.dims:
-                found &= count <= 1
+                outermost &= count <= 1
             before &= count <= 1
-    return found
+    return outermost
 
 
 def _trips(space: Space, arrangement: Arrangement, loop: Loop, dim: str) -> Ints:

@@ -18,10 +18,10 @@ def _borrowed(_: Any, array: Any) -> Any:
     kind = types.Array(array.dtype, array.ndim, "C")
 
     def generated(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        given = context.make_array(signature.args[0])(context, builder, arguments[0])
+        source = context.make_array(signature.args[0])(context, builder, arguments[0])
         borrowed = context.make_array(kind)(context, builder)
         for field in ("data", "shape", "strides", "itemsize", "nitems"):
-            setattr(borrowed, field, getattr(given, field))
+            setattr(borrowed, field, getattr(source, field))
         borrowed.meminfo, borrowed.parent = (context.get_constant_null(t) for t in OWNERS)
         return borrowed._getvalue()
 

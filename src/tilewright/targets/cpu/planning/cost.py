@@ -161,7 +161,7 @@ class Caches:
             for dim, block in _blocks(operand)
             if dim not in kernel.anchor.reduction
         ]
-        self._rows = [found for o in kernel.inputs if (found := _rows_of(o))]
+        self._rows = [rows for o in kernel.inputs if (rows := _rows_of(o))]
         self._scratch = parse_expression(
             own_of(primitive).scratch if primitive is not None else "0"
         )

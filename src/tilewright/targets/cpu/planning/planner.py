@@ -94,7 +94,9 @@ def ranked(kernel: Kernel, machine: Machine) -> list[tuple[float, float, Schedul
     priced.sort(key=itemgetter(0))
     # Of equally fast ones the text decides, which is made for these alone.
     return [
-        found for _, equal in groupby(priced, key=itemgetter(0)) for found in _by_text(list(equal))
+        candidate
+        for _, equal in groupby(priced, key=itemgetter(0))
+        for candidate in _by_text(list(equal))
     ]
 
 

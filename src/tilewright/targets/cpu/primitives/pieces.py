@@ -98,7 +98,7 @@ def _write_points(
     else:
         weights = f"(const uint32_t *){block.w.pointer} + v * {block.couple_words}L"
         writer.line(f"const uint32_t *u = {weights};")
-    given = "u, f" if block.whole else "u"
+    operands = "u, f" if block.whole else "u"
     runs = [(rows, first, times, False) for rows, first, times in _couples(block.geometry.tiles)]
     if block.whole:
         rows, first, times, _ = runs[0]
@@ -108,7 +108,7 @@ def _write_points(
         name = code.function("piece_part", text)
         with writer.block(f"for (long p = {first}; p < {first + times}; p++)"):
             points = f"(const uint32_t *)s + p * {2 * TILE_WORDS}"
-            writer.line(f"{name}({points}, {given}, {names}, v, p);")
+            writer.line(f"{name}({points}, {operands}, {names}, v, p);")
 
 
 def _write_ahead(writer: Writer, block: Pieces) -> None:
@@ -170,8 +170,8 @@ def _part_text(block: Pieces, rows: int, columns: int, *, cut: bool, splits: boo
     results, sums = rows * columns, SUMS[rows]
     writer = Writer()
     size = f"{rows * POINTS} points x {columns} vectors of output channels"
-    what = "; splits the weights" if splits else ""
-    writer.line(f"/* {size}, from point {2 * POINTS} p{what} */")
+    remark = "; splits the weights" if splits else ""
+    writer.line(f"/* {size}, from point {2 * POINTS} p{remark} */")
     weights = f"{'' if splits else 'const '}uint32_t *u{', const float *f' if block.whole else ''}"
     writer.line(
         f"static void {NAME}(const uint32_t *i, {weights}, "

@@ -164,12 +164,14 @@ class KernelLowering:
         if isinstance(command, ComputeOp) and command.output.owner is buffer:
             old = rows - int(circle.new[visit])
         box = (*tile.box[:axis], (first + old, rows - old), *tile.box[axis + 1 :])
-        turn = tile.step * self.core.rows
+        turn, shape, axes = tile.step * self.core.rows, buffer.get("shape"), tile.tensor.axes
+        pixels = 1 if axes.pixel is None else shape[axes.pixel]
         return replace(
             tile,
             box=box,
             place=int(circle.places[visit]) + old,
-            circle=-(-buffer.get("shape")[axis] // turn) * turn,
+            circle=-(-shape[axis] // turn) * turn,
+            widest=tile.step * pixels * -(-shape[axes.channel] // self.core.channels),
         )
 
     def _step(self, buffer: BufferOp, tensor: Tensor) -> int:

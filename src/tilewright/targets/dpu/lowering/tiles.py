@@ -4,8 +4,8 @@ A box has rows, pixels and channels whatever its tensor's axes are: the rows of 
 of an image of one pixel each. In the banks, row L of a box lies in bank L // step % rows of its
 group; ``step`` rows share a bank (the stride of the window that reads them), side by side pixel for
 pixel, and a turn round the banks takes step * pixels * groups of channels of bank rows. In a
-circular buffer row L counts from the place of the box's first row, and behind the last turn comes
-the first one.
+circular buffer row L counts from the place of the box's first row, behind the last turn comes the
+first one, and a turn takes as much for all tiles.
 """
 
 from __future__ import annotations
@@ -89,6 +89,9 @@ class Tile:
     """The place of its first row, in a circular buffer."""
     circle: int = 0
     """Rows of the circular buffer, a number of whole turns round the banks; 0 if it is none."""
+    widest: int = 0
+    """Bank rows of a turn of the circular buffer's widest tile. All tiles have as much, so that
+    rows take the places of those that are oldest, whatever the widths of their tiles."""
     whole: Tile | None = None
     """The tile of which this one is a part, and has the ways from row to row and pixel to pixel."""
 
@@ -200,6 +203,8 @@ class Tile:
     @property
     def turn(self) -> int:
         """Bank rows of a turn round the banks."""
+        if self.widest:
+            return self.widest
         return self.pixels * self.jump if self.whole is None else self.whole.turn
 
     def line(self, row: int) -> tuple[int, int, int]:

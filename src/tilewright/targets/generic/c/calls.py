@@ -30,18 +30,18 @@ def kernel_body(whole: Lowering, program: ProgramOp, prefix: str) -> list[str]:
     kernel = KernelLowering(whole, program)
     loads, lowered = kernel.fields()
     calls = {op: call(whole, *lowered[op]) for op in kernel.commands}
-    first = [call(whole, part.one, part.columns) for part in loads]
+    first = [call(whole, part.instruction, part.columns) for part in loads]
     interface = interface_of(whole.machine)
     return KernelWriter(kernel.order, calls, first, interface, Tables(prefix)).write()
 
 
-def call(whole: Lowering, one: Instruction, columns: Mapping[str, Any]) -> Call:
+def call(whole: Lowering, instruction: Instruction, columns: Mapping[str, Any]) -> Call:
     """A command's call; members whose value is 0 in all executions are left to C."""
     values: list[Value] = []
-    for field in members(one):
+    for field in members(instruction):
         column = columns.get(field.name, field.default)
         base = ""
-        if _in_main(whole, one, field.name):
+        if _in_main(whole, instruction, field.name):
             base, column = _based(whole, column)
             if not np.any(np.asarray(columns.get("extra.bytes", 0))) and "extra" in field.name:
                 continue
@@ -50,13 +50,13 @@ def call(whole: Lowering, one: Instruction, columns: Mapping[str, Any]) -> Call:
                 member(field),
                 column,
                 base,
-                constants(one, field) if field.choices else (),
+                constants(instruction, field) if field.choices else (),
                 slots=field.name.endswith(".address") or field.name.startswith("extra."),
                 group=_group(field.name),
             )
         )
-    engine = whole.machine.engines[one.engine].name
-    return Call(function_of(one), engine, values)
+    engine = whole.machine.engines[instruction.engine].name
+    return Call(function_of(instruction), engine, values)
 
 
 _APART = ("then", "source", "target", "extra")
@@ -71,9 +71,9 @@ def _group(name: str) -> str:
     )
 
 
-def _in_main(whole: Lowering, one: Instruction, name: str) -> bool:
+def _in_main(whole: Lowering, instruction: Instruction, name: str) -> bool:
     """Whether a field is an address in main memory."""
-    move = one.move
+    move = instruction.move
     if move is None:
         return False
     ends = {"source": move.source, "target": move.target}

@@ -50,13 +50,13 @@ def check_host(instructions: InstructionSet) -> None:
             "element",
             'element = "fixed16" or "fixed8", or no C functions',
         )
-    for one in commands_of(instructions):
-        if one.family.name not in COMPUTED:
+    for instruction in commands_of(instructions):
+        if instruction.family.name not in COMPUTED:
             raise refuse(
                 "codegen-host",
-                f"the host does not compute {one.family.name} for {one.mnemonic}",
-                f"primitive.{one.mnemonic}",
-                f"leave {', '.join(one.operations)} out of its operations",
+                f"the host does not compute {instruction.family.name} for {instruction.mnemonic}",
+                f"primitive.{instruction.mnemonic}",
+                f"leave {', '.join(instruction.operations)} out of its operations",
             )
 
 
@@ -120,39 +120,41 @@ def _array(memory: str) -> str:
     return "memory_" + memory.replace("-", "_")
 
 
-def _function(writer: Writer, one: Instruction, machine: Machine) -> None:
-    name, family = function_of(one), one.family.name
+def _function(writer: Writer, instruction: Instruction, machine: Machine) -> None:
+    name, family = function_of(instruction), instruction.family.name
     result = result_of(interface_of(machine))
     gives = "" if result == "void" else "return "
     with writer.block(f"static void run_{name}(const void *record)"):
         writer.line(f"const struct {name} *c = record;")
         writer.line(f"struct {family} p = {{0}};")
-        _Conversion(writer, one, machine).write()
+        _Conversion(writer, instruction, machine).write()
         writer.line(f"family_{family}(&p);")
     writer.line()
     with writer.block(f"{result} {name}(const struct {name} *command)"):
-        writer.line(f"{gives}queues_issue({one.engine}, run_{name}, command, sizeof *command);")
+        writer.line(
+            f"{gives}queues_issue({instruction.engine}, run_{name}, command, sizeof *command);"
+        )
 
 
 class _Conversion:
     """The lines that fill a family's structure from a record."""
 
-    def __init__(self, writer: Writer, one: Instruction, machine: Machine) -> None:
+    def __init__(self, writer: Writer, instruction: Instruction, machine: Machine) -> None:
         self.line = writer.line
-        self.one = one
+        self.instruction = instruction
         self.machine = machine
-        self.known = one.format.by_name
+        self.known = instruction.format.by_name
 
     def write(self) -> None:
         """All of them."""
-        family = self.one.family.name
+        family = self.instruction.family.name
         if family == "transfer":
             self._transfer()
             return
         if family == "img2col":
             self._gather()
             return
-        primitive = self.one.primitive
+        primitive = self.instruction.primitive
         assert primitive is not None
         for name in _SIZES.get(family, ()):
             self.line(f"p.{name} = c->{name};")
@@ -189,7 +191,7 @@ class _Conversion:
             self.line(f"p.window.{name} = c->{name};")
 
     def _gather(self) -> None:
-        move = self.one.move
+        move = self.instruction.move
         assert move is not None
         for dim in POINTS:
             self.line(f"p.{dim} = c->{dim};")
@@ -203,7 +205,7 @@ class _Conversion:
             self._operand(f"p.{end}", memory, f"c->{end}_address", strides, "8")
 
     def _transfer(self) -> None:
-        move = self.one.move
+        move = self.instruction.move
         assert move is not None
         for axis in range(4):
             self.line(f"p.size[{axis}] = c->size{axis};")
@@ -269,9 +271,9 @@ class _Conversion:
     def _step(self, place: str, name: str, choices: Sequence[str]) -> None:
         """A selector's function and its parameters."""
         listed = ", ".join(
-            "FUNCTION_TABLE" if one in tables.FUNCTIONS else f"FUNCTION_{one.upper()}"
+            "FUNCTION_TABLE" if function in tables.FUNCTIONS else f"FUNCTION_{function.upper()}"
             # What fixed point lacks no instruction asks for.
-            for one in (c if c == "none" or FUNCTIONS[c].on_fixed else "none" for c in choices)
+            for function in (c if c == "none" or FUNCTIONS[c].on_fixed else "none" for c in choices)
         )
         array = name + "s"
         self.line(f"static const enum function {array}[] = {{{listed}}};")

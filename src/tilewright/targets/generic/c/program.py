@@ -67,8 +67,8 @@ def write_c(
         ("tilewright.codegen.c", ("queues.c", "queues.h")),
         ("tilewright.targets.generic.c", ("families.c", "families.h")),
     ):
-        for one in names:
-            texts[f"shim/{one}"] = (files(package) / "shim" / one).read_text()
+        for file_name in names:
+            texts[f"shim/{file_name}"] = (files(package) / "shim" / file_name).read_text()
     for path, text in texts.items():
         place = directory / FOLDER / path
         place.parent.mkdir(parents=True, exist_ok=True)

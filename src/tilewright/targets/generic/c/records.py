@@ -66,7 +66,7 @@ def member(field: Field) -> str:
 def constants(instruction: Instruction, field: Field) -> tuple[str, ...]:
     """Constants for the choices of a field."""
     name = function_of(instruction)
-    return tuple(f"{name}_{member(field)}_{identifier(one)}".upper() for one in field.choices)
+    return tuple(f"{name}_{member(field)}_{identifier(choice)}".upper() for choice in field.choices)
 
 
 _ABOUT = (
@@ -103,7 +103,7 @@ def header_text(instructions: InstructionSet) -> str:
     if not named.signal:
         line(f"typedef uint32_t {named.ticket};")
         line()
-    engines = ", ".join(named.engine(one.name) for one in machine.engines)
+    engines = ", ".join(named.engine(engine.name) for engine in machine.engines)
     line(f"enum {named.prefix}_engine {{ {engines} }};")
     line()
     if named.signal:
@@ -121,9 +121,9 @@ def header_text(instructions: InstructionSet) -> str:
         line("uint64_t activations;")
         line("uint64_t tables;")
     writer.lines[-1] += ";"
-    for one in commands_of(instructions):
+    for instruction in commands_of(instructions):
         line()
-        _record(writer, one, named)
+        _record(writer, instruction, named)
     line()
     line("#endif")
     return str(writer)

@@ -86,7 +86,7 @@ def carried(machine: Machine) -> tuple[Field, ...]:
             count = machine.synchronisation.count
             return (Field("reply", count, "reply words that count up once it is done, a bit each"),)
         case "tokens":
-            engines = ", ".join(f"{n} {one.name}" for n, one in enumerate(machine.engines))
+            engines = ", ".join(f"{n} {engine.name}" for n, engine in enumerate(machine.engines))
             bits = len(machine.engines)
             return (
                 Field("take", bits, f"engines whose token it takes before it starts ({engines})"),
@@ -96,5 +96,5 @@ def carried(machine: Machine) -> tuple[Field, ...]:
             return ()
 
 
-def _id(machine: Machine, what: str) -> Field:
-    return Field("id", bits_for(machine.synchronisation.count - 1), f"which {what}")
+def _id(machine: Machine, resource: str) -> Field:
+    return Field("id", bits_for(machine.synchronisation.count - 1), f"which {resource}")

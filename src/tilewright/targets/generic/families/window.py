@@ -64,8 +64,8 @@ def step_fields(bits: int, held: str) -> tuple[Field, ...]:
     where, and ``bits`` how many a size has."""
     return (
         *(
-            Field(f"{what}.{axis}", STEP_BITS, f"{what} along {axis}", default=1)
-            for what in ("stride", "dilation")
+            Field(f"{name}.{axis}", STEP_BITS, f"{name} along {axis}", default=1)
+            for name in ("stride", "dilation")
             for axis in "hw"
         ),
         Field("row", bits + 1, "row at which oh = 0 and kh = 0 meet", signed=True),

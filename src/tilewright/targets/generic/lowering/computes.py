@@ -26,10 +26,10 @@ from tilewright.targets.generic.lowering.steps import (
 
 def lower_compute(context: Context) -> Fields:
     """All fields of a compute but its waits; refuses what the instructions cannot say."""
-    columns = _LOWER[context.one.family.name](context)
+    columns = _LOWER[context.instruction.family.name](context)
     output = context.output
     _, result = elements(context.op.stages[-1])
-    fields = context.one.format.by_name
+    fields = context.instruction.format.by_name
     written, name = context.part.operands["output"].elements, element_name(result)
     if written and name not in written:
         kinds = ", ".join(written)
@@ -42,7 +42,9 @@ def lower_compute(context: Context) -> Fields:
     columns |= element_columns(fields, "output", result)
     unknown = [name for name in columns if name not in fields]
     if unknown:
-        raise refuse("lower-field", f"{context.one.mnemonic} lacks {unknown}", context.where)
+        raise refuse(
+            "lower-field", f"{context.instruction.mnemonic} lacks {unknown}", context.where
+        )
     if output.place.memory != context.part.operands["output"].memory:
         raise refuse("lower-place", f"the result lies in {output.place.memory}", context.where)
     return columns
@@ -57,7 +59,7 @@ def _steps(context: Context, dims: Mapping[str, str]) -> Fields:
         operand = context.operand(stage, index)
         fields |= operand.fields("residual", dims)
         kind = elements(stage)[0][index]
-        fields |= element_columns(context.one.format.by_name, "residual", kind)
+        fields |= element_columns(context.instruction.format.by_name, "residual", kind)
     return fields
 
 
@@ -87,8 +89,8 @@ def _window(context: Context, x: Operand) -> Fields:
     fields["input.address"] = x.seen.address(x.boxes, skip=spatial)
     fill = context.anchor.parameters.get("fill", 0)
     if fill:
-        if "fill" not in context.one.format.by_name:
-            raise refuse("lower-fill", f"{context.one.mnemonic} pads with 0", context.where)
+        if "fill" not in context.instruction.format.by_name:
+            raise refuse("lower-fill", f"{context.instruction.mnemonic} pads with 0", context.where)
         fields["fill"] = fill
     return fields | x.circle("input")
 
@@ -172,7 +174,7 @@ def _pool(context: Context) -> Fields:
     fields = _window(context, x)
     fields |= {f"input.{axis}": x.stride(axis) for axis in ("n", "c")}
     fields |= {dim: context.size(dim) for dim in ("n", "c", "oh", "ow", "kh", "kw")}
-    selector = context.one.format.by_name["function"]
+    selector = context.instruction.format.by_name["function"]
     fields["function"] = selector.choices.index(stage.operation.data)
     if stage.operation.data == "average_pool":
         counted = stage.parameters.get("counted", (0, 0, 0, 0))
@@ -191,7 +193,9 @@ def _pool(context: Context) -> Fields:
             ends = (-counted[number], x.place.op.tensor_shape[place] + counted[number + 2])
             for name, end in zip(names, ends, strict=True):
                 # Positions of the window lie well inside the field's range.
-                fields[name] = np.clip(end - origin, *context.one.format.by_name[name].range)
+                fields[name] = np.clip(
+                    end - origin, *context.instruction.format.by_name[name].range
+                )
     fields |= context.output.fields("output", _IMAGE)
     return fields | _sum(context) | _steps(context, _IMAGE)
 
@@ -203,7 +207,9 @@ def _check_rank(context: Context, names: Sequence[str]) -> None:
     beyond = [d for d, extent in context.extents.items() if d not in names and extent > 1]
     if beyond:
         raise refuse(
-            "lower-rank", f"{context.one.mnemonic} has no dims {', '.join(beyond)}", context.where
+            "lower-rank",
+            f"{context.instruction.mnemonic} has no dims {', '.join(beyond)}",
+            context.where,
         )
 
 
@@ -211,7 +217,7 @@ def _points(context: Context) -> Fields:
     _check_rank(context, tuple(_POINTS))
     stage = context.anchor
     kinds, _ = elements(stage)
-    fields = context.one.format.by_name
+    fields = context.instruction.format.by_name
     columns: Fields = {"function": fields["function"].choices.index(stage.operation.data)}
     columns |= parameters(stage, "function", context.tables)
     memory = context.part.operands["input"].memory

@@ -31,7 +31,7 @@ class Context:
     order: Order
     machine: Machine
     part: Primitive
-    one: Instruction
+    instruction: Instruction
     places: Callable[[BufferOp], BufferPlace]
     tables: Tables
     content: Callable[[TensorOp], Array]

@@ -71,7 +71,7 @@ class Hazards:
 
     def waits(self, uses: Iterable[Use], engine: int, executions: int) -> dict[int, Column]:
         """Engine -> per execution, how many of its commands must have completed before it."""
-        found = {
+        waits = {
             other: np.full(executions, count, np.int64)
             for other, count in self._floor.items()
             if other != engine
@@ -81,10 +81,10 @@ class Hazards:
                 if other == engine or memory != use.memory or not (write or use.write):
                     continue
                 if low < use.high and use.low < high:
-                    counts = found.setdefault(other, np.zeros(executions, np.int64))
+                    counts = waits.setdefault(other, np.zeros(executions, np.int64))
                     rows = slice(None) if use.rows is None else use.rows
                     counts[rows] = np.maximum(counts[rows], _needed(past, use))
-        return found
+        return waits
 
     def written(self, memory: str, low: int, high: int) -> bool:
         """Whether an earlier kernel wrote any of these bytes since the host last ran."""
@@ -132,10 +132,10 @@ def _needed(past: _Past, use: Use) -> Column | int:
 
 
 def overlaps(
-    these: Sequence[NDArray[np.int64]], those: Sequence[NDArray[np.int64]]
+    boxes: Sequence[NDArray[np.int64]], others: Sequence[NDArray[np.int64]]
 ) -> NDArray[np.bool_]:
-    """Which boxes (start and size, of shape (axes, boxes)) of these and those share an element."""
-    start, size = these[0][:, :, None], these[1][:, :, None]
-    other, length = those[0][:, None, :], those[1][:, None, :]
+    """Which boxes (start and size, of shape (axes, boxes)) of two rows share an element."""
+    start, size = boxes[0][:, :, None], boxes[1][:, :, None]
+    other, length = others[0][:, None, :], others[1][:, None, :]
     first, end = np.maximum(start, other), np.minimum(start + size, other + length)
     return np.all(first < end, axis=0)

@@ -78,9 +78,9 @@ class TensorPlace:
             raise refuse("lower-place", f"there is no arena {arena}", where)
         strides = dense_strides(shape, order, element)
         if op.strides is not None:
-            given = op.get("strides")
+            element_strides = op.get("strides")
             steps = list(strides)
-            for axis, stride in zip(order, given, strict=True):
+            for axis, stride in zip(order, element_strides, strict=True):
                 steps[axis] = int(stride) * element
             strides = tuple(steps)
         offset = 0 if op.offset is None else op.get("offset")

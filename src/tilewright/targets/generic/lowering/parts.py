@@ -17,7 +17,7 @@ from tilewright.targets.generic.timing import timed_of
 class Part:
     """Instructions of one kind in one kernel, and their keys in program order."""
 
-    one: Instruction
+    instruction: Instruction
     columns: dict[str, Any]
     keys: Column
 
@@ -28,6 +28,6 @@ class Part:
             field.name: np.broadcast_to(
                 np.asarray(self.columns.get(field.name, field.default), np.int64), (count,)
             )
-            for field in self.one.format.fields
+            for field in self.instruction.format.fields
         }
-        return timed_of(self.one, columns, count, instructions.machine)
+        return timed_of(self.instruction, columns, count, instructions.machine)

@@ -75,9 +75,10 @@ def parameters(stage: StageOp, prefix: str, tables_: Tables) -> dict[str, int]:
         return {f"{prefix}.table": tables_.address_of(entries.tobytes())}
     if not isinstance(operands[0], FixedType):
         defaults = {"minimum": -np.inf, "maximum": np.inf}
-        found = [values.get(key, defaults.get(key, 0.0)) for key in function.float_parameters]
+        arguments = [values.get(key, defaults.get(key, 0.0)) for key in function.float_parameters]
         return {
-            f"{prefix}.{letter}": bits_of(float(v)) for letter, v in zip("xy", found, strict=False)
+            f"{prefix}.{letter}": bits_of(float(v))
+            for letter, v in zip("xy", arguments, strict=False)
         }
     if function.table:
         names = tables.FUNCTIONS[name][1]
@@ -131,17 +132,17 @@ def step_columns(
         name = stage.operation.data
         if stage is stages[-1] and is_rounding(stage):
             continue  # as every result is, on its way into its buffer
-        found = [i for i in range(group, len(part.epilogue)) if name in part.epilogue[i]]
-        if not found:
-            chain = ", ".join(one.operation.data for one in stages)
-            groups = ", ".join(f"[{', '.join(one)}]" for one in part.epilogue)
+        indices = [i for i in range(group, len(part.epilogue)) if name in part.epilogue[i]]
+        if not indices:
+            chain = ", ".join(link.operation.data for link in stages)
+            groups = ", ".join(f"[{', '.join(operations)}]" for operations in part.epilogue)
             raise refuse(
                 "lower-epilogue",
                 f"{part.name} applies {groups or 'nothing'} behind its anchor, in this order; "
                 f"the kernel is {chain}",
                 help="on fixed point: residual, activation, requantise, then functions by table",
             )
-        number = found[0]
+        number = indices[0]
         group = number + 1
         columns[f"then{group}"] = part.epilogue[number].index(name) + 1
         if FUNCTIONS[name].binary:
@@ -151,10 +152,10 @@ def step_columns(
             if others[0] == 0 and name not in ("add", "mul", "max", "min"):
                 raise refuse("lower-epilogue", f"{name} must have the residual second", name)
             residual = (stage, others[0])
-        found_parameters = parameters(stage, f"then{group}", tables_)
+        step_fields = parameters(stage, f"then{group}", tables_)
         if residual is not None and residual[0] is stage and residual[1] == 0:
-            x, y = (found_parameters.get(f"then{group}.{letter}") for letter in "xy")
+            x, y = (step_fields.get(f"then{group}.{letter}") for letter in "xy")
             if x is not None and y is not None and name not in ("add_linear", "mul_linear"):
-                found_parameters |= {f"then{group}.x": y, f"then{group}.y": x}
-        columns |= found_parameters
+                step_fields |= {f"then{group}.x": y, f"then{group}.y": x}
+        columns |= step_fields
     return columns, residual

@@ -48,23 +48,21 @@ def main_text(
     line("   LAYER.bin, once the layer is done. */")
     if groups > 1:
         line("#define _GNU_SOURCE")
-        line("#include <pthread.h>")
-        line("#include <sched.h>")
     line("#include <stdio.h>")
     line("#include <stdlib.h>")
     line()
     line("#include <athread.h>")
     line()
+    if groups > 1:
+        line('#include "core_groups.h"')
+    line('#include "files.h"')
     line('#include "layers/layers.h"')
     line()
-    writer.lines += [*FILES.splitlines(), "", *_HELPERS.splitlines()]
+    writer.lines += _ALLOCATE.splitlines()
     line()
     if groups > 1:
-        writer.lines += (
-            _GROUPS.replace("GROUPS", str(groups))
-            .replace("TEMPORARY", ", *temporary" if sizes[2] else "")
-            .splitlines()
-        )
+        line("/* What the threads of all core groups see. */")
+        line(f"static void *weights, *activations{', *temporary' if sizes[2] else ''};")
         line()
         _core_group(writer, calls, groups)
         line()
@@ -78,7 +76,7 @@ def main_text(
         line(f"{kind}layers = count > {files + 1} ? words[{files + 1}] : NULL;")
         line()
         line("/* Memory. */")
-        kind = "" if groups > 1 else "char *"
+        kind = "" if groups > 1 else "void *"
         line(f"{kind}weights = allocate({sizes[0]});")
         line(f"{kind}activations = allocate({sizes[1]});")
         if sizes[2]:
@@ -176,17 +174,27 @@ def _place(port: Port) -> str:
     return f"{arena} + {port.offset}"
 
 
-_HELPERS = """\
-static char *allocate(size_t bytes)
+_ALLOCATE = """\
+static void *allocate(size_t bytes)
 {
-    char *memory = malloc(bytes ? bytes : 1);
+    void *memory = malloc(bytes ? bytes : 1);
     if (!memory) {
         fprintf(stderr, "%lu bytes of memory are not there\\n", (unsigned long)bytes);
         exit(1);
     }
     return memory;
-}
+}"""
 
+_FILES = """\
+/* Reads and writes whole files for main.c, or ends the program with the reason. */
+#ifndef FILES_H
+#define FILES_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+BODY
+/* Writes the memory of a layer's result into the directory LAYERS, if there is one. */
 static void save(const char *layers, const char *layer, const char *data, size_t bytes)
 {
     char path[4096];
@@ -194,11 +202,21 @@ static void save(const char *layers, const char *layer, const char *data, size_t
         return;
     snprintf(path, sizeof path, "%s/%s.bin", layers, layer);
     write_file(path, data, bytes);
-}"""
+}
+
+#endif
+"""
 
 _GROUPS = """\
-/* What the threads of all core groups see. */
-static char *weights, *activationsTEMPORARY;
+/* Threads of main.c, one for the MPE of each core group: where they run, and how they meet. */
+#ifndef CORE_GROUPS_H
+#define CORE_GROUPS_H
+
+#include <pthread.h>
+#include <sched.h>
+
+#include "files.h"
+
 static const char *layers;
 static pthread_barrier_t all;
 
@@ -223,4 +241,15 @@ static void done(long group, const char *layer, const char *data, size_t bytes)
     if (group == 0)
         save(layers, layer, data, bytes);
     pthread_barrier_wait(&all);
-}"""
+}
+
+#endif
+"""
+
+
+def main_headers(groups: int) -> dict[str, str]:
+    """What main.c includes beside layers.h, by file."""
+    headers = {"files.h": _FILES.replace("BODY\n", FILES + "\n")}
+    if groups > 1:
+        headers["core_groups.h"] = _GROUPS.replace("of GROUPS", f"of {groups}")
+    return headers

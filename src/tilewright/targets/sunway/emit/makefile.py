@@ -30,7 +30,7 @@ SLAVES = {_listed(slaves)}
 MPE = main.c $(LAYERS:%=layers/%.c)
 CPE = slave/ldm_slave.c $(SLAVES:%=layers/%_slave.c)
 SHIM = $(wildcard shim/*.c)
-HEADERS = $(wildcard layers/*.h slave/*.h mpe/*.h)
+HEADERS = $(wildcard *.h layers/*.h slave/*.h mpe/*.h)
 
 all: {name}_sw26010
 

@@ -1,6 +1,7 @@
 """Writing a package: the layers, main.c, the shim and the makefile.
 
     main.c                     allocation, parameters and input, computation, output
+    files.h  core_groups.h     what main.c does with files, and with threads for several core groups
     layers/LAYER.c  .h         the MPE's part of a layer, an ordinary function
     layers/layers.h            declares all of them, for main.c
     layers/LAYER_para.h        what the MPE tells the CPEs; seen by LAYER.c and LAYER_slave.c alone
@@ -49,7 +50,7 @@ from tilewright.targets.sunway.emit.layer import (
     parameters_text,
     wrapper_text,
 )
-from tilewright.targets.sunway.emit.main import Call, layers_text, main_text
+from tilewright.targets.sunway.emit.main import Call, layers_text, main_headers, main_text
 from tilewright.targets.sunway.emit.makefile import makefile_text
 from tilewright.targets.sunway.emit.nest import Nest, buffer_names
 from tilewright.targets.sunway.emit.slave import Layer, slave_text
@@ -63,7 +64,7 @@ MANIFEST = "program.json"
 
 SHIM_HEADERS = ("athread.h", "count.h", "dma.h", "internal.h", "shim.h", "simd.h", "slave.h")
 SHIM_SOURCES = ("buses.c", "count.c", "dma.c", "memory.c", "play.c", "shim.c")
-SLAVE = ("cpe.h", "ldm_slave.c", "mesh.h")
+SLAVE = ("cpe.h", "im2col.h", "ldm_slave.c", "mesh.h")
 MPE = ("integers.h", "pieces.h", "shorts.h", "vectors.h")
 
 
@@ -118,6 +119,7 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     groups = core_groups(compilation.machine)
     texts["layers/layers.h"] = layers_text(calls)
     texts["main.c"] = main_text(name, calls, inputs, outputs, sizes, groups)
+    texts |= main_headers(groups)
     texts["Makefile"] = makefile_text(
         name,
         [call.layer.name for call in calls],
@@ -178,13 +180,15 @@ def _layer(
 
 
 def _named(text: str, start: int) -> str:
-    """C of a place among the activations, or in the temporary space behind them."""
+    """C of a place among the activations, or in the temporary space behind them; main.c has them as
+    ``void *``, which needs no cast."""
 
     def place(match: re.Match[str]) -> str:
         offset = int(match.group(1))
         return match.group() if offset < start else f"temporary + {offset - start}"
 
-    return re.sub(r"\bactivations \+ (\d+)", place, text)
+    bare = re.sub(r"\((?:const )?\w+ \*\)\((\w+ \+ \d+)\)", r"\1", text)
+    return re.sub(r"\bactivations \+ (\d+)", place, bare)
 
 
 def core_groups(machine: Machine) -> int:

@@ -1,0 +1,128 @@
+"""Stages between halves and integers of 8 bits.
+
+Where the integers lie in blocks, so do the halves, half as many columns in each, and one kernel
+goes from the ones to the others (kernels/quantise.py), matrices also from rows; halves that lie
+otherwise change their format before or behind it. Rows of integers are computed row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.planning.domain import Operand, Stage
+from tilewright.planning.layout import Layout
+from tilewright.targets.ascend.formats import image, matrices
+from tilewright.targets.ascend.kernels.elementwise import elementwise
+from tilewright.targets.ascend.kernels.quantise import PAIR, Blocks, converted
+from tilewright.targets.ascend.kernels.recipes import recipe_of
+from tilewright.targets.ascend.kernels.shares import joined, scaled
+from tilewright.targets.ascend.kernels.vectors import number
+from tilewright.targets.ascend.lowering.functions import NAMES, is_power, scalars_of
+from tilewright.targets.ascend.lowering.launches import Launches, Value
+from tilewright.targets.ascend.lowering.moves import relay
+from tilewright.targets.ascend.lowering.points import alike
+from tilewright.targets.ascend.machine import CUBE
+
+
+def layout_of_halves(layout: str, rank: int) -> str | None:
+    """The layout of halves that goes with one of integers: blocks of as many rows or positions;
+    None where the integers lie in others."""
+    parsed = Layout.parse(layout, rank)
+    if parsed.row_major:
+        return ""
+    if rank == 4 and parsed == Layout.parse(image(1), rank):
+        return image()
+    if rank > 1 and parsed == matrices(rank, element_bytes=1):
+        return str(matrices(rank))
+    return None
+
+
+def in_rows(shape: Sequence[int]) -> bool:
+    """Whether a matrix's rows are whole blocks, of which one kernel makes blocks of integers."""
+    return shape[-1] % PAIR == 0 and shape[-2] % CUBE == 0
+
+
+def one_kernel(source: Operand, result: Operand) -> bool:
+    """Whether a single kernel takes a stage, whose blocks several cores may share."""
+    halves, integers = (source, result) if result.element == "int8" else (result, source)
+    rank = len(result.shape)
+    wanted = layout_of_halves(integers.layout, rank)
+    if wanted is None:
+        return False
+    given = Layout.parse(halves.layout, rank)
+    if given == Layout.parse(wanted, rank):
+        return True
+    matrix = bool(wanted) and wanted != image()
+    return given.row_major and matrix and halves is source and in_rows(source.shape)
+
+
+def quantised(
+    launches: Launches, stage: Stage, operands: Sequence[Value], target: Value | None
+) -> Value:
+    """The launches of a stage that quantises or dequantises; see ``STAGES``."""
+    x, operation = operands[0], NAMES[stage.operation]
+    attributes = dict(stage.attributes)
+    if operation == "quantise" and is_power(float(str(attributes["scale"]))):
+        operation = "quantise_power"
+    recipe = recipe_of(operation, launches.core)
+    if recipe is None:
+        raise launches.refusal(
+            f"{launches.core.name} has no division, and quotients have to be exact",
+            "a scale that is a power of two",
+        )
+    kind = recipe.types.get(x.element)
+    if kind is None or (target is not None and target.element != kind):
+        raise launches.refusal(f"there is no kernel for {stage.operation} of {x.element}")
+    scalars = [number(value) for value in scalars_of(stage.operation, attributes)]
+    for operand in stage.inputs[1:]:
+        factor = alike(launches, operand)
+        if factor is None:
+            raise launches.refusal("there is no kernel for several scales")
+        scalars.append(number(factor))
+    result = target or launches.buffer(x.shape, kind, "" if kind == "half" else x.layout)
+    wanted = layout_of_halves(result.layout if kind == "int8_t" else x.layout, len(x.shape))
+    if wanted is None:
+        raise launches.refusal(f"integers in {x.layout or result.layout} have no kernel")
+    end = result
+    if kind == "int8_t":
+        plain = bool(wanted) and not x.layout and wanted != image() and in_rows(x.shape)
+        if not plain and x.layout != wanted:
+            x = relay(launches, stage, [x], launches.buffer(x.shape, x.element, wanted))
+    else:
+        plain = False
+        if result.layout != wanted:
+            end = launches.buffer(x.shape, kind, wanted)
+    name = launches.name(operation)
+    if not wanted:
+        program = elementwise(
+            *(operation, x.element, launches.elements(stage.output, ""), launches.core),
+            scalars=tuple(scalars),
+            name=name,
+            even=launches.cores > 1,
+        )
+    else:
+        of = _blocks(launches, stage.output, wanted, plain)
+        program = converted(of, operation, scalars, launches.core, name)
+    launches.launch(program, x, end)
+    return result if end is result else relay(launches, stage, [end], result)
+
+
+def _blocks(launches: Launches, result: Operand, halves: str, plain: bool) -> Blocks:
+    """A tensor's blocks, as blocks of a launch share them."""
+    axes = list(zip(result.access, result.shape, strict=True))
+    if halves == image():
+        images, channels, *area = axes
+        return Blocks(
+            launches.extent(*images),
+            joined([launches.extent(axis, size) for axis, size in area]),
+            launches.extent(*channels, PAIR),
+            -(-channels[1] // CUBE),
+        )
+    *outer, rows, columns = axes
+    return Blocks(
+        joined([launches.extent(axis, size) for axis, size in outer]),
+        scaled(launches.extent(*rows, CUBE), CUBE),
+        launches.extent(*columns, PAIR),
+        -(-columns[1] // CUBE),
+        plain,
+    )

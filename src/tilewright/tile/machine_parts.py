@@ -1,0 +1,73 @@
+"""Whether what a tile program names is there on its machine: memories, moves, engines, primitives.
+
+Programs that ``tile/build.py`` makes name nothing else; texts may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tilewright.ir import Operation, SSAValue
+from tilewright.machine import Machine
+from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp
+from tilewright.tile.meaning import has_meaning
+
+
+class Absent(NamedTuple):
+    """An operation that names what its machine has not."""
+
+    op: Operation
+    reason: str
+    help: str = ""
+    """What the machine has."""
+
+
+def absent_parts(program: ProgramOp, machine: Machine) -> Iterator[Absent]:
+    """What is named and is not there; no other check makes sense before nothing is."""
+    for op in program.walk():
+        if isinstance(op, BufferOp):
+            yield from _buffer(op, machine)
+        elif isinstance(op, MoveOp):
+            yield from _move(op, machine)
+        elif isinstance(op, ComputeOp):
+            yield from _compute(op, machine)
+
+
+def _buffer(op: BufferOp, machine: Machine) -> Iterator[Absent]:
+    names = [memory.name for memory in machine.memories]
+    if op.memory not in names:
+        reason = f"{machine.name} has no memory {op.memory}"
+        yield Absent(op, reason, f"one of {', '.join(names)}")
+
+
+def _memory(end: SSAValue, machine: Machine) -> str:
+    """Where one end of a move lies."""
+    return end.owner.memory if isinstance(end.owner, BufferOp) else machine.main
+
+
+def _move(op: MoveOp, machine: Machine) -> Iterator[Absent]:
+    ends = _memory(op.source, machine), _memory(op.target, machine)
+    engines = [move.engine for move in machine.moves if (move.source, move.target) == ends]
+    if not engines:
+        known = ", ".join(f"{move.source} to {move.target}" for move in machine.moves)
+        reason = f"{machine.name} has no move from {ends[0]} to {ends[1]}"
+        yield Absent(op, reason, f"one of {known}")
+    elif op.engine.data not in engines:
+        reason = f"moves from {ends[0]} to {ends[1]} run on {engines[0]}, not on {op.engine.data}"
+        yield Absent(op, reason)
+
+
+def _compute(op: ComputeOp, machine: Machine) -> Iterator[Absent]:
+    primitives = {primitive.name: primitive for primitive in machine.primitives}
+    primitive = primitives.get(op.primitive.data)
+    if primitive is None:
+        reason = f"{machine.name} has no primitive {op.primitive.data}"
+        yield Absent(op, reason, f"one of {', '.join(primitives)}")
+    elif primitive.engine != op.engine.data:
+        reason = f"{primitive.name} runs on {primitive.engine}, not on {op.engine.data}"
+        yield Absent(op, reason)
+    computed = {operation for one in machine.primitives for operation in one.operations}
+    for stage in op.stages:
+        if stage.operation.data not in computed and not has_meaning(stage.operation.data):
+            yield Absent(stage, f"no operation is named {stage.operation.data}")

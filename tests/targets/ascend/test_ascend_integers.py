@@ -1,0 +1,290 @@
+"""Networks that come quantised: int8 on the cube, exactly the integers that NumPy gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnx import NodeProto, helper
+from tests.slow import but_fast
+from tests.targets.ascend.ascend_arrays import built, run
+from tests.targets.ascend.operation_networks import compiled
+
+from tilewright.errors import TilewrightError
+from tilewright.planning.layout import Layout
+from tilewright.targets.ascend import isa
+from tilewright.targets.ascend.emit import kernel_text
+from tilewright.targets.ascend.formats import image, matrices
+from tilewright.targets.ascend.kernels.quantise import Blocks, converted
+from tilewright.targets.ascend.machine import ASCEND_910
+from tilewright.targets.ascend.program import Buffer, Place, Program
+from tilewright.targets.ascend.reader.kernels import read_kernels
+
+Array = NDArray[Any]
+
+
+def quantised(x: Array, scale: np.float32, zero: int, kind: type[np.integer[Any]]) -> Array:
+    """As QuantizeLinear has it: of two integers the even one, saturated."""
+    limits = np.iinfo(kind)
+    return np.clip(np.rint(np.float32(x) / scale) + zero, limits.min, limits.max).astype(np.int64)
+
+
+def sums_as_halves(sums: Array, factors: Array) -> Array:
+    """Sums times what a unit is worth, rounded to float32 and then to half precision."""
+    return (sums.astype(np.float32) * factors).astype(np.float16)
+
+
+PRODUCTS = [
+    # rows before and within matrices, depth, columns, zero point, type
+    ((5,), 64, 96, 0, np.int8),
+    ((2, 33), 130, 77, 7, np.int8),
+    ((1,), 33, 17, -128, np.int8),
+    ((3, 1, 20), 96, 48, 128, np.uint8),
+    ((257,), 1000, 40, 3, np.int8),
+]
+
+
+@pytest.mark.parametrize("target", ["ascend910", "ascend310"])
+@pytest.mark.parametrize("case", but_fast(PRODUCTS, PRODUCTS[1:2]))
+def test_products(
+    case: tuple[tuple[int, ...], int, int, int, type[Any]], target: str, tmp_path: Path
+) -> None:
+    rows, depth, columns, zero, kind = case
+    random = np.random.default_rng(depth)
+    x = random.normal(0, 2, (*rows, depth)).astype(np.float16).astype(np.float32)
+    w = random.integers(-128, 128, (depth, columns), np.int8)
+    # Inverses of powers of two are exact: 310 needs no division then.
+    scale = np.float32(2.0**-4 if zero == 7 else 0.043)
+    scales = random.uniform(0.002, 0.004, columns).astype(np.float32)
+    bias = random.normal(0, 0.5, columns).astype(np.float32)
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "sx", "zx"], ["xq"], name="quantise"),
+        helper.make_node("DequantizeLinear", ["xq", "sx", "zx"], ["xd"]),
+        helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["wd"], axis=1),
+        helper.make_node("MatMul", ["xd", "wd"], ["product"], name="product"),
+        helper.make_node("Add", ["product", "b"], ["sum"]),
+        helper.make_node("Relu", ["sum"], ["y"]),
+    ]
+    weights = {"w": w, "sx": scale, "sw": scales, "zx": kind(zero), "b": bias}
+    network = compiled(
+        *(tmp_path, nodes, {"x": x}, {"y": (np.float32, (*rows, columns))}),
+        {**weights, "zw": np.zeros(columns, np.int8)},
+        target=target,
+    )
+    assert any("product" in symbol for symbol in network.device)
+    divides = target == "ascend910" or scale == 2.0**-4
+    assert bool(network.host) == (not divides)
+    factors = scale * scales
+    units = quantised(x, scale, zero, kind) - zero
+    added = np.rint(bias.astype(np.float64) / factors)
+    expected = sums_as_halves(units @ w.astype(np.int64) + added.astype(np.int64), factors)
+    np.testing.assert_array_equal(network.outputs({"x": x})["y"], np.maximum(expected, 0))
+
+
+CONVOLUTIONS = [
+    # images, channels, results, window, stride, dilation, padding, rows, columns, zero point, type
+    (2, 3, 20, 3, 1, 1, 1, 9, 7, 0, np.int8),
+    (1, 40, 33, 3, 2, 1, 1, 12, 12, 113, np.uint8),
+    (1, 64, 32, 1, 1, 1, 0, 7, 7, -5, np.int8),
+    (1, 32, 16, 3, 1, 2, 2, 10, 11, 9, np.int8),
+    (2, 48, 17, 5, 3, 1, 2, 17, 13, 0, np.int8),
+]
+
+
+def convolved(x: Array, w: Array, stride: int, dilation: int, padding: int) -> Array:
+    """A convolution of integers, whose padding is 0."""
+    around = ((0, 0), (0, 0), (padding, padding), (padding, padding))
+    x = np.pad(x, around)
+    size = w.shape[2]
+    high, wide = ((n - dilation * (size - 1) - 1) // stride + 1 for n in x.shape[2:])
+    out = np.zeros((x.shape[0], w.shape[0], high, wide), np.int64)
+    for i in range(size):
+        for j in range(size):
+            down = slice(i * dilation, i * dilation + (high - 1) * stride + 1, stride)
+            across = slice(j * dilation, j * dilation + (wide - 1) * stride + 1, stride)
+            out += np.einsum("nchw,oc->nohw", x[:, :, down, across], w[:, :, i, j])
+    return out
+
+
+@pytest.mark.parametrize("target", ["ascend910", "ascend310"])
+@pytest.mark.parametrize("case", but_fast(CONVOLUTIONS, CONVOLUTIONS[1:2]))
+def test_convolutions(case: tuple[Any, ...], target: str, tmp_path: Path) -> None:
+    images, channels, results, size, stride, dilation, padding, rows, columns, zero, kind = case
+    random = np.random.default_rng(channels)
+    x = random.normal(0, 2, (images, channels, rows, columns)).astype(np.float16)
+    w = random.integers(-128, 128, (results, channels, size, size), np.int8)
+    scale, scales = np.float32(0.037), random.uniform(0.001, 0.002, results).astype(np.float32)
+    attributes: dict[str, Any] = {
+        "strides": [stride] * 2,
+        "dilations": [dilation] * 2,
+        "pads": [padding] * 4,
+        "name": "window",
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "sx", "zx"], ["xq"], name="quantise"),
+        helper.make_node("DequantizeLinear", ["xq", "sx", "zx"], ["xd"]),
+        helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["wd"], axis=0),
+        helper.make_node("Conv", ["xd", "wd"], ["y"], **attributes),
+    ]
+    units = quantised(x, scale, zero, kind) - zero
+    sums = convolved(units, w.astype(np.int64), stride, dilation, padding)
+    network = compiled(
+        *(tmp_path, nodes, {"x": x.astype(np.float32)}, {"y": (np.float32, sums.shape)}),
+        {"w": w, "sx": scale, "sw": scales, "zx": kind(zero), "zw": np.zeros(results, np.int8)},
+        target=target,
+    )
+    assert any("window" in symbol for symbol in network.device)
+    expected = sums_as_halves(sums, (scale * scales).reshape(1, -1, 1, 1))
+    outcome = network.outputs({"x": x.astype(np.float32)}, (0, 77))["y"]
+    np.testing.assert_array_equal(outcome, expected)
+
+
+def test_products_of_two_activations_stay_in_half_precision(tmp_path: Path) -> None:
+    """910 transposes blocks of 16-bit elements alone on the way to L0B."""
+    random = np.random.default_rng(9)
+    shapes = (2, 20, 64), (2, 64, 20)
+    x, y = (random.normal(0, 1, shape).astype(np.float16).astype(np.float32) for shape in shapes)
+    nodes: list[NodeProto] = []
+    for name in ("x", "y"):
+        nodes += [
+            helper.make_node("QuantizeLinear", [name, "s", "z"], [f"{name}q"]),
+            helper.make_node("DequantizeLinear", [f"{name}q", "s", "z"], [f"{name}d"]),
+        ]
+    nodes.append(helper.make_node("MatMul", ["xd", "yd"], ["p"], name="product"))
+    network = compiled(
+        *(tmp_path, nodes, {"x": x, "y": y}, {"p": (np.float32, (2, 20, 20))}),
+        {"s": np.float32(2.0**-5), "z": np.int8(0)},
+    )
+    assert not network.host
+    scale = np.float32(2.0**-5)
+    a, b = (quantised(of, scale, 0, np.int8) for of in (x, y))
+    expected = (a @ b * float(scale) ** 2).astype(np.float16)
+    np.testing.assert_array_equal(network.outputs({"x": x, "y": y})["p"], expected)
+
+
+FORMS: list[tuple[tuple[int, ...], bool]] = [
+    # shape, whether halves come in rows
+    ((48, 96), False),
+    ((3, 20, 40), False),
+    ((2, 32, 64), True),
+    ((1, 256, 32), True),
+    ((2, 20, 7, 9), False),
+    ((1, 64, 28, 28), False),
+]
+
+
+def form(shape: Sequence[int], width: int) -> Layout:
+    """Blocks of 16 or 32 columns or channels."""
+    if len(shape) == 4:
+        return Layout.parse(image(width), 4)
+    return matrices(len(shape), element_bytes=width)
+
+
+@pytest.mark.parametrize("case", but_fast(FORMS, FORMS[::2]))
+def test_blocks_of_halves_and_of_integers(case: tuple[tuple[int, ...], bool]) -> None:
+    shape, plain = case
+    random = np.random.default_rng(len(shape))
+    x = random.normal(0, 4, shape).astype(np.float16)
+    halves, integers = form(shape, 2), form(shape, 1)
+    rows, columns = shape[-2:]
+    pictures = len(shape) == 4
+    of = Blocks(
+        shape[0] if pictures else int(np.prod(shape[:-2])),
+        rows * columns if pictures else -(-rows // 16) * 16,
+        -(-(shape[1] if pictures else columns) // 32),
+        -(-(shape[1] if pictures else columns) // 16),
+        plain,
+    )
+    program = converted(of, "quantise", ("0.06f", "3.0f"), ASCEND_910, "narrow")
+    given = x.ravel() if plain else halves.pack(x).ravel()
+    room = np.zeros(16, np.float16)
+    size = int(np.prod(integers.physical_shape(shape)))
+    kernel = built(program)
+    back = (
+        built(converted(of, "dequantise", ("-3.0f", "0.06f"), ASCEND_910, "widen"))
+        if not plain
+        else None
+    )
+    for order in (0, 5, 77):
+        arguments = {
+            "halves": np.concatenate([given, room]),
+            "integers": np.full(size + 32, 99, np.int8),
+        }
+        run(kernel, arguments, order)
+        outcome = integers.unpack(
+            arguments["integers"][:size].reshape(integers.physical_shape(shape)), shape
+        )
+        expected = quantised(x, np.float32(0.06), 3, np.int8)
+        np.testing.assert_array_equal(outcome, expected)
+        if back is None:
+            continue
+        wide_room = np.full(given.size + 16, np.nan, np.float16)
+        arguments = {"integers": arguments["integers"], "halves": wide_room}
+        run(back, arguments, order)
+        wide = halves.unpack(
+            arguments["halves"][: given.size].reshape(halves.physical_shape(shape)), shape
+        )
+        values = ((expected - 3).astype(np.float32) * np.float32(0.06)).astype(np.float16)
+        np.testing.assert_array_equal(wide, values)
+
+
+def test_the_cube_refuses_other_pairs_of_types() -> None:
+    c, a, b = (
+        Buffer(name, name, 0, 1024, element=kind)
+        for name, kind in (("cc", "int32_t"), ("ca", "int8_t"), ("cb", "int8_t"))
+    )
+    product = isa.mad(Place(c), Place(a), Place(b), 16, 32, 16, 1, 1)
+    text = kernel_text(Program("kernel", (), [product], (c, a, b), ""))
+    assert read_kernels(text, ASCEND_910)
+    text = text.replace("(__cc__ int32_t *)", "(__cc__ float *)")
+    with pytest.raises(TilewrightError, match="no product of int8_t and int8_t into float"):
+        read_kernels(text, ASCEND_910)
+
+
+def test_a_quantised_network_of_images_runs_on_the_cores(tmp_path: Path) -> None:
+    """Strides, pools, a depthwise convolution, a sum of two branches and a product at the end."""
+    random = np.random.default_rng(5)
+    nodes: list[NodeProto] = []
+    weights: dict[str, Any] = {}
+
+    def quantise(value: str, name: str, scale: float, zero: int) -> str:
+        weights[f"{name}.s"], weights[f"{name}.z"] = np.float32(scale), np.int8(zero)
+        ends = [f"{name}.s", f"{name}.z"]
+        nodes.append(helper.make_node("QuantizeLinear", [value, *ends], [f"{name}.q"]))
+        nodes.append(helper.make_node("DequantizeLinear", [f"{name}.q", *ends], [f"{name}.d"]))
+        return f"{name}.d"
+
+    def constant(name: str, *shape: int) -> str:
+        weights[f"{name}.w"] = random.integers(-127, 128, shape, np.int8)
+        weights[f"{name}.ws"] = random.uniform(0.001, 0.004, shape[0]).astype(np.float32)
+        weights[f"{name}.wz"] = np.zeros(shape[0], np.int8)
+        parts = [f"{name}.w", f"{name}.ws", f"{name}.wz"]
+        nodes.append(helper.make_node("DequantizeLinear", parts, [f"{name}.wd"], axis=0))
+        return f"{name}.wd"
+
+    def window(value: str, name: str, results: int, size: int, **options: Any) -> str:
+        weight = constant(name, results, 32 // options.get("group", 1), size, size)
+        pads = [size // 2] * 4
+        nodes.append(helper.make_node("Conv", [value, weight], [name], pads=pads, **options))
+        nodes.append(helper.make_node("Relu", [name], [f"{name}.r"]))
+        return quantise(f"{name}.r", name, 0.03, -128)
+
+    first = window(quantise("x", "in", 0.03, 0), "first", 32, 3, strides=[2, 2])
+    nodes.append(helper.make_node("MaxPool", [first], ["pool"], kernel_shape=[2, 2]))
+    branch = quantise("pool", "pooled", 0.03, -128)
+    depth = window(window(branch, "point", 32, 1), "depthwise", 32, 3, group=32)
+    nodes.append(helper.make_node("Add", [window(depth, "last", 32, 1), branch], ["sum"]))
+    nodes.append(
+        helper.make_node("GlobalAveragePool", [quantise("sum", "sums", 0.05, 1)], ["mean"])
+    )
+    nodes.append(helper.make_node("Flatten", ["mean"], ["flat"]))
+    end = quantise("flat", "end", 0.02, -128)
+    nodes.append(helper.make_node("Gemm", [end, constant("classes", 10, 32)], ["y"], transB=1))
+    x = random.normal(0, 1, (1, 32, 18, 18)).astype(np.float32)
+    network = compiled(tmp_path, nodes, {"x": x}, {"y": (np.float32, (1, 10))}, weights)
+    assert not network.host
+    network.outputs({"x": x}, (0, 77))

@@ -1,0 +1,54 @@
+"""Texts of tile programs that name what the machine has not, or break its rules, are refused."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tilewright.cli.optimise import optimise_text
+from tilewright.compiler.pipeline import resolve
+from tilewright.compiler.representation import representation
+from tilewright.errors import TilewrightError
+
+LENET = Path(__file__).parents[2] / "examples" / "lenet5" / "lenet5.onnx"
+
+
+@cache
+def text_for(target: str) -> str:
+    return representation(LENET, *resolve(target), "tile")
+
+
+BROKEN = {
+    "a memory": ('in "cc"', 'in "cd"', "tile-machine.*no memory cd.*one of gm, "),
+    "a move": ('in "ub" slots', 'in "cc" slots', "tile-machine.*no move from gm to cc"),
+    "a move's engine": ('on "mte2"', 'on "mte3"', "tile-machine.*run on mte2, not on mte3"),
+    "a compute's engine": ('"cast" on "v"', '"cast" on "m"', "tile-machine.*runs on v, not on m"),
+    "a primitive": ('"mad" on', '"madd" on', "tile-machine.*no primitive madd.*one of mad, "),
+    "an operation": ('tile.stage "cast"', 'tile.stage "casts"', "tile-machine.*is named casts"),
+    "a wait": ('waits ["ready image", ', "waits [", "tile-race.*must wait for 'ready image'"),
+    "an address": ("address 128 bytes 64", "address 64 bytes 64", "tile-capacity.*shares addr"),
+    "a name": ('waits ["ready image"', 'waits ["ready picture"', "text-invalid.*no buffer"),
+    "a dim": ('tile.loop "oh"', 'tile.loop "oz"', "text-invalid.*no dim oz"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_texts_are_refused_with_the_reason(name: str) -> None:
+    text = text_for("ascend910")
+    old, new, reason = BROKEN[name]
+    assert old in text
+    with pytest.raises(TilewrightError, match=f"(?s){reason}"):
+        optimise_text(text.replace(old, new, 1), "check", "ascend910")
+
+
+@pytest.mark.parametrize("target", ["ascend910", "cambricon-x"])
+def test_a_network_is_as_its_machine_asks(target: str) -> None:
+    text = text_for(target)
+    assert optimise_text(text, "check", target).rstrip("\n") == text.rstrip("\n")
+
+
+def test_programs_of_another_machine_are_refused() -> None:
+    with pytest.raises(TilewrightError, match=r"tile-machine.*shidiannao has no"):
+        optimise_text(text_for("ascend910"), "check", "shidiannao")
