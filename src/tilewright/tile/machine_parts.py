@@ -67,7 +67,8 @@ def _compute(op: ComputeOp, machine: Machine) -> Iterator[Absent]:
     elif primitive.engine != op.engine.data:
         reason = f"{primitive.name} runs on {primitive.engine}, not on {op.engine.data}"
         yield Absent(op, reason)
-    computed = {operation for one in machine.primitives for operation in one.operations}
+    named = {operation for each in machine.primitives for operation in each.operations}
+    named |= {name for each in machine.primitives for group in each.epilogue for name in group}
     for stage in op.stages:
-        if stage.operation.data not in computed and not has_meaning(stage.operation.data):
+        if stage.operation.data not in named and not has_meaning(stage.operation.data):
             yield Absent(stage, f"no operation is named {stage.operation.data}")

@@ -407,14 +407,15 @@ ANCHORS: Mapping[str, Anchor] = {
 """The operations that reduce, by name; every other operation is a map."""
 
 
-_OWN_MAPS = ("convert_layout", "copy", "identity", "quantise", "dequantise", "batch_norm")
+_OWN_MAPS = {
+    *("convert_layout", "copy", "identity", "im2col", "quantise", "dequantise", "batch_norm"),
+}
 """Maps that are no functions of numbers alone: ``_map_values`` has them."""
 
 
 def has_meaning(operation: str) -> bool:
     """Whether tiles of an operation can be interpreted."""
-    known = (ANCHORS, _OWN_MAPS, pointwise.PLAIN, pointwise.FIXED)
-    return any(operation in names for names in known)
+    return operation in ANCHORS or operation in _OWN_MAPS or pointwise.is_known(operation)
 
 
 def apply_map(operation: str, tile: Tile) -> Array:

@@ -220,7 +220,7 @@ def test_numbers_are_those_of_the_primitive() -> None:
             'element = "int4"\noperations',
             "primitive.matmul.element",
         ),
-        ('element = "float32"\naccumulator = "float32"', 'element = "float16"', "beside float32"),
+        ('element = "float32"\naccumulator = "float32"', 'element = "fixed16"', "beside floats"),
         ('element = "int8"\noperations', 'elements = "int8"\noperations', "unknown key"),
     ],
 )

@@ -76,9 +76,8 @@ class _Checker:
     def problems(self) -> Iterator[Problem]:
         """Everything that is wrong."""
         absent = list(absent_parts(self.program, self.machine))
-        yield from (
-            self.problem("tile-machine", one.reason, one.op, help=one.help) for one in absent
-        )
+        for part in absent:
+            yield self.problem("tile-machine", part.reason, part.op, help=part.help)
         if absent:
             return
         yield from self.capacity()
