@@ -220,7 +220,11 @@ def test_numbers_are_those_of_the_primitive() -> None:
             'element = "int4"\noperations',
             "primitive.matmul.element",
         ),
-        ('element = "float32"\naccumulator = "float32"', 'element = "fixed16"', "beside floats"),
+        (
+            'element = "float32"\naccumulator = "float32"',
+            'element = "fixed16"\naccumulator = "fixed32"',
+            "beside floats",
+        ),
         ('element = "int8"\noperations', 'elements = "int8"\noperations', "unknown key"),
     ],
 )
