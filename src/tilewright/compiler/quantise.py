@@ -14,6 +14,7 @@ from tilewright.graph.passes.quantise import check_nodes, quantise_pipeline
 from tilewright.graph.passes.stated_points import read_points
 from tilewright.graph.values import value_names
 from tilewright.machine import Machine
+from tilewright.machine.numbers import integers_of
 from tilewright.numbers.calibration import (
     RANDOM_SAMPLES,
     SampleStream,
@@ -137,10 +138,13 @@ def check_format(machine: Machine, numbers: Numbers, calibrated: bool) -> None:
     scaled = numbers.format.has_bytes and (element is None or element.kind != "fixed")
     own = machine.number.kind == "integer" and scaled
     if not machine.computes_as_given and numbers.format.name != machine.element and not own:
+        own_numbers = f"its numbers are {machine.element}"
+        if integers_of(machine) is not None and scaled:
+            own_numbers = "a model that comes quantised (QDQ) keeps its integers there"
         raise refuse(
             "numbers-machine",
             f"{machine.name} computes in {machine.element}, not in {numbers.format.name}",
-            help=f"its numbers are {machine.element}; cpu takes all formats",
+            help=f"{own_numbers}; cpu takes all formats",
         )
     if machine.number.kind == "fixed" and numbers.observer != "minimum-maximum":
         raise refuse(
