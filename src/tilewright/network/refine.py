@@ -51,7 +51,7 @@ def beside_neighbours(
 class _Choice:
     trials: Trials
     run_timer: RunTimer
-    found: dict[str, Plan] = field(default_factory=dict[str, Plan])
+    better: dict[str, Plan] = field(default_factory=dict[str, Plan])
     known: dict[Run, float] = field(default_factory=dict[Run, float])
     """Cycles of runs that were timed: networks repeat theirs."""
 
@@ -59,7 +59,7 @@ class _Choice:
         for row in self._rows():
             for number, symbol in enumerate(row):
                 self._choose(symbol, row[max(number - 2, 0) : number + 2])
-        return self.found
+        return self.better
 
     def _rows(self) -> list[list[str]]:
         """Kernels that run one behind the other, the host none between them."""
@@ -75,7 +75,7 @@ class _Choice:
         return [row for row in rows if len(row) > 1]
 
     def _now(self, symbol: str) -> Plan:
-        return self.found.get(symbol) or self.trials.now(symbol)
+        return self.better.get(symbol) or self.trials.now(symbol)
 
     def _choose(self, symbol: str, around: Sequence[str]) -> None:
         now = self._now(symbol)
@@ -85,19 +85,24 @@ class _Choice:
         for plan in now.near:
             cycles = self._cycles(around, symbol, plan)
             if cycles < least:
-                least, self.found[symbol] = cycles, plan
+                least, self.better[symbol] = cycles, plan
 
     def _cycles(self, around: Sequence[str], symbol: str, plan: Plan) -> float:
         """What kernels in a row take, one of them under a plan."""
-        plans = {one: plan if one == symbol else self._now(one) for one in around}
+        plans = {kernel: plan if kernel == symbol else self._now(kernel) for kernel in around}
         key = self._key(plans)
         if key not in self.known:
             trials = self.trials
             try:
                 self.known[key] = self.run_timer(
                     [
-                        trials.compiled(one, found.schedule, trials.machine, cycles=found.cycles)
-                        for one, found in plans.items()
+                        trials.compiled(
+                            kernel,
+                            plan_of_kernel.schedule,
+                            trials.machine,
+                            cycles=plan_of_kernel.cycles,
+                        )
+                        for kernel, plan_of_kernel in plans.items()
                     ]
                 )
             except TilewrightError:

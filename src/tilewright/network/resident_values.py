@@ -86,7 +86,7 @@ def placements_of(
     (targets/cambricon/planning/channel_blocks.py).
     """
     placements: dict[str, Placement] = {}
-    shapes = {one.name: one for one in kernel.operands}
+    shapes = {argument.name: argument for argument in kernel.operands}
     for name, value in operand_values(op, names).items():
         place, operand = placement_of(value), shapes.get(name)
         strides = place.strides
@@ -133,7 +133,7 @@ class Holding:
     plans: Mapping[str, Plan]
     timer: TimerOf | None = None
     exact_memory: bool = False
-    found: dict[str, HeldKernel] = field(default_factory=dict[str, HeldKernel])
+    kept: dict[str, HeldKernel] = field(default_factory=dict[str, HeldKernel])
     """Kernels that run while values are held, by their symbols."""
     values: list[_Value] = field(default_factory=list[_Value])
     biases: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
@@ -150,7 +150,7 @@ class Holding:
         ]
         if memories:
             self._search(memories[0])
-        return self.found
+        return self.kept
 
     def _search(self, memory: Memory) -> None:
         planned = memory_plan_of(self.network, exact=self.exact_memory)
@@ -172,13 +172,13 @@ class Holding:
             if isinstance(op, KernelOp) and op.symbol.data in self.plans
         }
         self._try_biases(memory)
-        for buffer in sorted(planned.buffers, key=lambda one: one.first):
+        for buffer in sorted(planned.buffers, key=lambda planned_buffer: planned_buffer.first):
             if 0 < buffer.bytes <= LARGEST * (memory.room or 0) and self._eligible(buffer):
                 self._try(buffer, memory)
 
     def _try_biases(self, memory: Memory) -> None:
         """Hold all biases where that saves enough."""
-        found = {
+        sizes = {
             (symbol, operand.name): align_up(prod(operand.shape) * operand.element_bytes, 8)
             for symbol in self.steps.values()
             for operand in self.kernels[symbol].inputs
@@ -186,12 +186,12 @@ class Holding:
             and isinstance(self.operands[symbol][operand.name].owner, WeightOp)
         }
         before = sum(self.plans[symbol].cycles for symbol in self.steps.values())
-        saved = len(found) * self.machine.move(self.machine.main, memory.name).latency
-        total = align_up(sum(found.values()))
-        if not found or saved < WORTH * before or total > (memory.room or 0) // MOST:
+        saved = len(sizes) * self.machine.move(self.machine.main, memory.name).latency
+        total = align_up(sum(sizes.values()))
+        if not sizes or saved < WORTH * before or total > (memory.room or 0) // MOST:
             return
         end = 0
-        for key, size in found.items():
+        for key, size in sizes.items():
             end += size
             self.biases[key] = end
         self.fixed = total
@@ -199,9 +199,9 @@ class Holding:
             trial = {symbol: self._planned(symbol, [], memory) for symbol in self.steps.values()}
         except TilewrightError:
             trial = {}
-        after = sum(one.plan.cycles for one in trial.values())
+        after = sum(held.plan.cycles for held in trial.values())
         if trial and after < before:
-            self.found = trial
+            self.kept = trial
         else:
             self.fixed, self.biases = 0, {}
 
@@ -259,26 +259,26 @@ class Holding:
         except TilewrightError:
             return
         if after < before:
-            self.found |= trial
+            self.kept |= trial
             self.values.append(value)
 
     def _now(self, symbol: str) -> Plan:
-        return self.found[symbol].plan if symbol in self.found else self.plans[symbol]
+        return self.kept[symbol].plan if symbol in self.kept else self.plans[symbol]
 
     def _planned(self, symbol: str, values: Sequence[_Value], memory: Memory) -> HeldKernel:
         """A kernel beside some held values."""
-        (step,) = (number for number, one in self.steps.items() if one == symbol)
-        alive = [one for one in values if one.first <= step <= one.last]
+        (step,) = (number for number, item in self.steps.items() if item == symbol)
+        alive = [item for item in values if item.first <= step <= item.last]
         total = memory.bytes or 0
-        left = total - max((one.end for one in alive), default=self.fixed)
+        left = total - max((item.end for item in alive), default=self.fixed)
         addresses = {
             name: total - end for (owner, name), end in self.biases.items() if owner == symbol
         }
         for name, value in self.operands[symbol].items():
             place = self.placed.placements[value]
-            for one in alive:
-                if self._lies_in(value, one.buffer):
-                    addresses[name] = total - one.end + place.offset - one.buffer.offset
+            for item in alive:
+                if self._lies_in(value, item.buffer):
+                    addresses[name] = total - item.end + place.offset - item.buffer.offset
         kernel = holding(self.kernels[symbol], addresses, memory.name)
         machine = self.machine.with_values({f"memory.{memory.name}.bytes": left})
         timer = None if self.timer is None else self.timer(machine)

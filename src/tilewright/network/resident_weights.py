@@ -70,7 +70,7 @@ class _Search:
     held: Mapping[str, HeldKernel]
     timer: TimerOf | None
     run_timer: RunTimer
-    found: dict[str, HeldKernel] = field(default_factory=dict[str, HeldKernel])
+    kept: dict[str, HeldKernel] = field(default_factory=dict[str, HeldKernel])
     caches: dict[tuple[bool, tuple[int | None, ...]], PlanCache] = field(
         default_factory=dict[tuple[bool, tuple[int | None, ...]], PlanCache]
     )
@@ -105,9 +105,9 @@ class _Search:
                 continue
             best = self._best(shared, memory)
             if best:
-                self.found |= best
+                self.kept |= best
                 taken.append((memory.name, shared.first, shared.last))
-        return self.found
+        return self.kept
 
     def _memory(self, users: Mapping[str, str]) -> Memory | None:
         """The memory that all users load the weights to, if it holds values."""
@@ -130,14 +130,20 @@ class _Search:
 
     def _best(self, shared: _Shared, memory: Memory) -> dict[str, HeldKernel]:
         """The fastest way to hold weights; empty where none is worth it."""
-        inside = [one for one, step in self.steps.items() if shared.first <= step <= shared.last]
-        lives = [one for one in inside if one in shared.readers or self._uses(one, memory.name)]
-        least = self._run(self.found)
+        inside = [
+            kernel for kernel, step in self.steps.items() if shared.first <= step <= shared.last
+        ]
+        lives = [
+            kernel
+            for kernel in inside
+            if kernel in shared.readers or self._uses(kernel, memory.name)
+        ]
+        least = self._run(self.kept)
         best: dict[str, HeldKernel] = {}
         for left in sorted(set(self._lefts(shared, memory)), reverse=True):
             try:
                 trial = self._trial(shared, memory, lives, left)
-                cycles = self._run({**self.found, **trial}) if trial else inf
+                cycles = self._run({**self.kept, **trial}) if trial else inf
             except TilewrightError:
                 continue
             if cycles < least:
@@ -198,11 +204,13 @@ class _Search:
 
     def _machine(self, symbols: Sequence[str], memory: str, left: int) -> Machine:
         """The machine with what is left to each of some kernels: all of them then have one plan."""
-        machines = [self.held[one].machine for one in symbols if one in self.held]
+        machines = [self.held[item].machine for item in symbols if item in self.held]
         values = {
-            f"memory.{one.name}.bytes": min(other.memory(one.name).bytes or 0 for other in machines)
-            for one in self.machine.memories
-            if one.bytes and machines
+            f"memory.{item.name}.bytes": min(
+                other.memory(item.name).bytes or 0 for other in machines
+            )
+            for item in self.machine.memories
+            if item.bytes and machines
         }
         return self.machine.with_values({**values, f"memory.{memory}.bytes": left})
 
@@ -214,10 +222,12 @@ class _Search:
         cache = self.caches.setdefault((bool(keeps), sizes_of(machine)), {})
         if keeps:
             timer = self._finding(symbol, machine, keeps)
-        found = plan(kernel, machine, timer=timer, budget=ALL if keeps else None, cache=cache)
+        plan_of_kernel = plan(
+            kernel, machine, timer=timer, budget=ALL if keeps else None, cache=cache
+        )
         if before is None:
-            return HeldKernel(kernel, machine, found, memory, {})
-        return replace(before, machine=machine, plan=found)
+            return HeldKernel(kernel, machine, plan_of_kernel, memory, {})
+        return replace(before, machine=machine, plan=plan_of_kernel)
 
     def _finding(self, symbol: str, machine: Machine, keeps: str) -> Timer:
         """A timer of a kernel that finds as many tiles of its weights as fit: behind itself.
@@ -296,9 +306,9 @@ class _Tiles:
 
     @staticmethod
     def of(kernel: Kernel, schedule: Schedule) -> _Tiles:
-        (operand,) = (one for one in kernel.inputs if one.role == "weight")
+        (operand,) = (item for item in kernel.inputs if item.role == "weight")
         read = {dim for axis in operand.access for dim in axis.dims}
-        dims = [one for one in SEGMENTS if one in read] + sorted(read - set(SEGMENTS))
+        dims = [item for item in SEGMENTS if item in read] + sorted(read - set(SEGMENTS))
         extents = [kernel.anchor.extents.get(dim, 1) for dim in dims]
         cut = tuple(
             min(level.size(dim, extent) for level in schedule.levels)

@@ -183,11 +183,13 @@ class Commands:
         if place.made_by is not None:
             maker = self.tiling.units[place.made_by]
             ends.append((maker.kernel.output, maker))
-        found = [
+        steps_by_axis = [
             [row_dim(unit.kernel.anchor.extents) in axis.dims for axis in operand.access]
             for operand, unit in ends
         ]
-        return next((n for n, along in enumerate(zip(*found, strict=True)) if all(along)), None)
+        return next(
+            (n for n, along in enumerate(zip(*steps_by_axis, strict=True)) if all(along)), None
+        )
 
     def _filled(self, index: int) -> Filled:
         """The rows of a buffer's fillings."""
@@ -231,8 +233,8 @@ class Commands:
             return filled.start[filling][:, None], filled.size[filling][:, None]
         nest = tiling.nest(item.unit)[-1]
         dim = row_dim(nest.size)
-        made = place.made_by == item.unit
-        access = (unit.kernel.output if made else place.operand).access[axis]
+        produced = place.made_by == item.unit
+        access = (unit.kernel.output if produced else place.operand).access[axis]
         intervals = {
             name: (nest.start[name][:, None], nest.size[name][:, None]) for name in nest.start
         }

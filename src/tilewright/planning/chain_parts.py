@@ -134,10 +134,10 @@ class Touched:
     def until_made(self, other: Touched) -> Ints:
         """How many parts of what fills the buffer must be done before each of these, which read."""
         last = np.append(other.filling[1:] != other.filling[:-1], True)
-        made = np.where(last[:, None], other.end, other.filled.place[other.filling][:, None])
-        made[last, -1] = other.filled.ends(other.filling[last])
-        needed = np.searchsorted(np.maximum.accumulate(made.ravel()), self.end) + 1
-        seen = np.searchsorted(other.filling, self.filling, side="right") * made.shape[1]
+        ends = np.where(last[:, None], other.end, other.filled.place[other.filling][:, None])
+        ends[last, -1] = other.filled.ends(other.filling[last])
+        needed = np.searchsorted(np.maximum.accumulate(ends.ravel()), self.end) + 1
+        seen = np.searchsorted(other.filling, self.filling, side="right") * ends.shape[1]
         return np.minimum(needed, seen[:, None])
 
     def until_read(self, other: Touched) -> Ints:

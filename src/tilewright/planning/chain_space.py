@@ -198,7 +198,10 @@ class Search:
         made when the tiling's turn comes by the least that it may be."""
         most = PRICED // 3 if self.priced else PRICED
         best, done = min((entry[0] for entry in self.priced), default=inf), 0
-        queue = [(one.least, -one.tile_points, n, False) for n, one in enumerate(tilings)]
+        queue = [
+            (space_of_tiling.least, -space_of_tiling.tile_points, n, False)
+            for n, space_of_tiling in enumerate(tilings)
+        ]
         heapify(queue)
         while queue:
             _, points, number, fits = heappop(queue)

@@ -57,9 +57,9 @@ def plan_chain(
     search = Search([])
     for cut in (False, True):
         candidates: list[Candidates] = []
-        for one in units:
+        for unit in units:
             try:
-                candidates.append(Candidates(Places(one, machine), machine, cut))
+                candidates.append(Candidates(Places(unit, machine), machine, cut))
             except TilewrightError as error:
                 failures.append(error)
         search = Search(candidates)
@@ -76,7 +76,7 @@ def plan_chain(
             kernel.symbol,
             "give the machine more memory, or leave the kernels apart",
         )
-    cuts = ["rows"] if any(one.thinned for one in search.candidates) else []
+    cuts = ["rows"] if any(unit.thinned for unit in search.candidates) else []
     cuts += ["priced"] if search.stopped else []
     physical, granule = bounds(kernel, machine)
     best, *others = (
@@ -110,7 +110,7 @@ def bounds(kernel: Kernel, machine: Machine) -> tuple[float, float]:
         for total, cycles in ((peak, peak_cycles), (granule, compute_cycles)):
             engine = fastest.engine
             total[engine] = total.get(engine, 0.0) + min(cycles(unit, each) for each in primitives)
-        internal = {o.name for o in kernel.made}
+        internal = {o.name for o in kernel.produced}
         for operand in unit.operands:
             if operand.name not in internal and not operand.held:
                 moved += whole_elements(operand, unit.anchor.extents) * operand.element_bytes

@@ -287,9 +287,11 @@ class Kernel:
         return tuple(inputs.values())
 
     @cached_property
-    def made(self) -> tuple[Operand, ...]:
+    def produced(self) -> tuple[Operand, ...]:
         """The results of the producers, and of theirs."""
-        return tuple(o for producer in self.producers for o in (producer.output, *producer.made))
+        return tuple(
+            o for producer in self.producers for o in (producer.output, *producer.produced)
+        )
 
     @cached_property
     def alone(self) -> Kernel:

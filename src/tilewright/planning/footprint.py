@@ -90,7 +90,11 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
         leaves, apart = storage.own.stores_parts(), storage.own.windows_apart()
         uses.append(Use(operand, memory, move, granules, host, output, leaves, apart))
     own = [use for use in uses if not use.host]
-    return tuple(use for one in own for use in (one, *(u for u in uses if u.host == one.name)))
+    return tuple(
+        use
+        for use_of_kernel in own
+        for use in (use_of_kernel, *(u for u in uses if u.host == use_of_kernel.name))
+    )
 
 
 def accumulator_bytes(kernel: Kernel, machine: Machine) -> int:

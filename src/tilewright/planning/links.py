@@ -40,7 +40,7 @@ def links_of(kernel: Kernel, count: int = 0) -> tuple[Link, ...]:
     links: list[Link] = []
     for producer in kernel.producers:
         links.append(_link(kernel, producer, count + 1))
-        count += 1 + len(producer.made)
+        count += 1 + len(producer.produced)
     return tuple(links)
 
 

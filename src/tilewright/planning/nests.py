@@ -124,7 +124,7 @@ def _waiting(
     return [
         Nest(
             (
-                *(Loop(one) for one in (*fixed, *outer, *inner)),
+                *(Loop(looped) for looped in (*fixed, *outer, *inner)),
                 Loop(group, inner=True, resident=here),
             ),
             group,
@@ -163,7 +163,7 @@ def _resident(
     whole = (*around, Loop(inside, inner=True, resident=here))
     nests = [Nest(whole, inside, len(around), blocks=True)]
     for group, outer in product([g for g in stepped if g in free], permutations(free)):
-        loops = [Loop(one) for one in (*fixed, *outer)]
+        loops = [Loop(looped) for looped in (*fixed, *outer)]
         inner = Loop(group, inner=True, resident=here)
         nests.append(Nest((*loops, inner), group, len(fixed), blocks=True))
     return nests

@@ -209,13 +209,13 @@ def _parts(
     space: ScheduleSpace, kernel: Kernel, primitive: Primitive, mesh: Mesh | None
 ) -> list[_Parts]:
     """Every cut of the result with its sizes."""
-    found: list[_Parts] = []
+    parts: list[_Parts] = []
     extents = kernel.anchor.extents
     for cut in space.cuts:
         if not cut.rows:
             every = product(*(f.values(extents[f.dim]) for f in cut.parts))
             dims = [f.dim for f in cut.parts]
-            found += [_Parts(tuple(zip(dims, sizes, strict=True))) for sizes in every]
+            parts += [_Parts(tuple(zip(dims, sizes, strict=True))) for sizes in every]
             continue
         if mesh is None:
             reason = "the machine has no mesh of cores that exchange registers"
@@ -226,17 +226,17 @@ def _parts(
                 continue
             rows, columns = (tuple(d for d, _ in own) for own in (division.rows, division.columns))
             if (cut.rows, cut.columns) == (rows, columns):
-                found.append(_Parts(tuple(division.grid.items()), exchanged_in_turns(kernel)))
+                parts.append(_Parts(tuple(division.grid.items()), exchanged_in_turns(kernel)))
             continue
         dims = [dim for dim in extents if dim in (*cut.rows, *cut.columns)]
         for division in divisions(dims, extents, primitive.multiples, mesh.side):
             rows, columns = ({d for d, _ in own} for own in (division.rows, division.columns))
             if rows == set(cut.rows) and columns == set(cut.columns):
                 exchanged = division.exchanged(kernel)
-                found.append(_Parts(tuple(division.grid.items()), exchanged))
+                parts.append(_Parts(tuple(division.grid.items()), exchanged))
     if not space.cuts:
         return [_Parts()]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(parts))
 
 
 def _strategy(

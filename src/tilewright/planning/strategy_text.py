@@ -135,19 +135,19 @@ class _Line:
 
     def word(self) -> str:
         """The next word or sign; empty at the end of the line."""
-        found = _TOKEN.match(self.text, self.position)
-        if found is None:
+        match = _TOKEN.match(self.text, self.position)
+        if match is None:
             rest = self.text[self.position :]
             self.last = self.position + len(rest) - len(rest.lstrip())
             if rest.lstrip().startswith('"'):
                 self.refuse("a quotation mark has no second one")
             return ""
-        self.last, self.position = found.start(1), found.end()
-        self.quoted = found[1].startswith('"')
+        self.last, self.position = match.start(1), match.end()
+        self.quoted = match[1].startswith('"')
         if not self.quoted:
-            return found[1]
+            return match[1]
         try:
-            return str(json.loads(found[1]))
+            return str(json.loads(match[1]))
         except ValueError:
             self.refuse("is no text in quotes")
 
@@ -174,14 +174,14 @@ class _Line:
 
     def words(self) -> list[str]:
         """All further words, at least one."""
-        found: list[str] = []
+        words: list[str] = []
         while word := self.word():
             if word in (",", ";") and not self.quoted:
                 self.refuse(f"{word} stands between words", "blanks alone")
-            found.append(word)
-        if not found:
+            words.append(word)
+        if not words:
             self.refuse("a name is missing")
-        return found
+        return words
 
     def factors(self) -> Factors:
         """``DIM by SIZE ...`` or ``DIM by all``."""
@@ -270,10 +270,10 @@ class _Block:
             line.refuse("the seed stands before what it computes", "seed DIM EXTENT, ...")
         dims = {dim for own in self.loops for dim, _ in own}
         tensors: list[Tensor] = []
-        for found in _TENSOR.finditer(rest):
+        for match in _TENSOR.finditer(rest):
             access: list[Affine] = []
-            place = start + found.start(2)
-            for part in found[2].split(","):
+            place = start + match.start(2)
+            for part in match[2].split(","):
                 line.last = place + len(part) - len(part.lstrip())
                 place += len(part) + 1
                 try:
@@ -283,7 +283,7 @@ class _Block:
                 unknown = [dim for dim in access[-1].dims if dim not in dims]
                 if unknown:
                     line.refuse(f"the seed has no dim {unknown[0]}", ", ".join(sorted(dims)))
-            tensors.append(Tensor(found[1], tuple(access)))
+            tensors.append(Tensor(match[1], tuple(access)))
         self.tensors = tuple(tensors)
 
     def _cores(self, line: _Line) -> None:

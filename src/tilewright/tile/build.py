@@ -158,7 +158,10 @@ class _Nest:
     def program(self) -> ProgramOp:
         """The whole program."""
         kernel = self.kernel
-        tensors = [*kernel.operands, *(replace(result, role="internal") for result in kernel.made)]
+        tensors = [
+            *kernel.operands,
+            *(replace(result, role="internal") for result in kernel.produced),
+        ]
         top: list[Operation] = [self._tensor(operand) for operand in tensors]
         body = self.nest()
         levels = max((own.levels for own in (self.schedule, *self.schedule.inner)), key=len)

@@ -227,7 +227,7 @@ def test_chains_of_computes() -> None:
     assert str(module) == text
     made = described(chained(kernels), FUSED)
     assert [len(made.producers), len(made.producers[0].producers)] == [1, 1]
-    elements = {o.element for o in (*made.operands, *made.made)}
+    elements = {o.element for o in (*made.operands, *made.produced)}
     assert elements == {"fixed16", "fixed32"}
     assert plan(made, FUSED).cycles == cost
     with_less = FUSED.with_values({"memory.maps.bytes": 512})

@@ -60,7 +60,9 @@ def test_words_compute_what_the_graph_means_at_the_price_foretold(name: str) -> 
 def test_scores_pass_no_main_memory() -> None:
     """Of attention, queries, keys and values are read once, and the result is written once."""
     case, found = planned("attention")
-    operands = [o for o in case.kernel.operands if o.name not in {m.name for m in case.kernel.made}]
+    operands = [
+        o for o in case.kernel.operands if o.name not in {m.name for m in case.kernel.produced}
+    ]
     whole = sum(int(np.prod(o.shape)) * o.element_bytes for o in operands)
     assert found.moved_bytes == whole
 

@@ -102,7 +102,9 @@ def search_fusions(
     fusions = machine.fusions if fusions is None else fusions
     dependences = graph_of(network)
     if not fusions:
-        count = sum(one is not None and not one.on_host for one in dependences.kernels)
+        count = sum(
+            candidate is not None and not candidate.on_host for candidate in dependences.kernels
+        )
         return FusionReport(count, (), 0.0, 0.0, {}, {})
     graph, kernels = dependences.graph, dependences.kernels
     alone: dict[int, float] = {}
@@ -119,23 +121,23 @@ def search_fusions(
             else:
                 alone[number] = cost
 
-    def condition(one: Candidate) -> Problem | None:
-        for vertex in one.vertices:
+    def condition(candidate: Candidate) -> Problem | None:
+        for vertex in candidate.vertices:
             if vertex in unplanned:
                 return unplanned[vertex]
-        return shortage(members_of(one, kernels), one.fusion, machine)
+        return shortage(members_of(candidate, kernels), candidate.fusion, machine)
 
     candidates = candidates_of(graph, fusions, condition)
     priced: list[PricedCandidate] = []
     groups: list[Group] = []
     names: list[str] = []
-    for number, one in enumerate(candidates):
+    for number, candidate in enumerate(candidates):
         progress("price groups", number, len(candidates))
-        result = _priced(one, graph, kernels, alone, oracle)
+        result = _priced(candidate, graph, kernels, alone, oracle)
         priced.append(result)
         if result.fused is not None and result.problem is None:
-            groups.append(Group(one.vertices, result.fused))
-            names.append(one.fusion.name)
+            groups.append(Group(candidate.vertices, result.fused))
+            names.append(candidate.fusion.name)
     costs = tuple(alone.get(number, 0.0) for number in range(len(kernels)))
     cover = Cover(graph, costs, tuple(groups))
     plans: dict[str, FusionPlan] = {}

@@ -121,26 +121,26 @@ def planner_of(
 
 def _parsed(text: str) -> tuple[str, dict[str, str]]:
     """Name and options."""
-    found = _TEXT.fullmatch(text)
-    if found is None or found[1] not in PLANNERS:
+    match = _TEXT.fullmatch(text)
+    if match is None or match[1] not in PLANNERS:
         raise refuse("option-planner", f"no planner {text[:80]!r}", help=", ".join(PLANNERS))
     options: dict[str, str] = {}
-    if found[1] == "space":
-        key, _, value = (found[2] or "").partition("=")
+    if match[1] == "space":
+        key, _, value = (match[2] or "").partition("=")
         if key.strip() not in ("", "file"):
             raise refuse("option-planner", f"space takes no {key[:80]}", help="space{file=FILE}")
-        return found[1], {"file": value.strip()}
-    for part in (found[2] or "").replace(",", " ").split():
+        return match[1], {"file": value.strip()}
+    for part in (match[2] or "").replace(",", " ").split():
         key, _, value = part.partition("=")
         options[key] = value
-    if options and found[1] not in _OPTIONS:
-        raise refuse("option-planner", f"planner {found[1]} takes no options", text[:80])
-    known = _OPTIONS.get(found[1], {})
+    if options and match[1] not in _OPTIONS:
+        raise refuse("option-planner", f"planner {match[1]} takes no options", text[:80])
+    known = _OPTIONS.get(match[1], {})
     allowed = ", ".join(f"{key}={'|'.join(values)}" for key, values in known.items())
     for key, value in options.items():
         if value not in known.get(key, ()):
-            raise refuse("option-planner", f"{found[1]} takes no {key}={value}", help=allowed)
-    return found[1], options
+            raise refuse("option-planner", f"{match[1]} takes no {key}={value}", help=allowed)
+    return match[1], options
 
 
 def _greedy(options: dict[str, str]) -> Greedy:

@@ -272,7 +272,7 @@ def _timed(
     granule: float,
 ) -> list[tuple[float, Candidate]]:
     """Candidates with their timed cycles, the fastest first; ``firsts`` are those of primitives."""
-    best = {id(one) for one in firsts}
+    best = {id(option) for option in firsts}
     cycles, tiles = timer(kernel, candidates[0].schedule), candidates[0].tiles
     times = [(cycles, candidates[0])]
     for candidate in candidates[1:]:
@@ -286,7 +286,7 @@ def _timed(
         took = timer(kernel, candidate.schedule)
         cycles, tiles = min(cycles, took), tiles + candidate.tiles
         times.append((took, candidate))
-    return sorted(times, key=lambda one: one[0])
+    return sorted(times, key=lambda option: option[0])
 
 
 def _near(cycles: float, others: Sequence[Plan], budget: Budget) -> tuple[Plan, ...]:
@@ -357,9 +357,9 @@ def plan_exact(
     cuts = tuple(dict.fromkeys(cut for _, s in searches for cut in s.cuts))
     chosen, *others = (
         Plan(
-            schedule=one.schedule,
-            predicted_cycles=one.cycles,
-            moved_bytes=int(one.moved_bytes),
+            schedule=option.schedule,
+            predicted_cycles=option.cycles,
+            moved_bytes=int(option.moved_bytes),
             physical_bound=physical,
             granule_bound=granule,
             candidates=sum(s.considered for _, s in searches),
@@ -370,7 +370,7 @@ def plan_exact(
             timed_cycles=cycles,
             timed=0 if cycles is None else len(times),
         )
-        for cycles, one in times[: 1 + NEAR]
+        for cycles, option in times[: 1 + NEAR]
     )
     if timer is None:
         return replace(chosen, others=tuple(others))

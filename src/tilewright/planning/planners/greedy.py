@@ -193,17 +193,17 @@ class Known:
     def cycles(self, tilings: list[Tiling]) -> Floats:
         """Access cycles of each, in the orders of the loops by which any of them is cut."""
         cut = tuple(
-            any(self._trips[dim][one[dim]] > 1 for dim in group.dims for one in tilings)
+            any(self._trips[dim][tiling[dim]] > 1 for dim in group.dims for tiling in tilings)
             for group in self.orders.groups
         )
-        keys = [(cut, tuple(one.values())) for one in tilings]
+        keys = [(cut, tuple(tiling.values())) for tiling in tilings]
         new = [n for n, key in enumerate(keys) if key not in self._cycles]
         if new:
             rows = _rows(self.space, tilings)
             nests = self.orders.nests(rows, cut)
             cycles = _transfer_cycles(rows.take(np.array(new)), self.orders.groups, nests)
-            for n, found in zip(new, cycles.min(axis=0).tolist(), strict=True):
-                self._cycles[keys[n]] = found
+            for n, fewest in zip(new, cycles.min(axis=0).tolist(), strict=True):
+                self._cycles[keys[n]] = fewest
         return np.array([self._cycles[key] for key in keys])
 
 
@@ -241,8 +241,8 @@ def access_cycles(space: Space) -> tuple[Floats, list[Nest], Ints]:
 
 def _transfer_cycles(space: Space, groups: Sequence[Group], nests: Sequence[Nest]) -> Floats:
     """Cycles of all transfers, per order of the loops and row; all orders have the same loops."""
-    trips = np.array([trips_along(space, one.dims) for one in groups])
-    number = {one.dims: n for n, one in enumerate(groups)}
+    trips = np.array([trips_along(space, group.dims) for group in groups])
+    number = {group.dims: n for n, group in enumerate(groups)}
     loops = np.array([[number[loop.group.dims] for loop in nest.loops] for nest in nests], np.int64)
     counts = trips[loops]
     runs = np.cumprod(counts, axis=1)
@@ -252,13 +252,13 @@ def _transfer_cycles(space: Space, groups: Sequence[Group], nests: Sequence[Nest
         if use.move is None:
             continue
         host = _travelling_with(use, space)
-        depends = np.array([host.name in one.users for one in groups])
+        depends = np.array([host.name in group.users for group in groups])
         if host.name not in moves:
-            found = np.ones_like(total)
+            count = np.ones_like(total)
             moving = depends[loops][:, :, None] & (counts > 1)
             for level in range(loops.shape[1]):
-                found = np.where(moving[:, level], runs[:, level], found)
-            moves[host.name] = found
+                count = np.where(moving[:, level], runs[:, level], count)
+            moves[host.name] = count
         boxes = np.prod(trips[[n for n in loops[0] if depends[n]]], axis=0)
         once = space.total(use) * space.bytes_per_element(use)
         total = total + once * (moves[host.name] / boxes) / use.move.bytes_per_cycle

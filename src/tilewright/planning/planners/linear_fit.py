@@ -91,11 +91,11 @@ def _not_negative(scaled: Floats) -> Floats:
     while kept:
         own = scaled[:, kept]
         norms = np.maximum(np.abs(own).max(axis=0), 1e-30)
-        found, *_ = np.linalg.lstsq(own / norms, np.ones(len(own)), rcond=None)
-        found = found / norms
-        if (found >= 0).all():
-            solution[kept] = found
+        coefficients, *_ = np.linalg.lstsq(own / norms, np.ones(len(own)), rcond=None)
+        coefficients = coefficients / norms
+        if (coefficients >= 0).all():
+            solution[kept] = coefficients
             break
         # Cycles of no tile fall as it grows; the most negative share goes first.
-        del kept[int(np.argmin(found * norms))]
+        del kept[int(np.argmin(coefficients * norms))]
     return solution

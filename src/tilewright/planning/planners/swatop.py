@@ -214,11 +214,11 @@ def strategies(
         grid = dict(parts)
         cuts = [(grid, _rounds(kernel, grid, cores), None)]
         if mesh is not None and mesh.cores == cores:
-            found = divisions(dims, kernel.anchor.extents, primitive.multiples, mesh.side)
-            found = [cut for cut in found if cut.exchanged(kernel)]
-            found.sort(key=lambda cut: moved(kernel, cut, mesh))
-            both = [cut for cut in found[DIVISIONS:] if len(cut.exchanged(kernel)) > 1]
-            cuts += [(cut.grid, 1, cut) for cut in (*found[:DIVISIONS], *both[:SHARED])]
+            exchanges = divisions(dims, kernel.anchor.extents, primitive.multiples, mesh.side)
+            exchanges = [cut for cut in exchanges if cut.exchanged(kernel)]
+            exchanges.sort(key=lambda cut: moved(kernel, cut, mesh))
+            both = [cut for cut in exchanges[DIVISIONS:] if len(cut.exchanged(kernel)) > 1]
+            cuts += [(cut.grid, 1, cut) for cut in (*exchanges[:DIVISIONS], *both[:SHARED])]
     core = one_core(machine) if cores > 1 else machine
     for grid, rounds, division in cuts:
         try:

@@ -87,7 +87,7 @@ def _used(body: Sequence[Statement], tensor: Tensor) -> bool:
                 rf"\b{tensor.name}\[", of(statement.arguments[1]).text
             ):
                 return True
-            places = (one for one in statement.arguments if isinstance(one, Place))
+            places = (argument for argument in statement.arguments if isinstance(argument, Place))
             if any(place.home is tensor for place in places):
                 return True
     return False
@@ -119,7 +119,7 @@ def _body(writer: Writer, body: Sequence[Statement]) -> None:
 
 
 def _call(writer: Writer, command: Command) -> None:
-    words = [_argument(one) for one in command.arguments]
+    words = [_argument(argument) for argument in command.arguments]
     lines = [f"{command.name}("]
     room = WIDTH - 4 * writer.depth
     for number, word in enumerate(words):

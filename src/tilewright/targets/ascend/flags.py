@@ -115,7 +115,7 @@ def cases(program: Program) -> list[Case]:
     (``lower-blocks``) a program of which a block touches what another one writes, and
     (``lower-field``) one that computes a number which no field holds."""
     check_look_ups(program)
-    found: list[Case] = []
+    cases: list[Case] = []
     for length in (program.longest, *proven_lengths(program.longest)):
         steps = traces(program, length)
         wrong = conflicts(steps)
@@ -123,8 +123,8 @@ def cases(program: Program) -> list[Case]:
             raise refuse("lower-blocks", f"{program.name}: {wrong[0]}")
         for block in steps:
             check_fields(block, program.name)
-        found += [(length, block) for block in sorted(set(alike(steps)))]
-    return found
+        cases += [(length, block) for block in sorted(set(alike(steps)))]
+    return cases
 
 
 def _ordered(
@@ -135,11 +135,11 @@ def _ordered(
 
     def problems(placed: Program, trips: int | None = None, *, own: bool = True) -> list[Problem]:
         for length, block in known:
-            found = prove(
+            problems = prove(
                 placed, events=MANY, most=1, trips=trips, own=own, length=length, block=block
             )
-            if found:
-                return found
+            if problems:
+                return problems
         return []
 
     def needed_at(trips: int | None) -> list[Handover]:

@@ -182,7 +182,7 @@ def _relaid(kernel: Kernel) -> tuple[Step, ...]:
     """Of a change of layout."""
     (source,), out = kernel.anchor.inputs, kernel.output
     rank = len(out.shape)
-    given, wanted = (Layout.parse(one.layout, rank) for one in (source, out))
+    given, wanted = (Layout.parse(operand.layout, rank) for operand in (source, out))
     if given.row_major and wanted.row_major:
         return _rows(out, ())
     if not given.row_major and not wanted.row_major:
@@ -248,10 +248,10 @@ class GridPlans:
 
     def __call__(self, kernel: Kernel) -> Plan | None:
         """A kernel's plan; None where all kernels of its kind are planned alike."""
-        found = None if self.asked is None else self.asked(kernel)
-        steps = () if found is not None or kernel.producers else steps_of(kernel)
+        chosen = None if self.asked is None else self.asked(kernel)
+        steps = () if chosen is not None or kernel.producers else steps_of(kernel)
         if not steps:
-            return found
+            return chosen
         unnamed, names = canonical(kernel)
         key = unnamed, steps
         if key not in self.known:

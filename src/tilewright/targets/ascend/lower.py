@@ -74,7 +74,7 @@ def _parts(launches: Launches) -> int:
     more, there are more of them, for more cores."""
     if launches.cores == 1:
         return 1
-    found: list[tuple[float, int]] = []
+    estimates: list[tuple[float, int]] = []
     for parts in PARTS:
         device = launches.device
         own = Device(device.core, device.memory, device.methods, estimated=0.0)
@@ -84,8 +84,8 @@ def _parts(launches: Launches) -> int:
         except TilewrightError:
             continue  # Less than a tile has room, or there is no such kernel at all.
         assert own.estimated is not None
-        found.append((own.estimated, parts))
-    return min(found)[1] if found else 1
+        estimates.append((own.estimated, parts))
+    return min(estimates)[1] if estimates else 1
 
 
 def _stages(launches: Launches) -> None:

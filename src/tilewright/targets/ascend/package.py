@@ -171,8 +171,8 @@ def read_package(directory: Path) -> tuple[ProgramParts, LaunchFile]:
     for launch in launches:
         if not (directory / FOLDER / f"{launch.function}.c").is_file():
             raise refuse("package-invalid", f"{launch.function}.c is missing", str(directory))
-        for one in launch.arguments:
-            if one.kind == "constant" and one.number + one.bytes > parts.image.size:
+        for argument in launch.arguments:
+            if argument.kind == "constant" and argument.number + argument.bytes > parts.image.size:
                 raise refuse("package-invalid", "a constant is missing", str(directory))
     _check_length(parts, file)
     return parts, file

@@ -119,11 +119,11 @@ def more(left: Value, right: Value) -> Expr:
     return _compared(left, ">", right)
 
 
-def select(condition: Expr, one: Value, other: Value) -> Value:
+def select(condition: Expr, value: Value, other: Value) -> Value:
     """One value where a condition holds, another otherwise."""
-    if one == other:
-        return one
-    a, b = of(one), of(other)
+    if value == other:
+        return value
+    a, b = of(value), of(other)
     return Expr(
         f"({condition.text} ? {a.text} : {b.text})",
         f"({a.python} if {condition.python} else {b.python})",
@@ -297,13 +297,13 @@ class Program:
 
 def block_places(places: Sequence[tuple[str, int]]) -> tuple[tuple[tuple[str, Value], ...], int]:
     """A block's place along each axis of a grid, outermost first, and how many blocks there are."""
-    found: list[tuple[str, Value]] = []
+    constants: list[tuple[str, Value]] = []
     blocks = 1
     for number, (name, count) in reversed(list(enumerate(places))):
         place: Value = BLOCK_INDEX // blocks
-        found.append((name, place % count if number else place))
+        constants.append((name, place % count if number else place))
         blocks *= count
-    return tuple(reversed(found)), blocks
+    return tuple(reversed(constants)), blocks
 
 
 def statements(body: Sequence[Statement]) -> Iterator[Statement]:
@@ -419,12 +419,12 @@ def _fixed(statement: Command | Flag | Barrier) -> Executed | None:
     if isinstance(statement, Barrier):
         return Executed(statement, 0, False, 0, (), ())
     reads, writes = (
-        [_fixed_access(one) for one in part] for part in (statement.reads, statement.writes)
+        [_fixed_access(access) for access in part] for part in (statement.reads, statement.writes)
     )
     cycles = statement.cycles
     if statement.spaced is not None or isinstance(cycles, Expr) or None in (*reads, *writes):
         return None
-    there = [tuple(one for one in part if one is not None) for part in (reads, writes)]
+    there = [tuple(access for access in part if access is not None) for part in (reads, writes)]
     return Executed(statement, 0, False, cycles, there[0], there[1])
 
 
@@ -455,9 +455,9 @@ def _regions(regions: Sequence[Region]) -> str:
         return "(" + "".join(f"{of(value).python}, " for value in values) + ")"
 
     parts = [
-        f"access({_home(one.place)!r}, {of(one.place.address).python}, {of(one.bytes).python}, "
-        f"{listed(one.counts)}, {listed(one.strides)}), "
-        for one in regions
+        f"access({_home(region.place)!r}, {of(region.place.address).python}, "
+        f"{of(region.bytes).python}, {listed(region.counts)}, {listed(region.strides)}), "
+        for region in regions
     ]
     return f"({''.join(parts)})"
 

@@ -151,11 +151,11 @@ class _Proof:
         self.raised: dict[tuple[str, str, int], list[_Set]] = {}
         self.waited: dict[tuple[str, str, int], int] = {}
         self.stored = {
-            access.home for one in steps for access in one.writes if access.home.startswith("gm ")
+            access.home for step in steps for access in step.writes if access.home.startswith("gm ")
         }
         sizes: dict[str, int] = {}
-        for one in steps:
-            for access in (*one.reads, *one.writes):
+        for step in steps:
+            for access in (*step.reads, *step.writes):
                 pairs = zip(access.counts, access.strides, strict=True)
                 reach = access.start + access.bytes + sum((c - 1) * s for c, s in pairs)
                 sizes[access.home] = max(sizes.get(access.home, 0), reach)
@@ -163,14 +163,14 @@ class _Proof:
             blocks = -(-size // _granule(home))
             self.written[home] = np.zeros(blocks, np.int64)
             self.read[home] = np.zeros((len(PIPES), blocks), np.int64)
-        for number, one in enumerate(steps, 1):
-            self._step(number, one)
+        for number, step in enumerate(steps, 1):
+            self._step(number, step)
             if len(self.problems) >= most:
                 return
         for (source, target, event), sets in self.raised.items():
-            for one in sets:
+            for step in sets:
                 text = f"set_flag({source}, {target}, {event}) is never waited for"
-                self._add("leftover", text, one.flag)
+                self._add("leftover", text, step.flag)
 
     def _add(
         self,
@@ -181,10 +181,10 @@ class _Proof:
     ) -> None:
         self.problems.append(Problem(kind, text, later, earlier))
 
-    def _step(self, number: int, one: Executed) -> None:
-        statement = one.statement
+    def _step(self, number: int, step: Executed) -> None:
+        statement = step.statement
         if isinstance(statement, Flag):
-            self._flag(statement, one.event)
+            self._flag(statement, step.event)
             return
         pipe = statement.pipe
         if pipe == "S":
@@ -203,11 +203,11 @@ class _Proof:
         self.pipe_of[number], self.number_of[number] = place, self.numbers[place]
         if self.mended is not None and statement in self.mended:
             self.known[pipe][place] = self.numbers[place] - 1
-        for region in one.reads:
-            self._access(number, one, region, writes=False)
-        for region in one.writes:
-            self._access(number, one, region, writes=True)
-        for regions, table in ((one.reads, self.read), (one.writes, self.written)):
+        for region in step.reads:
+            self._access(number, step, region, writes=False)
+        for region in step.writes:
+            self._access(number, step, region, writes=True)
+        for regions, table in ((step.reads, self.read), (step.writes, self.written)):
             for access in regions:
                 home, index = access.home, touched(access)
                 if home.startswith("gm ") and home not in self.stored:
@@ -220,12 +220,12 @@ class _Proof:
     def _access(
         self,
         number: int,
-        one: Executed,
+        step: Executed,
         access: Access,
         *,
         writes: bool,
     ) -> None:
-        home, statement = access.home, one.statement
+        home, statement = access.home, step.statement
         assert isinstance(statement, Command)
         if home.startswith("gm ") and home not in self.stored:
             return
@@ -233,7 +233,7 @@ class _Proof:
         place = PIPES.index(statement.pipe)
         last = self.written[home][index]
         late = self.number_of[last] > known[self.pipe_of[last]]
-        if one.spaced or not self.own:
+        if step.spaced or not self.own:
             late &= self.pipe_of[last] != place
         verb = "writes" if writes else "reads"
         if self.mended is not None and (late & (self.pipe_of[last] == place)).any():
@@ -304,5 +304,5 @@ def _offsets(
     for count, stride in zip(counts, strides, strict=True):
         starts = (starts[:, None] + np.arange(count, dtype=np.int64) * stride).ravel()
     blocks = -(-(rest % granule + size) // granule)
-    found = (starts[:, None] // granule + np.arange(blocks, dtype=np.int64)).ravel()
-    return np.unique(found)
+    offsets = (starts[:, None] // granule + np.arange(blocks, dtype=np.int64)).ravel()
+    return np.unique(offsets)

@@ -78,20 +78,20 @@ class AscendRunner(SteppedRunner):
         """The length of a run; refuses inputs that disagree (``shape-conflict``), and lengths that
         the program does not have (``shape-bounds``)."""
         assert self.length is not None
-        found = [
+        sizes = [
             (np.shape(inputs[name])[axis], name)
             for name, axes in self.length.inputs.items()
             for axis in axes
             if name in inputs and axis < np.ndim(inputs[name])
         ]
-        for size, name in found:
-            if size != found[0][0]:
-                reason = f"is {size} long, and {found[0][0]} in input {found[0][1]!r}"
+        for size, name in sizes:
+            if size != sizes[0][0]:
+                reason = f"is {size} long, and {sizes[0][0]} in input {sizes[0][1]!r}"
                 raise refuse("shape-conflict", reason, name)
             if not 1 <= size <= self.length.longest:
                 bounds = f"1 to {self.length.longest}"
                 raise refuse("shape-bounds", f"size {size} is outside {bounds}", name)
-        return found[0][0] if found else self.length.longest
+        return sizes[0][0] if sizes else self.length.longest
 
     @property
     def instructions(self) -> int:
@@ -166,7 +166,10 @@ class _Run:
         values = [strided(value, runner.arenas)[0] for value in op.inputs]
         buffers: dict[tuple[str, int], NDArray[np.uint8]] = {}
         for launch in runner.launches[start:end]:
-            arguments = {one.name: self._memory(one, values, buffers) for one in launch.arguments}
+            arguments = {
+                argument.name: self._memory(argument, values, buffers)
+                for argument in launch.arguments
+            }
             outcome = runner.functions[launch.function].run(
                 arguments,
                 order=runner.order,
@@ -183,24 +186,30 @@ class _Run:
 
     def _memory(
         self,
-        one: Argument,
+        argument: Argument,
         values: list[Array],
         buffers: dict[tuple[str, int], NDArray[np.uint8]],
     ) -> NDArray[Any]:
         """The device memory of an argument; what is not written yet is NaN."""
-        if one.kind == "constant":
-            return self.runner.parts.image[one.number + one.offset : one.number + one.bytes]
-        key = one.kind, one.number
+        if argument.kind == "constant":
+            return self.runner.parts.image[
+                argument.number + argument.offset : argument.number + argument.bytes
+            ]
+        key = argument.kind, argument.number
         if key not in buffers:
-            buffers[key] = np.full(one.bytes, 0xFF, np.uint8)
-            if one.kind == "operand":
-                if one.number >= len(values):
+            buffers[key] = np.full(argument.bytes, 0xFF, np.uint8)
+            if argument.kind == "operand":
+                if argument.number >= len(values):
                     raise refuse("package-invalid", "a kernel has no such operand")
-                data = np.frombuffer(np.ascontiguousarray(values[one.number]).tobytes(), np.uint8)
-                if data.size > one.bytes:
-                    raise refuse("package-invalid", f"operand {one.name} has {data.size} bytes")
+                data = np.frombuffer(
+                    np.ascontiguousarray(values[argument.number]).tobytes(), np.uint8
+                )
+                if data.size > argument.bytes:
+                    raise refuse(
+                        "package-invalid", f"operand {argument.name} has {data.size} bytes"
+                    )
                 buffers[key][: data.size] = data
-        return buffers[key][one.offset :]
+        return buffers[key][argument.offset :]
 
     def reveal(self, held: tuple[int, int, int]) -> None:
         """No result stays on the chip."""

@@ -137,7 +137,7 @@ def _of_rows(
     first = np.concatenate([[0], breaks])
     last = np.concatenate([breaks, [rows.size]])
     starts, runs = rows[first], last - first
-    found: list[tuple[int, int, bool, int, int, int, int]] = []
+    accesses: list[tuple[int, int, bool, int, int, int, int]] = []
     banks = starts // DEPTH
     for bank in np.unique(banks).tolist():
         mine = banks == bank
@@ -148,13 +148,15 @@ def _of_rows(
         steps = np.diff(begin)
         if (size == size[0]).all() and (steps.size == 0 or (steps == steps[0]).all()):
             stride = int(steps[0]) if steps.size else 0
-            found.append((command, memory, write, int(begin[0]), int(size[0]), len(begin), stride))
+            accesses.append(
+                (command, memory, write, int(begin[0]), int(size[0]), len(begin), stride)
+            )
         else:
-            found += [
+            accesses += [
                 (command, memory, write, int(a), int(n), 1, 0)
                 for a, n in zip(begin, size, strict=True)
             ]
-    return found
+    return accesses
 
 
 def check_program(core: Core, operations: Sequence[Operation]) -> Report:

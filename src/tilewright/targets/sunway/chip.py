@@ -181,8 +181,8 @@ class ChipPlans:
         """The plan for one core group: the method of a convolution is chosen by it, so that
         ``sunway-chip`` computes what ``sunway`` computes with the same planner."""
         asked = for_methods(self.divide.planner)
-        found: Plan | None = None if asked is None else asked(kernel)
-        return found or plan(kernel, self.divide.group, cache=self.known_alone)
+        plan_of_kernel: Plan | None = None if asked is None else asked(kernel)
+        return plan_of_kernel or plan(kernel, self.divide.group, cache=self.known_alone)
 
 
 def grid_of(kernel: Kernel, schedule: Schedule) -> dict[str, int]:

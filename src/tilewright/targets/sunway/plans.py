@@ -55,7 +55,7 @@ class Plans:
             alone = plan_cores(kernel, machine, timer=timer, budget=below)
         except TilewrightError:
             alone = shared
-        best = min(shared, alone, key=lambda found: found.predicted_cycles)
+        best = min(shared, alone, key=lambda result: result.predicted_cycles)
         return replace(
             best,
             physical_bound=min(shared.physical_bound, alone.physical_bound),

@@ -295,11 +295,11 @@ def build(
             with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
                 list(pool.map(compile_one, zip(sources, objects, strict=True)))
             linking = [flag for flag in flags if flag.startswith(("-f", "-O", "-m"))]
-            made = scratch / "program"
+            program = scratch / "program"
             run_compiler(
-                [*compiler, *linking, *SHIM_LINK, *map(str, objects), "-o", str(made), "-lm"]
+                [*compiler, *linking, *SHIM_LINK, *map(str, objects), "-o", str(program), "-lm"]
             )
-            target.write_bytes(made.read_bytes())
+            target.write_bytes(program.read_bytes())
             target.chmod(0o755)
 
     return libraries.obtain(f"{manifest['name']}-shim-{digest.hexdigest()[:32]}", make)

@@ -157,7 +157,7 @@ def test_a_chain_that_fits_whole_moves_everything_once(name: str) -> None:
     whole = replace(level, tile=tuple(kernel.anchor.extents.items()), order=())
     made = lower_case(case, SMALL, machine, _whole(plan(kernel, machine).schedule, whole))
     np.testing.assert_array_equal(made.run(), case.expected)
-    internal = {operand.name for operand in kernel.made}
+    internal = {operand.name for operand in kernel.produced}
     operands = {o.name: o for o in kernel.operands if o.name not in internal and o.role != "bias"}
     (program,) = made.segments.programs
     loads = [op.fields for op in program if op.mnemonic == "load"]

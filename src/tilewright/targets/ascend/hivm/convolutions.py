@@ -198,7 +198,7 @@ class Convolution(Windows):
             sizes = [body.index(n) for n in (ow, ci, co)]
             result = self._at(target.whole, numbers.plus(part, row))
             views = [left, right]
-            more = [one.whole for one in bias]
+            more = [row_of_bias.whole for row_of_bias in bias]
             names = [*(v.name for v in views), first, *sizes, *(v.name for v in more)]
             types = [*(v.type for v in views), "i1", *["index"] * 3, *(v.type for v in more)]
             body.line(

@@ -60,8 +60,8 @@ class Depthwise(UbImages):
         repeated = [axis for axis in (0, 1) if sizes[axis] != 1]
         end = f" broadcast = {repeated}" if repeated else ""
         self.filled(sums, body.number(0.0, "f32"))
-        for one in bias:
-            row = body.part(one.whole, [0, 0, 0], [1, 1, channels])
+        for row_of_bias in bias:
+            row = body.part(row_of_bias.whole, [0, 0, 0], [1, 1, channels])
             self.line("vadd", [sums, row], sums, end)
         with body.loop("y", 0, kh) as row, body.loop("x", 0, kw) as column:
             self.line("vcast", [self.tap(image.whole, row, column, sizes)], wide, ROUNDED)

@@ -304,10 +304,10 @@ class _Attention:
         spread_lanes(vectors, largest, highest.place, scratch)
         self._by_rows(vectors, "vsub", x, Grid(largest), self.blocks * CUBE)
         self._all(vectors, "vexp", x, x)
-        found = self._fold(vectors, x, sums, homes, "add")
+        sum_of_rows = self._fold(vectors, x, sums, homes, "add")
         self._all(vectors, "cast", p, x)
-        reciprocal(vectors, found, Grid(scratch), LINES)
-        spread_lanes(vectors, total, found.place, scratch)
+        reciprocal(vectors, sum_of_rows, Grid(scratch), LINES)
+        spread_lanes(vectors, total, sum_of_rows.place, scratch)
         return Grid(total)
 
     def _all(self, vectors: Vectors, name: str, out: Grid, x: Grid, scalar: str = "") -> None:

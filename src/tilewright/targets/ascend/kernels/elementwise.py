@@ -84,7 +84,9 @@ class _Elementwise:
                 help=", ".join(RECIPES),
             )
         self.recipe = recipe
-        self.operands = [one for one in ("x", "y")[: recipe.operands] if one not in self.constants]
+        self.operands = [
+            name for name in ("x", "y")[: recipe.operands] if name not in self.constants
+        ]
         self.result = recipe.types[self.element]
         if self.in_place and self.result != self.element:
             raise refuse("lower-operation", f"{self.operation} changes the element's size")
@@ -99,8 +101,8 @@ class _Elementwise:
         alike = {**recipe.constants, **dict(zip(recipe.scalars, self.scalars, strict=True))}
         self.alike = {**alike, **self.constants}
         self.blocks = {
-            one: Buffer(one, "ub", number * BLOCK, BLOCK, element=kinds.get(one, inner))
-            for number, one in enumerate(self.alike)
+            name: Buffer(name, "ub", number * BLOCK, BLOCK, element=kinds.get(name, inner))
+            for number, name in enumerate(self.alike)
         }
         scalar_bytes = BLOCK * len(self.blocks)
         each = sum(isa.WIDTHS[kind] for kind in self._kinds().values())
@@ -132,7 +134,7 @@ class _Elementwise:
         names = {name: f"{name}32" for name in (*self.operands, "out")}
         steps = [Step("cast", f"{name}32", (name,)) for name in self.operands]
         for step in self.recipe.steps:
-            sources = tuple(names.get(one, one) for one in step.sources)
+            sources = tuple(names.get(source, source) for source in step.sources)
             steps.append(Step(step.name, names.get(step.to, step.to), sources, step.scalar))
         return [*steps, Step("cast", "out", ("out32",))]
 
@@ -243,7 +245,7 @@ class _Elementwise:
                 continue
             if lanes < self.lanes:
                 steps.append(isa.mask_of(self.lanes, lanes))
-            steps += [self._vector(homes, one, first, repeat, lanes) for one in self.steps]
+            steps += [self._vector(homes, step, first, repeat, lanes) for step in self.steps]
             if lanes < self.lanes:
                 steps.append(isa.mask_of(self.lanes, self.lanes))
         width = isa.WIDTHS[self.result]
@@ -270,7 +272,7 @@ class _Elementwise:
         name = step.name
         if name == "cast":
             name = CASTS[isa.element_of(places[1]), isa.element_of(places[0])]
-        blocks, repeats = (tuple(one[n] for one in strides) for n in (0, 1))
+        blocks, repeats = (tuple(stride[n] for stride in strides) for n in (0, 1))
         return isa.vector(name, places[0], places[1:], repeat, blocks, repeats, step.scalar, lanes)
 
 

@@ -276,7 +276,7 @@ class _Conversion:
 
     def _moved(self, rows: Place, blocks: Place, piece: Piece) -> list[Statement]:
         """Eight blocks of a row a repeat, a row a repeat: ``x | x``."""
-        plain, block = (Place(one.home, one.offset, "uint16_t") for one in (rows, blocks))
+        plain, block = (Place(place.home, place.offset, "uint16_t") for place in (rows, blocks))
         steps: list[Statement] = []
         for column in range(0, piece.blocks, 8):
             count = min(8, piece.blocks - column)

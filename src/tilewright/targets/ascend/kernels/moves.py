@@ -173,7 +173,7 @@ def _turn(
     rows, columns = move[-1], move[turned]
     row = cut(rows.extent, 3 * SIDE, SIDE, BLOCK // width)
     column = cut(columns.extent, 4 * SIDE, SIDE)
-    high, wide = (-(-one.size // side) * side for one in (row, column))
+    high, wide = (-(-side_axis.size // side) * side for side_axis in (row, column))
     others = [n for n in range(len(move)) if n not in (turned, len(move) - 1)]
     # In the result's order, so that what is written behind a row is written again.
     outermost = [each(move[n].extent) for n in others]

@@ -109,14 +109,14 @@ def pool(
         for tap in taps[1:-1]:
             vectors.operation("vmax", grid, (grid, tap), row.size, count)
     else:
-        sums, one = (
+        sums, widened = (
             Grid(Place(tiles.kept(what, row.size * count * 4)), count * 4)
             for what in ("sums", "tap")
         )
         vectors.operation("cast", sums, taps[:1], row.size, count)
         for tap in taps[1:]:
-            vectors.operation("cast", one, (tap,), row.size, count)
-            vectors.operation("vadd", sums, (sums, one), row.size, count)
+            vectors.operation("cast", widened, (tap,), row.size, count)
+            vectors.operation("vadd", sums, (sums, widened), row.size, count)
         if factors:
             tensors.append(Tensor("factors", rows * count * 4 + SLACK, "float"))
             home = Place(tiles.tile("factors", row.size * count * 4))

@@ -83,8 +83,8 @@ def reduce_rows(
     tiles.body.extend(start.body)
     _parts(tiles, columns, part, tile.size * pitch, load, element)
     end = Vectors(prefix="w")
-    found = finish(end, folds, fold, tile.size)
-    _scaled(end, Grid(result), found, tile.size, 1 / columns if mean else 1.0)
+    folded = finish(end, folds, fold, tile.size)
+    _scaled(end, Grid(result), folded, tile.size, 1 / columns if mean else 1.0)
     tiles.body.extend(
         [*end.body, *store_rows(Place(out, row * width), result, 0, 1, tile.size, width)]
     )
@@ -100,12 +100,12 @@ def _floats(vectors: Vectors, x: Grid, floats: Grid | None, rows: int, columns: 
     return floats
 
 
-def _scaled(vectors: Vectors, out: Grid, found: Grid, columns: int, factor: float) -> None:
+def _scaled(vectors: Vectors, out: Grid, folded: Grid, columns: int, factor: float) -> None:
     """The result of a fold, times a factor, in its element; what was found is overwritten."""
-    to = out if out.element == "float" else found
-    vectors.operation("vmuls", to, (found,), 1, columns, number(factor))
+    to = out if out.element == "float" else folded
+    vectors.operation("vmuls", to, (folded,), 1, columns, number(factor))
     if to is not out:
-        vectors.operation("cast", out, (found,), 1, columns)
+        vectors.operation("cast", out, (folded,), 1, columns)
 
 
 def reduce_across(

@@ -28,7 +28,9 @@ def attend(
     if len(operands) > 3:
         mask = _mask(launches, operands[3], (q[0], q[2], q[1], k[1]))
     scale = float(str(stage.attribute("scale", 1.0)))
-    short = (bool(launches.free.intersection(one.access[1].dims)) for one in stage.inputs[:2])
+    short = (
+        bool(launches.free.intersection(operand.access[1].dims)) for operand in stage.inputs[:2]
+    )
     of = Heads(q[0] * q[2], q[1], k[1], q[3], v[3], scale, mask, *short)
     out = stage.output
     batches, lines, own, _ = (

@@ -37,16 +37,16 @@ def convert(
         raise launches.refusal(f"there is no change of format of {source.element}")
     if source.layout and result.layout:
         rows = launches.buffer(source.shape, source.element)
-        one(launches, stage, source, rows, back=True, short=short)
-        one(launches, stage, rows, result, back=False, short=short)
+        one_change(launches, stage, source, rows, back=True, short=short)
+        one_change(launches, stage, rows, result, back=False, short=short)
     elif source.layout or result.layout:
-        one(launches, stage, source, result, back=bool(source.layout), short=short)
+        one_change(launches, stage, source, result, back=bool(source.layout), short=short)
     else:
         raise launches.refusal("there is no copy of rows")
     return result
 
 
-def one(
+def one_change(
     launches: Launches,
     stage: Stage,
     source: Value,
@@ -111,16 +111,16 @@ def _fractal(
     """The change of format that takes the fewest cycles, its pipes side by side."""
     make = defractalise if back else fractalise
     core = launches.core
-    found: list[tuple[float, int, Program]] = []
+    candidates: list[tuple[float, int, Program]] = []
     for number, method in enumerate(launches.device.methods):
         # Some do not hold as many columns; dma holds all.
         with suppress(TilewrightError):
             program = make(rows, columns, method, core, "fractal", short=short, wide=wide)
-            found.append((simulate(program, core).cycles, number, program))
-    if not found:
+            candidates.append((simulate(program, core).cycles, number, program))
+    if not candidates:
         raise launches.refusal(
             f"{' and '.join(launches.device.methods)} cannot change the format of "
             f"{total(rows)} x {columns} elements: rows have to fit repeats, bursts and UB; "
             "fewer columns would"
         )
-    return min(found, key=lambda each: each[:2])[2]
+    return min(candidates, key=lambda each: each[:2])[2]

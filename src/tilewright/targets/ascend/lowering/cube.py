@@ -47,19 +47,19 @@ def slots_of(program: ProgramOp, most: Mapping[str, int], events: int) -> dict[s
         around = [loop for loop in enclosing_loops(op) if loop in shared]
         return visits(op) // prod(-(-loop.upper_bound // loop.step_size) for loop in around)
 
-    found = {op.symbol.data: min(op.slot_count, most.get(op.memory, op.slot_count)) for op in ops}
+    slots = {op.symbol.data: min(op.slot_count, most.get(op.memory, op.slot_count)) for op in ops}
     loaded = [op for op in ops if op.get("role") != "output" and op.memory in ("cbuf", "ub")]
     if most.get("ub", 1) > 1:
-        found |= {op.symbol.data: op.slot_count for op in loaded if op.memory == "ub"}
+        slots |= {op.symbol.data: op.slot_count for op in loaded if op.memory == "ub"}
     for memory in ("cbuf", "ub") if most else ():
         again = [op for op in loaded if op.memory == memory]
         while True:
-            taken = [op for op in again if fills(op) > found[op.symbol.data]]
-            if sum(found[op.symbol.data] for op in taken) <= events:
+            taken = [op for op in again if fills(op) > slots[op.symbol.data]]
+            if sum(slots[op.symbol.data] for op in taken) <= events:
                 break
-            largest = max(taken, key=lambda op: found[op.symbol.data])
-            found[largest.symbol.data] -= 1
-    return found
+            largest = max(taken, key=lambda op: slots[op.symbol.data])
+            slots[largest.symbol.data] -= 1
+    return slots
 
 
 def cube_kernel(
@@ -102,7 +102,7 @@ def _kernel(
         names = [tensor.name for tensor in tensors.values()]
         plain = PARAMETERS[role]
         others = (plain, *(f"{plain}{number}" for number in range(2, len(names) + 3)))
-        free_name = next(one for one in others if one not in names)
+        free_name = next(candidate for candidate in others if candidate not in names)
         written = role == "output"
         tensors[symbol] = Tensor(free_name, forms.main_bytes(op), written=written)
     slots = slots_of(program, most, core.events)

@@ -22,11 +22,11 @@ from tilewright.tile.dialect import BufferOp, ComputeOp, TensorOp
 def diagonals(weights: Array) -> Array:
     """Weights [c, 1, kh, kw] as fractals."""
     channels, _, height, width = weights.shape
-    found = np.zeros((padded(channels) // CUBE, height, width, CUBE, CUBE), np.float16)
+    fractals = np.zeros((padded(channels) // CUBE, height, width, CUBE, CUBE), np.float16)
     for channel in range(channels):
         lane = channel % CUBE
-        found[channel // CUBE, :, :, lane, lane] = weights[channel, 0]
-    return found
+        fractals[channel // CUBE, :, :, lane, lane] = weights[channel, 0]
+    return fractals
 
 
 class Depthwise(Convolutions):

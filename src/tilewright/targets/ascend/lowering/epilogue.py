@@ -163,7 +163,7 @@ class Epilogue:
             operation = stage.operation.data
             recipe = recipe_of(NAMES.get(operation, operation), core)
             if operation == "add" and not epilogue.relu and epilogue.summand is None:
-                others = [one for one in stage.inputs if one is not value]
+                others = [operand for operand in stage.inputs if operand is not value]
                 windows = {str(window) for window in stage.windows.data}
                 if len(others) != 1 or len(windows) != 1:
                     raise refuse(

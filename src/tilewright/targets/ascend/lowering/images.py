@@ -96,9 +96,9 @@ class Convolutions:
         self.results = self.groups * (padded(self.exact[self.result]) // CUBE)
 
     def _pair(self, parameters: dict[str, object], name: str) -> tuple[int, int]:
-        found = parameters.get(name, (1, 1))
-        assert isinstance(found, tuple | list)
-        down, across = (int(one) for one in found)
+        pair = parameters.get(name, (1, 1))
+        assert isinstance(pair, tuple | list)
+        down, across = (int(number) for number in pair)
         return down, across
 
     def extents(self) -> dict[str, int]:

@@ -94,7 +94,11 @@ def _short(launches: Launches, output: Operand, result: Value) -> Short | None:
     """What a launch's length counts of a result; None where runs are too few elements to be cut, or
     no whole blocks."""
     shape, rank = result.shape, len(result.shape)
-    free = [n for n, one in enumerate(output.access) if launches.free.intersection(one.dims)]
+    free = [
+        n
+        for n, axis_of_output in enumerate(output.access)
+        if launches.free.intersection(axis_of_output.dims)
+    ]
     if len(free) != 1:
         return None
     (axis,) = free

@@ -31,7 +31,7 @@ def pooling(
     """The launches of a pool; see ``STAGES``."""
     (value,) = operands
     result = target or launches.buffer(stage.output.shape, "half", image())
-    if any((one.element, one.layout) != ("half", image()) for one in (value, result)):
+    if any((end.element, end.layout) != ("half", image()) for end in (value, result)):
         raise launches.refusal(f"{stage.operation} takes half precision in NC1HWC0 alone")
     average = stage.operation == "average_pool"
     fold = "add" if average else "max"

@@ -67,7 +67,9 @@ def normal(
     count, inner = shape[axis], prod(shape[axis + 1 :])
     if blocks and (inner > 1 or axis < len(shape) - 1):
         raise launches.refusal(f"{stage.operation} of matrices in Nz is along their rows alone")
-    free = [n for n, one in enumerate(stage.output.access) if launches.free.intersection(one.dims)]
+    free = [
+        n for n, access in enumerate(stage.output.access) if launches.free.intersection(access.dims)
+    ]
     short = free == [len(shape) - 2] and (blocks or prod(shape[:-2]) == 1)
     extents = launches.extents(stage.output)
     if not blocks and inner == 1:
@@ -105,7 +107,7 @@ def reduction(
     axes = zip(extents, _reduced(stage, stage.inputs[0]), strict=True)
     runs = [
         (joined([extent for extent, _ in run]), reduced)
-        for reduced, run in groupby((axis for axis in axes if axis[0] != 1), lambda one: one[1])
+        for reduced, run in groupby((axis for axis in axes if axis[0] != 1), lambda pair: pair[1])
     ]
     left = sum(reduced for _, reduced in runs)
     if not left:

@@ -145,7 +145,7 @@ class Walk:
         self._block(self.program.body.block, body, spans, ())
         if self.ended:
             body = self._guarded(body)
-        tensors = tuple(self.tensors[one] for one in order)
+        tensors = tuple(self.tensors[symbol] for symbol in order)
         work = self.forms.work
         if any(buffer.address < self.used["ub"] for buffer in work):
             raise self.refusal("plan-capacity", "functions have no room behind a product's tiles")
@@ -284,11 +284,11 @@ def shared_loops(program: ProgramOp) -> list[LoopOp]:
     """The loops that cores share, outermost first."""
     if program.shared is None:
         return []
-    found: list[LoopOp] = []
+    loops: list[LoopOp] = []
     for op in program.walk():
-        if isinstance(op, LoopOp) and len(found) < len(program.shared.data.split()):
-            found.append(op)
-    return found
+        if isinstance(op, LoopOp) and len(loops) < len(program.shared.data.split()):
+            loops.append(op)
+    return loops
 
 
 ELEMENTS = {"float16": "half", "float32": "float", "int8": "int8_t", "int32": "int32_t"}

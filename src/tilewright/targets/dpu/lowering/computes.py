@@ -313,7 +313,7 @@ def _alu(at: Execution, window: Window, values: dict[str, int]) -> None:
 def points(at: Execution) -> None:
     """A sum or a product of two maps of one size."""
     build, out = at.build, at.output
-    shapes = {one.tensor.shape for one in (*at.inputs, out)}
+    shapes = {operand.tensor.shape for operand in (*at.inputs, out)}
     if len(shapes) != 1 or len(out.tensor.shape) != 4 or len(at.inputs) != 2:
         raise at.refuse("lower-broadcast", "operands are images of one size", "")
     multiply = at.stage.operation.data == "mul"
@@ -325,7 +325,7 @@ def points(at: Execution) -> None:
     else:
         if at.parameters.get("guard") != GUARD_BITS:
             raise at.refuse("lower-sum", f"operands are cut at {GUARD_BITS} guard bits")
-        shifts, write = [one - least for one in fractions], at.epilogue.result - least
+        shifts, write = [operand - least for operand in fractions], at.epilogue.result - least
     if max(shifts) > 15 or not -23 <= write <= 7:
         raise at.refuse(
             "lower-shift",

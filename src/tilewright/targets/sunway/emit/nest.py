@@ -138,10 +138,10 @@ class Nest:
 
     def extents(self, block: Block, at: str) -> dict[str, Extent]:
         """Every dim as it is within a block."""
-        found = {dim: Extent("0", str(size)) for dim, size in self.program.extents.items()}
+        extents = {dim: Extent("0", str(size)) for dim, size in self.program.extents.items()}
         for loop in self.around(block):
-            found[loop.op.dim.data] = loop.extent_at(at)
-        return found
+            extents[loop.op.dim.data] = loop.extent_at(at)
+        return extents
 
 
 @dataclass(frozen=True)

@@ -232,8 +232,8 @@ def _support(machine: Machine, *, on_host: bool) -> Mapping[str, str]:
     texts |= {f"slave/{name}": (sunway / "emit" / "slave" / name).read_text() for name in SLAVE}
     room = f"#define LDM_BYTES {machine.memory('ldm').room}\n"
     texts["slave/cpe.h"] = re.sub(r"#define LDM_BYTES .*\n", room, texts["slave/cpe.h"])
-    made = {**gemm_headers(), **turns_headers()}
-    texts |= {f"slave/{name}": text for name, text in made.items()}
+    headers = {**gemm_headers(), **turns_headers()}
+    texts |= {f"slave/{name}": text for name, text in headers.items()}
     texts["slave/winograd.h"] = winograd_text()
     texts["slave/scalars.h"] = (cpu / "scalars.h").read_text()
     if on_host:

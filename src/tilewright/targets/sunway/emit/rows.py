@@ -85,14 +85,14 @@ class Rows:
 
     def operands(self) -> list[Operand]:
         """All that lie in LDM, each buffer once, the result last."""
-        found: dict[str, Operand] = {}
+        operands: dict[str, Operand] = {}
         for stage in self.stages:
             for number, value in enumerate(stage.inputs):
                 if buffer_of(value) is not None:
                     own = self.operand(stage, number)
-                    found.setdefault(own.pointer, own)
-        found[self.result.pointer] = self.result
-        return list(found.values())
+                    operands.setdefault(own.pointer, own)
+        operands[self.result.pointer] = self.result
+        return list(operands.values())
 
     def write(self) -> list[str]:
         """The lines of the body."""
@@ -271,12 +271,12 @@ class Rows:
 
     def clipped(self, operand: Operand) -> list[int]:
         """The axes along which windows reach beyond the tensor."""
-        found: list[int] = []
+        axes: list[int] = []
         for axis, affine in enumerate(operand.window):
             low, count = affine.interval({d: (0, self.whole[d]) for d in affine.dims})
             if low < 0 or low + count > operand.place.shape[axis]:
-                found.append(axis)
-        return found
+                axes.append(axis)
+        return axes
 
     def _clip_row(
         self, pending: Sequence[tuple[Operand, int]], indices: Mapping[str, str]

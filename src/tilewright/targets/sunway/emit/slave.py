@@ -188,20 +188,20 @@ class SlaveWriter:
     def _operands(self) -> list[Place]:
         """The buffers of the compute, the result's last."""
         op = self.computes[0]
-        found: dict[str, Place] = {}
+        places: dict[str, Place] = {}
         for stage in op.stages:
             for value in stage.inputs:
                 buffer = buffer_of(value)
                 if buffer is not None:
-                    found.setdefault(self.places[buffer].name, self.places[buffer])
+                    places.setdefault(self.places[buffer].name, self.places[buffer])
                 elif isinstance(value.owner, TensorOp):
                     raise refuse("lower-operand", "an operand is in no tile")
         output = buffer_of(op.output)
         if output is None:
             raise refuse("lower-operand", "the result is in no tile")
         place = self.places[output]
-        found.pop(place.name, None)
-        return [*found.values(), place]
+        places.pop(place.name, None)
+        return [*places.values(), place]
 
     def _split(self) -> list[str]:
         """The reduction dims that are cut."""
@@ -467,13 +467,13 @@ class SlaveWriter:
         self.line(f"const long end = MIN(begin + {each}, {parts});")
         with self.writer.block("for (long part = begin; part < end; part++)"):
             inner = parts
-            for number, one in enumerate(shared):
-                inner //= one.trips
+            for number, part in enumerate(shared):
+                inner //= part.trips
                 index = "part" if inner == 1 else f"part / {inner}"
-                index += f" % {one.trips}" if number else ""
-                step = "" if one.step == 1 else f" * {one.step}"
-                self.line(f"at.{one.name} = {index}{step};")
-                self.line(f"at.{one.name}_n = {one.size('at.')};")
+                index += f" % {part.trips}" if number else ""
+                step = "" if part.step == 1 else f" * {part.step}"
+                self.line(f"at.{part.name} = {index}{step};")
+                self.line(f"at.{part.name}_n = {part.size('at.')};")
             self._block(op.body.block)
 
     def _finish(self) -> None:
