@@ -45,11 +45,13 @@ PRODUCTS = [
     ((1,), 33, 17, -128, np.int8),
     ((3, 1, 20), 96, 48, 128, np.uint8),
     ((257,), 1000, 40, 3, np.int8),
+    ((1,), 70, 1, 5, np.int8),
+    ((33,), 64, 1, 0, np.int8),
 ]
 
 
 @pytest.mark.parametrize("target", ["ascend910", "ascend310"])
-@pytest.mark.parametrize("case", but_fast(PRODUCTS, PRODUCTS[1:2]))
+@pytest.mark.parametrize("case", but_fast(PRODUCTS, PRODUCTS[1:3]))
 def test_products(
     case: tuple[tuple[int, ...], int, int, int, type[Any]], target: str, tmp_path: Path
 ) -> None:

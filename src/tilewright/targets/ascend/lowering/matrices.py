@@ -150,7 +150,7 @@ class Products:
         """Bytes of whole matrices."""
         width = WIDTHS[self.element(op)]
         if is_row(op.tensor_op):
-            return spans[column_of(op)].most * width
+            return span(spans, column_of(op)).most * width
         axes = self._axes(op)
         count = prod(spans[dim].most for dim in axes.batch if dim)
         size = span(spans, axes.rows).most * span(spans, axes.columns, axes.block).most
@@ -165,7 +165,7 @@ class Products:
         """Main memory to L1 and UB, and L1 to L0."""
         if is_row(home.op.tensor_op):
             assert isinstance(outer, Tensor)
-            columns, width = home.spans[column_of(home.op)], WIDTHS[self.element(home.op)]
+            columns, width = span(home.spans, column_of(home.op)), WIDTHS[self.element(home.op)]
             at = columns.start.times(width).value
             length = columns.size * width // BLOCK
             return [isa.copy(Place(home.buffer), Place(outer, at), 1, length)]

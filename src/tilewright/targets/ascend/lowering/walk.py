@@ -318,8 +318,9 @@ def is_row(op: TensorOp) -> bool:
 
 
 def column_of(op: BufferOp) -> str:
-    """The dim of a row's columns."""
-    return next(axis.dims[0] for axis in op.window.data if axis.dims)
+    """The dim of a row's columns, its last axis; "" where that has one index."""
+    dims = op.window.data[-1].dims
+    return dims[0] if dims else ""
 
 
 def main_bytes(op: TensorOp) -> int:
