@@ -21,7 +21,6 @@ from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.machine import Machine
 from tilewright.planning import PlanCache, Search, plan
 from tilewright.planning.domain import Kernel
-from tilewright.planning.plan import Plan
 from tilewright.planning.planners.ldm.planner import Ldm
 from tilewright.planning.planners.rows import Rows
 from tilewright.targets.sunway.mesh import MESH
@@ -109,20 +108,19 @@ def names_of(network: str) -> list[str]:
 @cache
 def layers_of(network: str) -> tuple[Layer, ...]:
     """The layers in their order."""
-    layers: list[Layer] = []
-    names = iter(names_of(network))
-
-    def seen(kernel: Kernel) -> Plan | None:
-        if kernel.anchor.operation in KINDS:
-            layers.append(Layer(network, kernel, next(names)))
-        return None
-
     target, machine = resolve("sunway")
+    # swTVM has the direct method alone, and its layers are one kernel each.
+    methods = ("im2col", "winograd_input")
+    kept = tuple(p for p in machine.exact().primitives if not set(methods) & {*p.operations})
+    direct = machine.model_copy(update={"primitives": kept})
     with tempfile.TemporaryDirectory() as folder:
         path = models.save(network, Path(folder))
-        # swTVM has the direct method alone, and its layers are one kernel each.
-        run_pipeline(path, target, machine.exact(), planner=seen, until="plan")
-    return tuple(layers)
+        state = run_pipeline(path, target, direct, until="plan")
+    kernels = [item.kernel for item in state.kernels if item.kernel.anchor.operation in KINDS]
+    return tuple(
+        Layer(network, kernel, name)
+        for kernel, name in zip(kernels, names_of(network), strict=True)
+    )
 
 
 @dataclass

@@ -16,6 +16,7 @@ from tests.targets.ascend.operation_networks import compiled
 
 from tilewright.errors import TilewrightError
 from tilewright.planning.layout import Layout
+from tilewright.runtime.executable import Executable
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.formats import image, matrices
@@ -87,6 +88,39 @@ def test_products(
     np.testing.assert_array_equal(network.outputs({"x": x})["y"], np.maximum(expected, 0))
 
 
+@pytest.mark.parametrize("function", ["Sigmoid", "HardSwish", "Tanh"])
+def test_functions_follow_sums(function: str, tmp_path: Path) -> None:
+    """In the product's own kernel, on the halves that its sums become."""
+    random = np.random.default_rng(11)
+    x = random.normal(0, 2, (100, 64)).astype(np.float16).astype(np.float32)
+    w = random.integers(-128, 128, (64, 20), np.int8)
+    scale, factor = np.float32(2.0**-4), np.float32(2.0**-8)
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "sx", "z"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "sx", "z"], ["xd"]),
+        helper.make_node("DequantizeLinear", ["w", "sw", "z"], ["wd"]),
+        helper.make_node("MatMul", ["xd", "wd"], ["product"], name="product"),
+        helper.make_node(function, ["product"], ["y"], name="function"),
+    ]
+    network = compiled(
+        *(tmp_path, nodes, {"x": x}, {"y": (np.float32, (100, 20))}),
+        {"w": w, "sx": scale, "sw": factor, "z": np.int8(0)},
+    )
+    assert not network.host
+    own = [symbol for symbol in network.device if symbol.partition("_")[2] == "function"]
+    assert not own, network.device
+    sums = quantised(x, scale, 0, np.int8) @ w.astype(np.int64)
+    halves = sums_as_halves(sums, np.asarray(scale * factor)).astype(np.float64)
+    functions = {
+        "Sigmoid": 1 / (1 + np.exp(-halves)),
+        "HardSwish": halves * np.clip(halves / 6 + 0.5, 0, 1),
+        "Tanh": np.tanh(halves),
+    }
+    outcome = network.outputs({"x": x}, (0, 77))["y"]
+    # A function of halves is rounded once, to 11 bits, but for the 24 of its floats (recipes.py).
+    np.testing.assert_allclose(outcome, functions[function], rtol=2.0**-11 * 1.01, atol=2.0**-23)
+
+
 CONVOLUTIONS = [
     # images, channels, results, window, stride, dilation, padding, rows, columns, zero point, type
     (2, 3, 20, 3, 1, 1, 1, 9, 7, 0, np.int8),
@@ -115,6 +149,21 @@ def convolved(x: Array, w: Array, stride: int, dilation: int, padding: int) -> A
 @pytest.mark.parametrize("target", ["ascend910", "ascend310"])
 @pytest.mark.parametrize("case", but_fast(CONVOLUTIONS, CONVOLUTIONS[1:2]))
 def test_convolutions(case: tuple[Any, ...], target: str, tmp_path: Path) -> None:
+    check_convolution(case, target, tmp_path)
+
+
+def test_sums_of_many_rows_are_dequantised_a_part_at_a_time(tmp_path: Path) -> None:
+    """A single core has tiles of more positions than the vector unit has room for as floats."""
+    case = (1, 3, 16, 3, 1, 1, 1, 40, 40, 3, np.int8)
+    executable = check_convolution(case, "ascend910", tmp_path, {"cores": 1})
+    (text,) = executable.directory.glob("program/cce/*window*conv.c")
+    assert "for (int64_t r = 0; r < 2; r++)" in text.read_text()
+
+
+def check_convolution(
+    case: tuple[Any, ...], target: str, folder: Path, values: dict[str, int] | None = None
+) -> Executable:
+    """Compile a quantised convolution, and compare its results with NumPy's integers."""
     images, channels, results, size, stride, dilation, padding, rows, columns, zero, kind = case
     random = np.random.default_rng(channels)
     x = random.normal(0, 2, (images, channels, rows, columns)).astype(np.float16)
@@ -135,14 +184,16 @@ def test_convolutions(case: tuple[Any, ...], target: str, tmp_path: Path) -> Non
     units = quantised(x, scale, zero, kind) - zero
     sums = convolved(units, w.astype(np.int64), stride, dilation, padding)
     network = compiled(
-        *(tmp_path, nodes, {"x": x.astype(np.float32)}, {"y": (np.float32, sums.shape)}),
+        *(folder, nodes, {"x": x.astype(np.float32)}, {"y": (np.float32, sums.shape)}),
         {"w": w, "sx": scale, "sw": scales, "zx": kind(zero), "zw": np.zeros(results, np.int8)},
         target=target,
+        values=values,
     )
     assert any("window" in symbol for symbol in network.device)
     expected = sums_as_halves(sums, (scale * scales).reshape(1, -1, 1, 1))
     outcome = network.outputs({"x": x.astype(np.float32)}, (0, 77))["y"]
     np.testing.assert_array_equal(outcome, expected)
+    return network.executable
 
 
 def test_products_of_two_activations_stay_in_half_precision(tmp_path: Path) -> None:

@@ -167,15 +167,7 @@ def _requantised(source: Operand, out: Operand) -> tuple[Step, ...]:
     integers = out if out.element == "int8" else source
     if not integers.layout:
         return _rows(out, (), flat=True) if out is integers else ()
-    steps: list[Step] = []
-    for part in Layout.parse(integers.layout, len(out.shape)).factors:
-        if part.modulus or out.shape[part.axis] == 1:
-            continue
-        dim = _dim(out.access[part.axis])
-        if not dim:
-            break
-        steps.append(Step(dim, part.divisor))
-    return tuple(steps)
+    return _physical(integers)
 
 
 def _relaid(kernel: Kernel) -> tuple[Step, ...]:

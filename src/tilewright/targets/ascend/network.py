@@ -61,7 +61,8 @@ def network_machine(core: DaVinci) -> Machine:
             "epilogue": (("relu", "clip"), ("cast",)),
         }
     )
-    primitives = (*_products(), _integer_product(), _convolution(), _integer_convolution())
+    widths = (2, 1)
+    primitives = (*map(_product, widths), *map(_convolution, widths))
     primitives = (*primitives, _depthwise(), _formats(), vector)
     primitives = (*primitives, *vector_primitives())
     # A slot next to the cube is free when the product before last is complete: its head later.
@@ -99,147 +100,106 @@ _EPILOGUE = (("add",), ("relu", *FUNCTIONS), ("cast",))
 _LEFT = {"ub": EPILOGUE_BYTES}
 
 
-def _products() -> tuple[Primitive, ...]:
-    matrix = f"{MATRICES}{nz()}"
-    return (
-        Primitive(
-            name="mad",
-            operations=("matmul",),
-            engine="m",
-            operands={
-                "input": Storage(
-                    memory="ca",
-                    multiples=_cubes("n", "m", "ci"),
-                    layout=matrix,
-                    turned=True,
-                    elements=("float16",),
-                ),
-                "weight": Storage(
-                    memory="cb",
-                    multiples=_cubes("co", "ci"),
-                    layout=matrix,
-                    turned=True,
-                    elements=("float16",),
-                ),
-                "bias": Storage(memory="ub", multiples=_cubes("co")),
-                "residual": Storage(memory="ub", multiples=_cubes("n", "m", "co"), layout=matrix),
-                "output": Storage(memory="cc", multiples=_cubes("n", "m", "co"), layout=matrix),
-            },
-            epilogue=_EPILOGUE,
-            reserved=_LEFT,
-            cycles="b0*b1*ceil(n*m/16)*ceil(co/16)*ceil(ci/16)",
-            peak="b0*b1*n*m*co*ci/4096",
-            multiples=_cubes("n", "m", "co", "ci"),
-            blocks=("n", "m", "co", "ci"),
-            limits=dict.fromkeys(("n", "m", "co", "ci"), MOST),
-            sums=True,
-        ),
-    )
-
-
 INTEGER_EPILOGUE_BYTES = 32_768
 """The same behind a product of integers, whose sums are dequantised in UB a part at a time."""
 
 
-def _integer_product() -> Primitive:
-    """Products of int8 by constant weights into int32, dequantised on the way out: twice as many
-    in a cycle as of halves (a block has 32 of them in a row)."""
-    rows, columns = _cubes("n", "m"), _cubes("co")
-    depth = {"ci": block_elements(1)}
-    return Primitive(
-        name="mad_s8",
+def _product(width: int) -> Primitive:
+    """Matrix products of elements of so many bytes: halves, or int8 by constant weights."""
+    rows, columns, depth = _cubes("n", "m"), _cubes("co"), {"ci": block_elements(width)}
+    layout, result = f"{MATRICES}{nz(width)}", f"{MATRICES}{nz()}"
+    # No transposition turns blocks of int8 on the way to the cube.
+    turned, elements = width == 2, ("float16",) if width == 2 else ()
+    product = Primitive(
+        name="mad",
         operations=("matmul",),
-        element="int8",
         engine="m",
         operands={
-            "input": Storage(memory="ca", multiples=rows | depth, layout=f"{MATRICES}{nz(1)}"),
-            "weight": Storage(memory="cb", multiples=columns | depth, layout=f"{MATRICES}{nz(1)}"),
-            "bias": Storage(memory="ub", multiples=columns),
-            "residual": Storage(memory="ub", multiples=columns, elements=("float32",)),
-            "output": Storage(
-                memory="cc",
-                multiples=rows | columns,
-                layout=f"{MATRICES}{nz()}",
-                elements=("float16", "float32", "int32"),
+            "input": Storage(
+                memory="ca",
+                multiples=rows | depth,
+                layout=layout,
+                turned=turned,
+                elements=elements,
             ),
+            "weight": Storage(
+                memory="cb",
+                multiples=columns | depth,
+                layout=layout,
+                turned=turned,
+                elements=elements,
+            ),
+            "bias": Storage(memory="ub", multiples=columns),
+            "residual": Storage(memory="ub", multiples=rows | columns, layout=result),
+            "output": Storage(memory="cc", multiples=rows | columns, layout=result),
         },
-        epilogue=(("dequantise_linear",), ("relu", *FUNCTIONS), ("cast",)),
-        reserved={"ub": INTEGER_EPILOGUE_BYTES},
-        cycles="b0*b1*ceil(n*m/16)*ceil(co/16)*ceil(ci/32)",
-        peak="b0*b1*n*m*co*ci/8192",
+        epilogue=_EPILOGUE,
+        reserved=_LEFT,
+        cycles=f"b0*b1*ceil(n*m/16)*ceil(co/16)*ceil(ci/{depth['ci']})",
+        peak=f"b0*b1*n*m*co*ci/{256 * depth['ci']}",
         multiples=rows | columns | depth,
         blocks=("n", "m", "co", "ci"),
         limits=dict.fromkeys(("n", "m", "co", "ci"), MOST),
         sums=True,
     )
+    return product if width == 2 else _of_integers(product)
 
 
-def _convolution() -> Primitive:
-    """Convolutions next to the cube go tap by tap: img2col makes a product of each. Groups are of
-    whole blocks of channels (join-groups)."""
-    return Primitive(
+def _convolution(width: int) -> Primitive:
+    """Convolutions of elements of so many bytes; see ``_product``. Next to the cube they go tap by
+    tap: img2col makes a product of each. Groups are of whole blocks of channels (join-groups)."""
+    results, depth = _cubes("co", "ow"), {"ci": block_elements(width)}
+    convolution = Primitive(
         name="conv",
         operations=("conv",),
         engine="m",
         operands={
             "input": Storage(
                 memory="ca",
-                multiples=_cubes("ci", "ow"),
-                layout=image(),
-                elements=("float16",),
+                multiples=depth | _cubes("ow"),
+                layout=image(width),
+                elements=("float16",) if width == 2 else (),
+                fills=width == 1,
             ),
             "weight": Storage(
-                memory="cb", multiples=_cubes("co", "ci"), layout=convolution_weight()
+                memory="cb",
+                multiples=_cubes("co") | depth,
+                layout=convolution_weight(width),
             ),
             "bias": Storage(memory="ub", multiples=_cubes("co")),
-            "residual": Storage(memory="ub", multiples=_cubes("co", "ow"), layout=image()),
-            "output": Storage(memory="cc", multiples=_cubes("co", "ow"), layout=image()),
+            "residual": Storage(memory="ub", multiples=results, layout=image()),
+            "output": Storage(memory="cc", multiples=results, layout=image()),
         },
         epilogue=_EPILOGUE,
         reserved=_LEFT,
-        cycles="g*ceil(oh*ow/16)*ceil(co/16)*ceil(ci/16)*kh*kw",
-        peak="g*n*oh*ow*co*ci*kh*kw/4096",
-        multiples=_cubes("co", "ci"),
+        cycles=f"g*ceil(oh*ow/16)*ceil(co/16)*ceil(ci/{depth['ci']})*kh*kw",
+        peak=f"g*n*oh*ow*co*ci*kh*kw/{256 * depth['ci']}",
+        multiples=_cubes("co") | depth,
         blocks=("co", "ci"),
         limits={"n": 1, "g": 1, "co": MOST, "ci": MOST, "kh": 1, "kw": 1},
         whole=("ow",),
         sums=True,
     )
+    return convolution if width == 2 else _of_integers(convolution)
 
 
-def _integer_convolution() -> Primitive:
-    """The same of int8, 32 channels of the image in a block, dequantised on the way out."""
-    result, image_rows = _cubes("co", "ow"), {"ci": block_elements(1), "ow": CUBE}
-    return Primitive(
-        name="conv_s8",
-        operations=("conv",),
-        element="int8",
-        engine="m",
-        operands={
-            "input": Storage(memory="ca", multiples=image_rows, layout=image(1), fills=True),
-            "weight": Storage(
-                memory="cb",
-                multiples={"co": CUBE, "ci": block_elements(1)},
-                layout=convolution_weight(1),
-            ),
-            "bias": Storage(memory="ub", multiples=_cubes("co")),
-            "residual": Storage(memory="ub", multiples=_cubes("co"), elements=("float32",)),
-            "output": Storage(
-                memory="cc",
-                multiples=result,
-                layout=image(),
-                elements=("float16", "float32", "int32"),
-            ),
-        },
-        epilogue=(("dequantise_linear",), ("relu", *FUNCTIONS), ("cast",)),
-        reserved={"ub": INTEGER_EPILOGUE_BYTES},
-        cycles="g*ceil(oh*ow/16)*ceil(co/16)*ceil(ci/32)*kh*kw",
-        peak="g*n*oh*ow*co*ci*kh*kw/8192",
-        multiples={"co": CUBE, "ci": block_elements(1)},
-        blocks=("co", "ci"),
-        limits={"n": 1, "g": 1, "co": MOST, "ci": MOST, "kh": 1, "kw": 1},
-        whole=("ow",),
-        sums=True,
+def _of_integers(primitive: Primitive) -> Primitive:
+    """A primitive of int8: its sums, of 32 bits, are dequantised on the way out by a factor for
+    each column, which lies where a second summand would."""
+    output = primitive.operands["output"]
+    operands = {
+        **primitive.operands,
+        "residual": Storage(memory="ub", multiples=_cubes("co"), elements=("float32",)),
+        "output": output.model_copy(update={"elements": ("float16", "float32", "int32")}),
+    }
+    return primitive.model_copy(
+        update={
+            "name": f"{primitive.name}_s8",
+            "element": "int8",
+            "operands": operands,
+            "epilogue": (("dequantise_linear",), ("relu", *FUNCTIONS), ("cast",)),
+            "reserved": {"ub": INTEGER_EPILOGUE_BYTES},
+        }
     )
 
 

@@ -22,6 +22,7 @@ from tilewright.targets.ascend.lowering.functions import NAMES, scalars_of
 from tilewright.targets.ascend.lowering.nest import Linear, Span
 from tilewright.targets.ascend.lowering.walk import Homes
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
+from tilewright.targets.ascend.network import EPILOGUE_BYTES
 from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement, Value, least
 from tilewright.targets.ascend.vectors import LANES, add_rows, flat
 from tilewright.tile.dialect import ComputeOp
@@ -206,7 +207,7 @@ class Epilogue:
             raise refuse("lower-operation", "sums of integers are dequantised on their way out")
         if not self.work:
             first = self._behind(homes)
-            spare = EPILOGUE_SHARE if self.function is not None else 0
+            spare = EPILOGUE_BYTES if self.function is not None else 0
             part = min((self.room - first - spare) // FOUR_ROWS, MAX_REPEAT // 2) // 4 * 4
             if part < 4:
                 raise refuse("plan-capacity", f"{self.room - first} bytes of ub hold no sums")
@@ -338,6 +339,3 @@ FLOATS = LANES // 2
 
 FOUR_ROWS = REPEAT_BLOCKS * BLOCK
 """Bytes of the floats of a repeat: four rows of 16."""
-
-EPILOGUE_SHARE = 8192
-"""Bytes of UB that a function behind sums of integers has for itself at least."""

@@ -1,8 +1,8 @@
 """Stages between halves and integers of 8 bits.
 
-Where the integers lie in blocks, so do the halves, half as many columns in each, and one kernel
-goes from the ones to the others (kernels/quantise.py), matrices also from rows; halves that lie
-otherwise change their format before or behind it. Rows of integers are computed row by row.
+Where integers lie in blocks, halves lie in blocks of half as many columns, and one kernel converts
+between these (kernels/quantise.py); it also quantises matrices that come in rows. Halves in other
+formats change their format before or behind it. Rows of integers are computed row by row.
 """
 
 from __future__ import annotations
