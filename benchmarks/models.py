@@ -91,15 +91,15 @@ def feeds(model: ModelProto, seed: int = 0) -> dict[str, NDArray[np.generic]]:
         return {first.name: images(model, 1, seed)}
     words = next(tensor for tensor in model.graph.initializer if "embeddings.word" in tensor.name)
     rng = np.random.default_rng((SEED, seed))
-    found: dict[str, NDArray[np.generic]] = {}
-    found[first.name] = rng.integers(0, words.dims[0], shape, np.int64)
+    arrays: dict[str, NDArray[np.generic]] = {}
+    arrays[first.name] = rng.integers(0, words.dims[0], shape, np.int64)
     for value in model.graph.input[1:]:
         sizes = [d.dim_value for d in value.type.tensor_type.shape.dim]
         if len(sizes) == 4:
-            found[value.name] = rng.standard_normal(sizes, np.float32)
+            arrays[value.name] = rng.standard_normal(sizes, np.float32)
             continue
-        found[value.name] = (np.arange(shape[1])[None] < shape[1] * 7 // 8).astype(np.int64)
-    return found
+        arrays[value.name] = (np.arange(shape[1])[None] < shape[1] * 7 // 8).astype(np.int64)
+    return arrays
 
 
 def _generator(name: str) -> np.random.Generator:

@@ -262,11 +262,13 @@ def gpt2_step(past: int = 127, layers: int = LAYERS) -> ModelProto:
     for number in range(layers):
         name = f"layer{number}"
         given = [f"past{number}.{part}" for part in ("key", "value")]
-        inputs += [_value(one, TensorProto.FLOAT, list(heads)) for one in given]
+        inputs += [_value(cache_name, TensorProto.FLOAT, list(heads)) for cache_name in given]
         y = at.normalise(x, f"{name}.norm1", 1e-5)
         y, *present = at.step(y, f"{name}.attention", *given)
         heads_now = [*heads[:2], past + 1, heads[3]]
-        outputs += [_value(one, TensorProto.FLOAT, list(heads_now)) for one in present]
+        outputs += [
+            _value(cache_name, TensorProto.FLOAT, list(heads_now)) for cache_name in present
+        ]
         x = build.node("Add", [y, x], f"{name}.sum1")
         y = at.normalise(x, f"{name}.norm2", 1e-5)
         y = at.linear(y, f"{name}.mlp.up", WIDTH, INNER)

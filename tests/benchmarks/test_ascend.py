@@ -117,12 +117,12 @@ def test_a_sweep_says_what_the_whole_kernel_takes() -> None:
     """Three tiles and five say what six take; second buffers do not fit beside the thesis' tile."""
     tiling = Tiling(256, 128, 256, 256, 128, 256)
     whole = simulate(synchronised(matmul(Matrices(*SIZES), tiling, ASCEND_910)), core_with(64))
-    found = sweeps.cycles(sweeps.THESIS, second=False, cores=1)
-    assert found == pytest.approx(whole.cycles, rel=1e-3)
+    cycles = sweeps.cycles(sweeps.THESIS, second=False, cores=1)
+    assert cycles == pytest.approx(whole.cycles, rel=1e-3)
     assert sweeps.cycles(sweeps.THESIS, second=True, cores=1) is None
     page = RESULTS.with_name("ascend-sweeps.md").read_text()
     row = next(line for line in page.splitlines() if line.startswith("| one of each buffer"))
-    assert f"{found:,.0f}" in row and "1 of 133" in row
+    assert f"{cycles:,.0f}" in row and "1 of 133" in row
 
 
 def test_a_picture_has_a_cell_for_each_point() -> None:

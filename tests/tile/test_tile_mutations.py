@@ -31,7 +31,7 @@ def example(seed: int) -> tuple[Case, ProgramOp]:
     return found, tile(found.kernel, random_schedule(found, TOY, seed), TOY)
 
 
-def refused(found: Case, program: ProgramOp, toy: Machine = TOY) -> str:
+def refused(drawn: Case, program: ProgramOp, toy: Machine = TOY) -> str:
     """The codes with which check refuses a program, or "" if it accepts it."""
     try:
         Check().run(program, toy)
@@ -90,19 +90,19 @@ def test_every_wait_is_needed_and_its_removal_is_caught(
     toy = machine(engines=engines, part_stores=parts)
     removed = caught_by_running = 0
     for seed in range(30):
-        found = case(seed)
-        program = tile(found.kernel, random_schedule(found, toy, seed), toy)
+        drawn = case(seed)
+        program = tile(drawn.kernel, random_schedule(drawn, toy, seed), toy)
         for op in commands_of(program):
             waits = op.wait_list
             for place, wait in enumerate(waits):
                 op.set("waits", (*waits[:place], *waits[place + 1 :]))
                 problems = races(Order(program))
                 assert problems, f"{seed}: {wait} is superfluous"
-                assert refused(found, program, toy) == " ".join(["tile-race"] * len(problems))
+                assert refused(drawn, program, toy) == " ".join(["tile-race"] * len(problems))
                 assert any(race.later is op and race.wait == wait for race in problems)
                 removed += 1
                 if seed < 4:
-                    caught_by_running += not runs(found, program)
+                    caught_by_running += not runs(drawn, program)
                 op.set("waits", waits)
     assert removed > 50
     assert caught_by_running > 4

@@ -71,8 +71,8 @@ def row(name: str) -> dict[str, Any]:
         check = executable.check(feeds, outputs)
         reference = InferenceSession(path).run(None, dict(feeds))
     kernels = [op for op in network_of(executable.graph).walk() if isinstance(op, KernelOp)]
-    cores = [one for one in kernels if not one.on_host]
-    changes = [one for one in cores if one.operations[0].name.endswith("convert_layout")]
+    cores = [item for item in kernels if not item.on_host]
+    changes = [item for item in cores if item.operations[0].name.endswith("convert_layout")]
     off = [
         float(np.abs(outputs[value.name] - wanted).max() / np.abs(wanted).max())
         for value, wanted in zip(model.graph.output, reference, strict=True)

@@ -81,20 +81,20 @@ def cycles(tile: Tile, *, second: bool, cores: int) -> float | None:
     blocks = (rows // tile.m) * (columns // tile.k)
     count = ceil(blocks / cores)
     core = core_with(min(OWN, SHARED / min(blocks, cores)))
-    found: list[float] = []
+    times: list[float] = []
     for slots in SECOND if second else ({},):
         words = tuple(slots.items())
         if count <= 5:
             program = _program(tile, count, words)
             if program is not None:
-                found.append(simulate(program, core).cycles)
+                times.append(simulate(program, core).cycles)
             continue
         few, more = (_program(tile, number, words) for number in (3, 5))
         if few is None or more is None:
             continue
         three, five = simulate(few, core).cycles, simulate(more, core).cycles
-        found.append(three + (five - three) / 2 * (count - 3))
-    return min(found, default=None)
+        times.append(three + (five - three) / 2 * (count - 3))
+    return min(times, default=None)
 
 
 def points() -> Iterator[dict[str, Any]]:
@@ -113,10 +113,10 @@ def other(kind: Kind, tile: Tile, *, second: bool) -> float | None:
     try:
         planner = Stationary(kind, 2 if second else 1)
         schedule = planner.schedule(kernel, machine, tile)
-        made = cube_kernel(tile_program(kernel, schedule, machine), ASCEND_910, "product")
+        kernel_program = cube_kernel(tile_program(kernel, schedule, machine), ASCEND_910, "product")
     except TilewrightError:
         return None
-    return simulate(synchronised(made), core_with(OWN)).cycles
+    return simulate(synchronised(kernel_program), core_with(OWN)).cycles
 
 
 def _named(tile: Tile) -> str:
@@ -127,7 +127,10 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Each sweep: its best tile, the thesis', and the best of the other strategies."""
     cube = SIZES[0] * SIZES[1] * SIZES[2] / 4096
     for mode, (second, cores) in MODES.items():
-        mine = sorted((one for one in rows if one["mode"] == mode), key=lambda one: one["cycles"])
+        mine = sorted(
+            (simulated for simulated in rows if simulated["mode"] == mode),
+            key=lambda simulated: simulated["cycles"],
+        )
         best = mine[0]
         row: dict[str, Any] = {
             "mode": mode,
@@ -135,11 +138,15 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             "cycles": best["cycles"],
             "peak": cube / min(cores, CORES) / best["cycles"],
         }
-        for place, one in enumerate(mine, 1):
-            if Tile(one["m"], one["n"], one["k"]) == THESIS:
-                row |= {"thesis": one["cycles"], "place": f"{place} of {len(mine)}"}
+        for place, simulated in enumerate(mine, 1):
+            if Tile(simulated["m"], simulated["n"], simulated["k"]) == THESIS:
+                row |= {"thesis": simulated["cycles"], "place": f"{place} of {len(mine)}"}
         for kind, tiles in OTHERS.items() if cores == 1 else ():
-            times = [(time, one) for one in tiles if (time := other(kind, one, second=second))]
+            times = [
+                (time, simulated)
+                for simulated in tiles
+                if (time := other(kind, simulated, second=second))
+            ]
             if times:
                 time, tile = min(times)
                 row |= {kind: time, f"{kind}_tile": _named(tile)}
@@ -151,8 +158,10 @@ def best_of_each(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     for n in DEPTHS:
         row: dict[str, Any] = {"n": n}
         for mode in MODES:
-            mine = [one for one in rows if (one["mode"], one["n"]) == (mode, n)]
-            best = min(mine, key=lambda one: one["cycles"], default=None)
+            mine = [
+                simulated for simulated in rows if (simulated["mode"], simulated["n"]) == (mode, n)
+            ]
+            best = min(mine, key=lambda simulated: simulated["cycles"], default=None)
             if best is not None:
                 row[mode] = f"({best['m']},{best['k']}): {best['cycles']:,.0f}"
         yield row

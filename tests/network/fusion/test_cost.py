@@ -225,11 +225,11 @@ def test_chains_of_computes() -> None:
     kernels = kernels_of(module)
     cost = oracle.cost(kernels)
     assert str(module) == text
-    made = described(chained(kernels), FUSED)
-    assert [len(made.producers), len(made.producers[0].producers)] == [1, 1]
-    elements = {o.element for o in (*made.operands, *made.produced)}
+    chain = described(chained(kernels), FUSED)
+    assert [len(chain.producers), len(chain.producers[0].producers)] == [1, 1]
+    elements = {o.element for o in (*chain.operands, *chain.produced)}
     assert elements == {"fixed16", "fixed32"}
-    assert plan(made, FUSED).cycles == cost
+    assert plan(chain, FUSED).cycles == cost
     with_less = FUSED.with_values({"memory.maps.bytes": 512})
     module, _ = formed(*small_chain(), machine=with_less)
     cost = CostOracle(with_less).cost(kernels_of(module))

@@ -63,8 +63,10 @@ def bodies(body: list[Statement]) -> Iterator[list[Statement]]:
 def copied(body: list[Statement]) -> list[Statement]:
     """The same statements in loops of their own."""
     return [
-        Loop(one.name, one.count, copied(one.body)) if isinstance(one, Loop) else one
-        for one in body
+        Loop(statement.name, statement.count, copied(statement.body))
+        if isinstance(statement, Loop)
+        else statement
+        for statement in body
     ]
 
 
@@ -102,16 +104,16 @@ def mutants(program: Program) -> Iterator[tuple[str, Program]]:
 
 def _statements(text: str) -> list[str]:
     """A text's lines, those of a statement joined."""
-    found: list[str] = []
+    statements: list[str] = []
     whole = True
     for line in text.splitlines():
         if whole:
-            found.append(line)
+            statements.append(line)
         else:
-            found[-1] += "\n" + line
+            statements[-1] += "\n" + line
         stripped = line.strip()
         whole = not stripped or stripped.startswith(("#", "/*")) or stripped[-1] in ";{}"
-    return found
+    return statements
 
 
 def merged(program: Program, others: list[Program]) -> str:
@@ -134,7 +136,7 @@ def merged(program: Program, others: list[Program]) -> str:
         source, target = (first, last) if late else (last - 1, first)
         without.setdefault(source, []).append(number)
         before.setdefault(target, []).append((number, original[source]))
-        expected = [one for n, one in enumerate(original) if n != source]
+        expected = [statement for n, statement in enumerate(original) if n != source]
         expected.insert(target - late, original[source])
         assert expected == changed
     lines = ["extern int mutant;"]
@@ -156,11 +158,11 @@ class Mutated:
 
     @staticmethod
     def of(program: Program) -> Mutated:
-        found = list(mutants(program))
+        mutated = list(mutants(program))
         chosen = "void choose(int);\nint mutant;\nvoid choose(int number) { mutant = number; }\n"
-        texts = {program.name: merged(program, [one for _, one in found]), "choose": chosen}
+        texts = {program.name: merged(program, [mutant for _, mutant in mutated]), "choose": chosen}
         kernels = build_all(texts, ASCEND_910)
-        return Mutated(program, found, kernels[program.name], kernels["choose"])
+        return Mutated(program, mutated, kernels[program.name], kernels["choose"])
 
     def reported(self, number: int) -> bool:
         """Whether the host core finds something wrong with a mutant in one of the orders."""
@@ -172,12 +174,12 @@ class Mutated:
     def problems(self, orders: int) -> list[str]:
         """What the host core says of the kernel itself, in any order and with either events."""
         self.choose.function(0)
-        found: list[str] = []
+        reports: list[str] = []
         for binary in (True, False):
             for order in (*ORDERS, *range(100, 100 + orders)):
                 run = self.kernel.run(arguments(self.program), order=order, binary=binary)
-                found += run.problems
-        return found
+                reports += run.problems
+        return reports
 
 
 def loop_of(slots: int, trips: int, pipes: int = 3, names: str = "xy", index: str = "i") -> Program:
@@ -208,7 +210,7 @@ def _number(random: Random, least: int, most: int) -> int:
 
 def _product(random: Random) -> Program:
     rows, depth, columns = (_number(random, 1, 48) for _ in range(3))
-    bias, relu, transposed = (bool(one) for one in random.integers(0, 2, 3))
+    bias, relu, transposed = (bool(bit) for bit in random.integers(0, 2, 3))
     of = Matrices(rows, depth, columns, transposed=transposed, bias=bias, relu=relu)
     near = [16 * _number(random, 1, 2) for _ in range(3)]
     far = [size * _number(random, 1, 2) for size in near]
@@ -225,7 +227,7 @@ def _convolution(random: Random) -> Program:
     kernel = _number(random, 1, 3), _number(random, 1, 3)
     sizes = [_number(random, size, 8) for size in kernel]
     pads = tuple(_number(random, 0, min(1, kernel[side % 2] - 1)) for side in range(4))
-    bias, relu, residual = (bool(one) for one in random.integers(0, 2, 3))
+    bias, relu, residual = (bool(bit) for bit in random.integers(0, 2, 3))
     channels, results = (int(random.choice([1, 3, 16, 17])) for _ in range(2))
     strides = _number(random, 1, 2), _number(random, 1, 2)
     of = Convolution(
@@ -302,7 +304,7 @@ def main() -> None:
         kind, program = generated(number, given.seed)
         numbers = totals.setdefault(kind, [0] * 5)
         mutated = Mutated.of(program)
-        wrong = [str(one) for binary in (True, False) for one in prove(program, binary=binary)]
+        wrong = [str(item) for binary in (True, False) for item in prove(program, binary=binary)]
         wrong += mutated.problems(given.orders)
         numbers[0] += 1
         numbers[4] += bool(wrong)
@@ -310,14 +312,14 @@ def main() -> None:
             print(f"{number} ({kind}): {line}", flush=True)
         for place, (what, mutant) in enumerate(mutated.mutants, 1):
             proof, core = bool(prove(mutant)), mutated.reported(place)
-            for index, found in enumerate((True, proof, core), 1):
-                numbers[index] += found
+            for index, reported in enumerate((True, proof, core), 1):
+                numbers[index] += reported
             if not (proof and core):
                 print(f"{number} ({kind}), {what}: proof {proof}, core {core}", flush=True)
     print("kernels, mutants, reported by the proof, by the host core; kernels that were reported:")
-    totals["all"] = [sum(one) for one in zip(*totals.values(), strict=True)]
+    totals["all"] = [sum(item) for item in zip(*totals.values(), strict=True)]
     for kind, numbers in totals.items():
-        print(f"{kind:16}", *(f"{one:7,}" for one in numbers))
+        print(f"{kind:16}", *(f"{item:7,}" for item in numbers))
 
 
 if __name__ == "__main__":

@@ -80,11 +80,11 @@ def test_a_package_of_one_plan(short: DynamicExecutable) -> None:
     # What it loads and stores goes with the length, also where cores share it.
     at = short.specialise({"length": 32})
     assert isinstance(at, PlannedExecutable) and isinstance(at.runner, AscendRunner)
-    moved = [sum(one.at(n).main_bytes for one in at.runner.launches) for n in (8, 32)]
+    moved = [sum(launch.at(n).main_bytes for launch in at.runner.launches) for n in (8, 32)]
     assert 0 < moved[0] < moved[1]
     # Each has a grid, those of the vector unit too, as in a package that is compiled for 32.
-    assert all(one.blocks > 1 for one in at.runner.launches)
-    assert sum(one.longest > 0 for one in at.runner.launches) > 10
+    assert all(launch.blocks > 1 for launch in at.runner.launches)
+    assert sum(launch.longest > 0 for launch in at.runner.launches) > 10
 
 
 @pytest.mark.slow

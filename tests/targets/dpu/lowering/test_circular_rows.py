@@ -138,10 +138,10 @@ def test_rows_stay_whatever_the_widths_of_tiles(name: str, columns: int) -> None
     core, case = CORES[columns % 2], chain(CHAINS[name], columns, 2, kernel=3)
     machine = machine_of(core)
     whole = replace(plan(case.kernel, machine).schedule, kept=())
-    made = lower_case(case, core, machine, keeping(case.kernel, whole, 4, 1, columns))
-    assert not made.segments.problems()
-    np.testing.assert_array_equal(made.run(), case.expected)
-    (program,) = made.segments.programs
+    lowered = lower_case(case, core, machine, keeping(case.kernel, whole, 4, 1, columns))
+    assert not lowered.segments.problems()
+    np.testing.assert_array_equal(lowered.run(), case.expected)
+    (program,) = lowered.segments.programs
     assert len({op.fields["length"] for op in program if op.mnemonic in COMPUTES}) > 1
 
 

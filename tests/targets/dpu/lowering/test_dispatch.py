@@ -95,5 +95,5 @@ def test_prices_of_chains_with_depthwise_know_of_rows(shape: tuple[int, ...]) ->
     """Blocks of MobileNet-v2 and MnasNet: a convolution's next tile begins where the depthwise one
     has read, not behind it; and where a circular buffer ends, a compute is an instruction more."""
     machine, kernel = machine_of(ZU2), inverted(*shape)
-    found = plan(kernel, machine)
-    assert abs(found.predicted_cycles / timer(ZU2, machine)(kernel, found.schedule) - 1) < 0.03
+    planned = plan(kernel, machine)
+    assert abs(planned.predicted_cycles / timer(ZU2, machine)(kernel, planned.schedule) - 1) < 0.03

@@ -155,11 +155,11 @@ def test_a_chain_that_fits_whole_moves_everything_once(name: str) -> None:
     kernel, machine = case.kernel, machine_of(SMALL)
     (level,) = plan(kernel, machine).schedule.levels
     whole = replace(level, tile=tuple(kernel.anchor.extents.items()), order=())
-    made = lower_case(case, SMALL, machine, _whole(plan(kernel, machine).schedule, whole))
-    np.testing.assert_array_equal(made.run(), case.expected)
+    lowered = lower_case(case, SMALL, machine, _whole(plan(kernel, machine).schedule, whole))
+    np.testing.assert_array_equal(lowered.run(), case.expected)
     internal = {operand.name for operand in kernel.produced}
     operands = {o.name: o for o in kernel.operands if o.name not in internal and o.role != "bias"}
-    (program,) = made.segments.programs
+    (program,) = lowered.segments.programs
     loads = [op.fields for op in program if op.mnemonic == "load"]
     biases = sum(f["channel"] for f in loads if f["reg_id"] == REGISTERS[BIASES])
     moved = time_program(SMALL, program).main_bytes - biases
@@ -169,5 +169,5 @@ def test_a_chain_that_fits_whole_moves_everything_once(name: str) -> None:
 
 def _whole(schedule: Schedule, level: Level) -> Schedule:
     """The schedule with one tile for everything."""
-    producers = tuple(replace(one, kept=()) for one in schedule.producers)
+    producers = tuple(replace(producer, kept=()) for producer in schedule.producers)
     return replace(schedule, levels=(level,), producers=producers, kept=())
