@@ -86,7 +86,7 @@ def test_tiles_are_fetched_ahead_for_all(tmp_path: Path) -> None:
     package = Package.of(model, tmp_path, values, "ldm{share=broadcast buffers=2}")
     ((layer, _),) = package.programs.items()
     text = text_of(package, layer)
-    assert "BCAST_MODE" in text and "next_input" in text
+    assert "BCAST_MODE" in text and "if (next_" in text
     folder = tmp_path / "run"
     folder.mkdir()
     ran = package.run(folder)

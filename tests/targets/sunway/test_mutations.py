@@ -58,7 +58,7 @@ def found_by(package: Package, text: str, folder: Path) -> str:
 def test_the_layer_is_as_the_changes_need_it(package: Package, tmp_path: Path) -> None:
     text = (package.program / f"layers/{LAYER}_slave.c").read_text()
     assert found_by(package, text, tmp_path / "run") == ""
-    assert "next_input" in text
+    assert "if (next_" in text
     kinds = [name for name, _ in mutants(text)]
     for kind in ("no dma_wait", "no athread_get", "no athread_put", "gap", "+ 1", "- 1", "slot"):
         assert any(kind in name for name in kinds), kind

@@ -6,8 +6,8 @@
             fetch what they need (the next tile's while this one is computed), compute, write
 
 The loops, the buffers and their moves are the tile program's. A buffer that is loaded in loops with
-two slots is fetched one visit ahead: ``next_NAME`` steps the indices of the loops around it, from
-the innermost outwards (swATOP, section 4.5.2). A result with two slots is waited for when its slot
+two slots is fetched one visit ahead: ``next_DIM`` steps the index of the loop around it, and those
+of the loops further out where it ends (swATOP, section 4.5.2). A result with two slots is waited for when its slot
 is written again. Of what CPEs send in turns, each fetches every eighth tile alone, as soon as it
 has sent the one before. All other moves are waited for where they stand."""
 
@@ -117,10 +117,7 @@ class SlaveWriter:
             if place.meets and move.loads:
                 self.writer.lines += exchange_function(place).splitlines()
                 line()
-        for buffer in self.ahead:
-            self._next(buffer)
-            if self.places[buffer].turns:
-                self._own_next(buffer)
+        self._steps()
         self._compute()
         self._function()
         return str(self.writer)
@@ -152,26 +149,38 @@ class SlaveWriter:
         self.line(f"#define TILES ((struct {name}_ldm *)ldm)")
         self.line()
 
-    def _next(self, buffer: BufferOp) -> None:
-        """The function that steps to the tile behind one; 0 where there is none."""
-        place, loops = self.places[buffer], self._own(buffer)
-        self.line(f"/* Steps to the next tile of {place.name}; 0 behind the last of the part. */")
-        with self.writer.block(f"static int next_{place.name}(struct tile *at)"):
-            for number in reversed(range(len(loops))):
-                loop = loops[number]
-                self.line(f"at->{loop.name} += {loop.step};")
-                with self.writer.block(f"if (at->{loop.name} < {loop.end('at->')})"):
-                    self.line(f"at->{loop.name}_n = {loop.size('at->')};")
-                    for inner in loops[number + 1 :]:
-                        self._first(inner, "at->")
-                    self.line("return 1;")
-            self.line("return 0;")
+    def _steps(self) -> None:
+        """The functions that step to the next tile, one for each loop around what is fetched."""
+        ahead = [self._own(buffer) for buffer in self.ahead]
+        turns = {self._own(b)[-1].name for b in self.ahead if self.places[b].turns}
+        for loop in self.nest.loops.values():
+            around = next((loops[: loops.index(loop)] for loops in ahead if loop in loops), None)
+            if around is not None:
+                self._next(loop, around[-1] if around else None)
+                if loop.name in turns:
+                    self._skip(loop)
+
+    def _next(self, loop: Loop, around: Loop | None) -> None:
+        """The function that steps to a loop's next iteration; 0 where there is none."""
+        name = loop.name
+        self.line(f"/* Steps to the next iteration over {name}; 0 behind the last of the part. */")
+        with self.writer.block(f"static int next_{name}(struct tile *at)"):
+            self.line(f"at->{name} += {loop.step};")
+            with self.writer.block(f"if (at->{name} >= {loop.end('at->')})"):
+                if around is None:
+                    self.line("return 0;")
+                else:
+                    self.line(f"if (!next_{around.name}(at))")
+                    self.line("    return 0;")
+                    self.line(f"at->{name} = {loop.start('at->')};")
+            self.line(f"at->{name}_n = {loop.size('at->')};")
+            self.line("return 1;")
         self.line()
 
-    def _own_next(self, buffer: BufferOp) -> None:
+    def _skip(self, loop: Loop) -> None:
         """The function that steps a number of tiles further, where they come in turns."""
-        name = self.places[buffer].name
-        self.line(f"/* Steps over tiles of {name} that other CPEs fetch; 0 behind the last one. */")
+        name = loop.name
+        self.line("/* Steps over tiles that other CPEs fetch; 0 behind the last one. */")
         with self.writer.block(f"static int skip_{name}(struct tile *at, int count)"):
             self.line(f"while (count > 0 && next_{name}(at))")
             self.line("    count--;")
@@ -270,7 +279,7 @@ class SlaveWriter:
         self.line("struct tile at;")
         if self.ahead:
             self.line("struct tile next;")
-            self.line("struct box next_b;")
+            self.line("struct box box;")
         if self.turns:
             self.line("int turn = 0; /* The CPEs of which column and row send. */")
         self.line("volatile int reply = 0;")
@@ -353,11 +362,12 @@ class SlaveWriter:
         """Start to fetch the next tile, if there is one, into the other slot."""
         name, slot = self.places[buffer].name, self._slot(buffer)
         self.line("next = at;")
-        step = f"skip_{name}(&next, SIDE)" if self.places[buffer].turns else f"next_{name}(&next)"
+        loop = self._own(buffer)[-1].name
+        step = f"skip_{loop}(&next, SIDE)" if self.places[buffer].turns else f"next_{loop}(&next)"
         with self.writer.block(f"if ({step})"):
             self.line(f"const int other = ({slot} + 1) % {self.slots(buffer)};")
-            self.line(f"next_b = {name}_box(&next);")
-            self._get(buffer, "&next_b", "other")
+            self.line(f"box = {name}_box(&next);")
+            self._get(buffer, "&box", "other")
 
     def _broadcast(self, block: Block, buffer: BufferOp, wait: str) -> None:
         """Get a tile that CPE 0 fetches for all.
@@ -441,10 +451,11 @@ class SlaveWriter:
             place = self.places[buffer]
             depth = self.writer.depth
             if place.turns:
-                self.line(f"if (skip_{name}(&next, lane_in({place.mesh_axis}))) {{")
+                loop = self._own(buffer)[-1].name
+                self.line(f"if (skip_{loop}(&next, lane_in({place.mesh_axis}))) {{")
                 self.writer.depth += 1
-            self.line(f"next_b = {name}_box(&next);")
-            self._get(buffer, "&next_b", self._slot(buffer))
+            self.line(f"box = {name}_box(&next);")
+            self._get(buffer, "&box", self._slot(buffer))
             if self.writer.depth > depth:
                 self.writer.depth = depth
                 self.line("}")
