@@ -18,6 +18,7 @@ from pathlib import Path
 
 from benchmarks.papers import ascend, dlir, dlplib, dnnvm, hlal, swatop, swatop_sunway, swtvm
 from benchmarks.papers.ascend import cores as ascend_cores
+from benchmarks.papers.ascend import layers as ascend_layers
 from benchmarks.papers.ascend import networks as ascend_networks
 from benchmarks.papers.ascend import sweeps as ascend_sweeps
 from benchmarks.papers.ascend import synchronisation
@@ -78,6 +79,7 @@ PAGES: Mapping[str, Entry] = {
         ("swatop-sunway", swatop_sunway),
         ("ascend", ascend),
         ("ascend-cores", ascend_cores),
+        ("ascend-layers", ascend_layers),
         ("ascend-networks", ascend_networks),
         ("ascend-sweeps", ascend_sweeps),
         ("dlir-sweeps", sweeps),
