@@ -43,7 +43,7 @@ RATE = 4096
 
 
 def _about(kernel: Kernel) -> str:
-    """The kernel's sizes: ``64 to 64 channels, 3 x 3 on 56 x 56``, with a stride where it has one."""
+    """The kernel's sizes, as in ``64 to 64 channels, 3 x 3 on 56 x 56, stride 2``."""
     sizes, inputs = kernel.anchor.extents, kernel.anchor.inputs
     if kernel.anchor.operation == "matmul":
         return f"{sizes['n'] * sizes.get('m', 1)} x {sizes['ci']} x {sizes['co']}"
