@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.papers import ascend, dlir, dlplib, dnnvm, hlal, swatop, swatop_sunway, swtvm
 from benchmarks.papers.ascend import cores as ascend_cores
-from benchmarks.papers.ascend import layers as ascend_layers
+from benchmarks.papers.ascend import network_layers as ascend_layers
 from benchmarks.papers.ascend import networks as ascend_networks
 from benchmarks.papers.ascend import sweeps as ascend_sweeps
 from benchmarks.papers.ascend import synchronisation

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from benchmarks.papers.ascend.layers import rows
+from benchmarks.papers.ascend.network_layers import rows
 from onnx import TensorProto, helper, numpy_helper
 
 
