@@ -72,6 +72,7 @@ FUNCTIONS: dict[str, tuple[Function, float]] = {
     "exp": (lambda x, _: np.exp(x), 0.6),
     "log": (lambda x, _: np.log(x), 0.6),
     "reciprocal": (lambda x, _: 1 / x, 0.6),
+    "cube": (lambda x, _: x**3, 2),
     # Sums and products of two terms, each rounded.
     "prelu": (lambda x, y: np.maximum(x, 0) + np.minimum(x, 0) * y, 2),
     "leaky_relu": (lambda x, _: np.maximum(x, 0) - np.minimum(x, 0), 1),

@@ -82,6 +82,14 @@ def test_to_blocks_and_back(method: Method, shape: tuple[int, int]) -> None:
         back(method, *shape, order)
 
 
+@pytest.mark.parametrize("shape", [(1, 8193), (17, 9001), (16, 8208)])
+def test_copies_take_more_columns_than_ub_holds_rows_of(shape: tuple[int, int]) -> None:
+    """In pieces along the columns, also where rows are no whole blocks and share some."""
+    for order in (0, 8, 77):
+        forth("dma", *shape, order)
+        back("dma", *shape, order)
+
+
 @pytest.mark.parametrize(
     ("method", "cycles", "commands", "bursts"),
     [

@@ -5,7 +5,7 @@ Four methods, of which the first two are the thesis' (6.4.2):
 naive     16 rows at a time: two transposes by ``scatter_vnchwconv``, which cancel
 improved  as many blocks of rows as the memory and a repeat field allow, with the same transposes
 vor       the vector unit moves blocks (``x | x``, which keeps all bits, NaN's and -0's too)
-dma       copies move blocks: no vector operation, but bursts of one block
+dma       copies move blocks: no vector operation, but bursts of one block; any number of columns
 
 Within a block of Nz a row of 16 elements is 32 contiguous bytes, as it is in row-major order, so
 every method only regroups blocks. Definition: dst[i][j][k][l] = src[16 j + k][16 i + l].
@@ -107,9 +107,10 @@ class _Conversion:
 
     def __post_init__(self) -> None:
         self.rows = total(self.lines)
-        self.side = cut(self.wide or padded(self.columns) // CUBE, MAX_FIELD, 1)
-        """Pieces along the columns."""
-        whole = not self.side.share.places
+        most = self.core.ub // FRACTAL if self.method == "dma" else MAX_FIELD
+        self.side = cut(self.wide or padded(self.columns) // CUBE, most, 1)
+        """Pieces along the columns: of more than UB holds 16 rows of, dma takes several."""
+        whole = self.side.most == 1 and not self.side.share.places
         columns = self.columns if whole else self.side.size * CUBE
         self.piece = piece_of(self.method, columns, self.core)
         self.height = padded(self.rows)
@@ -120,20 +121,23 @@ class _Conversion:
 
     def program(self) -> Program:
         across = Loop("q", self.side.count)
-        self.column = self.side.start(across.variable)
+        # The last piece writes past the ends of rows, where the first one's rows begin: it comes
+        # first.
+        turned = self.back and self.pitch % BLOCK
+        number = self.side.most - 1 - across.variable if turned else across.variable
+        self.column = self.side.start(number)
         share = share_of(self.lines)
         buffers: list[Buffer] = []
         body: list[Statement] = []
-        around = None if across.count == 1 else across
         if share.places:
             most = min(self.piece.rows, SHORT_ROWS) if self.short else self.piece.rows
             tile = cut(share, most, CUBE)
             loop = Loop("p", tile.until(LENGTH) if self.short else tile.count)
             self._pieces(body, buffers, loop, tile.start(loop.variable), tile.size)
+            if across.count != 1:
+                across.body, body = body, [across]
         else:
-            self._whole(body, buffers, around)
-        if around is not None:
-            around.body, body = body, [around]
+            self._whole(body, buffers, across)
         tensors = (self.nz, self.plain) if self.back else (self.plain, self.nz)
         about = f"{'Nz to rows' if self.back else 'rows to Nz'}, {self.rows} x {self.columns}"
         longest = self.rows if self.short else 0
@@ -144,24 +148,34 @@ class _Conversion:
             constants=constants,
         )
 
-    def _whole(self, body: list[Statement], buffers: list[Buffer], around: Loop | None) -> None:
-        """All rows: whole pieces, and what is left."""
+    def _whole(self, body: list[Statement], buffers: list[Buffer], across: Loop) -> None:
+        """All rows: whole pieces, and what is left; each in a loop over the pieces along columns,
+        where there are several."""
         rows = min(self.piece.rows, self.height, SHORT_ROWS if self.short else self.height)
         whole = self.height // rows
         # A last piece with rows that the matrix does not have is apart.
         if self.rows < whole * rows:
             whole -= 1
+        several = across.count != 1
         loop = Loop("p", whole)
         if self.short and whole > 1:
             loop.count = least(whole, (LENGTH + (rows - 1)) // rows)
         if whole:
-            self._pieces(body, buffers, loop, loop.variable * rows, rows)
+            self._pieces(
+                across.body if several else body, buffers, loop, loop.variable * rows, rows
+            )
+            if several:
+                body.append(across)
         rest = self.height - whole * rows
         if rest:
+            around = Loop(across.name, across.count) if several else None
             homes = self._buffers(rest, around)
             buffers += homes.values()
             piece = Piece(rest, self.piece.blocks)
-            body += self._piece(homes, piece, whole * rows, self.rows - whole * rows)
+            steps = self._piece(homes, piece, whole * rows, self.rows - whole * rows)
+            (around.body if around else body).extend(steps)
+            if around:
+                body.append(around)
 
     def _pieces(
         self, body: list[Statement], buffers: list[Buffer], loop: Loop, row: Value, rows: int

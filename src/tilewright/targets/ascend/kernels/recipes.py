@@ -176,6 +176,7 @@ RECIPES: dict[str, Recipe] = {
     "log": _unary("vln", FLOATS),
     "sqrt": _unary("vsqrt", FLOATS),
     "square": Recipe(1, {t: t for t in FLOATS}, (Step("vmul", "out", ("x", "x")),)),
+    "cube": _function(Step("vmul", "t", ("x", "x")), Step("vmul", "out", ("t", "x"))),
     "reciprocal": _function(Step("vdiv", "out", ("one", "x")), temporaries="", one="1.0f"),
     "clamp": Recipe(
         1,

@@ -25,7 +25,7 @@ from tilewright.targets.ascend.lowering.rows import in_blocks
 from tilewright.targets.ascend.machine import BLOCK, CUBE
 from tilewright.targets.ascend.program import Program
 
-POWERS = {1.0: "copy", 2.0: "square", 0.5: "sqrt", -1.0: "reciprocal"}
+POWERS = {1.0: "copy", 2.0: "square", 3.0: "cube", 0.5: "sqrt", -1.0: "reciprocal"}
 """Exponents that have a recipe."""
 
 
@@ -39,7 +39,7 @@ def points(
         exponent = numbers[1]
         if exponent is None or exponent not in POWERS:
             raise launches.refusal(
-                "there is no kernel for powers of other exponents than 1, 2, 0.5 and -1",
+                "there is no kernel for powers of other exponents than 1, 2, 3, 0.5 and -1",
                 "write the power as exponentials and logarithms",
             )
         operation, operands, numbers = POWERS[exponent], operands[:1], numbers[:1]
