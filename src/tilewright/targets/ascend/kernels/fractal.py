@@ -278,7 +278,14 @@ class _Conversion:
         return Place(self.nz, (self.column * self.height + row) * BLOCK)
 
     def _by_dma(self, place: Place, piece: Piece, row: Value, there: int) -> list[Statement]:
-        """A block of columns at a time: bursts of one block."""
+        """Bursts of one block, for each block of columns; from Nz for each row, where there are
+        fewer of those."""
+        if self.back and there < piece.blocks and self.height <= MAX_FIELD:
+            loop = Loop("j", there)
+            main = self._main(row).at(loop.variable * BLOCK)
+            own = place.at(loop.variable * (piece.blocks * BLOCK))
+            loop.body.append(isa.copy(own, main, piece.blocks, 1, self.height - 1, 0))
+            return [loop, *self._rows(place, piece, row, there)]
         loop = Loop("j", piece.blocks)
         main = self._main(row).at(loop.variable * (self.height * BLOCK))
         own = place.at(loop.variable * BLOCK)
