@@ -12,8 +12,8 @@ from tests.targets.generic.kernel_cases import CASES, conv_case, lower_case, ran
 from tilewright.planning import plan
 from tilewright.simulate.races import find_races
 from tilewright.targets.cambricon_x.machine import MACHINE
-from tilewright.targets.generic.encode import decode
 from tilewright.targets.generic.isa import InstructionSet
+from tilewright.targets.generic.program import decode
 from tilewright.targets.generic.timer import timer
 from tilewright.targets.generic.timing import accesses_of, check_races, time_program, timed_program
 

@@ -20,9 +20,9 @@ from tilewright.planning import plan
 from tilewright.planning.schedule import Schedule
 from tilewright.simulate.timing import simulate
 from tilewright.targets.cambricon_x.machine import MACHINE
-from tilewright.targets.generic.encode import Program, decode
 from tilewright.targets.generic.isa import Instruction, InstructionSet, derive
 from tilewright.targets.generic.lower import Lowering
+from tilewright.targets.generic.program import Program, decode
 from tilewright.targets.generic.timer import timed_kernel
 from tilewright.targets.generic.timing import check_races, time_program
 
