@@ -77,7 +77,8 @@ class Lowering:
         KernelLowering(self, program).lower()
 
     def words(self) -> tuple[Units, list[int]]:
-        """The program, and the first instruction of every kernel (and of what would follow)."""
+        """Units [instructions, units], and the first instruction of every kernel and of what would
+        follow."""
         width = self.instructions.instructions[0].units
         chunks: list[Units] = [np.zeros((0, width), np.uint64)]
         starts = [0]
