@@ -7,14 +7,16 @@ from itertools import chain, islice
 from tilewright.compiler.state import CompilationState, context_of, drop_dead_weights
 from tilewright.errors import refuse
 from tilewright.graph.dialect import GraphOperation, network_of
+from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import operations_of
 from tilewright.graph.passes.enclosing import accelerated_values
 from tilewright.graph.passes.equalise_sites import equalising_sites, factors_of
 from tilewright.graph.passes.quantise import check_nodes, quantise_pipeline
 from tilewright.graph.passes.stated_points import read_points
 from tilewright.graph.values import value_names
+from tilewright.ir import SSAValue
 from tilewright.machine import Machine
-from tilewright.machine.numbers import integers_of
+from tilewright.machine.numbers import integers_of, multiplied_integers
 from tilewright.numbers.calibration import (
     RANDOM_SAMPLES,
     SampleStream,
@@ -48,6 +50,7 @@ def read_stated_points(state: CompilationState) -> None:
 def quantise(state: CompilationState) -> None:
     """The number format that was asked for; machines of fixed point choose theirs later."""
     number = state.machine.number
+    state.notes += float_products(state)
     if number.kind == "integer" and state.numbers is None and not is_quantised(state):
         state.numbers = numbers_of(number.name)
         if state.samples is None and state.ranges is None:
@@ -65,6 +68,33 @@ def quantise(state: CompilationState) -> None:
     prepare_ranges(state, numbers)
     state.runner.run(state.network, quantise_pipeline(numbers)[-1], "graph-")
     drop_dead_weights(state)
+
+
+def float_products(state: CompilationState) -> list[str]:
+    """A note on the products of two quantised activations, which stay in floats on a machine that
+    multiplies integers by constant weights alone."""
+    integers = multiplied_integers(state.machine) or frozenset[str]()
+    left = [
+        op.node_name or op.operation
+        for op in operations_of(state.network)
+        if op.operation in integers and all(map(_dequantised, op.inputs[:2]))
+    ]
+    if not left:
+        return []
+    machine = state.machine
+    return [
+        f"{', '.join(left)}: computed in {machine.number.name}, as {machine.name} multiplies "
+        "integers by constant weights alone; without QuantizeLinear in front of both operands this "
+        "is faster"
+    ]
+
+
+def _dequantised(value: SSAValue) -> bool:
+    """Whether a value was quantised, perhaps moved since."""
+    op = value.owner
+    while isinstance(op, Operation) and op.operation in ("reshape", "transpose"):
+        op = op.inputs[0].owner
+    return isinstance(op, Operation) and op.operation == "dequantise_linear"
 
 
 def is_quantised(state: CompilationState) -> bool:

@@ -213,6 +213,8 @@ def test_products_of_two_activations_stay_in_half_precision(tmp_path: Path) -> N
         {"s": np.float32(2.0**-5), "z": np.int8(0)},
     )
     assert not network.host
+    (note,) = (note for note in network.executable.manifest.notes if "product" in note)
+    assert "computed in float16" in note
     scale = np.float32(2.0**-5)
     a, b = (quantised(of, scale, 0, np.int8) for of in (x, y))
     expected = (a @ b * float(scale) ** 2).astype(np.float16)

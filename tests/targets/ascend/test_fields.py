@@ -36,6 +36,29 @@ def test_numbers_that_depend_on_a_loop(last: int, field: str) -> None:
     assert error.value.problems[0].code == "lower-field"
 
 
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ({"strides": [70, 70]}, "a stride of a window is 70, but a field holds 1 to 63"),
+        ({"pads": [1, 130, 1, 1]}, "the padding of an image is 130"),
+    ],
+)
+def test_a_window_that_no_field_holds_stays_on_the_host(
+    attributes: dict[str, list[int]], reason: str, tmp_path: Path
+) -> None:
+    random = np.random.default_rng(3)
+    x = random.normal(0, 1, (1, 16, 80, 80)).astype(np.float16).astype(np.float32)
+    weight = random.normal(0, 0.1, (16, 16, 3, 3)).astype(np.float16).astype(np.float32)
+    sizes = (2, 2) if "strides" in attributes else (80, 209)
+    node = helper.make_node("Conv", ["x", "w"], ["y"], **attributes)
+    results = {"y": (np.float32, (1, 16, *sizes))}
+    network = compiled(tmp_path, [node], {"x": x}, results, {"w": weight})
+    (kernel,) = network.executable.manifest.kernels
+    assert kernel.engine == "host"
+    assert reason in kernel.reason
+    assert "smaller windows, strides, dilations or padding" in kernel.reason
+
+
 @pytest.mark.slow
 def test_blocks_of_columns_far_apart(tmp_path: Path) -> None:
     """A product of more rows than the gap between bursts holds blocks."""

@@ -48,10 +48,16 @@ COPIES = {
 """Source and target memory -> the instruction and its pipe."""
 
 
-def _within(what: str, value: Value, most: int, *, least: int = 0) -> None:
+PARTS = "cut the layer's extents in parts (Split in front of it, Concat behind)"
+LAYER = "a layer of smaller windows, strides, dilations or padding"
+"""What helps where a number is too large for a field: an extent's, or the layer's own."""
+
+
+def _within(what: str, value: Value, most: int, *, least: int = 0, help: str = PARTS) -> None:
     """Refuse a number that a field does not hold; expressions are checked by who writes them."""
     if isinstance(value, int) and not least <= value <= most:
-        raise refuse("lower-field", f"{what} is {value}, but a field holds {least} to {most}")
+        reason = f"{what} is {value}, but a field holds {least} to {most}"
+        raise refuse("lower-field", reason, help=help)
 
 
 def copy(
@@ -162,7 +168,7 @@ class FeatureMap:
         _within("the width of an image", self.width, MAX_FIELD, least=1)
         _within("the height of an image", self.height, MAX_FIELD)
         for pad in self.pads:
-            _within("the padding of an image", pad, MAX_PAD)
+            _within("the padding of an image", pad, MAX_PAD, help=LAYER)
         value: Value = self.width + (left << 32) + (right << 40)
         value = self.height * (1 << 16) + value
         value = bottom * (1 << 56) + (top * (1 << 48) + value)
@@ -190,9 +196,9 @@ def img2col(
     """
     _within("the number of fractals", repeat, MAX_REPEAT, least=1)
     _within("the stride between fractals", jump, MAX_JUMP, least=1)
-    _within("a stride of a window", max(image.strides), MAX_STRIDE, least=1)
-    _within("the size of a window", max(image.kernel), MAX_REPEAT, least=1)
-    _within("the dilation of a window", max(image.dilations), MAX_REPEAT, least=1)
+    _within("a stride of a window", max(image.strides), MAX_STRIDE, least=1, help=LAYER)
+    _within("the size of a window", max(image.kernel), MAX_REPEAT, least=1, help=LAYER)
+    _within("the dilation of a window", max(image.dilations), MAX_REPEAT, least=1, help=LAYER)
     plane = image.height * (image.width * BLOCK)
     (dy, dx), (y, x) = tap, corner
     sizes = (*reversed(image.strides), *reversed(image.kernel), *reversed(image.dilations))

@@ -97,5 +97,6 @@ def check_weights(launches: Launches) -> None:
         if largest >= LARGEST:
             raise launches.refusal(
                 f"weights {operand.name} are as large as {largest:g} or larger; half precision "
-                f"ends at {LARGEST:g}"
+                f"ends at {LARGEST:g}",
+                "scale the weights down and the results up (a Mul behind the product)",
             )
