@@ -91,6 +91,12 @@ def test_a_grid_stands_in_schedule_and_tile_program_and_launches_follow_it(name:
     device = Device(ASCEND_910, main_memory(MACHINE))
     lower_kernel(device, CompiledKernel(of, plan.schedule, module), {})
     assert device.launches[-1].blocks == parts
+    # A layer that a network repeats is estimated once, and is the same functions again.
+    launches, estimates = device.launches[:], dict(device.estimates)
+    assert estimates
+    lower_kernel(device, CompiledKernel(of, plan.schedule, module), {})
+    assert device.launches == 2 * launches
+    assert device.estimates == estimates
 
 
 def test_parts_are_runs_and_few() -> None:

@@ -44,6 +44,7 @@ def lower_kernel(
         *(device.core, device.memory, device.methods),
         constants=device.constants[:],
         functions=functions,
+        estimates=device.estimates,
     )
     (program,) = programs_of(compiled.program)
     grid = {loop.dim.data: loop.step_size for loop in shared_loops(program)}
@@ -77,7 +78,11 @@ def _parts(launches: Launches) -> int:
     estimates: list[tuple[float, int]] = []
     for parts in PARTS:
         device = launches.device
-        own = Device(device.core, device.memory, device.methods, estimated=0.0)
+        own = Device(
+            *(device.core, device.memory, device.methods),
+            estimated=0.0,
+            estimates=device.estimates,
+        )
         trial = replace(launches, device=own, parts=parts)
         try:
             _stages(trial)

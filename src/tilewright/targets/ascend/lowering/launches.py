@@ -123,6 +123,10 @@ class Function:
     shorter: dict[int, Cost]
 
 
+Form = tuple[str, tuple[int, ...], int]
+"""A program without its name: its C, the bytes of its tensors, its blocks."""
+
+
 @dataclass
 class Device:
     """What a package collects for the core."""
@@ -142,6 +146,8 @@ class Device:
     constants: bytearray = field(default_factory=bytearray)
     functions: dict[str, Function] = field(default_factory=dict[str, Function])
     """By their C without flags, under one name: kernels alike share a function."""
+    estimates: dict[Form, float] = field(default_factory=dict["Form", float])
+    """What was estimated: networks repeat their layers."""
 
 
 @dataclass
@@ -260,8 +266,7 @@ class Launches:
         if not uses_length(program):
             program = replace(program, longest=0)
         if self.device.estimated is not None:
-            assert self.device.memory is not None
-            self.device.estimated += estimate(program, self.device.core, self.device.memory)
+            self.device.estimated += self._estimate(program)
             return
         arguments = [
             value.argument.model_copy(update={"name": tensor.name})
@@ -279,11 +284,21 @@ class Launches:
             )
         )
 
+    def _estimate(self, program: Program) -> float:
+        """About what a launch takes."""
+        device = self.device
+        assert device.memory is not None
+        sizes = tuple(tensor.bytes for tensor in program.tensors)
+        key = _anonymous(program), sizes, program.blocks
+        if key not in device.estimates:
+            device.estimates[key] = estimate(program, device.core, device.memory)
+        return device.estimates[key]
+
     def _function(self, program: Program) -> Function:
         """The program with flags as a function of the package: one that is there already where
         another kernel has the same."""
         known = self.device.functions
-        key = kernel_text(replace(program, name="kernel", about=""))
+        key = _anonymous(program)
         if key not in known:
             whole = synchronised(program, events=self.device.core.events)
             self.device.texts[program.name] = kernel_text(whole)
@@ -303,3 +318,8 @@ class Launches:
         else:
             time = simulate_blocks(program, core, memory, length=length)
         return Cost(cycles=time.cycles, busy=dict(time.busy), main_bytes=time.main_bytes)
+
+
+def _anonymous(program: Program) -> str:
+    """The C of a program under a name that all have."""
+    return kernel_text(replace(program, name="kernel", about=""))
