@@ -13,9 +13,8 @@ leave open has a name here, and is printed by who uses it:
     1,043 cycles (0.72 us) from a command to the end of its first transaction, with 64 CPEs at work:
     what swCandle's shortest lone commands (8 bytes, ``LONE_SECONDS``) take, less the issue and a
     transaction of 128 bytes by Eq. 1 of swATOP. 278 were measured for one CPE alone.
-``move.get.in_flight``
-    1: the commands of a CPE are served one behind the other. By swCandle two gets at once hide each
-    other's latency.
+``move.get.in_flight``, ``move.put.in_flight``
+    2: by swCandle two gets of a CPE hide each other's latency. Of more nothing is known.
 ``memory.ldm.reserved``
     8 KB of LDM for the stack: public kernels take 55 to 57 KB for data.
 ``spawn_cycles``
@@ -254,6 +253,7 @@ MACHINE = Machine(
             engine=name,
             bytes_per_cycle=PEAK_RATE * 1e9 / CLOCK_HZ,
             latency=LATENCY,
+            in_flight=2,
             curves=CURVES,
             curve="swgemm",
         )
