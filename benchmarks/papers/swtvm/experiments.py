@@ -269,8 +269,8 @@ def _sensitivity(layers: Sequence[Layer], base: Sequence[Mapping[str, Any]]) -> 
         shown,
         [
             "curve of DMA swgemm, 15,000 cycles to spawn, latency of DMA 1,043 cycles, two "
-            "commands of a CPE at a time, 8 KB of LDM for the stack, 3 cycles for a register of an exchange, unless the setting says "
-            "otherwise",
+            "commands of a CPE at a time, 8 KB of LDM for the stack, 3 cycles for a register of an "
+            "exchange, unless the setting says otherwise",
         ],
     )
 
