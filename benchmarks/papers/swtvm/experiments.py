@@ -63,6 +63,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "swcandle": {"move.get.curve": "swcandle", "move.put.curve": "swcandle"},
     "spawn 0": {"own.sunway.spawn_cycles": 0},
     "spawn 35 us": {"own.sunway.spawn_cycles": 50_750},
+    "latency 278": {"move.get.latency": 278, "move.put.latency": 278},
+    "one command at a time": {"move.get.in_flight": 1, "move.put.in_flight": 1},
 }
 """Values of the machine's open parameters; the first are its defaults."""
 
@@ -266,9 +268,9 @@ def _sensitivity(layers: Sequence[Layer], base: Sequence[Mapping[str, Any]]) -> 
         columns,
         shown,
         [
-            "curve of DMA swgemm, 15,000 cycles to spawn, latency of DMA 278 cycles, 8 KB of LDM "
-            "for the stack, 3 cycles for a register of an exchange, unless the setting says "
-            "otherwise",
+            "curve of DMA swgemm, 15,000 cycles to spawn, latency of DMA 1,043 cycles, two "
+            "commands of a CPE at a time, 8 KB of LDM for the stack, 3 cycles for a register of an "
+            "exchange, unless the setting says otherwise",
         ],
     )
 

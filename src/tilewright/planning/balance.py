@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
-from math import ceil, isqrt, prod
+from math import ceil, prod
 
 from tilewright.machine import Machine
-from tilewright.planning.domain import Affine, Kernel, Operand
-from tilewright.planning.layout import Layout
+from tilewright.planning.domain import Affine, Kernel
 from tilewright.planning.planners.cores import part_of
 from tilewright.planning.schedule import Schedule
 
@@ -47,31 +46,9 @@ def imbalance(kernel: Kernel, machine: Machine, schedule: Schedule) -> str:
         reasons.append(f"parts at the border move less: the mean {1 - moved:.0%}")
     for operand in kernel.inputs:
         axis = dict(schedule.exchanged).get(operand.name)
-        if axis in ("row", "column"):
-            count, side = _outermost(operand, kernel, grid, schedule), isqrt(machine.cores)
-            if count % side:
-                reasons.append(
-                    f"{operand.name} comes in {count} shares for the {side} cores of a {axis}"
-                )
-        elif axis is not None and axis.endswith("in turns"):
+        if axis is not None and axis.endswith("in turns"):
             reasons.append(f"{operand.name} is loaded in turns")
     return ", ".join(reasons)
-
-
-def _outermost(
-    operand: Operand, kernel: Kernel, grid: Mapping[str, int], schedule: Schedule
-) -> int:
-    """Indices of a tile along the axis that the cores of a row or column share."""
-    tile = schedule.levels[-1]
-    part = part_of(kernel, grid)
-    extents = part.anchor.extents
-    own = next(other for other in part.inputs if other.name == operand.name)
-    for factor in Layout.parse(own.layout, len(own.shape)).factors:
-        axis, extent = own.access[factor.axis], own.shape[factor.axis]
-        sizes = {d: (0, tile.size(d, extents[d])) for d in axis.dims}
-        if (count := _length(axis, sizes, extent)) > 1:
-            return count
-    return 1
 
 
 def moved_share(kernel: Kernel, grid: Mapping[str, int]) -> float:

@@ -323,7 +323,7 @@ class Pipeline:
             for number, (loop, count) in enumerate(zip(self.loops, self.trips, strict=True)):
                 if not depends(use, loop):
                     again = again * np.where(depth >= number, count, 1.0)
-            total = total + again * self.space.total(use) * self.space.bytes_per_element(use)
+            total = total + again * self.space.total(use) * self.space.moved_per_element(use)
         return total
 
 

@@ -33,6 +33,7 @@ from tilewright.planning.footprint import (
     uses_of,
 )
 from tilewright.planning.held import usable
+from tilewright.planning.layout import Layout
 from tilewright.planning.sizes import EFFORTS, tile_sizes
 
 Column = NDArray[Any]
@@ -62,6 +63,9 @@ class Space:
     shares: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """By operand, of how many parts of its tiles a core loads one (mesh.py): a number, or one for
     each tiling."""
+    together: Mapping[str, int] = field(default_factory=dict[str, int])
+    """By operand, how many cores load each of its tiles together (mesh.py): each an equal run of
+    the indices along the outermost axis on which it has several."""
     known: dict[Hashable, Column] = field(default_factory=dict[Hashable, Column], init=False)
     """Columns that were asked for: pricing asks for each again and again."""
 
@@ -180,25 +184,34 @@ class Space:
         """Column of the bytes of bandwidth that an element of a box costs, given its blocks."""
         return self._column(("bytes", use.name), lambda: self._bytes_per_element(use))
 
-    def _bytes_per_element(self, use: Use) -> Floats:
-        operand, move = use.operand, use.move
+    def moved_per_element(self, use: Use) -> Floats:
+        """Column of the bytes that are moved for an element of a box, whole transactions."""
+        return self._column(("moved", use.name), lambda: self._bytes_per_element(use, paced=False))
+
+    def _bytes_per_element(self, use: Use, *, paced: bool = True) -> Floats:
+        """With ``paced``, blocks cost what the move's rate at their length makes of them."""
+        operand = use.operand
         plain = np.full(self.rows, operand.element_bytes / self.shares.get(use.name, 1))
-        if move is None or (move.transaction == 1 and not move.efficiency):
-            return plain
         lengths = [
             table.largest[tuple(self.index[dim] for dim in table.dims)]
             for table in self.tables[use.name]
         ]
-        run = run_elements(operand, lengths) * operand.element_bytes
-        # Both ends of a block are rounded outwards. On the mean over where elements may begin in a
-        # transaction, that costs all of one but the step from one such place to the next.
-        step = gcd(operand.element_bytes, move.transaction)
-        rounded = run + (move.transaction - step)
-        share = np.ones(self.rows)
-        if move.efficiency:
-            known, fractions = zip(*move.efficiency, strict=True)
-            share = np.interp(run, known, fractions)
-        return plain * rounded / run / share
+        side = self.together.get(use.name, 1)
+        if side == 1:
+            return plain * _cost(use, lengths, paced)
+        # Where an axis does not come in equal runs, some cores load an index more than others.
+        # Memory serves those that load, so that all take what the mean of them asks for.
+        cut = np.full(self.rows, -1)
+        for factor in Layout.parse(operand.layout, len(operand.shape)).factors:
+            cut = np.where((cut < 0) & (lengths[factor.axis] > 1), factor.axis, cut)
+        cost = np.where(cut < 0, _cost(use, lengths, paced), 0.0)
+        for axis, length in enumerate(lengths):
+            short, more = length // side, length % side
+            for run, cores in ((short + 1, more), (short, side - more)):
+                part = [np.maximum(run, 1) if n == axis else own for n, own in enumerate(lengths)]
+                share = cores * run / (length * side)
+                cost = cost + np.where(cut == axis, share * _cost(use, part, paced), 0.0)
+        return plain * cost
 
     def further_latency(self, use: Use, grown: Mapping[str, Ints] | None = None) -> Floats:
         """Column of the latencies behind the first of a box whose blocks move one by one.
@@ -232,6 +245,23 @@ class Space:
             element = np.where(self.split(), wide, element)
         granule = use.memory.granule
         return (-(-(self.box(use) * element) // granule) * granule).astype(np.int64)
+
+
+def _cost(use: Use, lengths: Sequence[Ints], paced: bool) -> Floats:
+    """Column: what a byte of boxes with these lengths costs, given its blocks."""
+    operand, move = use.operand, use.move
+    run = run_elements(operand, lengths) * operand.element_bytes
+    if move is None or (move.transaction == 1 and not move.efficiency):
+        return np.ones(len(run))
+    # Both ends of a block are rounded outwards. On the mean over where elements may begin in a
+    # transaction, that costs all of one but the step from one such place to the next.
+    step = gcd(operand.element_bytes, move.transaction)
+    rounded = run + (move.transaction - step)
+    share = np.ones(len(run))
+    if move.efficiency and paced:
+        known, fractions = zip(*move.efficiency, strict=True)
+        share = np.interp(run, known, fractions)
+    return rounded / run / share
 
 
 AnySpace = TypeVar("AnySpace", bound=Space)

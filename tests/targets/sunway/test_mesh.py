@@ -7,12 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.targets.sunway.expected_transfers import Walk
 from tests.targets.sunway.one_layer import Package, Ran
 from tests.targets.sunway.sunway_networks import NETWORKS, Network
 from tests.targets.sunway.test_packages import STRICT
 
 import tilewright
+from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.targets.sunway.runner import SunwayRunner, build
+from tilewright.tile.dialect import programs_of
 
 SLOW_MEMORY = {"move.get.bytes_per_cycle": 0.5, "own.sunway.spawn_cycles": 0}
 """So slow that every layer gains by loading less."""
@@ -131,3 +134,19 @@ def test_networks(name: str, values: dict[str, float], tmp_path: Path) -> None:
     runner.order = "5"
     again = package.run(floats)
     assert all(np.array_equal(first[key], again[key]) for key in first)
+
+
+@pytest.mark.parametrize("channels", [3, 9, 20])
+def test_plans_say_what_is_moved_where_tiles_do_not_come_in_eighths(
+    channels: int, tmp_path: Path
+) -> None:
+    net = Network(1, channels, 34, 34)
+    path = net.save(tmp_path / "m.onnx", net.op("Conv", "x", net.weight(64, channels, 3, 3)))
+    target, machine = resolve("sunway")
+    with target.planner(PLANNER, machine) as asked:
+        (kernel,) = (work := run_pipeline(path, target, machine, planner=asked)).kernels
+    plan = work.plans[kernel.kernel.symbol]
+    assert kernel.program is not None and len(plan.schedule.exchanged) == 2
+    program = programs_of(kernel.program)[0]
+    walks = [Walk(program, cpe, machine.cores).run() for cpe in range(machine.cores)]
+    assert plan.moved_bytes == sum(n for walk in walks for runs in walk.values() for _, n in runs)

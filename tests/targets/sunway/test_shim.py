@@ -22,11 +22,11 @@ extern void SLAVE_FUN(f_slave)(void *);
 struct para { float *x, *y; };
 int main(void)
 {
-    struct para para = {malloc(4096 * 4), malloc(4096 * 4)};
-    for (int i = 0; i < 4096; i++) {
+    struct para para = {malloc(6144 * 4), malloc(4096 * 4)};
+    for (int i = 0; i < 6144; i++)
         para.x[i] = (float)i;
+    for (int i = 0; i < 4096; i++)
         para.y[i] = 0;
-    }
     athread_init();
     athread_spawn(f_slave, &para);
     athread_join();
@@ -214,7 +214,7 @@ def test_athread_syn_orders_what_goes_through_memory(parts: list[str], tmp_path:
 
 WRONG = {
     "never waited for": GET,
-    "leaves main memory": GET.replace("id * 64", "id * 65 + 1") + WAIT,
+    "leaves main memory": GET.replace("para.x + id * 64", "para.y + id * 65 + 1") + WAIT,
     "outside of LDM": GET.replace(", a,", ", para.y,") + WAIT,
     "reply word lies outside": GET.replace("&reply", "para.y") + WAIT,
     "multiples of 4": GET.replace("para.x + id * 64", "(char *)para.x + 2") + WAIT,

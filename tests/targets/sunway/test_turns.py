@@ -18,8 +18,12 @@ from tilewright.targets.sunway.machine import MACHINE
 from tilewright.targets.sunway.runner import SunwayRunner, build
 
 PLANNER = "blackbox"
-VALUES = {"memory.ldm.bytes": 20480, "own.sunway.spawn_cycles": 0}
-"""So little that what others send had better not be kept."""
+VALUES = {
+    "memory.ldm.bytes": 20480,
+    "own.sunway.spawn_cycles": 0,
+    "move.get.bytes_per_cycle": 4,
+}
+"""So little memory, and so slow, that what others send had better not be kept."""
 
 
 def classifier(folder: Path, rows: int = 32, outputs: int = 256) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, prod
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,6 @@ from tilewright.planning.bounds import granule_bound, physical_bound
 from tilewright.planning.cells import cells_of
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import Floats, Use, uses_of
-from tilewright.planning.layout import Layout
 from tilewright.planning.mesh import Axis, Mesh, share_in_turns
 from tilewright.planning.nests import Arrangement, Group, Loop, Nest, moves_of, trips_of
 from tilewright.planning.pipeline import Pipeline
@@ -136,16 +134,17 @@ def stated_plan(
         visits = float(moves_of(use, nest, trips).max())
         if axis.endswith("in turns"):
             share = float(share_in_turns(visits, mesh.side))
+            space = replace(space, shares={**space.shares, use.name: share})
         elif axis == "all":
             exchange += visits * mesh.broadcast_cycles
             share = mesh.broadcast_bytes / use.move.bytes_per_cycle
+            space = replace(space, shares={**space.shares, use.name: share})
         else:
             cycles = visits * mesh.exchange_cycles(elements)
             exchange, in_tiles = (
                 (exchange, in_tiles + cycles) if visits > 1 else (exchange + cycles, in_tiles)
             )
-            share = float(shared_box(space, use.name, mesh)[0])
-        space = replace(space, shares={**space.shares, use.name: share})
+            space = replace(space, together={**space.together, use.name: mesh.side})
     slots = {
         use.name: np.full(1, schedule.slots(use.name), np.int64)
         for use in space.uses
@@ -159,9 +158,13 @@ def stated_plan(
     cycles, moved = pricing.cycles_and_bytes()
     if turns and mesh is not None:
         exchange += float(first_round(pricing, turns, mesh.side)[0])
-    if "all" in dict(schedule.exchanged).values():
-        # What it takes to broadcast is not what main memory gives: that is one core's part of it.
-        shares = {use: float(cores) for use, axis in schedule.exchanged if axis == "all"}
+    if mesh is not None and any(axis not in ("row", "column") for _, axis in schedule.exchanged):
+        # What main memory gives is each tile once for all cores that get it: no core's own part.
+        shares = {
+            name: float(cores if axis == "all" else mesh.side)
+            for name, axis in schedule.exchanged
+            if axis not in ("row", "column")
+        }
         counted = replace(space, shares={**space.shares, **shares})
         _, moved = Pipeline(counted, cells_of(counted), arrangement).cycles_and_bytes()
     spawn = machine.own.start_cycles() if cores > 1 else 0
@@ -176,19 +179,3 @@ def stated_plan(
         seconds=0.0,
         planner=planner,
     )
-
-
-def shared_box(space: Space, name: str, mesh: Mesh | None) -> Any:
-    """Column: a tile of an operand over what a core loads of it. The outermost axis with several
-    indices is cut in ``side`` parts, of which the largest counts."""
-    use = next(use for use in space.uses if use.name == name)
-    layout = Layout.parse(use.operand.layout, len(use.operand.shape))
-    side = 1 if mesh is None else mesh.side
-    share, cut = np.ones(space.rows), np.zeros(space.rows, np.bool_)
-    for factor in layout.factors:
-        table = space.tables[name][factor.axis]
-        length = table.largest[tuple(space.index[dim] for dim in table.dims)]
-        here = ~cut & (length > 1)
-        share = np.where(here, length / np.ceil(length / side), share)
-        cut = cut | here
-    return share

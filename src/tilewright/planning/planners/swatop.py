@@ -51,7 +51,6 @@ from tilewright.planning.planners.schedules import agreeing
 from tilewright.planning.planners.stated import (
     core_in_turns,
     first_round,
-    shared_box,
     stated_plan,
     stated_schedule,
 )
@@ -165,11 +164,12 @@ class Strategies:
         """Cycles by the machine's own cost model, of all rows or of some."""
         own = self if rows is None else replace(self, space=self.space.take(np.array(rows)))
         space = own.space
-        shares = own.shares(mesh)
-        if not space.primitive.own.in_turns():
-            shares = {name: shared_box(space, name, mesh) for name in shares}
         once, again = own.exchange(mesh)
-        space = replace(space, shares={**space.shares, **shares})
+        if space.primitive.own.in_turns():
+            space = replace(space, shares={**space.shares, **own.shares(mesh)})
+        elif mesh is not None:
+            together = {name: mesh.side for name, _ in own.exchanged}
+            space = replace(space, together={**space.together, **together})
         slots = {
             use.name: np.where(own.visits(use) > 1, own.slots, 1).astype(np.int64)
             for use in space.uses

@@ -9,10 +9,12 @@ leave open has a name here, and is printed by who uses it:
     public measurements differ by 3.6 at 64 bytes: ``swgemm``, the map of a GEMM tuner's strided
     tiles (feifeibear/swGEMM, without its dips at 96, 224 and 448 bytes), and ``swcandle``, in which
     each CPE copies a region of its own (jameslinsjtu/swCandle).
-``move.get.latency``
-    278 cycles from a command to its first byte: the upper end of what was measured for one CPE
-    alone. With 64 of them swCandle's lone commands take about 1,160 beyond what blocks of their
-    length take in strided ones; its tables contradict each other there (docs/papers/swatop.md).
+``move.get.latency``, ``move.put.latency``
+    1,043 cycles (0.72 us) from a command to the end of its first transaction, with 64 CPEs at work:
+    what swCandle's shortest lone commands (8 bytes, ``LONE_SECONDS``) take, less the issue and a
+    transaction of 128 bytes by Eq. 1 of swATOP. 278 were measured for one CPE alone.
+``move.get.in_flight``, ``move.put.in_flight``
+    2: by swCandle two gets of a CPE hide each other's latency. Of more nothing is known.
 ``memory.ldm.reserved``
     8 KB of LDM for the stack: public kernels take 55 to 57 KB for data.
 ``spawn_cycles``
@@ -42,6 +44,17 @@ MAIN_BYTES = 8 << 30
 CLOCK_HZ = 1.45e9
 PEAK_RATE = 34.1
 """GB/s of one core group's main memory."""
+ISSUE_CYCLES = 25
+"""Of a DMA command."""
+LONE_SECONDS = 1.099e-6
+"""Of a DMA command of 8 bytes while 64 CPEs do the same: 2,000 gets and 2,000 puts in turns take
+4.397 ms (swCandle, PE_CONT)."""
+TRANSACTION_BYTES, DMA_RATE = 128, 22.6
+"""Of main memory; and GB/s of DMA in swATOP (section 2), which Eq. 1 divides among the CPEs."""
+LATENCY = (
+    round((LONE_SECONDS - TRANSACTION_BYTES * CPES / (DMA_RATE * 1e9)) * CLOCK_HZ) - ISSUE_CYCLES
+)
+"""Cycles of a command beside its issue and its bytes."""
 
 RATES: dict[str, tuple[tuple[int, float], ...]] = {
     "swgemm": (
@@ -239,7 +252,8 @@ MACHINE = Machine(
             target=target,
             engine=name,
             bytes_per_cycle=PEAK_RATE * 1e9 / CLOCK_HZ,
-            latency=278,
+            latency=LATENCY,
+            in_flight=2,
             curves=CURVES,
             curve="swgemm",
         )
@@ -251,7 +265,7 @@ MACHINE = Machine(
     cores=CPES,
     own=SunwayMachine(spawn_cycles=15_000),
     memory_growth=8,
-    issue_cycles=25,
+    issue_cycles=ISSUE_CYCLES,
     layouts={"activation": "NCHW", "weight": "OIHW"},
 )
 """One core group."""

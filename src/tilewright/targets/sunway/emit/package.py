@@ -63,7 +63,7 @@ from tilewright.tile.dialect import BufferOp, ProgramOp, programs_of
 MANIFEST = "program.json"
 
 SHIM_HEADERS = ("athread.h", "count.h", "dma.h", "internal.h", "shim.h", "simd.h", "slave.h")
-SHIM_SOURCES = ("buses.c", "count.c", "dma.c", "memory.c", "play.c", "shim.c")
+SHIM_SOURCES = ("buses.c", "count.c", "dma.c", "memory.c", "play.c", "replay.c", "shim.c")
 SLAVE = ("cpe.h", "im2col.h", "ldm_slave.c", "mesh.h")
 MPE = ("integers.h", "pieces.h", "shorts.h", "vectors.h")
 

@@ -4,7 +4,8 @@
 
 #include "internal.h"
 
-enum { CHARGE, GET, PUT, WAIT, SYNCHRONISE, SEND, RECEIVE };
+/* Beside SEND and RECEIVE. */
+enum { CHARGE = 16, GET, PUT, WAIT, SYNCHRONISE };
 enum { POINTS = 32 };
 
 struct event {
@@ -53,7 +54,6 @@ extern struct direction directions[2]; /* get, put */
 extern double memory_rate, issue;
 extern double bus_cycles, bus_latency; /* of a vector that is sent or received; till it is there */
 
-void *grown(void *data, long *room, long count, size_t size);
 void play_all(void);
 
 #endif

@@ -217,8 +217,10 @@ int shim_put(int mode, const void *source, void *target, long bytes, volatile vo
 
 static void complete(struct transfer *dma)
 {
-    if (dma->mode == BCAST)
+    if (dma->mode == BCAST) {
+        note_step(BROADCAST, 2, dma->mask, dma->from);
         await_takers(dma);
+    }
     if (source_sum(dma) != dma->sum)
         fail(dma->from, "what this DMA reads was written before it was waited for");
     if (dma->get && !poisoned(dma->target, dma->bytes))

@@ -17,7 +17,8 @@
 enum {
     STACK_BYTES = 1 << 18,
     MOST_PENDING = 4096, /* DMA commands of a CPE under way: what the machine holds is not known */
-    FIFO = 64 /* vectors that the largest buffer of a bus holds */
+    DEEPEST = 64, /* vectors that a buffer of a bus holds at most (SHIM_FIFO) */
+    FIFO = 4096 /* and in a run without SHIM_FIFO (replay.c) */
 };
 
 struct place {
@@ -39,6 +40,7 @@ enum state { READY, SYNCHRONISING, SENDING, RECEIVING, DONE };
 
 struct fifo {
     char vector[FIFO][32];
+    signed char sender[FIFO];
     int first, count;
 };
 
@@ -59,6 +61,7 @@ extern int spawns;      /* kernels so far */
 extern uint32_t epoch;  /* from a spawn or athread_syn of all CPEs to the next */
 extern long progress;   /* counts what CPEs get done */
 extern int depth;       /* vectors that a CPE's end of a bus holds */
+extern int run_ahead;   /* whether it holds more in the run, and lists are played with `depth` */
 extern FILE *trace;
 
 /* Of the thread that asks: the core group to which it is bound, -1 for a program of one; how many
@@ -69,6 +72,7 @@ extern __thread uint32_t meetings;
 /* shim.c */
 __attribute__((noreturn, format(printf, 2, 3))) void fail(struct place at, const char *format, ...);
 void block(enum state state, struct place at); /* lets others run, until the CPE's turn again */
+__attribute__((noreturn)) void fail_waiting(void);
 int same_scope(int a, int b, int scope);
 
 /* memory.c */
@@ -98,6 +102,13 @@ void count_synchronisation(int scope);
 void count_vector(int sent, int column, int target);
 void end_count(void);
 void close_count(void);
+void *grown(void *data, long *room, long count, size_t size);
+
+/* buses.c, replay.c: what CPEs leave in their lists */
+enum { SEND, RECEIVE, MEET, BROADCAST };
+int reached(int from, int to, int column, int target); /* by what a CPE sends */
+void note_step(int kind, int scope, int target, struct place from);
+void replay(int last);
 
 /* dma.c */
 void poison(char *data, long bytes);

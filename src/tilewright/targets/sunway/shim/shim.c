@@ -18,7 +18,7 @@ static struct cpe groups[SHIM_GROUPS][SHIM_CPES];
 struct cpe *cpes = groups[0];
 __thread int group = -1;
 __thread uint32_t meetings;
-int current = -1, spawns, depth = 4;
+int current = -1, spawns, depth = 4, run_ahead = 1;
 uint32_t epoch;
 long progress;
 FILE *trace;
@@ -123,7 +123,7 @@ static void release_synchronised(void)
     }
 }
 
-__attribute__((noreturn)) static void fail_waiting(void)
+void fail_waiting(void)
 {
     fflush(stdout);
     fprintf(stderr, "shim: %s:%d: every CPE that is not done waits:\n", spawned.file, spawned.line);
@@ -155,8 +155,10 @@ static void run_all(void)
         if (done == SHIM_CPES)
             return;
         release_synchronised();
-        if (progress == before)
+        if (progress == before) {
+            replay(1); /* says so if smaller buffers were the reason */
             fail_waiting();
+        }
     }
 }
 
@@ -200,10 +202,12 @@ static void open_all(void)
             turns[other] = kept;
         }
     }
-    if ((text = getenv("SHIM_FIFO")) && *text)
+    if ((text = getenv("SHIM_FIFO")) && *text) {
         depth = atoi(text);
-    if (depth < 1 || depth > FIFO)
-        fail(here, "SHIM_FIFO is from 1 to %d", FIFO);
+        run_ahead = 0;
+    }
+    if (depth < 1 || depth > DEEPEST)
+        fail(here, "SHIM_FIFO is from 1 to %d", DEEPEST);
     if ((text = getenv("SHIM_TRACE")) && *text && !(trace = fopen(text, "w")))
         fail(here, "%s cannot be written", text);
     open_count();
@@ -269,6 +273,7 @@ void shim_join(const char *file, int line)
         makecontext(&own->context, enter, 0);
     }
     run_all();
+    replay(1);
     end_count();
     for (int number = 0; number < SHIM_CPES; number++)
         for (int bus = 0; bus < 2; bus++)
@@ -308,5 +313,6 @@ void shim_syn(int scope, int mask, const char *file, int line)
     count_synchronisation(scope);
     own->scope = scope;
     own->mask = scope == 2 ? 0xff : mask;
+    note_step(MEET, scope, own->mask, here);
     block(SYNCHRONISING, here);
 }
