@@ -391,10 +391,14 @@ class Tiling:
         """Per axis, the largest length of a buffer's box."""
         place, (_, within) = self.places.all[index], self.levels(index)
         whole = [int(span.size.max(initial=0)) for span in self.boxes(place, self.slides)]
-        if not within:
-            return whole
         sizes, unit = self.inner[place.unit].sizes, self.units[place.unit]
         spans, lengths = self.shape.spans(self.slides), list[int]()
+        if not within:
+            for number, axis in enumerate(place.operand.access):
+                if not set(place.apart).isdisjoint(axis.dims):
+                    own = [unit.names.get(d, d) for d in axis.dims if d not in place.apart]
+                    whole[number] = prod(int(spans[dim].size.max()) for dim in own)
+            return whole
         for axis, most in zip(place.operand.access, whole, strict=True):
             length = 1
             for dim, c in axis.terms:

@@ -53,8 +53,8 @@ class Schedule:
     slots of their results' buffers are in ``buffers`` and ``staged`` of this schedule."""
     kept: tuple[tuple[str, int], ...] = ()
     """Producers' results of which a tile leaves to the next the rows that both read, in a circular
-    buffer, and how many rows beyond those that it reads each tile computes: the next finds them. The
-    halo of others is computed again."""
+    buffer, and how many rows beyond those that it reads each tile computes, which the next finds.
+    The halo of others is computed again."""
     stays: tuple[str, ...] = ()
     """Operands, of the producers too, that lie whole at the end of their memory, where other
     kernels that read them find them."""

@@ -61,7 +61,9 @@ def keep_rows(home: BufferOp, domain: DomainOp | None, symbol: str, ahead: str =
     circular, and ``domain``, which fills it, slides along the loop around it.
 
     ``ahead`` names a dim that no compute has: each tile has all of its indices, less one, as rows
-    beyond those that it reads. Refuses (``schedule-invalid``) where no tile reads what another has read, or more than one axis
+    beyond those that it reads.
+
+    Refuses (``schedule-invalid``) where no tile reads what another has read, or more than one axis
     moves; ``symbol`` is the kernel's.
     """
     loops, name = enclosing_loops(home), home.tensor_op.symbol.data
@@ -81,9 +83,8 @@ def keep_rows(home: BufferOp, domain: DomainOp | None, symbol: str, ahead: str =
         window, number = list(home.window.data), axes[0]
         window[number] = _beyond(window[number], ahead)
         home.window = WindowAttr(tuple(window))
-        bound = {
-            d: _beyond(axis, ahead) if d in slides else axis for d, axis in domain.bound.items()
-        }
+        bound = domain.bound
+        bound[slides[0]] = _beyond(bound[slides[0]], ahead)
         domain.window = WindowAttr(tuple(bound.values()))
 
 
