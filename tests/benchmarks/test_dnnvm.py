@@ -58,11 +58,9 @@ def test_the_residual_block_moves_what_the_paper_says() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "most"), [("conv-pool", 1.04), ("stem-pool", 1.16)])
-def test_pools_hide_behind_convolutions(
-    name: str, most: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """But for the halos that tiles of the pair compute again: on 3.6 % and 15 % of time."""
+@pytest.mark.parametrize("name", cases.PAIRS)
+def test_pools_hide_behind_convolutions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pair takes hardly longer than its convolution, or than its bytes."""
     alone = partial(cases.convolution, *cases.PAIRS[name], pool=False)
     monkeypatch.setattr(experiments, "CASES", {**cases.CASES, "alone": alone})
     monkeypatch.setattr(cases, "CASES", experiments.CASES)
@@ -73,5 +71,5 @@ def test_pools_hide_behind_convolutions(
     )
     bound = 1e3 * pair["traffic"] / core_named("zu2").memory_bytes_per_second
     assert (pair["kernels"], apart["kernels"], conv["kernels"]) == (1, 2, 1)
-    assert pair["milliseconds"] <= max(most * conv["milliseconds"], bound)
+    assert pair["milliseconds"] <= max(1.02 * conv["milliseconds"], bound)
     assert pair["milliseconds"] < apart["milliseconds"]

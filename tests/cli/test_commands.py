@@ -324,3 +324,11 @@ def test_hlal_programs_are_refused_with_lines(tmp_path: Path) -> None:
     for options in (("run", program, "--shape", "x=1"), ("run", LENET, "--parallel")):
         (problem,) = refused(*options)
         assert problem["code"] == "option-hlal"
+
+
+def test_asm_counts_instructions_not_words(tmp_path: Path) -> None:
+    """Instructions of the CNN core have several words each."""
+    text, words = tmp_path / "a.asm", tmp_path / "a.bin"
+    text.write_text("load put=load+save, channel=24\nsave take=load+save, channel=24\nend\n")
+    answer = answer_of("asm", text, "-t", "zu2", "-o", words)
+    assert answer["instructions"] == 3 and answer["bytes"] == words.stat().st_size > 3 * 4

@@ -30,15 +30,16 @@ SEEDS = [s for s in range(40) if s not in (0, 3, 4, 23, 28, 32)]
 thousands of tiles, which take half a minute."""
 
 
-def keeping(kernel: Kernel, schedule: Schedule) -> Schedule:
-    """The schedule with the rows of all producers' results kept."""
+def keeping(kernel: Kernel, schedule: Schedule, ahead: int = 0) -> Schedule:
+    """The schedule with the rows of all producers' results kept, and so many computed ahead."""
     pairs = zip(kernel.producers, schedule.producers, strict=True)
-    names = tuple(producer.output.name for producer in kernel.producers)
-    return replace(schedule, producers=tuple(keeping(*pair) for pair in pairs), kept=names)
+    kept = tuple((producer.output.name, ahead) for producer in kernel.producers)
+    producers = tuple(keeping(*pair, ahead) for pair in pairs)
+    return replace(schedule, producers=producers, kept=kept)
 
 
 def example(seed: int) -> tuple[Case, Machine, ProgramOp]:
-    """A chain whose tiles go down the image, a few rows each."""
+    """A chain whose tiles go down the image, a few rows each, some further than is read."""
     of, machine, rng = chain_of(seed), machine_of(seed), random.Random(seed)
     schedule = schedule_of(of.kernel, machine, rng)
     (level,), reduced = schedule.levels, of.kernel.anchor.reduction
@@ -46,7 +47,7 @@ def example(seed: int) -> tuple[Case, Machine, ProgramOp]:
     order += ["oh", *(dim for dim in level.order if dim in reduced)]
     sizes = dict(level.tile) | {"oh": rng.randint(1, 3)}
     level = replace(level, tile=tuple(sizes.items()), order=tuple(order))
-    schedule = keeping(of.kernel, replace(schedule, levels=(level,)))
+    schedule = keeping(of.kernel, replace(schedule, levels=(level,)), ahead=seed % 3)
     return of, machine, tile(of.kernel, schedule, machine)
 
 

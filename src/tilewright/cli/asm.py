@@ -83,7 +83,7 @@ def asm(
         words = chosen.assemble(text, machine, str(file))
         place = output or file.with_suffix(".bin")
         _write(place, words)
-        count = len(words) // chosen.word_bytes(machine)
+        count = chosen.instruction_count(words, machine)
     if as_json:
         console.print_json({"output": str(place), "bytes": len(words), "instructions": count})
     else:

@@ -191,7 +191,8 @@ class OperandRecord(Record):
 
     def windows_apart(self) -> tuple[str, ...]:
         """Of an input: dims of a window along which each window is moved by itself, with what the
-        one before it has moved already. The buffer's room is that of the pixels all the same."""
+        one before it has moved already. The buffer has room for the windows along that axis, and
+        along others for what their multiples say that one takes."""
         return ()
 
     def findings(self, dims: frozenset[str]) -> Iterator[Finding]:

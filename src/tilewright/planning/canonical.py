@@ -41,7 +41,7 @@ def renamed(schedule: Schedule, names: Mapping[str, str]) -> Schedule:
     exchanged = tuple((names[name], axis) for name, axis in schedule.exchanged)
     homes = tuple((names[name], memory) for name, memory in schedule.homes)
     producers = tuple(renamed(producer, names) for producer in schedule.producers)
-    kept = tuple(names[name] for name in schedule.kept)
+    kept = tuple((names[name], ahead) for name, ahead in schedule.kept)
     return replace(
         schedule,
         buffers=buffers,

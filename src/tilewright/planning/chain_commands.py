@@ -204,10 +204,10 @@ class Commands:
             return Filled.whole(len(visits), slots)
         span = tiling.boxes(place, tiling.slides)[axis]
         start, size = (tiling.column(span, column, visits) for column in (span.start, span.size))
-        loop = dict(tiling.slides).get(place.name) if place.made_by is not None else None
-        if loop is None:
+        slide = tiling.slide(place.name) if place.made_by is not None else None
+        if slide is None:
             return Filled.apart(start, size, slots)
-        run = np.cumsum(tiling.steps[tiling.order.index(loop)][visits] == 0)
+        run = np.cumsum(tiling.steps[tiling.order.index(slide.loop)][visits] == 0)
         steps = [abs(c) for name, c in place.operand.access[axis].terms if name in ROWS]
         step = max(steps, default=1)
         return Filled.circular(start, size, run, slots, place.memory.banks, step)

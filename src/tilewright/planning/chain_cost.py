@@ -19,7 +19,7 @@ from tilewright.memory import align_up
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.chain_inner import Inner
-from tilewright.planning.chain_tiles import Kept, Rows, Span, Tile, loops_of
+from tilewright.planning.chain_tiles import Kept, Rows, Slide, Span, Tile, loops_of
 from tilewright.planning.chain_units import Place, Unit, packed
 from tilewright.planning.circular import first_places, rows_held
 from tilewright.planning.footprint import Ints, keeps_sums, run_elements
@@ -35,7 +35,8 @@ class Tiling:
     machine: Machine
     order: tuple[str, ...]
     inner: tuple[Inner, ...]
-    kept: tuple[str, ...] = ()
+    kept: tuple[tuple[str, int], ...] = ()
+    """With the rows of each that tiles compute ahead."""
     slots: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     """By operand and, for what lies on the way, memory."""
     homes: list[Memory] = field(default_factory=list[Memory])
@@ -70,40 +71,19 @@ class Tiling:
 
     @cached_property
     def slides(self) -> Kept:
-        """The results whose rows are kept, each with its loop."""
+        """The results whose rows are kept."""
         return tuple(
-            (name, self.order[self.unit_depth(self.maker(name)) - 1]) for name in self.kept
+            Slide(name, self.order[self.unit_depth(self.maker(name)) - 1], ahead)
+            for name, ahead in self.kept
         )
+
+    def slide(self, name: str) -> Slide | None:
+        """How rows of a result slide, if they are kept."""
+        return next((slide for slide in self.slides if slide.name == name), None)
 
     def maker(self, name: str) -> int:
         """The kernel that makes an operand."""
         return next(n for n, u in enumerate(self.units) if u.kernel.output.name == name)
-
-    @property
-    def keepable(self) -> tuple[str, ...]:
-        """The producers' results of which some tile has rows that the one before has, too, where
-        the primitives take them in turn."""
-        names: list[str] = []
-        for name, index in self.places.homes.items():
-            place, number = self.places.all[index], self.maker(name)
-            maker, read = self.units[number], self.units[place.unit]
-            direct = place.made_by is not None and not place.staged
-            ends = maker.primitive.operands["output"], read.primitive.operands[place.operand.role]
-            depth = self.unit_depth(number)
-            if not (direct and all(end.circular for end in ends) and depth):
-                continue
-            spans, loop = self.shape.spans(), self.order[depth - 1]
-            moved = [axis for axis, box in enumerate(self.boxes(place)) if box.loop == loop]
-            slid = [dim for dim in maker.bound if spans[dim].loop == loop]
-            if len(moved) == len(slid) == 1 and self._is_row(number, moved[0], slid[0]):
-                names += [name] if spans[slid[0]].overlaps else []
-        return tuple(names)
-
-    def _is_row(self, number: int, axis: int, slid: str) -> bool:
-        """Whether an axis of a kernel's result runs along its rows (dim ``oh``)."""
-        unit = self.units[number]
-        written = unit.axes[unit.kernel.output.name][axis]
-        return unit.names.get("oh", "oh") == slid and set(written.dims) == {slid}
 
     def boxes(self, place: Place, kept: Kept = ()) -> list[Span]:
         """The boxes of a buffer in the outer tiles."""
@@ -393,11 +373,10 @@ class Tiling:
         """Bytes that a buffer takes with so many slots."""
         place, visits = self.places.all[index], self.most_visits(index)
         largest = self._largest(index)
-        loop = dict(self.slides).get(place.name) if index in self.places.homes.values() else None
-        if loop is not None:
-            axis, span = next(
-                (n, s) for n, s in enumerate(self.boxes(place, self.slides)) if s.loop == loop
-            )
+        slide = self.slide(place.name) if index in self.places.homes.values() else None
+        if slide is not None:
+            boxes = self.boxes(place, self.slides)
+            axis, span = next((n, s) for n, s in enumerate(boxes) if s.loop == slide.loop)
             runs = 1 if visits == len(span.size) else 2
             size, run = np.tile(span.size, runs), np.repeat(np.arange(runs), len(span.size))
             first = first_places(np.tile(span.start, runs), size, run)
@@ -406,16 +385,20 @@ class Tiling:
         for granule, length in zip(place.granules, largest, strict=True):
             size *= -(-length // granule) * granule
         size = align_up(size, max(memory.granule for memory in place.memories))
-        return size if loop is not None else size * max(min(slots, visits), 1)
+        return size if slide is not None else size * max(min(slots, visits), 1)
 
     def _largest(self, index: int) -> list[int]:
         """Per axis, the largest length of a buffer's box."""
         place, (_, within) = self.places.all[index], self.levels(index)
         whole = [int(span.size.max(initial=0)) for span in self.boxes(place, self.slides)]
-        if not within:
-            return whole
         sizes, unit = self.inner[place.unit].sizes, self.units[place.unit]
         spans, lengths = self.shape.spans(self.slides), list[int]()
+        if not within:
+            for number, axis in enumerate(place.operand.access):
+                if not set(place.apart).isdisjoint(axis.dims):
+                    own = [unit.names.get(d, d) for d in axis.dims if d not in place.apart]
+                    whole[number] = prod(int(spans[dim].size.max()) for dim in own)
+            return whole
         for axis, most in zip(place.operand.access, whole, strict=True):
             length = 1
             for dim, c in axis.terms:

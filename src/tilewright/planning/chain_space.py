@@ -14,6 +14,7 @@ from tilewright.planning.bounds import PRODUCTS
 from tilewright.planning.chain_commands import Commands
 from tilewright.planning.chain_cost import Tiling
 from tilewright.planning.chain_inner import InnerTiles
+from tilewright.planning.chain_kept import block_step, choices
 from tilewright.planning.chain_tiles import Tile
 from tilewright.planning.chain_units import Places, Unit
 from tilewright.planning.sizes import candidate_sizes
@@ -69,6 +70,8 @@ class Candidates:
             return [extent]
         limit = None if self.places.is_deep else primitive.limits.get(dim)
         every = candidate_sizes(extent, granule, limit)
+        if (step := block_step(self.places, dim)) and step < min(every):
+            every.append(step)
         self.thinned |= len(every) > SIZES
         return every if len(every) <= SIZES else [*every[: SIZES - 1], every[-1]]
 
@@ -121,9 +124,8 @@ class Candidates:
             if not _is_nested(tiling):
                 continue
             yield tiling
-            kept = tiling.keepable
-            for names in dict.fromkeys([kept, *((name,) for name in kept)]) if kept else ():
-                yield Tiling(shape, self.machine, tiling.order, nests, names)
+            for kept in choices(tiling):
+                yield Tiling(shape, self.machine, tiling.order, nests, kept)
 
 
 def _is_nested(tiling: Tiling) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +19,19 @@ from tilewright.planning.domain import Affine, Operand
 from tilewright.planning.footprint import Ints, tile_positions
 from tilewright.planning.links import renamed_axes
 
-Kept = tuple[tuple[str, str], ...]
-"""Producers' results whose rows are kept, each with the loop along which they slide."""
+
+class Slide(NamedTuple):
+    """A producer's result whose rows are kept."""
+
+    name: str
+    loop: str
+    """Along which they slide."""
+    ahead: int
+    """Rows that each tile computes beyond those that it reads."""
+
+
+Kept = tuple[Slide, ...]
+"""The producers' results whose rows are kept."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +46,10 @@ class Span:
         """The part within ``[0, extent)``."""
         first = np.clip(self.start, 0, extent)
         return Span(self.loop, first, np.clip(self.start + self.size, first, extent) - first)
+
+    def further(self, rows: int) -> Span:
+        """With so many indices behind its end; what is empty remains so."""
+        return Span(self.loop, self.start, self.size + rows * (self.size > 0))
 
     @property
     def new(self) -> Span:
@@ -80,8 +96,8 @@ class Tile:
     places: Places
     sizes: Mapping[str, int]
     _spans: dict[Kept, dict[str, Span]] = field(default_factory=dict[Kept, "dict[str, Span]"])
-    _boxes: dict[tuple[Kept, int, str, bool], list[Span]] = field(
-        default_factory=dict[tuple[Kept, int, str, bool], "list[Span]"]
+    _boxes: dict[tuple[Kept, Slide | None, int, str, bool], list[Span]] = field(
+        default_factory=dict[tuple[Kept, "Slide | None", int, str, bool], "list[Span]"]
     )
     totals: dict[object, int] = field(default_factory=dict[object, int])
     """Sums over all tiles, of those who keep them here."""
@@ -119,12 +135,15 @@ class Tile:
             spans = {d: Span("", origin, np.full(1, n, np.int64)) for d, n in self.extents.items()}
             for dim in self.cut:
                 spans[dim] = Span(dim, *tile_positions(self.extents[dim], self.sizes[dim]))
-            slides = dict(kept)
+            slides = {slide.name: slide for slide in kept}
             for unit in reversed(self.units):
-                loop = slides.get(unit.kernel.output.name)
+                slide = slides.get(unit.kernel.output.name)
                 for dim, axis in unit.bound.items():
-                    span = self._span(axis, spans).cut(self.extents[dim])
-                    spans[dim] = span.new if loop and span.loop == loop else span
+                    span = self._span(axis, spans)
+                    if slide is not None and span.loop == slide.loop:
+                        spans[dim] = span.further(slide.ahead).cut(self.extents[dim]).new
+                    else:
+                        spans[dim] = span.cut(self.extents[dim])
             self._spans[kept] = spans
         return self._spans[kept]
 
@@ -148,17 +167,22 @@ class Tile:
     def felt(self, number: int, kept: Kept) -> Kept:
         """``kept``, if what is kept changes the tiles of a kernel: its own, or those behind it."""
         names = [unit.kernel.output.name for unit in self.units[number:]]
-        return kept if any(name in names for name, _ in kept) else ()
+        return kept if any(slide.name in names for slide in kept) else ()
 
     def boxes(self, number: int, operand: Operand, kept: Kept = ()) -> list[Span]:
         """Of an operand's box in a kernel, the part inside its tensor, per axis."""
+        own = next((slide for slide in kept if slide.name == operand.name), None)
         kept = self.felt(number, kept)
-        key = kept, number, operand.name, operand.image is not None
+        key = kept, own, number, operand.name, operand.image is not None
         if key not in self._boxes:
-            spans = self.spans(kept)
+            spans, boxes = self.spans(kept), list[Span]()
             access = renamed_axes(operand.access, self.units[number].names)
-            axes = zip(access, operand.shape, strict=True)
-            self._boxes[key] = [self._span(axis, spans).cut(extent) for axis, extent in axes]
+            for axis, extent in zip(access, operand.shape, strict=True):
+                span = self._span(axis, spans)
+                if own is not None and span.loop == own.loop:
+                    span = span.further(own.ahead)
+                boxes.append(span.cut(extent))
+            self._boxes[key] = boxes
         return self._boxes[key]
 
     def takes(self, unit: Unit, inner: Mapping[str, int]) -> bool:

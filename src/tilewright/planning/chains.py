@@ -164,7 +164,7 @@ def schedule_of(tiling: Tiling) -> Schedule:
             staged=tuple((n, m, slots) for (n, m), slots in staged.items() if n in names),
             homes=tuple(homes.items()),
             producers=tuple(schedules.pop(name) for name in producers),
-            kept=tuple(name for name in producers if name in tiling.kept),
+            kept=tuple((name, ahead) for name, ahead in tiling.kept if name in producers),
         )
     (schedule,) = schedules.values()
     return schedule

@@ -160,11 +160,11 @@ def axis_table(
     """The table of one axis; ``sizes`` holds the candidate tile sizes of every dim.
 
     Where the axis has a dim of ``apart``, windows are moved one by one, whole: ``total`` and
-    ``mean`` count what is moved, ``largest`` the room for it.
+    ``mean`` count what is moved, ``largest`` the windows, as there is room for each.
     """
     dims = tuple(dict.fromkeys(name for name in axis.dims if name in extents))
     own = ((name, extents[name], tuple(sizes[name].tolist())) for name in dims)
-    return _axis_table(axis, extent, multiple, tuple(own), not set(apart).isdisjoint(axis.dims))
+    return _axis_table(axis, extent, multiple, tuple(own), frozenset(apart) & frozenset(axis.dims))
 
 
 @lru_cache(maxsize=1024)
@@ -173,7 +173,7 @@ def _axis_table(
     extent: int,
     multiple: int,
     own: tuple[tuple[str, int, tuple[int, ...]], ...],
-    apart: bool,
+    apart: frozenset[str],
 ) -> AxisTable:
     """``axis_table`` with name, extent and sizes of the axis' own dims: searches share many."""
     dims = tuple(name for name, _, _ in own)
@@ -188,6 +188,8 @@ def _axis_table(
         chosen = {name: tiles[name][i] for name, i in zip(dims, index, strict=True)}
         lengths = axis_lengths(axis, extent, chosen)
         most = int(lengths.max())
+        if apart:
+            most = prod(int(size.max()) for name, (_, size) in chosen.items() if name not in apart)
         largest[index] = -(-most // multiple) * multiple
         if apart:
             columns = np.ix_(*(size for _, size in chosen.values()))

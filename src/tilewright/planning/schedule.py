@@ -51,9 +51,10 @@ class Schedule:
     producers: tuple[Schedule, ...] = ()
     """How each of the kernel's producers computes what one tile reads of it, in their order. The
     slots of their results' buffers are in ``buffers`` and ``staged`` of this schedule."""
-    kept: tuple[str, ...] = ()
+    kept: tuple[tuple[str, int], ...] = ()
     """Producers' results of which a tile leaves to the next the rows that both read, in a circular
-    buffer; the halo of others is computed again."""
+    buffer, and how many rows beyond those that it reads each tile computes, which the next finds.
+    The halo of others is computed again."""
     stays: tuple[str, ...] = ()
     """Operands, of the producers too, that lie whole at the end of their memory, where other
     kernels that read them find them."""
@@ -84,7 +85,7 @@ class Schedule:
             + options
             + (f"; cores share {self.shared}" if self.shared else "")
             + "".join(f"; {name} by {axis}" for name, axis in self.exchanged)
-            + (f"; keeps rows of {', '.join(self.kept)}" if self.kept else "")
+            + (f"; keeps rows of {', '.join(map(_kept, self.kept))}" if self.kept else "")
             + "".join(f"; {name} stays" for name in self.stays)
             + "".join(f"; from {producer}" for producer in self.producers)
         )
@@ -115,6 +116,11 @@ class Schedule:
             tuple((str(name), str(axis)) for name, axis in value.get("exchanged", ())),
             tuple((str(name), str(memory)) for name, memory in value.get("homes", ())),
             tuple(cls.from_json(producer) for producer in value.get("producers", ())),
-            tuple(str(name) for name in value.get("kept", ())),
+            tuple((str(name), int(ahead)) for name, ahead in value.get("kept", ())),
             tuple(str(name) for name in value.get("stays", ())),
         )
+
+
+def _kept(result: tuple[str, int]) -> str:
+    name, ahead = result
+    return f"{name} ({ahead} ahead)" if ahead else name

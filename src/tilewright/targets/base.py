@@ -390,6 +390,10 @@ class Target(ABC):
         """Bytes of an instruction word, for targets that have them; raises TilewrightError."""
         raise refuse("target-no-words", f"target {self.name} has no instruction words")
 
+    def instruction_count(self, words: bytes, machine: Machine) -> int:
+        """Instructions of a program's words; raises TilewrightError as ``word_bytes`` does."""
+        return len(words) // self.word_bytes(machine)
+
     def assemble(self, text: str, machine: Machine, name: str = "assembly") -> bytes:
         """Instruction words of a source text, for targets that have them; raises TilewrightError.
 

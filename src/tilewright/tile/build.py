@@ -108,10 +108,11 @@ class _Shared:
     """The program's dims by name."""
     nests: list[_Nest] = field(default_factory=list["_Nest"])
     """The nests of all kernels."""
-    kept: list[tuple[BufferOp, DomainOp | None]] = field(
-        default_factory=list[tuple[BufferOp, "DomainOp | None"]]
+    kept: list[tuple[BufferOp, DomainOp | None, str]] = field(
+        default_factory=list[tuple[BufferOp, "DomainOp | None", str]]
     )
-    """The buffers whose rows the schedule keeps, and the domains that fill them."""
+    """The buffers whose rows the schedule keeps, the domains that fill them, and the dims of the
+    rows that tiles compute ahead."""
     stays: tuple[str, ...] = ()
     top: list[Operation] = field(default_factory=list[Operation])
     """The buffers and loads of the operands that stay on the chip for other kernels."""
@@ -169,8 +170,8 @@ class _Nest:
         block = Block([*top, *self.shared.top, *body])
         for nest in self.shared.nests:
             nest.place_output()
-        for home, domain in self.shared.kept:
-            keep_rows(home, domain, self.kernel.symbol)
+        for home, domain, ahead in self.shared.kept:
+            keep_rows(home, domain, self.kernel.symbol, ahead)
         slots = self._slots()
         ordered = sorted(self.shared.dims.values(), key=lambda dim: dim.kind == "reduction")
         memories = tuple(level.memory for level in levels)
@@ -246,8 +247,12 @@ class _Nest:
         body = nest.nest()
         bound = {dim: self._axes((axis,))[0] for dim, axis in link.bound.items()}
         domain = DomainOp.of(bound, Block(body)) if bound else None
-        if operand.name in self.schedule.kept:
-            self.shared.kept.append((home, domain))
+        ahead = dict(self.schedule.kept).get(operand.name)
+        if ahead is not None:
+            dim = f"ahead_{link.number}" if ahead else ""
+            self.shared.kept.append((home, domain, dim))
+            if ahead:
+                self.shared.dims[dim] = Dim(dim, ahead + 1, "parallel")
         return [home, *body] if domain is None else [home, domain]
 
     def _loops(self) -> list[tuple[str, int, int, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,6 +10,8 @@ from tilewright.errors import refuse
 from tilewright.ir import integer
 from tilewright.ir.types import Array
 from tilewright.planning.circular import first_places, new_rows, rows_held
+from tilewright.planning.domain import Affine
+from tilewright.tile.attributes import WindowAttr
 from tilewright.tile.boxes import Boxes, box_columns
 from tilewright.tile.dialect import BufferOp, DomainOp, all_dims, enclosing_loops
 from tilewright.tile.iteration import Rows
@@ -54,9 +56,12 @@ def circle_of(buffer: BufferOp, rows: Rows) -> Circle:
     return Circle(axis, boxes, places, buffer.slot_count)
 
 
-def keep_rows(home: BufferOp, domain: DomainOp | None, symbol: str) -> None:
+def keep_rows(home: BufferOp, domain: DomainOp | None, symbol: str, ahead: str = "") -> None:
     """Leave to the next tile the rows of a producer's result that both read: ``home`` becomes
     circular, and ``domain``, which fills it, slides along the loop around it.
+
+    ``ahead`` names a dim that no compute has: each tile has all of its indices, less one, as rows
+    beyond those that it reads.
 
     Refuses (``schedule-invalid``) where no tile reads what another has read, or more than one axis
     moves; ``symbol`` is the kernel's.
@@ -74,3 +79,15 @@ def keep_rows(home: BufferOp, domain: DomainOp | None, symbol: str) -> None:
         raise refuse("schedule-invalid", reason, symbol)
     home.circular = integer(axes[0])
     domain.set("sliding", tuple(slides))
+    if ahead:
+        window, number = list(home.window.data), axes[0]
+        window[number] = _beyond(window[number], ahead)
+        home.window = WindowAttr(tuple(window))
+        bound = domain.bound
+        bound[slides[0]] = _beyond(bound[slides[0]], ahead)
+        domain.window = WindowAttr(tuple(bound.values()))
+
+
+def _beyond(axis: Affine, dim: str) -> Affine:
+    """An expression that spans as many indices more as a dim has, less one."""
+    return replace(axis, terms=(*axis.terms, (dim, 1)))

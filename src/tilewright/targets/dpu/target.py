@@ -115,6 +115,10 @@ class CoreTarget(Target):
         """Bytes of a word; instructions have several."""
         return WORD_BYTES
 
+    def instruction_count(self, words: bytes, machine: Machine) -> int:
+        """Instructions of a program, each of several words."""
+        return len(disassemble(self.core, words).splitlines())
+
     def assemble(self, text: str, machine: Machine, name: str = "assembly") -> bytes:
         """Words of a source text."""
         return assemble(self.core, text, name)

@@ -25,6 +25,7 @@ from tilewright.tile.dialect import (
     ProgramOp,
     enclosing_loops,
     enclosing_scopes,
+    program_of,
 )
 from tilewright.tile.implied import visits
 from tilewright.tile.iteration import nest_rows, scopes_of
@@ -174,18 +175,37 @@ def _measure(buffer: BufferOp, machine: Machine, extents: Mapping[str, int]) -> 
 
 def slot_bytes(buffer: BufferOp, shape: Sequence[int], machine: Machine) -> int:
     """Bytes of one slot for a box of ``shape``, rounded as the machine asks."""
-    rounded = list(shape)
-    for user in users_of(buffer):
-        if isinstance(user, ComputeOp):
-            written = [
-                align_up(*axis)
-                for axis in zip(shape, _multiples(buffer, user, machine), strict=True)
-            ]
-            rounded = [max(pair) for pair in zip(rounded, written, strict=True)]
+    computes = [user for user in users_of(buffer) if isinstance(user, ComputeOp)]
+    rounded = [1 if computes else length for length in shape]
+    for user in computes:
+        lengths, granules = (
+            _windows(buffer, shape, user, machine),
+            _multiples(buffer, user, machine),
+        )
+        written = [align_up(*axis) for axis in zip(lengths, granules, strict=True)]
+        rounded = [max(pair) for pair in zip(rounded, written, strict=True)]
     item = ELEMENT_BYTES[element_name(buffer.result.type.of.element_type)]
     if buffer.accumulates is not None:
         item = max(item, ELEMENT_BYTES[machine.accumulator])
     return align_up(prod(rounded) * item, machine.memory(buffer.memory).granule)
+
+
+def _windows(
+    buffer: BufferOp, shape: Sequence[int], user: ComputeOp, machine: Machine
+) -> list[int]:
+    """A box's lengths as a compute reads or writes it: along an axis whose windows are moved one by
+    one, their number."""
+    storage = machine.primitive(user.primitive.data).operands.get(buffer.get("role", ""))
+    apart = () if storage is None or user.output is buffer.result else storage.own.windows_apart()
+    lengths, names = list(shape), user.primitive_names
+    for number, axis in enumerate(buffer.window.data):
+        if any(names.get(dim, dim) in apart for dim in axis.dims):
+            program = program_of(buffer)
+            assert program is not None
+            rows = nest_rows(enclosing_scopes(buffer), program.extents)
+            own = [dim for dim in axis.dims if names.get(dim, dim) not in apart]
+            lengths[number] = prod(int(rows.size(dim).max()) for dim in own)
+    return lengths
 
 
 def _multiples(buffer: BufferOp, user: ComputeOp, machine: Machine) -> list[int]:

@@ -83,43 +83,44 @@ def chain(kinds: tuple[str, ...], seed: int, images: int, kernel: int = 0) -> Ca
 
 
 def keeping(
-    kernel: Kernel, schedule: Schedule, rows: int, slots: int, columns: int = 0
+    kernel: Kernel, schedule: Schedule, rows: int, slots: int, columns: int = 0, ahead: int = 0
 ) -> Schedule:
     """The schedule in tiles of so many rows of the result, and columns if not all, halos left in
-    the banks."""
+    the banks, and so many rows computed ahead."""
     (level,) = schedule.levels
     sizes = kernel.anchor.extents | {"n": 1, "oh": rows}
     order = ("n", "oh")
     if columns:
         sizes, order = sizes | {"ow": columns}, ("n", "ow", "oh")
     levels = (replace(level, tile=tuple(sizes.items()), order=order),)
-    return replace(_kept(kernel, schedule, slots), levels=levels)
+    return replace(_kept(kernel, schedule, slots, ahead), levels=levels)
 
 
-def _kept(kernel: Kernel, schedule: Schedule, slots: int) -> Schedule:
+def _kept(kernel: Kernel, schedule: Schedule, slots: int, ahead: int) -> Schedule:
     pairs = zip(kernel.producers, schedule.producers, strict=True)
     names = tuple(producer.output.name for producer in kernel.producers)
     return replace(
         schedule,
-        producers=tuple(_kept(*pair, slots) for pair in pairs),
-        kept=names,
+        producers=tuple(_kept(*pair, slots, ahead) for pair in pairs),
+        kept=tuple((name, ahead) for name in names),
         buffers=tuple((dict(schedule.buffers) | dict.fromkeys(names, slots)).items()),
     )
 
 
 def kept(schedule: Schedule) -> list[str]:
-    return [name for one in (schedule, *schedule.inner) for name in one.kept]
+    return [name for one in (schedule, *schedule.inner) for name, _ in one.kept]
 
 
 @pytest.mark.parametrize("name", CHAINS)
 @pytest.mark.parametrize("seed", but_fast(range(4), range(1)))
 def test_rows_that_stay_are_those_that_are_computed_again(name: str, seed: int) -> None:
-    """Any rows in a tile, one slot or several; the same bits as without, and less computed."""
+    """Any rows in a tile, one slot or several, rows ahead of the next tile or not; the same bits
+    as without, and less computed."""
     core, rows, slots = CORES[seed % 2], 1 + seed * 3 % 7, 1 + seed % 3
     case = chain(CHAINS[name], seed, 1 + seed % 3)
     machine = machine_of(core)
     again = replace(plan(case.kernel, machine).schedule, kept=())
-    schedule = keeping(case.kernel, again, rows, slots)
+    schedule = keeping(case.kernel, again, rows, slots, ahead=(seed + 2) % 4)
     apart = replace(schedule, kept=())
     apart = replace(apart, producers=tuple(replace(p, kept=()) for p in apart.producers))
     lowered = [lower_case(case, core, machine, one) for one in (schedule, apart)]
@@ -138,11 +139,37 @@ def test_rows_stay_whatever_the_widths_of_tiles(name: str, columns: int) -> None
     core, case = CORES[columns % 2], chain(CHAINS[name], columns, 2, kernel=3)
     machine = machine_of(core)
     whole = replace(plan(case.kernel, machine).schedule, kept=())
-    lowered = lower_case(case, core, machine, keeping(case.kernel, whole, 4, 1, columns))
+    lowered = lower_case(case, core, machine, keeping(case.kernel, whole, 4, 1, columns, 3))
     assert not lowered.segments.problems()
     np.testing.assert_array_equal(lowered.run(), case.expected)
     (program,) = lowered.segments.programs
     assert len({op.fields["length"] for op in program if op.mnemonic in COMPUTES}) > 1
+
+
+def test_rows_ahead_complete_blocks() -> None:
+    """A pool of 3 x 3 with stride 2 asks for 9 rows and then 8: the core computes 12, then 8."""
+    build = KernelBuilder(3)
+    value = image(build, 1, 24, 56, 14)
+    spread(build, 127)
+    weight = build.operand((24, 24, 3, 3), 9, 8, "OHWI")
+    spread(build, 30)
+    value = build.op("conv", value, weight, bias(build, 24, 13), group=1, pads=(1, 1, 1, 1))
+    value = build.op("requantise", value, result=(8, 4))
+    value = build.op("max_pool", value, kernel=(3, 3), strides=(2, 2), pads=(0, 0, 1, 1))
+    first = value.owner
+    assert isinstance(first, GraphOperation)
+    first.begins = UnitAttr()
+    case = build.finish(value)
+    machine = crowded(ZU2, 12)
+    planned = plan(case.kernel, machine)
+    ((_, ahead),) = planned.schedule.kept
+    assert ahead == 3 and "(3 ahead)" in str(planned.schedule)
+    assert Schedule.from_json(planned.schedule.to_json()) == planned.schedule
+    made = lower_case(case, ZU2, machine)
+    np.testing.assert_array_equal(made.run(), case.expected)
+    (program,) = made.segments.programs
+    rows = [op.fields["valid_pixel_parallel"] for op in program if op.mnemonic == "conv"]
+    assert set(rows) == {ZU2.rows}
 
 
 def points(one: Lowered) -> int:
