@@ -47,6 +47,7 @@ class Tiling:
         self.trips = [self.shape.trips(dim) for dim in self.order]
         self._nests: dict[int, list[Rows]] = {}
         self._moved: dict[int, Ints] = {}
+        self._visits: dict[int, Ints] = {}
         self._first_tiles: dict[int, Ints] = {}
         # These follow from the loops that there are, and not from their sizes.
         self._loops = self.order, tuple(inner.order for inner in self.inner)
@@ -198,6 +199,11 @@ class Tiling:
 
     def visits(self, index: int) -> Ints:
         """The outer tiles in which a buffer is filled, once for each filling."""
+        if index not in self._visits:
+            self._visits[index] = self._find_visits(index)
+        return self._visits[index]
+
+    def _find_visits(self, index: int) -> Ints:
         depth, within = self.levels(index)
         number = self.places.all[index].unit
         if within or (depth == self.unit_depth(number) and index not in self.places.homes.values()):
@@ -241,7 +247,13 @@ class Tiling:
     def moved(self, index: int) -> Ints:
         """Bytes of each transfer of a buffer, as the move's bandwidth counts them."""
         if index not in self._moved:
-            self._moved[index] = self._bytes_moved(index)
+            levels = self.levels(index)
+            # What no inner loop moves, tilings of one outer tile have in common.
+            known = self.shape.moved if not levels[1] else dict[object, Ints]()
+            key = index, levels, self.order, self.slides
+            if key not in known:
+                known[key] = self._bytes_moved(index)
+            self._moved[index] = known[key]
         return self._moved[index]
 
     def _bytes_moved(self, index: int) -> Ints:
