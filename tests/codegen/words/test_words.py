@@ -23,27 +23,34 @@ from tilewright.codegen.words import (
 )
 from tilewright.errors import TilewrightError
 
-OPCODE = Field("opcode", 0, 28, 4)
+OPCODE = Field("opcode", 4)
 ENGINES = ("load", "save", "conv")
 TOY = InstructionSet(
     "toy",
     OPCODE,
+    28,
     (
         Instruction(
             "move",
             1,
             Format(
                 (
-                    Field("take", 0, 0, 3, flags=ENGINES, default=1),
-                    Field("length", 1, 0, 10, bias=1),
-                    Field("address", 1, 10, 8, scale=16, hexadecimal=True),
-                    Field("offset", 2, 4, 6, signed=True),
+                    Field("take", 3, flags=ENGINES, default=1),
+                    Field("length", 10, bias=1),
+                    Field("address", 8, scale=16, hexadecimal=True),
+                    Field("offset", 6, signed=True),
                 ),
+                {"take": (0, 0), "length": (1, 0), "address": (1, 10), "offset": (2, 4)},
                 3,
             ),
             "Copies.",
         ),
-        Instruction("act", 2, Format((Field("kind", 0, 4, 2, choices=("none", "relu")),), 1), "."),
+        Instruction(
+            "act",
+            2,
+            Format((Field("kind", 2, choices=("none", "relu")),), {"kind": (0, 4)}, 1),
+            ".",
+        ),
     ),
 )
 
@@ -125,22 +132,25 @@ def test_units_that_are_refused(units, words):
 
 
 def test_definitions_that_cannot_be():
-    for fields in (
-        [Field("a", 0, 30, 4)],
-        [Field("a", 1, 0, 4)],
-        [Field("a", 0, 0, 4), Field("b", 0, 3, 2)],
-        [Field("a", 0, 0, 4), Field("a", 0, 8, 2)],
-        [Field("a", 0, 0, 4, default=16)],
+    for fields, places in (
+        ([Field("a", 4)], {"a": (0, 30)}),
+        ([Field("a", 4)], {"a": (1, 0)}),
+        ([Field("a", 4), Field("b", 2)], {"a": (0, 0), "b": (0, 3)}),
+        ([Field("a", 4), Field("a", 2)], {"a": (0, 0)}),
+        ([Field("a", 4, default=16)], {"a": (0, 0)}),
     ):
         with pytest.raises(ValueError):
-            Format(tuple(fields), 1)
+            Format(tuple(fields), places, 1)
     for bad in ({"choices": ("a",), "bias": 1}, {"flags": ("a",) * 5}, {"scale": 0}):
         with pytest.raises(ValueError):
-            Field("a", 0, 0, 4, **bad)
+            Field("a", 4, **bad)
     with pytest.raises(ValueError):
-        InstructionSet("x", OPCODE, (TOY.instructions[1], replace(TOY.instructions[0], opcode=2)))
+        twice = (TOY.instructions[1], replace(TOY.instructions[0], opcode=2))
+        InstructionSet("x", OPCODE, 28, twice)
     with pytest.raises(ValueError):
-        InstructionSet("x", replace(OPCODE, low=4), TOY.instructions)
+        InstructionSet("x", OPCODE, 4, TOY.instructions)
+    with pytest.raises(ValueError):
+        InstructionSet("x", OPCODE, 30, TOY.instructions)
 
 
 @st.composite
@@ -148,22 +158,21 @@ def sets(draw):
     """An instruction set: fields cut at random from random numbers of units."""
     unit_bits = draw(st.sampled_from((8, 16, 32, 64)))
     opcode_bits = draw(st.integers(2, 4))
-    opcode = Field("opcode", 0, draw(st.integers(0, unit_bits - opcode_bits)), opcode_bits)
+    opcode, opcode_low = Field("opcode", opcode_bits), draw(st.integers(0, unit_bits - opcode_bits))
     instructions = []
     for number in range(draw(st.integers(1, 3))):
         units = draw(st.integers(1, 3))
-        fields = []
+        fields, places = [], {}
         for unit in range(units):
             low = 0
             while low < unit_bits:
                 bits = draw(st.integers(1, min(unit_bits - low, 20)))
                 place = ((1 << bits) - 1) << low
-                if not (unit == 0 and place & opcode.mask) and draw(st.booleans()):
+                if not (unit == 0 and place & opcode.mask << opcode_low) and draw(st.booleans()):
+                    places[f"f{len(fields)}"] = unit, low
                     fields.append(
                         Field(
                             f"f{len(fields)}",
-                            unit,
-                            low,
                             bits,
                             signed=draw(st.booleans()),
                             bias=draw(st.integers(-3, 3)),
@@ -171,21 +180,22 @@ def sets(draw):
                         )
                     )
                 low += bits
-        form = Format(tuple(fields), units, unit_bits)
+        form = Format(tuple(fields), places, units, unit_bits)
         instructions.append(Instruction(f"i{number}", number, form, "."))
-    return InstructionSet("random", opcode, tuple(instructions))
+    return InstructionSet("random", opcode, opcode_low, tuple(instructions))
 
 
 def packed(instructions, statement):
     """The units of one statement, a bit at a time from Python integers."""
     instruction = instructions.by_mnemonic[statement.mnemonic]
     units = [0] * instruction.units
-    units[0] |= instruction.opcode << instructions.opcode.low
+    units[0] |= instruction.opcode << instructions.opcode_low
     for field in instruction.format.fields:
         stored, rest = divmod(statement.values[field.name] - field.bias, field.scale)
         assert rest == 0
+        unit, low = instruction.format.places[field.name]
         for bit in range(field.bits):
-            units[field.unit] |= (stored >> bit & 1) << (field.low + bit)
+            units[unit] |= (stored >> bit & 1) << (low + bit)
     return units
 
 

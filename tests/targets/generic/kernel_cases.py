@@ -27,9 +27,9 @@ from tilewright.numerics import sparse
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
-from tilewright.targets.generic.encode import Program, decode
 from tilewright.targets.generic.isa import InstructionSet
 from tilewright.targets.generic.lower import Lowering
+from tilewright.targets.generic.program import Program, decode
 from tilewright.targets.generic.simulate import Simulator
 from tilewright.tile.dialect import ProgramOp
 from tilewright.tile.lower import tile

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tilewright.codegen.words import assemble
 from tilewright.numerics import fixed, pointwise, reference, tables
-from tilewright.targets.generic.assemble import assemble
-from tilewright.targets.generic.encode import decode
 from tilewright.targets.generic.isa import InstructionSet
+from tilewright.targets.generic.program import decode
 from tilewright.targets.generic.simulate import Simulator
 
 Array = NDArray[Any]

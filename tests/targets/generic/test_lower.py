@@ -12,8 +12,8 @@ from tests.targets.generic.kernel_cases import CASES, conv_case, lower_case, ran
 from tilewright.planning import plan
 from tilewright.simulate.races import find_races
 from tilewright.targets.cambricon_x.machine import MACHINE
-from tilewright.targets.generic.encode import decode
 from tilewright.targets.generic.isa import InstructionSet
+from tilewright.targets.generic.program import decode
 from tilewright.targets.generic.timer import timer
 from tilewright.targets.generic.timing import accesses_of, check_races, time_program, timed_program
 
@@ -67,14 +67,14 @@ def test_the_same_kernel_gives_the_same_words(instructions: InstructionSet) -> N
         for _ in range(2):
             case = random_case(seed)
             schedule = plan(case.kernel, MACHINE).schedule
-            words.append(lower_case(case, schedule, MACHINE, instructions).program.words)
+            words.append(lower_case(case, schedule, MACHINE, instructions).program.units)
         np.testing.assert_array_equal(*words)
 
 
 def test_decoding_gives_back_the_program(instructions: InstructionSet) -> None:
     case = random_case(3)
     program = lower_case(case, plan(case.kernel, MACHINE).schedule, MACHINE, instructions).program
-    again = decode(instructions, program.words.copy())
+    again = decode(instructions, program.units.copy())
     for one, two in zip(program.groups, again.groups, strict=True):
         assert one.instruction is two.instruction
         for name, column in one.columns.items():

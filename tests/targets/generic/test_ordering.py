@@ -20,9 +20,9 @@ from tilewright.planning import plan
 from tilewright.planning.schedule import Schedule
 from tilewright.simulate.timing import simulate
 from tilewright.targets.cambricon_x.machine import MACHINE
-from tilewright.targets.generic.encode import Program, decode
 from tilewright.targets.generic.isa import Instruction, InstructionSet, derive
 from tilewright.targets.generic.lower import Lowering
+from tilewright.targets.generic.program import Program, decode
 from tilewright.targets.generic.timer import timed_kernel
 from tilewright.targets.generic.timing import check_races, time_program
 
@@ -87,7 +87,7 @@ def with_field(words: np.ndarray, row: int, one: Instruction, name: str, value: 
 
 def mutations(program: Program, machine: Machine) -> Iterator[tuple[str, np.ndarray]]:
     """The words with one fault each."""
-    words, count = program.words, machine.synchronisation.count
+    words, count = program.units.reshape(program.size, -1), machine.synchronisation.count
     engines = range(len(machine.engines))
     for group in program.groups:
         one = group.instruction
@@ -127,7 +127,7 @@ def test_words_compute_the_same_and_every_fault_is_caught(which: tuple[str, str,
     lowered = lower_case(case, schedule, instructions.machine, instructions)
     np.testing.assert_array_equal(lowered.run(), case.expected)
     program = lowered.program
-    assert wrong(instructions, program.words) == ""
+    assert wrong(instructions, program.units) == ""
     assert time_program(program, np.zeros(program.size, np.int64)).cycles > 0
     tried = 0
     for fault, words in mutations(program, instructions.machine):
@@ -165,4 +165,4 @@ def test_paths_of_several_memories(name: str, synchronisation: str) -> None:
     found = plan(case.kernel, machine)
     lowered = lower_case(case, found.schedule, machine, instructions)
     np.testing.assert_array_equal(lowered.run(), case.expected)
-    assert wrong(instructions, lowered.program.words) == ""
+    assert wrong(instructions, lowered.program.units) == ""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tests.graph.networks import by_hand, parameters
 
 from tilewright.choices import target_names
+from tilewright.codegen.words import assemble
 from tilewright.compiler import api as compiling
 from tilewright.errors import TilewrightError
 from tilewright.frontends import Imported
@@ -32,8 +33,7 @@ from tilewright.runtime import Executable
 from tilewright.simulate.races import find_races
 from tilewright.targets.base import find_target
 from tilewright.targets.cambricon_x import TARGET
-from tilewright.targets.generic.assemble import assemble
-from tilewright.targets.generic.encode import decode
+from tilewright.targets.generic.program import decode
 from tilewright.targets.generic.runner import InstructionRunner
 from tilewright.targets.generic.simulate import Simulator
 from tilewright.targets.generic.timing import accesses_of, timed_program
@@ -387,7 +387,7 @@ def test_memories_too_large_to_simulate_are_refused() -> None:
     instructions = TARGET.instruction_set(
         TARGET.machine().with_values({"memory.sb.bytes": 1 << 40})
     )
-    program = decode(instructions, np.zeros((0, instructions.lanes), np.uint64))
+    program = decode(instructions, np.zeros(0, np.uint64))
     with pytest.raises(TilewrightError, match="simulate-memory"):
         Simulator(program, [])
 

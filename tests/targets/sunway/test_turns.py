@@ -98,7 +98,7 @@ def test_the_order_of_cpes_changes_no_bit(package: Package) -> None:
     [
         (r"if \(turn == lane_in\(ROW_OF_MESH\)\) \{", "if (turn == lane_in(COLUMN_OF_MESH)) {"),
         (r"turn = \(turn \+ 1\) % SIDE;", ";"),
-        (r"skip_weight\(&next, SIDE\)", "skip_weight(&next, SIDE - 1)"),
+        (r"skip_(\w+)\(&next, SIDE\)", r"skip_\1(&next, SIDE - 1)"),
         (r"dma_wait\(&weight_reply\[weight_slot\], weight_count\[weight_slot\]\);", ";"),
         (r"if \(turn == lane_in\(COLUMN_OF_MESH\)\)\n +weight_slot", "weight_slot"),
     ],

@@ -10,20 +10,32 @@ how many. A target writes its instructions down as ``InstructionSet(...)``; all 
 
 from tilewright.codegen.words.assemble import assemble
 from tilewright.codegen.words.disassemble import disassemble, instruction_text, listing
-from tilewright.codegen.words.fields import Field, Format
+from tilewright.codegen.words.fields import (
+    Column,
+    Columns,
+    Field,
+    Format,
+    Units,
+    bits_for,
+    lay_out,
+    selector,
+)
 from tilewright.codegen.words.instructions import Instruction, InstructionSet
-from tilewright.codegen.words.manual import manual
+from tilewright.codegen.words.manual import field_table, manual
 from tilewright.codegen.words.program import (
     Group,
     Program,
     Statement,
     decode,
     encode,
+    encode_columns,
     from_bytes,
     to_bytes,
 )
 
 __all__ = [
+    "Column",
+    "Columns",
     "Field",
     "Format",
     "Group",
@@ -31,13 +43,19 @@ __all__ = [
     "InstructionSet",
     "Program",
     "Statement",
+    "Units",
     "assemble",
+    "bits_for",
     "decode",
     "disassemble",
     "encode",
+    "encode_columns",
+    "field_table",
     "from_bytes",
     "instruction_text",
+    "lay_out",
     "listing",
     "manual",
+    "selector",
     "to_bytes",
 ]

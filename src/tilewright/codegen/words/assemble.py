@@ -29,12 +29,14 @@ def _parser() -> Lark:
     return Lark(grammar, start="program", parser="lalr", propagate_positions=True)
 
 
-def assemble(instructions: InstructionSet, text: str, name: str = "assembly") -> Units:
+def assemble(instructions: InstructionSet[Instruction], text: str, name: str = "assembly") -> Units:
     """Units of a source text; raises TilewrightError with the lines and columns of problems."""
     return encode(instructions, parse(instructions, text, name))
 
 
-def parse(instructions: InstructionSet, text: str, name: str = "assembly") -> list[Statement]:
+def parse(
+    instructions: InstructionSet[Instruction], text: str, name: str = "assembly"
+) -> list[Statement]:
     """The statements of a source text; raises TilewrightError (``asm-...``)."""
     if len(text) > MAX_TEXT:
         raise refuse("asm-size", f"{len(text)} characters are more than {MAX_TEXT}", name)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tilewright.codegen.words.fields import Units
-from tilewright.codegen.words.instructions import InstructionSet
+from tilewright.codegen.words.instructions import Instruction, InstructionSet
 from tilewright.codegen.words.program import Group, Program, decode
 
 Remarks = Sequence[tuple[int, str]]
 """Texts, each with the number of the instruction before which it stands."""
 
 
-def disassemble(instructions: InstructionSet, units: Units, remarks: Remarks = ()) -> str:
+def disassemble(
+    instructions: InstructionSet[Instruction], units: Units, remarks: Remarks = ()
+) -> str:
     """The text of units. Fields that hold their default are left out.
 
     Raises TilewrightError (``isa-word``) for units that are no instructions.
@@ -22,7 +24,7 @@ def disassemble(instructions: InstructionSet, units: Units, remarks: Remarks = (
     return "".join(f"{line}\n" for line in lines)
 
 
-def listing(instructions: InstructionSet, units: Units, remarks: Remarks = ()) -> str:
+def listing(instructions: InstructionSet[Instruction], units: Units, remarks: Remarks = ()) -> str:
     """As ``disassemble``, with the byte address and the units of each instruction before it."""
     program = decode(instructions, units)
     size = instructions.unit_bits // 8
@@ -39,7 +41,7 @@ def listing(instructions: InstructionSet, units: Units, remarks: Remarks = ()) -
     return "".join(f"{line}\n" for line in _with_remarks(remarks, lines()))
 
 
-def instruction_text(group: Group, index: int) -> str:
+def instruction_text(group: Group[Instruction], index: int) -> str:
     """One instruction of a group."""
     parts = [
         f"{field.name}={field.text(value)}"
@@ -49,7 +51,7 @@ def instruction_text(group: Group, index: int) -> str:
     return f"{group.instruction.mnemonic} {', '.join(parts)}".rstrip()
 
 
-def _texts(program: Program) -> Iterator[str]:
+def _texts(program: Program[Instruction]) -> Iterator[str]:
     which, index = program.place
     for row in range(program.size):
         yield instruction_text(program.groups[which[row]], int(index[row]))

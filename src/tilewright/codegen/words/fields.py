@@ -1,4 +1,4 @@
-"""Bit fields: where a value lies in an instruction, what it stands for, and whole columns of it.
+"""Bit fields: what a value stands for, where it lies in an instruction, and whole columns of it.
 
 An instruction is a row of units, unsigned integers of ``unit_bits`` bits. A field lies in one unit.
 The bits of a field hold its stored number; the value that programs and people see is
@@ -24,6 +24,9 @@ from tilewright.errors import refuse
 Column = NDArray[np.int64]
 """One field's values, one per instruction."""
 
+Columns = Mapping[str, Column]
+"""Values of the fields by name, all of one length."""
+
 Units = NDArray[np.uint64]
 """Units of a program, [units], or of instructions of one kind, [instructions, units]."""
 
@@ -39,26 +42,22 @@ class Field:
     """
 
     name: str
-    unit: int
-    """Index of the unit in the instruction."""
-    low: int
-    """Lowest bit in the unit."""
     bits: int
     meaning: str = ""
     signed: bool = False
-    bias: int = 0
-    scale: int = 1
     choices: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
     default: int | None = None
     """Value of a field that is not given; None is the stored number 0."""
+    bias: int = 0
+    scale: int = 1
+    flags: tuple[str, ...] = ()
     hexadecimal: bool = False
     """How listings print it."""
 
     def __post_init__(self) -> None:
         named = bool(self.choices) + bool(self.flags)
-        if self.bits < 1 or self.low < 0 or self.unit < 0 or self.scale < 1:
-            raise ValueError(f"field {self.name}: no such place or scale")
+        if self.bits < 1 or self.scale < 1:
+            raise ValueError(f"field {self.name}: no such size or scale")
         if named > 1 or (named and (self.signed or self.bias or self.scale != 1)):
             raise ValueError(f"field {self.name}: names go with plain numbers")
         if len(self.choices) > 1 << self.bits or len(self.flags) > self.bits:
@@ -88,8 +87,8 @@ class Field:
 
     @property
     def mask(self) -> int:
-        """Its bits in the unit."""
-        return ((1 << self.bits) - 1) << self.low
+        """Its bits, from bit 0."""
+        return (1 << self.bits) - 1
 
     def holds(self, value: int) -> bool:
         """Whether it can say a value."""
@@ -132,6 +131,8 @@ class Format:
     """Fields of one instruction and the units that they lie in."""
 
     fields: tuple[Field, ...]
+    places: Mapping[str, tuple[int, int]]
+    """By a field's name: its unit, and its lowest bit there."""
     units: int
     unit_bits: int = 32
 
@@ -140,13 +141,14 @@ class Format:
             raise ValueError(f"units of {self.unit_bits} bits")
         used = [0] * self.units
         for field in self.fields:
-            if field.unit >= self.units or field.low + field.bits > self.unit_bits:
+            unit, low = self.places[field.name]
+            if not 0 <= unit < self.units or low < 0 or low + field.bits > self.unit_bits:
                 raise ValueError(f"field {field.name} lies outside of its unit")
-            if used[field.unit] & field.mask:
+            if used[unit] & field.mask << low:
                 raise ValueError(f"field {field.name} overlaps another")
             if not field.holds(field.initial):
                 raise ValueError(f"field {field.name} cannot hold its default")
-            used[field.unit] |= field.mask
+            used[unit] |= field.mask << low
         if len(self.by_name) != len(self.fields):
             raise ValueError("two fields have one name")
 
@@ -160,7 +162,8 @@ class Format:
         """Per unit: the bits that a field names."""
         masks = np.zeros(self.units, np.uint64)
         for field in self.fields:
-            masks[field.unit] |= np.uint64(field.mask)
+            unit, low = self.places[field.name]
+            masks[unit] |= np.uint64(field.mask << low)
         return masks
 
     def verify(self, values: Mapping[str, int], where: str) -> None:
@@ -170,41 +173,48 @@ class Format:
             if field is None:
                 raise KeyError(f"{where} has no field {name}")
             if not field.holds(value):
-                raise refuse("isa-field", f"{name}={value} does not fit", where, field.allowed())
+                raise refuse(
+                    "isa-field",
+                    f"{name}={value} does not fit: the field holds {field.allowed()}",
+                    where,
+                )
 
-    def pack(self, columns: Mapping[str, Any], count: int, where: str) -> Units:
+    def pack(self, columns: Mapping[str, Any], count: int, where: str, help: str = "") -> Units:
         """Units [count, units] of instructions; fields that are left out take their default.
 
         Raises TilewrightError (``isa-field``) for a value that its field cannot hold, KeyError for
-        a column that is no field.
+        a column that is no field. ``help`` says what would help against the former.
         """
         for name in columns:
             if name not in self.by_name:
                 raise KeyError(f"{where} has no field {name}")
         units = np.zeros((count, self.units), np.uint64)
         for field in self.fields:
-            if field.name in columns:
-                values = np.broadcast_to(np.asarray(columns[field.name], np.int64), count)
-            else:
-                values = np.full(count, field.initial, np.int64)
+            values = np.asarray(columns.get(field.name, field.initial), np.int64)
+            if not values.ndim and int(values) == field.bias:
+                continue  # all bits are 0
             low, high = field.range
-            bad = (values < low) | (values > high) | ((values - field.bias) % field.scale != 0)
-            if bad.any():
-                value = int(values[np.argmax(bad)])
+            bad = (values < low) | (values > high)
+            if field.scale != 1:
+                bad |= (values - field.bias) % field.scale != 0
+            if bad.any() and count:
+                value = int(values.flat[np.argmax(bad)])
                 raise refuse(
-                    "isa-field", f"{field.name}={value} does not fit", where, field.allowed()
+                    "isa-field",
+                    f"{field.name}={value} does not fit: the field holds {field.allowed()}",
+                    where,
+                    help,
                 )
             stored = ((values - field.bias) // field.scale).astype(np.uint64)
-            mask = np.uint64((1 << field.bits) - 1)
-            units[:, field.unit] |= (stored & mask) << np.uint64(field.low)
+            unit, shift = self.places[field.name]
+            units[:, unit] |= (stored & np.uint64(field.mask)) << np.uint64(shift)
         return units
 
     def unpack(self, units: Units) -> dict[str, Column]:
         """The columns of units [count, units] of this format."""
         columns: dict[str, Column] = {}
         for field in self.fields:
-            mask = np.uint64((1 << field.bits) - 1)
-            stored = ((units[:, field.unit] >> np.uint64(field.low)) & mask).astype(np.int64)
+            stored = self._stored(units, field).astype(np.int64)
             if field.signed:
                 half = np.int64(1 << (field.bits - 1))
                 stored = np.where(stored >= half, stored - 2 * half, stored)
@@ -216,8 +226,35 @@ class Format:
         bad = np.any(units & ~self.masks, axis=1)
         for field in self.fields:
             if field.choices or field.flags:
-                raw = (units[:, field.unit] >> np.uint64(field.low)) & np.uint64(
-                    (1 << field.bits) - 1
-                )
-                bad |= raw > np.uint64(field.stored_range[1])
+                bad |= self._stored(units, field) > np.uint64(field.stored_range[1])
         return bad
+
+    def _stored(self, units: Units, field: Field) -> Units:
+        unit, low = self.places[field.name]
+        return (units[:, unit] >> np.uint64(low)) & np.uint64(field.mask)
+
+
+def lay_out(fields: Sequence[Field], reserved: int, unit_bits: int = 64) -> Format:
+    """A format whose fields lie one behind the other, each in the first unit with room for it.
+
+    The first ``reserved`` bits of the first unit stay free: the opcode's.
+    """
+    used = [reserved]
+    places: dict[str, tuple[int, int]] = {}
+    for field in fields:
+        unit = next((i for i, n in enumerate(used) if n + field.bits <= unit_bits), len(used))
+        if unit == len(used):
+            used.append(0)
+        places[field.name] = unit, used[unit]
+        used[unit] += field.bits
+    return Format(tuple(fields), places, len(used), unit_bits)
+
+
+def bits_for(value: int) -> int:
+    """Bits of an unsigned field that holds 0 to ``value``."""
+    return max(1, value.bit_length())
+
+
+def selector(name: str, choices: Sequence[str], meaning: str) -> Field:
+    """A field that selects one of ``choices``."""
+    return Field(name, bits_for(len(choices) - 1), meaning, choices=tuple(choices))

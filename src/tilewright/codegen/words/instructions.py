@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Generic, TypeVar
 
 from tilewright.codegen.words.fields import Field, Format
 
@@ -28,8 +30,12 @@ class Instruction:
         return self.format.units
 
 
+I = TypeVar("I", bound=Instruction, covariant=True)  # noqa: E741 (the instructions of a target)
+"""What a target's instructions are."""
+
+
 @dataclass(frozen=True)
-class InstructionSet:
+class InstructionSet(Generic[I]):
     """Instructions whose first unit holds the opcode in one place.
 
     ``order`` is the byte order of units in files.
@@ -37,12 +43,15 @@ class InstructionSet:
 
     name: str
     opcode: Field
-    """Where the opcode lies, in unit 0."""
-    instructions: tuple[Instruction, ...]
+    opcode_low: int
+    """The opcode's lowest bit in the first unit."""
+    instructions: tuple[I, ...]
     order: str = "little"
+    help: str = ""
+    """What helps where a value does not fit its field."""
 
     def __post_init__(self) -> None:
-        if self.opcode.unit:
+        if self.opcode_low + self.opcode.bits > self.unit_bits:
             raise ValueError(f"{self.name}: the opcode does not lie in the first unit")
         if len(self.by_opcode) != len(self.instructions):
             raise ValueError(f"{self.name}: two instructions have one opcode")
@@ -53,7 +62,7 @@ class InstructionSet:
                 raise ValueError(f"{self.name}: units of several sizes")
             if not self.opcode.holds(instruction.opcode):
                 raise ValueError(f"{instruction.mnemonic}: no such opcode")
-            if int(instruction.format.masks[0]) & self.opcode.mask:
+            if int(instruction.format.masks[0]) & self.opcode.mask << self.opcode_low:
                 raise ValueError(f"{instruction.mnemonic}: a field overlaps the opcode")
 
     @property
@@ -62,11 +71,11 @@ class InstructionSet:
         return self.instructions[0].format.unit_bits
 
     @cached_property
-    def by_mnemonic(self) -> dict[str, Instruction]:
+    def by_mnemonic(self) -> Mapping[str, I]:
         """The instructions by name."""
         return {instruction.mnemonic: instruction for instruction in self.instructions}
 
     @cached_property
-    def by_opcode(self) -> dict[int, Instruction]:
+    def by_opcode(self) -> Mapping[int, I]:
         """The instructions by opcode."""
         return {instruction.opcode: instruction for instruction in self.instructions}

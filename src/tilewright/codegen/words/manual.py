@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tilewright.codegen.words.fields import Field
+from tilewright.codegen.words.fields import Field, Format
 from tilewright.codegen.words.instructions import Instruction, InstructionSet
 
 
-def manual(instructions: InstructionSet, introduction: str = "") -> str:
+def manual(instructions: InstructionSet[Instruction], introduction: str = "") -> str:
     """A markdown page: every instruction with its meaning, length and fields."""
     opcode = instructions.opcode
     lines = [
@@ -14,7 +14,8 @@ def manual(instructions: InstructionSet, introduction: str = "") -> str:
         "",
         *([introduction, ""] if introduction else []),
         f"Instructions are rows of units of {instructions.unit_bits} bits, "
-        f"{instructions.order}-endian in files; the opcode lies in bits {_bits(opcode)} of the "
+        f"{instructions.order}-endian in files; the opcode lies in bits "
+        f"{_bits(opcode, instructions.opcode_low)} of the "
         "first. Bits that no field names are zero.",
         "",
         "Assembly has one instruction a line, `mnemonic field=value, ...`; fields that are left "
@@ -35,23 +36,32 @@ def manual(instructions: InstructionSet, introduction: str = "") -> str:
 
 
 def _page(instruction: Instruction) -> list[str]:
-    lines = [f"## {instruction.mnemonic}", "", instruction.meaning, ""]
-    if instruction.format.fields:
-        lines += [
-            "| field | unit | bits | values | default | meaning |",
-            "|---|---|---|---|---|---|",
-        ]
-    for field in instruction.format.fields:
+    return [
+        f"## {instruction.mnemonic}",
+        "",
+        instruction.meaning,
+        "",
+        *(field_table(instruction.format) if instruction.format.fields else []),
+    ]
+
+
+def field_table(form: Format) -> list[str]:
+    """Lines of a table of the fields: place, values, default, meaning."""
+    lines = [
+        "| field | unit | bits | values | default | meaning |",
+        "|---|---|---|---|---|---|",
+    ]
+    for field in form.fields:
+        unit, low = form.places[field.name]
         lines.append(
-            f"| `{field.name}` | {field.unit} | {_bits(field)} | {field.allowed()} | "
+            f"| `{field.name}` | {unit} | {_bits(field, low)} | {field.allowed()} | "
             f"{field.text(field.initial)} | {_meaning(field)} |"
         )
-    return [*lines, ""] if instruction.format.fields else lines
+    return [*lines, ""]
 
 
-def _bits(field: Field) -> str:
-    high = field.low + field.bits - 1
-    return f"{high}:{field.low}" if field.bits > 1 else f"{field.low}"
+def _bits(field: Field, low: int) -> str:
+    return f"{low + field.bits - 1}:{low}" if field.bits > 1 else f"{low}"
 
 
 def _meaning(field: Field) -> str:

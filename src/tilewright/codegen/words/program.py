@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.codegen.words.fields import Column, Units
-from tilewright.codegen.words.instructions import Instruction, InstructionSet
-from tilewright.errors import refuse
+from tilewright.codegen.words.instructions import I, Instruction, InstructionSet
+from tilewright.errors import TilewrightError, refuse
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,10 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(Generic[I]):
     """All instructions of one kind in a program."""
 
-    instruction: Instruction
+    instruction: I
     rows: Column
     """Their numbers in the program, ascending."""
     columns: dict[str, Column]
@@ -37,14 +38,15 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Program:
+class Program(Generic[I]):
     """A decoded program."""
 
-    instructions: InstructionSet
+    instructions: InstructionSet[I]
     units: Units
+    """[units]"""
     starts: Column
     """Per instruction: the index of its first unit."""
-    groups: tuple[Group, ...]
+    groups: tuple[Group[I], ...]
 
     @property
     def size(self) -> int:
@@ -72,7 +74,7 @@ class Program:
         return statements
 
 
-def encode(instructions: InstructionSet, statements: Sequence[Statement]) -> Units:
+def encode(instructions: InstructionSet[Instruction], statements: Sequence[Statement]) -> Units:
     """Units of a program.
 
     Raises TilewrightError (``isa-field``) for a value that its field cannot hold, KeyError for what
@@ -98,29 +100,45 @@ def encode(instructions: InstructionSet, statements: Sequence[Statement]) -> Uni
             )
             for name in sorted(names)
         }
-        packed = instruction.format.pack(columns, len(members), mnemonic)
-        packed[:, 0] |= np.uint64(instruction.opcode << instructions.opcode.low)
+        packed = encode_columns(instructions, instruction, columns, len(members))
         units[starts[members][:, None] + np.arange(instruction.units)] = packed
     return units
 
 
-def decode(instructions: InstructionSet, units: Units) -> Program:
-    """The instructions of units.
+def encode_columns(
+    instructions: InstructionSet[Instruction],
+    instruction: Instruction,
+    columns: Mapping[str, Any],
+    count: int,
+) -> Units:
+    """Units [count, units] of instructions of one kind; fields without a column take their default.
+
+    Raises TilewrightError (``isa-field``) for a value that its field cannot hold, KeyError for a
+    column that is no field.
+    """
+    packed = instruction.format.pack(columns, count, instruction.mnemonic, instructions.help)
+    packed[:, 0] |= np.uint64(instruction.opcode << instructions.opcode_low)
+    return packed
+
+
+def decode(instructions: InstructionSet[I], units: Units) -> Program[I]:
+    """The instructions of units [units] or, where all have as many, [instructions, units].
 
     Raises TilewrightError (``isa-word``) for an unknown opcode, an instruction that the end cuts
     short, bits that no field names, or a selector out of range.
     """
-    field = instructions.opcode
-    opcodes = (units >> np.uint64(field.low)) & np.uint64((1 << field.bits) - 1)
+    units = units.reshape(-1)
+    mask, low = instructions.opcode.mask, instructions.opcode_low
+    opcodes = (units >> np.uint64(low)) & np.uint64(mask)
     starts = _starts(instructions, opcodes, len(units))
-    groups: list[Group] = []
+    groups: list[Group[I]] = []
     chosen = opcodes[starts]
     for instruction in instructions.instructions:
         rows = np.flatnonzero(chosen == np.uint64(instruction.opcode)).astype(np.int64)
         if not rows.size:
             continue
         words = units[starts[rows][:, None] + np.arange(instruction.units)]
-        words[:, 0] &= ~np.uint64(field.mask)
+        words[:, 0] &= ~np.uint64(mask << low)
         bad = instruction.format.invalid(words)
         if bad.any():
             row = int(rows[np.argmax(bad)])
@@ -134,38 +152,55 @@ def decode(instructions: InstructionSet, units: Units) -> Program:
     return Program(instructions, units, starts, tuple(groups))
 
 
-def _starts(instructions: InstructionSet, opcodes: Units, size: int) -> Column:
+def _starts(instructions: InstructionSet[Instruction], opcodes: Units, size: int) -> Column:
     """Where instructions begin: each at the end of the one before."""
+    sizes = {instruction.units for instruction in instructions.instructions}
+    if len(sizes) == 1 and not size % min(sizes):
+        starts = np.arange(0, size, min(sizes), dtype=np.int64)
+        known = np.isin(opcodes[starts], np.array([*instructions.by_opcode], np.uint64))
+        if not known.all():
+            raise _unknown(instructions, opcodes, int(np.argmin(known)), starts)
+        return starts
     lengths = np.zeros(1 << instructions.opcode.bits, np.int64)
     for instruction in instructions.instructions:
         lengths[instruction.opcode] = instruction.units
     after = lengths[opcodes.astype(np.int64)].tolist()
-    starts: list[int] = []
+    begun: list[int] = []
     unit = 0
     while unit < size:
         if not after[unit]:
-            raise refuse(
-                "isa-word",
-                f"opcode {int(opcodes[unit])} is unknown to {instructions.name}",
-                f"instruction {len(starts)}, unit {unit}",
-            )
-        starts.append(unit)
+            raise _unknown(instructions, opcodes, len(begun), [*begun, unit])
+        begun.append(unit)
         unit += after[unit]
     if unit > size:
         raise refuse(
             "isa-word",
             f"the program ends {unit - size} units before this instruction does",
-            f"instruction {len(starts) - 1}, unit {starts[-1]}",
+            f"instruction {len(begun) - 1}, unit {begun[-1]}",
         )
-    return np.array(starts, np.int64)
+    return np.array(begun, np.int64)
 
 
-def to_bytes(instructions: InstructionSet, units: Units) -> bytes:
+def _unknown(
+    instructions: InstructionSet[Instruction],
+    opcodes: Units,
+    row: int,
+    starts: Sequence[int] | Column,
+) -> TilewrightError:
+    unit = int(starts[row])
+    return refuse(
+        "isa-word",
+        f"opcode {int(opcodes[unit])} is unknown to {instructions.name}",
+        f"instruction {row}, unit {unit}",
+    )
+
+
+def to_bytes(instructions: InstructionSet[Instruction], units: Units) -> bytes:
     """Units as they lie in a file."""
     return units.astype(_type(instructions)).tobytes()
 
 
-def from_bytes(instructions: InstructionSet, data: bytes | memoryview) -> Units:
+def from_bytes(instructions: InstructionSet[Instruction], data: bytes | memoryview) -> Units:
     """Units of a file; refuses (``isa-length``) a length that is no multiple of the unit."""
     kind = _type(instructions)
     if len(data) % kind.itemsize:
@@ -175,6 +210,6 @@ def from_bytes(instructions: InstructionSet, data: bytes | memoryview) -> Units:
     return np.frombuffer(data, kind).astype(np.uint64)
 
 
-def _type(instructions: InstructionSet) -> np.dtype[np.unsignedinteger]:
+def _type(instructions: InstructionSet[Instruction]) -> np.dtype[np.unsignedinteger]:
     sign = "<" if instructions.order == "little" else ">"
     return np.dtype(f"{sign}u{instructions.unit_bits // 8}")

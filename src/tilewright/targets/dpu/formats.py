@@ -92,7 +92,10 @@ MEANINGS = {
 }
 """What fields mean, the same in all instructions that have them."""
 
-OPCODE = Field("opcode", 0, 28, 4, "which instruction")
+OPCODE = Field("opcode", 4, "which instruction")
+
+OPCODE_LOW = 28
+"""Its lowest bit in the first word."""
 
 
 @dataclass(frozen=True)
@@ -126,12 +129,11 @@ def instruction(
     own = 1 << CATEGORIES.index(category)
     fields = [
         Field(
-            "take", 0, 24, 4, "classes of which each must have put a token", flags=CATEGORIES,
-            default=own,
+            "take", 4, "classes of which each must have put a token", flags=CATEGORIES, default=own
         ),
-        Field("put", 0, 20, 4, "classes that get a token at the end", flags=CATEGORIES,
-              default=own),
-    ]  # fmt: skip
+        Field("put", 4, "classes that get a token at the end", flags=CATEGORIES, default=own),
+    ]
+    places = {"take": (0, 24), "put": (0, 20)}
     lines = words.strip().splitlines()
     for unit, line in enumerate(lines):
         low = 0
@@ -142,8 +144,6 @@ def instruction(
                 fields.append(
                     Field(
                         name,
-                        unit,
-                        low,
                         int(bits),
                         MEANINGS[name],
                         bias=int(bias or 0),
@@ -151,8 +151,9 @@ def instruction(
                         hexadecimal="_addr" in name,
                     )
                 )
+                places[name] = unit, low
             low += int(bits)
         if low != (20 if unit == 0 else 32):
             raise ValueError(f"{mnemonic}: word {unit} has {low} bits")
-    form = Format(tuple(fields), len(lines))
+    form = Format(tuple(fields), places, len(lines))
     return CoreInstruction(mnemonic, opcode, form, meaning, category, cycles, sets)

@@ -15,6 +15,7 @@ from tilewright.targets.dpu.formats import (
     ALU_MODES,
     ELEMENTWISE,
     OPCODE,
+    OPCODE_LOW,
     POOLS,
     instruction,
 )
@@ -130,7 +131,7 @@ _END = instruction("end", 0x7, "save", "-:20", "Ends the program.")
 _ELEWINIT = "Names one operand of the next ELEW; operands come in the order of their ELEWINITs."
 
 REVISION_0 = InstructionSet(
-    "DPUCZDX8G, revision 0", OPCODE,
+    "DPUCZDX8G, revision 0", OPCODE, OPCODE_LOW,
     (
         instruction(
             "load", 0x0, "load",
@@ -167,7 +168,7 @@ REVISION_0 = InstructionSet(
 """DPUCZDX8G_ISA0."""
 
 REVISION_1 = InstructionSet(
-    "DPUCZDX8G, revision 1", OPCODE,
+    "DPUCZDX8G, revision 1", OPCODE, OPCODE_LOW,
     (
         instruction(
             "load", 0x0, "load",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import cast
 
 from tilewright.codegen.words import Group, Program, decode, from_bytes, instruction_text
 from tilewright.errors import TilewrightError, refuse
@@ -25,7 +24,7 @@ class Operation:
     instruction: CoreInstruction
     fields: Mapping[str, int]
     """Its own, and those of the INIT before it."""
-    place: tuple[Group, int]
+    place: tuple[Group[CoreInstruction], int]
     """Its group in the decoded program, and its number there."""
     operands: tuple[Mapping[str, int], ...] = ()
     """Fields of the ELEWINITs of an ELEW."""
@@ -61,7 +60,7 @@ def read_program(core: Core, data: bytes) -> list[Operation]:
     return operations_of(decode(instructions, from_bytes(instructions, data)))
 
 
-def operations_of(program: Program) -> list[Operation]:
+def operations_of(program: Program[CoreInstruction]) -> list[Operation]:
     """The operations of a decoded program.
 
     Raises TilewrightError: ``program-state`` for an instruction whose INIT is missing,
@@ -75,7 +74,7 @@ def operations_of(program: Program) -> list[Operation]:
     operations: list[Operation] = []
     for row in range(program.size):
         group = program.groups[which[row]]
-        instruction = cast(CoreInstruction, group.instruction)
+        instruction = group.instruction
         values: Mapping[str, int] = statements[row].values
         operation = Operation(row, instruction, values, (group, index[row]))
         own = 1 << CATEGORIES.index(instruction.category)

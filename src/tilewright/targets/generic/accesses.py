@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.words import Column
 from tilewright.simulate.commands import ACCESS, AccessArray
-from tilewright.targets.generic.fields import Column
 
 AXES = 3
 """Strided axes of one access record."""

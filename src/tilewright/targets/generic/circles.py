@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.words import Column, Columns, Field
 from tilewright.machine import Machine, Primitive
 from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.family import Unit
-from tilewright.targets.generic.fields import Column, Columns, Field
 from tilewright.targets.generic.operands import Values, memory_of, size_bits
 
 

@@ -8,58 +8,51 @@ disassembler, simulators and the manual are all made from these definitions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from tilewright.codegen import words
+from tilewright.codegen.words import Field, lay_out
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Move, Primitive
 from tilewright.machine.numbers import seen_by
 from tilewright.targets.generic.families import FAMILIES, family_of
 from tilewright.targets.generic.families.ordering import carried
 from tilewright.targets.generic.family import Family
-from tilewright.targets.generic.fields import LANE_BITS, Field, Format
 
-OPCODE_BITS = 8
+UNIT_BITS = 64
+OPCODE = Field("opcode", 8, "which instruction")
 WAIT_BITS = 28
 WORD_STEP = 32
 """Words are a multiple of this many bytes."""
 
 
 @dataclass(frozen=True)
-class Instruction:
-    """One instruction: what it is called, who runs it, and how it is encoded."""
+class Instruction(words.Instruction):
+    """One instruction: what it is called, who runs it, and how it is encoded.
 
-    mnemonic: str
-    opcode: int
+    Its meaning is one sentence; the family says more.
+    """
+
     family: Family
     engine: int
     """Index into ``machine.engines``."""
-    format: Format
     move: Move | None = None
     primitive: Primitive | None = None
     operations: tuple[str, ...] = ()
     """Anchor operations that it computes."""
 
-    @property
-    def summary(self) -> str:
-        """One sentence for the manual."""
-        if self.move is not None and self.family.name == "transfer":
-            return f"Copies boxes from {self.move.source} to {self.move.target}."
-        return self.family.summary
-
 
 @dataclass(frozen=True)
-class InstructionSet:
-    """All instructions of one machine, and the size of their words."""
+class InstructionSet(words.InstructionSet[Instruction]):
+    """All instructions of one machine: words of as many units each."""
 
-    machine: Machine
-    instructions: tuple[Instruction, ...]
-    word_bytes: int
+    machine: Machine = field(kw_only=True)
 
     @property
-    def lanes(self) -> int:
-        """64-bit lanes of a word."""
-        return self.word_bytes * 8 // LANE_BITS
+    def word_bytes(self) -> int:
+        """Bytes of a word."""
+        return self.instructions[0].units * UNIT_BITS // 8
 
     @cached_property
     def machines(self) -> dict[int, Machine]:
@@ -70,16 +63,6 @@ class InstructionSet:
             else seen_by(self.machine, instruction.primitive)
             for instruction in self.instructions
         }
-
-    @cached_property
-    def by_mnemonic(self) -> dict[str, Instruction]:
-        """The instructions by name."""
-        return {instruction.mnemonic: instruction for instruction in self.instructions}
-
-    @cached_property
-    def by_opcode(self) -> dict[int, Instruction]:
-        """The instructions by opcode."""
-        return {instruction.opcode: instruction for instruction in self.instructions}
 
     def for_move(self, move: Move, transform: str = "transfer") -> Instruction:
         """The instruction that performs a move of the machine, and what it does on the way."""
@@ -114,6 +97,8 @@ def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> Instru
     engines = [engine.name for engine in machine.engines]
     next_opcode = 1
 
+    transfer = FAMILIES["transfer"]
+
     def add(
         mnemonic: str,
         engine: str,
@@ -129,30 +114,32 @@ def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> Instru
             fixed[mnemonic] = next_opcode
         if any(instruction.mnemonic == mnemonic for instruction in instructions):
             raise refuse("isa-name", f"two parts of the machine are called {mnemonic}")
-        if fixed[mnemonic] >= 1 << OPCODE_BITS:
+        if fixed[mnemonic] >= 1 << OPCODE.bits:
             raise refuse("isa-opcodes", f"{machine.name} has more than 255 instructions")
         waits = tuple(
             Field(f"wait.{other}", WAIT_BITS, f"commands of {other} that must have completed")
             for other in engines
             if other != engine and not machine.synchronisation.signals
         )
-        opcode = Field("opcode", OPCODE_BITS, "which instruction", default=fixed[mnemonic])
         carries = () if family.name in ("wait", "barrier") else carried(machine)
-        form = Format((opcode, *waits, *carries, *fields))
+        form = lay_out([*waits, *carries, *fields], OPCODE.bits, UNIT_BITS)
+        summary = family.summary
+        if isinstance(part, Move) and family is transfer:
+            summary = f"Copies boxes from {part.source} to {part.target}."
         instructions.append(
             Instruction(
                 mnemonic,
                 fixed[mnemonic],
+                form,
+                summary,
                 family,
                 engines.index(engine),
-                form,
                 part if isinstance(part, Move) else None,
                 part if isinstance(part, Primitive) else None,
                 operations,
             )
         )
 
-    transfer = FAMILIES["transfer"]
     for move in machine.moves:
         add(move.name, move.engine, transfer, transfer.fields(machine, move), move)
         for name in move.transforms:
@@ -178,7 +165,17 @@ def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> Instru
             if machine.synchronisation.style != "tokens":
                 add(f"wait_{engine.name}", engine.name, wait, wait.fields(machine, engine), None)
         add("barrier", engines[0], FAMILIES["barrier"], (), None)
-    lanes = max((instruction.format.lanes for instruction in instructions), default=1)
-    least = -(-lanes * LANE_BITS // 8 // WORD_STEP) * WORD_STEP
-    size = max(least, machine.instruction_bytes)
-    return InstructionSet(machine, tuple(instructions), -(-size // 8) * 8)
+    units = max(instruction.units for instruction in instructions)
+    least = -(-units * UNIT_BITS // 8 // WORD_STEP) * WORD_STEP
+    units = -(-max(least, machine.instruction_bytes) * 8 // UNIT_BITS)
+    return InstructionSet(
+        machine.name,
+        OPCODE,
+        0,
+        tuple(
+            replace(instruction, format=replace(instruction.format, units=units))
+            for instruction in instructions
+        ),
+        help="smaller tiles, or a machine description with larger memories",
+        machine=machine,
+    )

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.words import Column, Units, encode_columns
 from tilewright.errors import refusals_of, refuse
 from tilewright.ir.types import Array
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.simulate.commands import TIMED, TimedArray
-from tilewright.targets.generic.encode import encode
-from tilewright.targets.generic.fields import Column, Lanes
 from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.isa import Instruction, InstructionSet
 from tilewright.targets.generic.lowering.carried import Carried
@@ -77,14 +76,16 @@ class Lowering:
         """Append a kernel. Raises TilewrightError."""
         KernelLowering(self, program).lower()
 
-    def words(self) -> tuple[Lanes, list[int]]:
-        """The program, and the first instruction of every kernel (and of what would follow)."""
-        chunks: list[Lanes] = [np.zeros((0, self.instructions.lanes), np.uint64)]
+    def words(self) -> tuple[Units, list[int]]:
+        """Units [instructions, units], and the first instruction of every kernel and of what would
+        follow."""
+        width = self.instructions.instructions[0].units
+        chunks: list[Units] = [np.zeros((0, width), np.uint64)]
         starts = [0]
         for symbol, parts in zip(self.symbols, self.kernels, strict=True):
             for part in parts:
                 with refusals_of(symbol):
-                    words = encode(
+                    words = encode_columns(
                         self.instructions, part.instruction, part.columns, part.keys.size
                     )
                 chunks.append(words)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tilewright.targets.generic.fields import LANE_BITS
-from tilewright.targets.generic.isa import Instruction, InstructionSet
+from tilewright.codegen.words import field_table
+from tilewright.targets.generic.isa import UNIT_BITS, Instruction, InstructionSet
 
 _ORDER = {
     "counters": "A word starts when, for every other engine E, `wait.E` of E's words since the "
@@ -31,8 +31,9 @@ def manual(instructions: InstructionSet) -> str:
         "",
         machine.description,
         "",
-        f"Words have {instructions.word_bytes} bytes: lanes of {LANE_BITS} bits, each stored "
-        "little-endian; a field lies in one lane. Bits that no field names are zero. Addresses and "
+        f"Words have {instructions.word_bytes} bytes: units of {UNIT_BITS} bits, each stored "
+        "little-endian; a field lies in one unit, the opcode in the lowest "
+        "8 bits of the first. Bits that no field names are zero. Addresses and "
         "strides are in bytes, extents in elements.",
         "",
         f"Engines: {engines}. One dispatcher issues a word every {machine.issue_cycles} cycles to "
@@ -47,7 +48,7 @@ def manual(instructions: InstructionSet) -> str:
         "|---|---|---|---|",
         *(
             f"| [{instruction.mnemonic}](#{instruction.mnemonic}) | {instruction.opcode:#04x} | "
-            f"{machine.engines[instruction.engine].name} | {instruction.summary} |"
+            f"{machine.engines[instruction.engine].name} | {instruction.meaning} |"
             for instruction in instructions.instructions
         ),
         "",
@@ -61,7 +62,7 @@ def _page(instruction: Instruction) -> list[str]:
     lines = [
         f"## {instruction.mnemonic}",
         "",
-        instruction.summary,
+        instruction.meaning,
         "",
         instruction.family.text.strip(),
         "",
@@ -86,14 +87,4 @@ def _page(instruction: Instruction) -> list[str]:
             f"{move.in_flight} in flight.",
             "",
         ]
-    lines += ["| field | lane | bits | default | meaning |", "|---|---|---|---|---|"]
-    for field in instruction.format.fields:
-        lane, low = instruction.format.places[field.name]
-        high = low + field.bits - 1
-        place = f"{high}:{low}" if field.bits > 1 else f"{low}"
-        default = field.choices[field.default] if field.choices else str(field.default)
-        meaning = field.meaning + (", signed" if field.signed else "")
-        if field.choices:
-            meaning += ": " + ", ".join(f"{i} {name}" for i, name in enumerate(field.choices))
-        lines.append(f"| `{field.name}` | {lane} | {place} | {default} | {meaning} |")
-    return [*lines, ""]
+    return [*lines, *field_table(instruction.format)]

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.codegen.words import Column, Columns, Field, bits_for
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.targets.generic.accesses import Touch
-from tilewright.targets.generic.fields import Column, Columns, Field, bits_for
 
 MAIN_ADDRESS_BITS = 40
 """Addresses and strides in main memory: a tebibyte."""
@@ -24,6 +24,11 @@ def address_bits(machine: Machine, memory: str) -> int:
     """Bits of an address in a memory."""
     size = None if memory == machine.main else machine.memory(memory).bytes
     return MAIN_ADDRESS_BITS if size is None else bits_for(size - 1)
+
+
+def address_field(machine: Machine, memory: str, name: str, meaning: str) -> Field:
+    """A field that holds an address in a memory."""
+    return Field(name, address_bits(machine, memory), meaning, hexadecimal=True)
 
 
 def stride_bits(machine: Machine, memory: str) -> int:
@@ -55,9 +60,8 @@ def operand_fields(
 ) -> tuple[Field, ...]:
     """Address and strides of operand ``name``; with ``wide``, a flag for 32-bit elements too, or
     a field for one of ``elements``."""
-    address = Field(
-        f"{name}.address", address_bits(machine, memory), f"first byte of {name} in {memory}"
-    )
+    meaning = f"first byte of {name} in {memory}"
+    address = address_field(machine, memory, f"{name}.address", meaning)
     bits = stride_bits(machine, memory)
     strides = [Field(f"{name}.{axis}", bits, f"bytes from one {axis} to the next") for axis in axes]
     bits = f"elements are {machine.accumulator}, not {machine.element}"

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.words import Column, Columns
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.machine import Machine
 from tilewright.simulate.commands import TimedArray
 from tilewright.simulate.events import EVENT, EventArray, Matched, counts, match
 from tilewright.simulate.races import completed_before
 from tilewright.targets.generic.families.ordering import others
-from tilewright.targets.generic.fields import Column, Columns
 from tilewright.targets.generic.isa import Instruction
 
 Group = tuple[Instruction, Columns, Column]

@@ -10,14 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewright.codegen.words import Units, from_bytes, to_bytes
 from tilewright.errors import refusals_of
 from tilewright.graph.dialect import network_of
 from tilewright.graph.placement import WEIGHTS
 from tilewright.machine import Machine
 from tilewright.targets.base import Compilation
 from tilewright.targets.generic.c.program import KernelSource, write_c
-from tilewright.targets.generic.encode import from_bytes, to_bytes
-from tilewright.targets.generic.fields import Lanes
 from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.isa import InstructionSet
 from tilewright.targets.generic.lower import Lowering
@@ -42,7 +41,7 @@ class Package:
 
     parts: ProgramParts
     instructions: InstructionSet
-    words: Lanes
+    words: Units
 
 
 def write_package(compilation: Compilation, directory: Path, instructions: InstructionSet) -> None:
@@ -57,7 +56,7 @@ def write_package(compilation: Compilation, directory: Path, instructions: Instr
         compilation,
         directory,
         addresses,
-        words=to_bytes(words),
+        words=to_bytes(instructions, words),
         word_bytes=instructions.word_bytes,
         weights=weights,
         image=bytes(lowering.table_image),

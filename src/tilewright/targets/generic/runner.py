@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from tilewright.codegen.words import disassemble
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.simulate.timing import Timeline
 from tilewright.simulate.trace import write_trace
 from tilewright.targets.base import Profile
-from tilewright.targets.generic.disassemble import disassemble
-from tilewright.targets.generic.encode import Program, decode
 from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.package import Package
+from tilewright.targets.generic.program import Program, decode
 from tilewright.targets.generic.program_file import remarks_of
 from tilewright.targets.generic.simulate import Simulator
 from tilewright.targets.generic.stepped import Simulation, SteppedRunner, Times

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
-from tilewright.targets.generic.encode import Program
 from tilewright.targets.generic.family import Unit
 from tilewright.targets.generic.memories import Memories, Segment
+from tilewright.targets.generic.program import Program
 from tilewright.targets.generic.timing import check_bounds
 
 CHUNK = 4096

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tilewright.codegen.words import assemble, disassemble, from_bytes, to_bytes
 from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
 from tilewright.targets.base import Compilation, Runner, Target, Timer
-from tilewright.targets.generic.assemble import assemble
 from tilewright.targets.generic.c.runner import CRunner
-from tilewright.targets.generic.disassemble import disassemble
-from tilewright.targets.generic.encode import from_bytes, to_bytes
 from tilewright.targets.generic.isa import InstructionSet, derive
 from tilewright.targets.generic.manual import manual
 from tilewright.targets.generic.package import read_package, write_package
@@ -60,7 +58,8 @@ class InstructionTarget(Target):
 
     def assemble(self, text: str, machine: Machine, name: str = "assembly") -> bytes:
         """Words of a source text."""
-        return to_bytes(assemble(self.instruction_set(machine), text, name))
+        instructions = self.instruction_set(machine)
+        return to_bytes(instructions, assemble(instructions, text, name))
 
     def disassemble(self, data: bytes, machine: Machine) -> str:
         """The text of words."""

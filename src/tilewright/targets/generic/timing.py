@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.words import Column, Columns
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine, Move
 from tilewright.machine.expression import parse_expression
@@ -22,10 +23,9 @@ from tilewright.simulate.commands import (
 from tilewright.simulate.races import RaceReport, find_races
 from tilewright.simulate.timing import Timeline, simulate
 from tilewright.targets.generic.accesses import coalesce, records
-from tilewright.targets.generic.encode import Program
-from tilewright.targets.generic.fields import Column, Columns
 from tilewright.targets.generic.isa import Instruction
 from tilewright.targets.generic.ordering import Group, ordered, ordering_of, refuse_faults
+from tilewright.targets.generic.program import Program
 
 
 def timed_of(

@@ -224,6 +224,23 @@ def test_a_large_negative_number_has_a_gelu_of_0() -> None:
         np.testing.assert_allclose(given["out"][:8], wanted, rtol=1e-6, atol=1e-29)
 
 
+@pytest.mark.parametrize("core", [ASCEND_910, ASCEND_310], ids=lambda core: core.name)
+def test_functions_end_where_they_become_constant(core: DaVinci) -> None:
+    """What is added to a 1 that is not quite 1 would be multiplied by the operand."""
+    x = np.array([-6e4, -300, -40, -7, 7, 40, 300, 6e4], np.float32)
+    units = 0.0 if core.divides else 2.0**-23  # A quotient's last place.
+    for name, function, first in (
+        ("gelu", lambda x: np.maximum(x, 0), 6),
+        ("erf", np.sign, 4),
+        ("tanh", np.sign, 10),
+    ):
+        given = {"x": np.concatenate([x, x]), "out": np.zeros(16, np.float32)}
+        run(built(elementwise(name, "float", 8, core, name=f"{name}_kernel")), given)
+        far, wanted = np.abs(x) >= first, function(x)
+        most = units * np.maximum(np.abs(wanted), 6)
+        assert (np.abs(given["out"][:8] - wanted) <= most)[far].all(), name
+
+
 def test_the_tail_of_1000_elements() -> None:
     """Portions of 256: 232 are left, 240 computed from 760 on, 8 of them a second time."""
     assert check("add", "half", 1000, ub=6 * 2 * 256) == 16

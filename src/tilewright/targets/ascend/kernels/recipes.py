@@ -9,7 +9,7 @@ Functions are computed in floats; a half is converted first. Errors, relative to
 
 tanh, erf      5e-7: odd rational functions of x, in x * x of degrees 5 and 4, 5 and 5, fitted for
                the least relative error where the result is not 1 yet (|x| up to 9, and 3.92)
-gelu           the error function's, relative to x
+gelu           the error function's, relative to x from -5.6 on; 1e-6 below, where it is 0
 sigmoid, silu  2e-7 from -80 on; below that they are sigmoid's at -80, 2e-35
 softplus       1e-7, absolute, where x is negative
 """
@@ -86,15 +86,20 @@ def _polynomial(to: str, of: str, coefficients: Sequence[float]) -> tuple[Step, 
 TANH = (
     (0.999999999, 0.136809957, 0.00386968086, 2.80346939e-05, 3.06502061e-08, -1.22514884e-11),
     (1.0, 0.470143278, 0.0272507935, 0.000394101451, 1.28926552e-06),
-    9.0,
+    9.02,
 )
-"""Numerator and denominator in x * x, and where the result becomes 1."""
+"""Numerator and denominator in x * x, and where the result becomes 1: what is beyond is computed
+there. The quotient, rounded as instructions do, is 1 at that place."""
 
 ERF = (
     (1.12837914, 0.193479333, 0.0530928695, 0.00388050541, 0.000284497962, 1.98720697e-06),
     (1.0, 0.504799164, 0.115322669, 0.0152015323, 0.00118487782, 3.74210888e-05),
-    4.0,
+    3.98,
 )
+
+HALF_ERF = (tuple(coefficient / 2 for coefficient in ERF[0]), *ERF[1:])
+"""Of x (1/2 + erf(x / sqrt 2) / 2), whose sum has the bits of 1 + erf. It is 0, or a rounding of 1,
+below the bound; x counts as the bound there, so that the product is as small."""
 
 
 def _odd(source: str, of: tuple[Sequence[float], Sequence[float], float]) -> tuple[Step, ...]:
@@ -203,12 +208,13 @@ RECIPES: dict[str, Recipe] = {
     "gelu_tanh": _function(*_GELU_TANH, most="80.0f"),
     "gelu": _function(
         Step("vmuls", "u", ("x",), number(sqrt(0.5))),
-        *_odd("u", ERF),
-        Step("vadds", "u", ("u",), "1.0f"),
-        Step("vmuls", "u", ("u",), "0.5f"),
-        Step("vmul", "out", ("x", "u")),
+        *_odd("u", HALF_ERF),
+        Step("vadds", "u", ("u",), "0.5f"),
+        Step("vmax", "t", ("x", "least")),
+        Step("vmul", "out", ("t", "u")),
         temporaries="t s u",
         **_bounds(ERF),
+        least=number(-ERF[2] * sqrt(2)),
     ),
     "erf": _function(
         *_odd("x", ERF), Step("vmuls", "out", ("u",), "1.0f"), temporaries="t s u", **_bounds(ERF)

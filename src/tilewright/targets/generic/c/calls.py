@@ -39,7 +39,7 @@ def call(whole: Lowering, instruction: Instruction, columns: Mapping[str, Any]) 
     """A command's call; members whose value is 0 in all executions are left to C."""
     values: list[Value] = []
     for field in members(instruction):
-        column = columns.get(field.name, field.default)
+        column = columns.get(field.name, field.initial)
         base = ""
         if _in_main(whole, instruction, field.name):
             base, column = _based(whole, column)

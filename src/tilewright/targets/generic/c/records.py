@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 from tilewright.codegen.c.loops import Interface
 from tilewright.codegen.c.source import Writer, comment
+from tilewright.codegen.words import Field
 from tilewright.errors import refuse
 from tilewright.graph.names import identifier
 from tilewright.machine import Machine
 from tilewright.machine.c_functions import CInterface
-from tilewright.targets.generic.fields import Field
 from tilewright.targets.generic.isa import Instruction, InstructionSet
 
 
@@ -54,7 +54,7 @@ def commands_of(instructions: InstructionSet) -> list[Instruction]:
 def members(instruction: Instruction) -> Iterator[Field]:
     """The fields that a record has."""
     for field in instruction.format.fields:
-        if field.name not in ("opcode", "reply", "take", "put") and "wait." not in field.name:
+        if field.name not in ("reply", "take", "put") and "wait." not in field.name:
             yield field
 
 
@@ -159,7 +159,7 @@ def _record(writer: Writer, instruction: Instruction, named: Interface) -> None:
     name = function_of(instruction)
     plain = instruction.family.name == "transfer"
     text = (
-        instruction.summary
+        instruction.meaning
         if plain
         else f"{instruction.family.summary}\n\n{instruction.family.text}"
     )

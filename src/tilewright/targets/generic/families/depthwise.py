@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tilewright.codegen.words import Columns, Field
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.targets.generic import accumulate, epilogue
@@ -15,7 +16,6 @@ from tilewright.targets.generic.families.window import (
     windows,
 )
 from tilewright.targets.generic.family import Family, Unit
-from tilewright.targets.generic.fields import Columns, Field
 from tilewright.targets.generic.operands import (
     Values,
     memory_of,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tilewright.codegen.words import Columns, Field
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Move
 from tilewright.targets.generic.accesses import Touch
@@ -15,8 +16,7 @@ from tilewright.targets.generic.families.window import (
     window_of,
 )
 from tilewright.targets.generic.family import Family, Unit
-from tilewright.targets.generic.fields import Columns, Field
-from tilewright.targets.generic.operands import Values, address_bits, stride_bits
+from tilewright.targets.generic.operands import Values, address_field, stride_bits
 
 IMAGE = ("n", "g", "h", "w", "c")
 """Axes of the image."""
@@ -56,9 +56,7 @@ writes.
                     ("target", part.target, POINTS),
                 )
                 for field in (
-                    Field(
-                        f"{end}.address", address_bits(machine, memory), f"first byte in {memory}"
-                    ),
+                    address_field(machine, memory, f"{end}.address", f"first byte in {memory}"),
                     *(
                         Field(f"{end}.{axis}", stride_bits(machine, memory), f"bytes along {axis}")
                         for axis in axes

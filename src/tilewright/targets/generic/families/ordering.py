@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tilewright.codegen.words import Columns, Field, bits_for, selector
 from tilewright.machine import Engine, Machine
 from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.family import Family, Unit
-from tilewright.targets.generic.fields import Columns, Field, bits_for, selector
 from tilewright.targets.generic.operands import Values
 
 VALUE_BITS = 28

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.words import Columns, Field, selector
 from tilewright.machine import Machine, Primitive
 from tilewright.targets.generic import accumulate, epilogue
 from tilewright.targets.generic.accesses import Touch
@@ -17,7 +18,6 @@ from tilewright.targets.generic.families.window import (
     windows,
 )
 from tilewright.targets.generic.family import Family, Unit
-from tilewright.targets.generic.fields import Columns, Field, selector
 from tilewright.targets.generic.operands import (
     Values,
     memory_of,

@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 
+from tilewright.codegen.words import Columns, Field
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.targets.generic import accumulate, epilogue
@@ -18,7 +19,6 @@ from tilewright.targets.generic.families.window import (
     windows,
 )
 from tilewright.targets.generic.family import Family, Unit
-from tilewright.targets.generic.fields import Columns, Field
 from tilewright.targets.generic.operands import (
     Values,
     memory_of,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.words import Column, Columns, Field
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics import sparse
@@ -21,7 +22,6 @@ from tilewright.targets.generic.families.window import (
     windows,
 )
 from tilewright.targets.generic.family import Family, Unit
-from tilewright.targets.generic.fields import Column, Columns, Field
 from tilewright.targets.generic.operands import (
     Values,
     memory_of,

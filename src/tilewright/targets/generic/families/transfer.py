@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from tilewright.codegen.words import Columns, Field, bits_for
 from tilewright.machine import Machine, Move
 from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.family import Family, Unit
-from tilewright.targets.generic.fields import Columns, Field, bits_for
-from tilewright.targets.generic.operands import Values, address_bits, stride_bits
+from tilewright.targets.generic.operands import Values, address_field, stride_bits
 
 AXES = 4
 """Axes of the box."""
@@ -37,9 +37,8 @@ goes with a tile of weights, travels in the same transfer: one latency for both.
         bits = size_bits(machine, part)
         ends: list[Field] = []
         for end, memory in (("source", part.source), ("target", part.target)):
-            ends.append(
-                Field(f"{end}.address", address_bits(machine, memory), f"first byte in {memory}")
-            )
+            meaning = f"first byte in {memory}"
+            ends.append(address_field(machine, memory, f"{end}.address", meaning))
             ends += [
                 Field(
                     f"{end}.stride{axis}", stride_bits(machine, memory), f"bytes along axis {axis}"
@@ -55,7 +54,7 @@ goes with a tile of weights, travels in the same transfer: one latency for both.
             *ends,
             Field("extra.bytes", bits, "bytes of the second run"),
             *(
-                Field(f"extra.{end}", address_bits(machine, memory), f"its first byte in {memory}")
+                address_field(machine, memory, f"extra.{end}", f"its first byte in {memory}")
                 for end, memory in (("source", part.source), ("target", part.target))
             ),
         )

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from tilewright.codegen.words import Column, Columns, Field
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.circles import circle_fields, circle_touches, pieces
 from tilewright.targets.generic.family import Unit
-from tilewright.targets.generic.fields import Column, Columns, Field
 from tilewright.targets.generic.operands import (
     Values,
     element_bytes,

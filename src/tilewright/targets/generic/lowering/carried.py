@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tilewright.codegen.words import Column
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.targets.generic.families.ordering import others
-from tilewright.targets.generic.fields import Column
 from tilewright.targets.generic.lowering.parts import Part
 from tilewright.tile.operations import BarrierOp, SignalOp, WaitOp
 from tilewright.tile.queues import Command, Queues

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.targets.generic.fields import Column
+from tilewright.codegen.words import Column
 from tilewright.targets.generic.lowering.locations import TensorPlace
 
 NEAR = 256

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tilewright.codegen.words import Column
 from tilewright.errors import refuse
 from tilewright.ir import SSAValue
 from tilewright.ir.types import element_name, layout_of, shape_of
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
-from tilewright.targets.generic.fields import Column
 from tilewright.tile.boxes import Boxes, box_columns
 from tilewright.tile.circular import Circle, circle_of
 from tilewright.tile.dialect import BufferOp, MoveOp, TensorOp

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.codegen.words import Column
 from tilewright.simulate.commands import TimedArray
-from tilewright.targets.generic.fields import Column
 from tilewright.targets.generic.isa import Instruction, InstructionSet
 from tilewright.targets.generic.timing import timed_of
 
@@ -26,7 +26,7 @@ class Part:
         count = self.keys.size
         columns = {
             field.name: np.broadcast_to(
-                np.asarray(self.columns.get(field.name, field.default), np.int64), (count,)
+                np.asarray(self.columns.get(field.name, field.initial), np.int64), (count,)
             )
             for field in self.instruction.format.fields
         }

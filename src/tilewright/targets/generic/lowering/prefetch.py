@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.targets.generic.fields import Column
+from tilewright.codegen.words import Column
 from tilewright.tile.queues import Command
 
 

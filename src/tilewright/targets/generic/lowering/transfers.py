@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.codegen.words import Column
 from tilewright.errors import refuse
 from tilewright.targets.generic.families.transfer import AXES
-from tilewright.targets.generic.fields import Column
 from tilewright.targets.generic.lowering.locations import BufferPlace, TensorPlace
 from tilewright.tile.boxes import Boxes
 from tilewright.tile.iteration import Order

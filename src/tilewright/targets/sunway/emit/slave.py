@@ -7,9 +7,9 @@
 
 The loops, the buffers and their moves are the tile program's. A buffer that is loaded in loops with
 two slots is fetched one visit ahead: ``next_DIM`` steps the index of the loop around it, and those
-of the loops further out where it ends (swATOP, section 4.5.2). A result with two slots is waited for when its slot
-is written again. Of what CPEs send in turns, each fetches every eighth tile alone, as soon as it
-has sent the one before. All other moves are waited for where they stand."""
+of the loops further out where it ends (swATOP, section 4.5.2). A result with two slots is waited
+for when its slot is written again. Of what CPEs send in turns, each fetches every eighth tile
+alone, as soon as it has sent the one before. All other moves are waited for where they stand."""
 
 from __future__ import annotations
 
