@@ -218,8 +218,7 @@ class Tiling:
             return [self.column(s, s.size, tiles) for s in self.boxes(place, self.slides)]
         rows, lengths = self.nest(place.unit)[within], list[Ints]()
         for axis, extent in zip(place.operand.access, place.operand.shape, strict=True):
-            interval = axis.interval_columns(lambda name: (rows.start[name], rows.size[name]))
-            start, size = interval
+            start, size = axis.interval_columns(lambda name: (rows.start[name], rows.size[name]))
             low = np.minimum(np.maximum(start, 0), extent)
             length = np.minimum(np.maximum(start + size, low), extent) - low
             lengths.append(length if length.ndim else np.full(rows.tile.shape, length))
@@ -227,11 +226,7 @@ class Tiling:
 
     def _lengths_moved(self, index: int) -> list[Ints]:
         """As ``lengths``, with all of every window that is moved by itself."""
-        lengths, place, (_, within) = (
-            self.lengths(index),
-            self.places.all[index],
-            self.levels(index),
-        )
+        lengths, place, within = self.lengths(index), self.places.all[index], self.levels(index)[1]
         names, kept = self.units[place.unit].names, self.shape.felt(place.unit, self.slides)
         for number, axis in enumerate(place.operand.access):
             if set(place.apart).isdisjoint(axis.dims):
