@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -49,10 +49,16 @@ class _Item:
     buffer: int | None = None
     """Of a transfer."""
 
-    @cached_property
-    def touched(self) -> dict[int, Touched]:
-        """By buffer, what was found of it."""
-        return {}
+    touched: dict[int, Touched] = field(default_factory=dict[int, Touched])
+    """By buffer, what was found of it."""
+    seen: dict[int, Ints] = field(default_factory=dict[int, Ints])
+    """By buffer, the filling that each execution sees."""
+
+    def meets(self, other: _Item) -> bool:
+        """Whether one of the two fills what the other reads."""
+        return not (
+            set(self.reads).isdisjoint(other.fills) and set(self.fills).isdisjoint(other.reads)
+        )
 
 
 @dataclass
@@ -79,38 +85,36 @@ class Commands:
         chain_parts.py) are as many commands."""
         machine, items = self.tiling.machine, list(self._items())
         every = [self._parts(item) for item in items]
-        first = np.cumsum([0, *(parts.amount.size for parts in every)])
-        depth = max(len(item.place) for item in items) + 1
-        keys = np.zeros((depth, int(first[-1])), np.int64)
-        engines = [engine.name for engine in machine.engines]
-        table = np.zeros(int(first[-1]), TIMED)
+        first = [0, *accumulate(parts.amount.size for parts in every)]
+        rows = [slice(begin, end) for begin, end in pairwise(first)]
+        several = max(parts.count for parts in every) > 1
+        keys = np.zeros((max(len(item.place) for item in items) + several, first[-1]), np.int64)
+        engines = {engine.name: number for number, engine in enumerate(machine.engines)}
+        moves = {move.name: number for number, move in enumerate(machine.moves)}
+        table = np.zeros(first[-1], TIMED)
         table["move"] = -1
-        for item, parts, at in zip(items, every, first, strict=False):
-            rows = slice(int(at), int(at) + parts.amount.size)
+        for item, parts, own in zip(items, every, rows, strict=True):
             for row, column in enumerate(item.place):
-                keys[row, rows] = np.repeat(np.broadcast_to(column, len(item.tile)), parts.count)
-            keys[-1, rows] = np.tile(np.arange(parts.count), len(item.tile))
-            table["engine"][rows] = engines.index(item.engine)
+                keys[row, own] = _each(column, parts.count)
+            if several:
+                keys[-1, own] = np.tile(np.arange(parts.count), len(item.tile))
+            table["engine"][own] = engines[item.engine]
             if item.move is None:
-                table["cycles"][rows] = parts.amount.ravel()
+                table["cycles"][own] = parts.amount.ravel()
             else:
-                table["move"][rows] = machine.moves.index(item.move)
-                table["bytes"][rows] = parts.amount.ravel()
-                table["latency"][rows] = self._latency(item, parts).ravel()
-        order = np.lexsort(keys[::-1])
-        position = np.zeros(len(order), np.int64)
-        ordered = table["engine"][order]
-        for engine in range(len(engines)):
-            mine = order[ordered == engine]
-            position[mine] = np.arange(1, len(mine) + 1)
-        for item, parts, at in zip(items, every, first, strict=False):
-            rows = slice(int(at), int(at) + parts.amount.size)
-            for other, others, place in zip(items, every, first, strict=False):
-                if other.engine == item.engine:
+                table["move"][own] = moves[item.move.name]
+                table["bytes"][own] = parts.amount.ravel()
+                table["latency"][own] = self._latency(item, parts)
+        order = _in_order(keys)
+        position = _positions(table["engine"], order)
+        for item, parts, own in zip(items, every, rows, strict=True):
+            for other, others, begin in zip(items, every, first, strict=False):
+                if other.engine == item.engine or not item.meets(other):
                     continue
-                column = table["waits"][rows, engines.index(other.engine)]
+                column = table["waits"][own, engines[other.engine]]
                 for needed in self._waits(item, parts, other, others):
-                    done = position[place + np.maximum(needed.ravel() - 1, 0)]
+                    # A row in front of the first one is the last of the whole table.
+                    done = position[begin + needed.ravel() - 1]
                     np.maximum(column, np.where(needed.ravel() > 0, done, 0), out=column)
         ordered = with_hand_overs(table[order], machine)
         self._fetch(ordered)
@@ -130,20 +134,24 @@ class Commands:
     def _waits(self, item: _Item, parts: Parts, other: _Item, others: Parts) -> Iterator[Ints]:
         """Per execution and part of a command, how many parts of another one must be done before;
         all of those before these are, too."""
+        together = parts.count == others.count == 1
         for index in item.reads:
             if index in other.fills:
-                mine, theirs = (
-                    self._touched(item, parts, index),
-                    self._touched(other, others, index),
-                )
-                yield mine.until_made(theirs)
+                if together and self._axis(index) is None:
+                    mine, theirs = self._visit(index, item), self._visit(index, other)
+                    yield np.searchsorted(theirs, mine, side="right")
+                else:
+                    touched = self._touched(item, parts, index)
+                    yield touched.until_made(self._touched(other, others, index))
         for index in item.fills:
             if index in other.reads:
-                mine, theirs = (
-                    self._touched(item, parts, index),
-                    self._touched(other, others, index),
-                )
-                yield mine.until_read(theirs)
+                if together and self._axis(index) is None:
+                    mine, theirs = self._visit(index, item), self._visit(index, other)
+                    before = mine - self.tiling.slot_count(index)
+                    yield np.searchsorted(theirs, before, side="right")
+                else:
+                    touched = self._touched(item, parts, index)
+                    yield touched.until_read(self._touched(other, others, index))
 
     def _parts(self, item: _Item) -> Parts:
         """The parts of a command."""
@@ -244,6 +252,11 @@ class Commands:
 
     def _visit(self, index: int, item: _Item) -> Ints:
         """The filling of a buffer that each execution of a command sees."""
+        if index not in item.seen:
+            item.seen[index] = self._find_visit(index, item)
+        return item.seen[index]
+
+    def _find_visit(self, index: int, item: _Item) -> Ints:
         tiling = self.tiling
         _, within = tiling.levels(index)
         if not within:
@@ -299,13 +312,13 @@ class Commands:
                 () if result is None else (result,),
             )
 
-    def _latency(self, item: _Item, parts: Parts) -> Ints:
-        """Of each part of a transfer; where instructions are of rows, each of its rows has one, and
-        parts have theirs at once, as many as are in flight."""
+    def _latency(self, item: _Item, parts: Parts) -> Ints | int:
+        """Of each part of a transfer in turn; where instructions are of rows, each of its rows has
+        one, and parts have theirs at once, as many as are in flight."""
         move, shape = item.move, parts.amount.shape
         assert move is not None and item.buffer is not None
         if not self.tiling.machine.own.waits_for_rows():
-            return np.full(shape, int(move.latency))
+            return int(move.latency)
         together = min(parts.count, move.in_flight)
         lines = parts.rows * together
         if self._axis(item.buffer) is None:
@@ -313,7 +326,7 @@ class Commands:
             rows = self.tiling.lengths(item.buffer)[axis] if axis is not None else 1
             lines = np.broadcast_to(np.reshape(rows, (-1, 1)), shape)
         latency = latency_of_rows(move, lines, parts.amount * together)
-        return np.where(parts.amount > 0, latency, 0).astype(np.int64)
+        return np.where(parts.amount > 0, latency, 0).astype(np.int64).ravel()
 
     def _inside(
         self, number: int, stage: int, row: Ints | int, place: int, tile: Ints | None = None
@@ -392,6 +405,42 @@ class Commands:
             if home.unit < len(tiling.units) - 1:
                 return self._block(home.unit)
         return "loop", tiling.unit_depth(number)
+
+
+def _each(column: Ints | int, parts: int) -> Ints | int:
+    """A column over the executions of a command, as one over their parts."""
+    return column if parts == 1 or isinstance(column, int) else np.repeat(column, parts)
+
+
+def _in_order(keys: Ints) -> Ints:
+    """The places of columns when these are sorted by rows of keys, the first row first: by all rows
+    in one number, or in as few as there must be."""
+    packed: list[Ints] = []
+    spread = 1
+    for row in keys:
+        low = int(row.min())
+        span = int(row.max()) - low + 1
+        if span == 1:
+            continue
+        if packed and spread * span < 1 << 62:
+            packed[-1] = packed[-1] * span + (row - low)
+            spread *= span
+        else:
+            packed.append(row - low)
+            spread = span
+    if not packed:
+        return np.arange(keys.shape[1])
+    return np.argsort(packed[0], kind="stable") if len(packed) == 1 else np.lexsort(packed[::-1])
+
+
+def _positions(engine: Ints, order: Ints) -> Ints:
+    """Of each command, which one of its engine it is, from 1 on, in a program's order."""
+    by_engine = order[np.argsort(engine[order], kind="stable")]
+    counts = np.bincount(engine)
+    before = np.repeat(np.cumsum(counts) - counts, counts)
+    position = np.empty(len(order), np.int64)
+    position[by_engine] = np.arange(1, len(order) + 1) - before
+    return position
 
 
 def with_hand_overs(table: TimedArray, machine: Machine) -> TimedArray:

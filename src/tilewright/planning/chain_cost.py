@@ -48,6 +48,7 @@ class Tiling:
         self.trips = [self.shape.trips(dim) for dim in self.order]
         self._nests: dict[int, list[Rows]] = {}
         self._moved: dict[int, Ints] = {}
+        self._visits: dict[int, Ints] = {}
         self._first_tiles: dict[int, Ints] = {}
         # These follow from the loops that there are, and not from their sizes.
         self._loops = self.order, tuple(inner.order for inner in self.inner)
@@ -178,6 +179,11 @@ class Tiling:
 
     def visits(self, index: int) -> Ints:
         """The outer tiles in which a buffer is filled, once for each filling."""
+        if index not in self._visits:
+            self._visits[index] = self._find_visits(index)
+        return self._visits[index]
+
+    def _find_visits(self, index: int) -> Ints:
         depth, within = self.levels(index)
         number = self.places.all[index].unit
         if within or (depth == self.unit_depth(number) and index not in self.places.homes.values()):
@@ -192,8 +198,7 @@ class Tiling:
             return [self.column(s, s.size, tiles) for s in self.boxes(place, self.slides)]
         rows, lengths = self.nest(place.unit)[within], list[Ints]()
         for axis, extent in zip(place.operand.access, place.operand.shape, strict=True):
-            interval = axis.interval_columns(lambda name: (rows.start[name], rows.size[name]))
-            start, size = interval
+            start, size = axis.interval_columns(lambda name: (rows.start[name], rows.size[name]))
             low = np.minimum(np.maximum(start, 0), extent)
             length = np.minimum(np.maximum(start + size, low), extent) - low
             lengths.append(length if length.ndim else np.full(rows.tile.shape, length))
@@ -201,11 +206,7 @@ class Tiling:
 
     def _lengths_moved(self, index: int) -> list[Ints]:
         """As ``lengths``, with all of every window that is moved by itself."""
-        lengths, place, (_, within) = (
-            self.lengths(index),
-            self.places.all[index],
-            self.levels(index),
-        )
+        lengths, place, within = self.lengths(index), self.places.all[index], self.levels(index)[1]
         names, kept = self.units[place.unit].names, self.shape.felt(place.unit, self.slides)
         for number, axis in enumerate(place.operand.access):
             if set(place.apart).isdisjoint(axis.dims):
@@ -221,7 +222,13 @@ class Tiling:
     def moved(self, index: int) -> Ints:
         """Bytes of each transfer of a buffer, as the move's bandwidth counts them."""
         if index not in self._moved:
-            self._moved[index] = self._bytes_moved(index)
+            levels = self.levels(index)
+            # What no inner loop moves, tilings of one outer tile have in common.
+            known = self.shape.moved if not levels[1] else dict[object, Ints]()
+            key = index, levels, self.order, self.slides
+            if key not in known:
+                known[key] = self._bytes_moved(index)
+            self._moved[index] = known[key]
         return self._moved[index]
 
     def _bytes_moved(self, index: int) -> Ints:

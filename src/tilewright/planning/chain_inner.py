@@ -87,6 +87,7 @@ class InnerTiles:
             reduced = reduced * trips[dim]
         boxes = [self._bytes(p, unit, chosen, reduced > 1) for p in near]
         slots = self._slots(number, near, boxes)
+        compute = _compute(primitive, chosen, trips)
         best: tuple[tuple[float, int], int, tuple[str, ...]] | None = None
         looped = [dim for dim in anchor.extents if dim not in anchor.reduction]
         looped = sorted((d for d in looped if len(sizes[d]) > 1), key=lambda d: -most[d])
@@ -94,7 +95,7 @@ class InnerTiles:
         inner = tuple(dim for dim in anchor.reduction if len(sizes[dim]) > 1)
         for order in permutations(looped[:ORDERS]):
             loops = (*rest, *order, *inner)
-            score = self._cycles(primitive, near, boxes, slots, chosen, trips, loops)
+            score = self._cycles(primitive, near, boxes, slots, compute, trips, loops)
             for row in np.argsort(score, kind="stable")[:1].tolist():
                 if np.isfinite(score[row]):
                     rank = float(score[row]), row
@@ -161,16 +162,11 @@ class InnerTiles:
         near: list[Place],
         boxes: list[Ints],
         slots: Ints,
-        sizes: Mapping[str, Ints],
+        compute: Any,
         trips: Mapping[str, Ints],
         loops: tuple[str, ...],
     ) -> Any:
         """Cycles of the busiest engine through an outer tile; infinite for what does not fit."""
-        count = np.ones(len(slots))
-        for dim in trips:
-            count = count * trips[dim]
-        expression: Any = parse_expression(primitive.cycles).evaluate(sizes)
-        compute = np.ceil(expression) * count
         busy: dict[str, Any] = {primitive.engine: compute}
         ends = 0.0
         for place, size in zip(near, boxes, strict=True):
@@ -190,6 +186,15 @@ class InnerTiles:
         apart = np.sum(list(busy.values()), axis=0)
         score = np.where(slots > 1, together, apart) + ends
         return np.where(slots > 0, score, np.inf)
+
+
+def _compute(primitive: Primitive, sizes: Mapping[str, Ints], trips: Mapping[str, Ints]) -> Any:
+    """Cycles of all computes of an outer tile, by the sizes of inner ones."""
+    count: Any = 1.0
+    for dim in trips:
+        count = count * trips[dim]
+    expression: Any = parse_expression(primitive.cycles).evaluate(sizes)
+    return np.ceil(expression) * count
 
 
 __all__ = ["Inner", "InnerTiles"]

@@ -63,6 +63,9 @@ def in_shares(amount: Ints, count: int) -> Parts:
     """Executions in equal parts, none of which has rows of its own."""
     if len(amount) * count > SPLIT:
         count = 1
+    if count == 1:
+        none = np.zeros((len(amount), 1), np.int64)
+        return Parts(amount[:, None], none, none)
     done = amount[:, None] * np.arange(count + 1) // count
     none = np.zeros((len(amount), count), np.int64)
     return Parts(np.diff(done), none, none)

@@ -44,8 +44,9 @@ class Span:
 
     def cut(self, extent: int) -> Span:
         """The part within ``[0, extent)``."""
-        first = np.clip(self.start, 0, extent)
-        return Span(self.loop, first, np.clip(self.start + self.size, first, extent) - first)
+        first = np.minimum(np.maximum(self.start, 0), extent)
+        end = np.minimum(np.maximum(self.start + self.size, first), extent)
+        return Span(self.loop, first, end - first)
 
     def further(self, rows: int) -> Span:
         """With so many indices behind its end; what is empty remains so."""
@@ -101,6 +102,8 @@ class Tile:
     )
     totals: dict[object, int] = field(default_factory=dict[object, int])
     """Sums over all tiles, of those who keep them here."""
+    moved: dict[object, Ints] = field(default_factory=dict[object, Ints])
+    """Bytes of each transfer of a buffer, of those who keep them here."""
     busy: dict[object, dict[str, float]] = field(default_factory=dict[object, "dict[str, float]"])
     """Cycles of each engine, of those who keep them here."""
 
