@@ -19,6 +19,7 @@ from tilewright.codegen.c.source import Writer, comment
 from tilewright.errors import refuse
 from tilewright.ir import Block, Operation, SSAValue
 from tilewright.targets.sunway.emit.nest import Loop, Nest, buffer_names
+from tilewright.targets.sunway.emit.next_tile import write_first, write_steps
 from tilewright.targets.sunway.emit.rows import Rows
 from tilewright.targets.sunway.emit.tile_code import TILE_CODE
 from tilewright.targets.sunway.emit.transfers import (
@@ -150,47 +151,10 @@ class SlaveWriter:
         self.line()
 
     def _steps(self) -> None:
-        """The functions that step to the next tile, one for each loop around what is fetched."""
+        """The functions that step to the next tile of what is fetched ahead."""
         ahead = [self._own(buffer) for buffer in self.ahead]
         turns = {self._own(b)[-1].name for b in self.ahead if self.places[b].turns}
-        for loop in self.nest.loops.values():
-            around = next((loops[: loops.index(loop)] for loops in ahead if loop in loops), None)
-            if around is not None:
-                self._next(loop, around[-1] if around else None)
-                if loop.name in turns:
-                    self._skip(loop)
-
-    def _next(self, loop: Loop, around: Loop | None) -> None:
-        """The function that steps to a loop's next iteration; 0 where there is none."""
-        name = loop.name
-        self.line(f"/* Steps to the next iteration over {name}; 0 behind the last of the part. */")
-        with self.writer.block(f"static int next_{name}(struct tile *at)"):
-            self.line(f"at->{name} += {loop.step};")
-            with self.writer.block(f"if (at->{name} >= {loop.end('at->')})"):
-                if around is None:
-                    self.line("return 0;")
-                else:
-                    self.line(f"if (!next_{around.name}(at))")
-                    self.line("    return 0;")
-                    self.line(f"at->{name} = {loop.start('at->')};")
-            self.line(f"at->{name}_n = {loop.size('at->')};")
-            self.line("return 1;")
-        self.line()
-
-    def _skip(self, loop: Loop) -> None:
-        """The function that steps a number of tiles further, where they come in turns."""
-        name = loop.name
-        self.line("/* Steps over tiles that other CPEs fetch; 0 behind the last one. */")
-        with self.writer.block(f"static int skip_{name}(struct tile *at, int count)"):
-            self.line(f"while (count > 0 && next_{name}(at))")
-            self.line("    count--;")
-            self.line("return count == 0;")
-        self.line()
-
-    def _first(self, loop: Loop, at: str) -> None:
-        """A loop's variables at its first iteration."""
-        self.line(f"{at}{loop.name} = {loop.start(at)};")
-        self.line(f"{at}{loop.name}_n = {loop.size(at)};")
+        write_steps(self.writer, list(self.nest.loops.values()), ahead, turns)
 
     # -------------------------------------------------------------- the compute
 
@@ -447,7 +411,7 @@ class SlaveWriter:
             self.line(f"/* The first tile of {name}. */")
             self.line("next = at;")
             for loop in self._own(buffer):
-                self._first(loop, "next.")
+                write_first(self.writer, loop, "next.")
             place = self.places[buffer]
             depth = self.writer.depth
             if place.turns:
