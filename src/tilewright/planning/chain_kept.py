@@ -58,6 +58,8 @@ def block_step(places: Places, dim: str) -> int:
     """Of a row dim of the last kernel, the size of tiles of which each reads one block more of what
     is kept for it; 0 where that is no whole number."""
     for index in places.homes.values():
+        if index not in places.makes:  # It is made elsewhere, and moved there.
+            continue
         place, maker = places.all[index], places.units[places.makes.index(index)]
         reader = places.units[place.unit]
         axis = maker.bound.get(maker.names.get(ROW, ROW))
