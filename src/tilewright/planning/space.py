@@ -252,12 +252,12 @@ def _cost(use: Use, lengths: Sequence[Ints], paced: bool) -> Floats:
     operand, move = use.operand, use.move
     run = run_elements(operand, lengths) * operand.element_bytes
     if move is None or (move.transaction == 1 and not move.efficiency):
-        return np.ones(len(run))
+        return np.ones(np.shape(run))  # One number where no dim cuts the operand.
     # Both ends of a block are rounded outwards. On the mean over where elements may begin in a
     # transaction, that costs all of one but the step from one such place to the next.
     step = gcd(operand.element_bytes, move.transaction)
     rounded = run + (move.transaction - step)
-    share = np.ones(len(run))
+    share = np.ones(np.shape(run))
     if move.efficiency and paced:
         known, fractions = zip(*move.efficiency, strict=True)
         share = np.interp(run, known, fractions)
