@@ -104,6 +104,3 @@ def _block(unit: Unit, rows: int) -> int:
     """Rows that a primitive computes in the time of one."""
     sizes = {**unit.kernel.anchor.extents, ROW: rows}
     return computed_at_once(parse_expression(unit.primitive.cycles), sizes, ROW)
-
-
-__all__ = ["choices", "keepable"]
