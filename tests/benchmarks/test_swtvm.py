@@ -49,5 +49,7 @@ def test_tables_name_the_open_parameters() -> None:
     assert [row["paper"] for row in averages.rows] == list(PAPER.values())
     by_setting = {row["setting"]: row for row in sensitivity.rows}
     assert by_setting["spawn 0"]["share"] == 0 < by_setting["swgemm"]["share"]
-    assert by_setting["swcandle"]["mesh conv"] > by_setting["swgemm"]["mesh conv"]
+    for setting in ("swgemm", "swcandle", "latency 278"):
+        assert by_setting[setting]["mesh conv"] > by_setting[setting]["ldm conv"]
+        assert by_setting[setting]["ldm conv"] > PAPER["alexnet", "conv"]
     assert machine_of({}).own.start_cycles() == 15_000

@@ -126,7 +126,7 @@ def test_cpu_equals_the_interpreter(
 
 
 PROGRAM = """
-#include "integers.h"
+#include "quantised.h"
 void dots(const uint8_t *x, const int8_t *w, int32_t *y, long count)
 {
     for (long i = 0; i < count; i++)
@@ -204,7 +204,7 @@ def test_bytes_widen_in_runs_of_any_length(wide: int, tmp_path: Path) -> None:
 
 
 TABLES = """
-#include "integers.h"
+#include "quantised.h"
 void tables(const uint8_t *x, const char *table, uint8_t *plain, int8_t *with_sign, long count)
 {
     for (long i = 0; i < count; i += LANES) {

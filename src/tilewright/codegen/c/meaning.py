@@ -76,7 +76,7 @@ AFFINE = (
     *("quantise_linear", "dequantise_linear", "requantise_linear", "add_linear", "mul_linear"),
     "look_up",
 )
-"""Operations between floats and quantised integers, and on these alone; see integers.h."""
+"""Operations between floats and quantised integers, and on these alone; see quantised.h."""
 
 
 def affine_expression(

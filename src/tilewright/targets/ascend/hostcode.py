@@ -44,7 +44,7 @@ from tilewright.targets.generic.host import steps_of
 from tilewright.targets.generic.program_file import KernelRow
 
 FOLDER = "acl"
-SUPPORT = ("scalars.h", "integers.h", "pieces.h", "shorts.h", "vectors.h")
+SUPPORT = ("scalars.h", "integers.h", "pieces.h", "quantised.h", "shorts.h", "vectors.h")
 """Headers of the cpu target's kernels."""
 
 ACL = Path(__file__).parent / "acl"

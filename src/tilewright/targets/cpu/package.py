@@ -37,7 +37,10 @@ from tilewright.targets.cpu.weights import array_text, checksum_of, write_weight
 SUPPORT = Path(__file__).parent
 """Where the headers lie that every package includes as they are."""
 
-HEADERS = ("checksum.h", "integers.h", "pieces.h", "scalars.h", "shorts.h", "team.h", "vectors.h")
+HEADERS = (
+    *("checksum.h", "integers.h", "pieces.h", "quantised.h", "scalars.h", "shorts.h", "team.h"),
+    "vectors.h",
+)
 
 
 def write_package(

@@ -4,7 +4,7 @@
 #ifndef TILEWRIGHT_SHORTS_H
 #define TILEWRIGHT_SHORTS_H
 
-#include "integers.h"
+#include "quantised.h"
 
 typedef uint32_t bits __attribute__((vector_size(4 * LANES), may_alias));
 typedef uint16_t shorts __attribute__((vector_size(2 * LANES), aligned(2), may_alias));

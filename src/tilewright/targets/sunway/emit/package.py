@@ -65,7 +65,7 @@ MANIFEST = "program.json"
 SHIM_HEADERS = ("athread.h", "count.h", "dma.h", "internal.h", "shim.h", "simd.h", "slave.h")
 SHIM_SOURCES = ("buses.c", "count.c", "dma.c", "memory.c", "play.c", "replay.c", "shim.c")
 SLAVE = ("cpe.h", "im2col.h", "ldm_slave.c", "mesh.h")
-MPE = ("integers.h", "pieces.h", "shorts.h", "vectors.h")
+MPE = ("integers.h", "pieces.h", "quantised.h", "shorts.h", "vectors.h")
 
 
 def write_package(compilation: Compilation, directory: Path) -> None:
