@@ -109,8 +109,8 @@ def test_transfers_are_those_of_the_tile_programs(
 
 @pytest.mark.slow
 def test_patches_of_images_are_written_side_by_side_unasked(tmp_path: Path) -> None:
-    """Windows that do not overlap, as ViT-B begins: nothing is forced, and what was taken is counted
-    to be faster."""
+    """Windows that do not overlap, as ViT-B begins: nothing is forced, and what was taken is
+    counted to be faster."""
     image, weights, attributes = (1, 3, 224, 224), (768, 16, 16), {"strides": [16, 16]}
     model = one_layer(tmp_path, image, weights, attributes)
     x = {"x": np.random.default_rng(1).normal(size=image).astype(np.float32)}
