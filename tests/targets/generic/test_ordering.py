@@ -13,6 +13,7 @@ from tests.targets.generic.kernel_cases import Case, conv_case, lower_case, matm
 from tests.targets.generic.test_deep_machine import CASES as DEEP
 from tests.targets.generic.test_generic_schedules import random_schedule
 
+from tilewright.codegen.words import assemble, disassemble
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, load_machine
 from tilewright.machine.synchronisation import Synchronisation
@@ -23,6 +24,7 @@ from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.targets.generic.isa import Instruction, InstructionSet, derive
 from tilewright.targets.generic.lower import Lowering
 from tilewright.targets.generic.program import Program, decode
+from tilewright.targets.generic.simulate import Simulator
 from tilewright.targets.generic.timer import timed_kernel
 from tilewright.targets.generic.timing import check_races, time_program
 
@@ -166,3 +168,12 @@ def test_paths_of_several_memories(name: str, synchronisation: str) -> None:
     lowered = lower_case(case, found.schedule, machine, instructions)
     np.testing.assert_array_equal(lowered.run(), case.expected)
     assert wrong(instructions, lowered.program.units) == ""
+
+
+def test_instructions_without_fields_run() -> None:
+    """A barrier, between and behind others."""
+    instructions = derive(of_style("flags"))
+    program = decode(instructions, assemble(instructions, "barrier\nbarrier\n"))
+    assert [list(group.columns) for group in program.groups] == [[]]
+    Simulator(program, []).run()
+    assert disassemble(instructions, program.units) == "barrier\nbarrier\n"

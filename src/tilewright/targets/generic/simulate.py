@@ -50,7 +50,8 @@ class Simulator:
         for group in groups:
             low, high = np.searchsorted(group.rows, (start, end)).tolist()
             columns = [column[low:high].tolist() for column in group.columns.values()]
-            rows.append(list(zip(*columns, strict=True)))
+            # A barrier has no fields.
+            rows.append(list(zip(*columns, strict=True)) if columns else [()] * (high - low))
             firsts.append(low)
         for number, (kind, place) in enumerate(zip(which, index, strict=True)):
             instruction = groups[kind].instruction
