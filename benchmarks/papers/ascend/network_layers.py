@@ -88,9 +88,9 @@ def kernels(executable: tilewright.Executable) -> Iterator[dict[str, Any]]:
     names = value_names(network)
     bounds = {entry.name: entry.granule_bound for entry in executable.manifest.kernels}
     cores = runner.parts.machine.cores
-    found = {op.symbol.data: op for op in network.walk() if isinstance(op, KernelOp)}
+    operations = {op.symbol.data: op for op in network.walk() if isinstance(op, KernelOp)}
     for row in runner.parts.file.kernels:
-        kernel = kernel_of(found[row.symbol], names)
+        kernel = kernel_of(operations[row.symbol], names)
         if kernel.anchor.operation not in ("conv", "matmul", "depthwise_conv"):
             continue
         launches = runner.launches[row.start : row.end]
@@ -148,7 +148,7 @@ def _together(layers: Sequence[dict[str, Any]], cores: int) -> dict[str, float]:
 
 def tables(networks: Sequence[str]) -> list[Table]:
     """A table for each network."""
-    tenth = "{:.2f}".format
+    times = "{:.2f}".format
     columns = [Column("kernel", "layer"), Column("count", "kernels")]
     for count in CORES:
         cores = "one core" if count == 1 else f"{count} cores"
@@ -156,9 +156,9 @@ def tables(networks: Sequence[str]) -> list[Table]:
             Column(f"cycles_{count}", f"cycles, {cores}", whole),
             Column(f"used_{count}", "of the peak", percent),
             Column(f"bound_{count}", "its bound", percent),
-            Column(f"loads_{count}", "loads of the image", tenth),
+            Column(f"loads_{count}", "loads of the image", times),
         ]
-    columns.append(Column("windows", "windows", tenth))
+    columns.append(Column("windows", "windows", times))
     remarks = (
         "Cycles are a kernel's, with what follows the product in it; the bound is the granule "
         "bound: the cube with its rounding, or what main memory takes for each byte once.",

@@ -134,24 +134,25 @@ class Commands:
     def _waits(self, item: _Item, parts: Parts, other: _Item, others: Parts) -> Iterator[Ints]:
         """Per execution and part of a command, how many parts of another one must be done before;
         all of those before these are, too."""
-        together = parts.count == others.count == 1
         for index in item.reads:
             if index in other.fills:
-                if together and self._axis(index) is None:
-                    mine, theirs = self._visit(index, item), self._visit(index, other)
-                    yield np.searchsorted(theirs, mine, side="right")
-                else:
-                    touched = self._touched(item, parts, index)
-                    yield touched.until_made(self._touched(other, others, index))
+                yield self._done_before(index, item, parts, other, others, fills=False)
         for index in item.fills:
             if index in other.reads:
-                if together and self._axis(index) is None:
-                    mine, theirs = self._visit(index, item), self._visit(index, other)
-                    before = mine - self.tiling.slot_count(index)
-                    yield np.searchsorted(theirs, before, side="right")
-                else:
-                    touched = self._touched(item, parts, index)
-                    yield touched.until_read(self._touched(other, others, index))
+                yield self._done_before(index, item, parts, other, others, fills=True)
+
+    def _done_before(
+        self, index: int, item: _Item, parts: Parts, other: _Item, others: Parts, *, fills: bool
+    ) -> Ints:
+        """The same by one buffer, which the command fills or else reads; of whole fillings it
+        follows from their numbers."""
+        if parts.count == others.count == 1 and self._axis(index) is None:
+            behind = self.tiling.slot_count(index) if fills else 0
+            fillings = self._visit(index, item) - behind
+            return np.searchsorted(self._visit(index, other), fillings, side="right")
+        touched = self._touched(item, parts, index)
+        theirs = self._touched(other, others, index)
+        return touched.until_read(theirs) if fills else touched.until_made(theirs)
 
     def _parts(self, item: _Item) -> Parts:
         """The parts of a command."""

@@ -23,16 +23,18 @@ from tilewright.targets.cambricon.formats import IMMEDIATE_FLAG, OPCODE_BITS, WO
 def of_cambricon():
     """ACC-C's instructions: registers, the immediate and modifiers are fields of one unit."""
     instructions = []
-    for one in cambricon_isa.INSTRUCTIONS:
-        fields = {Field(name, 6): low for name, low in one.places.items()}
-        if one.immediate_low is not None:
-            fields[Field("number", 32, signed=True)] = one.immediate_low
-        flags = (IMMEDIATE_FLAG,) if one.flagged else ()
-        for modifier in (*one.modifiers, *flags):
+    for instruction in cambricon_isa.INSTRUCTIONS:
+        fields = {Field(name, 6): low for name, low in instruction.places.items()}
+        if instruction.immediate_low is not None:
+            fields[Field("number", 32, signed=True)] = instruction.immediate_low
+        flags = (IMMEDIATE_FLAG,) if instruction.flagged else ()
+        for modifier in (*instruction.modifiers, *flags):
             fields[Field(modifier.name, modifier.bits, signed=modifier.signed)] = modifier.low
         places = {field.name: (0, low) for field, low in fields.items()}
         form = Format(tuple(fields), places, 1, 64)
-        instructions.append(Instruction(one.mnemonic, one.opcode, form, one.meaning))
+        instructions.append(
+            Instruction(instruction.mnemonic, instruction.opcode, form, instruction.meaning)
+        )
     opcode = Field("opcode", OPCODE_BITS)
     return InstructionSet("ACC-C", opcode, WORD_BITS - OPCODE_BITS, tuple(instructions))
 
@@ -43,9 +45,9 @@ def test_instructions_of_acc_c(seed):
     same = of_cambricon()
     draw = random.Random(seed)
     words, statements = [], []
-    for one in cambricon_isa.INSTRUCTIONS:
+    for instruction in cambricon_isa.INSTRUCTIONS:
         operands, values = [], {}
-        for operand in one.operands:
+        for operand in instruction.operands:
             number = operand.has_immediate and (not operand.has_register or draw.random() < 0.5)
             if number and "number" not in values:
                 values["number"] = draw.randint(-(1 << 31), (1 << 31) - 1)
@@ -56,12 +58,12 @@ def test_instructions_of_acc_c(seed):
                 values[operand.name] = draw.randrange(64)
                 operands.append(cambricon_isa.Register(values[operand.name]))
         modifiers = {}
-        for modifier in one.modifiers:
+        for modifier in instruction.modifiers:
             rivals = {
                 name for pair in cambricon_isa.EXCLUSIVE if modifier.name in pair for name in pair
             }
             if draw.random() < 0.5 and not rivals & set(modifiers):
                 modifiers[modifier.name] = draw.randint(*modifier.range)
-        words.append(cambricon_isa.encode(one.mnemonic, operands, modifiers))
-        statements.append(Statement(one.mnemonic, {**values, **modifiers}))
+        words.append(cambricon_isa.encode(instruction.mnemonic, operands, modifiers))
+        statements.append(Statement(instruction.mnemonic, {**values, **modifiers}))
     assert encode(same, statements).tolist() == words

@@ -28,13 +28,13 @@ def random_words(instructions: InstructionSet, seed: int, count: int = 40) -> np
     """Valid instructions of all kinds with fields anywhere in their range, in random order."""
     pick = np.random.default_rng(seed)
     parts = []
-    for one in instructions.instructions:
+    for instruction in instructions.instructions:
         columns = {
             field.name: pick.integers(*field.range, count, endpoint=True)
-            for field in one.format.fields
+            for field in instruction.format.fields
             if pick.random() < 0.8
         }
-        parts.append(encode_columns(instructions, one, columns, count))
+        parts.append(encode_columns(instructions, instruction, columns, count))
     return pick.permutation(np.concatenate(parts))
 
 
@@ -49,23 +49,25 @@ def test_every_instruction_survives_both_ways(seed: int, instructions: Instructi
 
 def test_columns_survive_encoding(instructions: InstructionSet) -> None:
     pick = np.random.default_rng(5)
-    for one in instructions.instructions:
+    for instruction in instructions.instructions:
         columns = {
             field.name: pick.integers(*field.range, 30, endpoint=True)
-            for field in one.format.fields
+            for field in instruction.format.fields
         }
-        (group,) = decode(instructions, encode_columns(instructions, one, columns, 30)).groups
-        assert group.instruction is one
+        (group,) = decode(
+            instructions, encode_columns(instructions, instruction, columns, 30)
+        ).groups
+        assert group.instruction is instruction
         for name, column in columns.items():
             np.testing.assert_array_equal(group.columns[name], column)
 
 
 def test_fields_lie_apart(instructions: InstructionSet) -> None:
-    for one in instructions.instructions:
+    for instruction in instructions.instructions:
         taken: set[tuple[int, int]] = set()
-        for field in one.format.fields:
-            lane, low = one.format.places[field.name]
-            assert lane < one.format.units and low + field.bits <= 64
+        for field in instruction.format.fields:
+            lane, low = instruction.format.places[field.name]
+            assert lane < instruction.format.units and low + field.bits <= 64
             bits = {(lane, bit) for bit in range(low, low + field.bits)}
             assert not bits & taken
             taken |= bits
@@ -73,12 +75,12 @@ def test_fields_lie_apart(instructions: InstructionSet) -> None:
 
 
 def test_a_value_too_large_is_refused(instructions: InstructionSet) -> None:
-    one = instructions.by_mnemonic["conv"]
-    top = one.format.by_name["co"].range[1]
-    encode_columns(instructions, one, {"co": top}, 1)
+    instruction = instructions.by_mnemonic["conv"]
+    top = instruction.format.by_name["co"].range[1]
+    encode_columns(instructions, instruction, {"co": top}, 1)
     for value in (top + 1, -1):
         with pytest.raises(TilewrightError, match=r"isa-field.*conv.*co="):
-            encode_columns(instructions, one, {"co": value}, 1)
+            encode_columns(instructions, instruction, {"co": value}, 1)
 
 
 @pytest.mark.parametrize(
@@ -169,11 +171,13 @@ def test_words_of_any_kind_run_or_are_refused(
     pick = np.random.default_rng(seed)
     if small:
         parts = []
-        for one in instructions.instructions:
+        for instruction in instructions.instructions:
             columns = {
-                f.name: pick.integers(0, 3) for f in one.format.fields if _small(one, f.name)
+                f.name: pick.integers(0, 3)
+                for f in instruction.format.fields
+                if _small(instruction, f.name)
             }
-            parts.append(encode_columns(instructions, one, columns, 1))
+            parts.append(encode_columns(instructions, instruction, columns, 1))
         words = np.concatenate(parts)
     words[seed % len(words), bit // 64] ^= np.uint64(1 << (bit % 64))
     for word in words:
@@ -187,15 +191,15 @@ def test_words_of_any_kind_run_or_are_refused(
             continue
 
 
-def _small(one: Instruction, name: str) -> bool:
-    low, high = one.format.by_name[name].range
+def _small(instruction: Instruction, name: str) -> bool:
+    low, high = instruction.format.by_name[name].range
     return low <= 0 and high >= 2
 
 
 def test_the_manual_names_every_field(instructions: InstructionSet) -> None:
     text = manual(instructions)
-    for one in instructions.instructions:
-        page = text[text.index(f"## {one.mnemonic}\n") :].split("\n## ")[0]
-        for field in one.format.fields:
+    for instruction in instructions.instructions:
+        page = text[text.index(f"## {instruction.mnemonic}\n") :].split("\n## ")[0]
+        for field in instruction.format.fields:
             assert f"| `{field.name}` |" in page
-        assert all(choice in page for f in one.format.fields for choice in f.choices)
+        assert all(choice in page for f in instruction.format.fields for choice in f.choices)

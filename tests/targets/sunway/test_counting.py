@@ -182,7 +182,8 @@ def test_lone_commands_take_what_was_measured(
     )
     rate = dict(zip(_SIZES, LONE[pattern], strict=True))[size]
     measured = 64 * size * (gets + 1) / rate * CLOCK_HZ / 1e9
-    assert (many - few) / 4 == pytest.approx(measured, rel=0.18)
+    most = 0.18 if size < 256 else 0.07
+    assert (many - few) / 4 == pytest.approx(measured, rel=most)
 
 
 def test_the_latency_is_that_of_the_shortest_command() -> None:

@@ -30,12 +30,12 @@ class Instruction:
         return self.format.units
 
 
-I = TypeVar("I", bound=Instruction, covariant=True)  # noqa: E741 (the instructions of a target)
+AnyInstruction = TypeVar("AnyInstruction", bound=Instruction, covariant=True)
 """What a target's instructions are."""
 
 
 @dataclass(frozen=True)
-class InstructionSet(Generic[I]):
+class InstructionSet(Generic[AnyInstruction]):
     """Instructions whose first unit holds the opcode in one place.
 
     ``order`` is the byte order of units in files.
@@ -45,7 +45,7 @@ class InstructionSet(Generic[I]):
     opcode: Field
     opcode_low: int
     """The opcode's lowest bit in the first unit."""
-    instructions: tuple[I, ...]
+    instructions: tuple[AnyInstruction, ...]
     order: str = "little"
     help: str = ""
     """What helps where a value does not fit its field."""
@@ -71,11 +71,11 @@ class InstructionSet(Generic[I]):
         return self.instructions[0].format.unit_bits
 
     @cached_property
-    def by_mnemonic(self) -> Mapping[str, I]:
+    def by_mnemonic(self) -> Mapping[str, AnyInstruction]:
         """The instructions by name."""
         return {instruction.mnemonic: instruction for instruction in self.instructions}
 
     @cached_property
-    def by_opcode(self) -> Mapping[int, I]:
+    def by_opcode(self) -> Mapping[int, AnyInstruction]:
         """The instructions by opcode."""
         return {instruction.opcode: instruction for instruction in self.instructions}

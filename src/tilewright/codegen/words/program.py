@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.codegen.words.fields import Column, Units
-from tilewright.codegen.words.instructions import I, Instruction, InstructionSet
+from tilewright.codegen.words.instructions import AnyInstruction, Instruction, InstructionSet
 from tilewright.errors import TilewrightError, refuse
 
 
@@ -24,10 +24,10 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Group(Generic[I]):
+class Group(Generic[AnyInstruction]):
     """All instructions of one kind in a program."""
 
-    instruction: I
+    instruction: AnyInstruction
     rows: Column
     """Their numbers in the program, ascending."""
     columns: dict[str, Column]
@@ -38,15 +38,15 @@ class Group(Generic[I]):
 
 
 @dataclass(frozen=True)
-class Program(Generic[I]):
+class Program(Generic[AnyInstruction]):
     """A decoded program."""
 
-    instructions: InstructionSet[I]
+    instructions: InstructionSet[AnyInstruction]
     units: Units
     """[units]"""
     starts: Column
     """Per instruction: the index of its first unit."""
-    groups: tuple[Group[I], ...]
+    groups: tuple[Group[AnyInstruction], ...]
 
     @property
     def size(self) -> int:
@@ -121,7 +121,7 @@ def encode_columns(
     return packed
 
 
-def decode(instructions: InstructionSet[I], units: Units) -> Program[I]:
+def decode(instructions: InstructionSet[AnyInstruction], units: Units) -> Program[AnyInstruction]:
     """The instructions of units [units] or, where all have as many, [instructions, units].
 
     Raises TilewrightError (``isa-word``) for an unknown opcode, an instruction that the end cuts
@@ -131,7 +131,7 @@ def decode(instructions: InstructionSet[I], units: Units) -> Program[I]:
     mask, low = instructions.opcode.mask, instructions.opcode_low
     opcodes = (units >> np.uint64(low)) & np.uint64(mask)
     starts = _starts(instructions, opcodes, len(units))
-    groups: list[Group[I]] = []
+    groups: list[Group[AnyInstruction]] = []
     chosen = opcodes[starts]
     for instruction in instructions.instructions:
         rows = np.flatnonzero(chosen == np.uint64(instruction.opcode)).astype(np.int64)

@@ -16,7 +16,13 @@ from tilewright.targets.dpu.machine import machine_of
 from tilewright.targets.dpu.package import WORD_BYTES, read_package, write_package
 from tilewright.targets.dpu.registers import BIASES
 from tilewright.targets.dpu.runner import CoreRunner
-from tilewright.targets.dpu.text import assemble, disassemble, manual, package_listing
+from tilewright.targets.dpu.text import (
+    assemble,
+    disassemble,
+    instruction_count,
+    manual,
+    package_listing,
+)
 from tilewright.targets.dpu.timer import run_timer, timer
 
 
@@ -117,7 +123,7 @@ class CoreTarget(Target):
 
     def instruction_count(self, words: bytes, machine: Machine) -> int:
         """Instructions of a program, each of several words."""
-        return len(disassemble(self.core, words).splitlines())
+        return instruction_count(self.core, words)
 
     def assemble(self, text: str, machine: Machine, name: str = "assembly") -> bytes:
         """Words of a source text."""

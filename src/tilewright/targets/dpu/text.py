@@ -27,6 +27,12 @@ def listing(core: Core, data: bytes) -> str:
     return words.listing(instructions, from_bytes(instructions, data))
 
 
+def instruction_count(core: Core, data: bytes) -> int:
+    """Instructions of words; raises TilewrightError (``isa-...``)."""
+    instructions = REVISIONS[core.isa]
+    return words.decode(instructions, from_bytes(instructions, data)).size
+
+
 def manual(core: Core) -> str:
     """The instruction manual of the core's revision, as a markdown page."""
     groups = ", ".join(

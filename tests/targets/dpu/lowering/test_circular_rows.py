@@ -108,7 +108,7 @@ def _kept(kernel: Kernel, schedule: Schedule, slots: int, ahead: int) -> Schedul
 
 
 def kept(schedule: Schedule) -> list[str]:
-    return [name for one in (schedule, *schedule.inner) for name, _ in one.kept]
+    return [name for own in (schedule, *schedule.inner) for name, _ in own.kept]
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -165,9 +165,9 @@ def test_rows_ahead_complete_blocks() -> None:
     ((_, ahead),) = planned.schedule.kept
     assert ahead == 3 and "(3 ahead)" in str(planned.schedule)
     assert Schedule.from_json(planned.schedule.to_json()) == planned.schedule
-    made = lower_case(case, ZU2, machine)
-    np.testing.assert_array_equal(made.run(), case.expected)
-    (program,) = made.segments.programs
+    lowered = lower_case(case, ZU2, machine)
+    np.testing.assert_array_equal(lowered.run(), case.expected)
+    (program,) = lowered.segments.programs
     rows = [op.fields["valid_pixel_parallel"] for op in program if op.mnemonic == "conv"]
     assert set(rows) == {ZU2.rows}
 

@@ -8,7 +8,7 @@ int reached(int from, int to, int column, int target)
     return from != to && same_scope(from, to, column) && (target == SHIM_SIDE || lane == target);
 }
 
-/* The CPE of this one's row or column at a place in it. */
+/* The CPE at a place of a CPE's row or column. */
 static int beside(int cpe, int column, int lane)
 {
     return column ? lane * SHIM_SIDE + cpe % SHIM_SIDE : cpe / SHIM_SIDE * SHIM_SIDE + lane;

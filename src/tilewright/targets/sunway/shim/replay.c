@@ -87,8 +87,8 @@ static long received(int cpe, struct step *step)
     if (!own->held[step->scope])
         return 0;
     if (run->sender != step->target)
-        fail(step->from, "CPE %d receives from CPE %d or %d, as deep as the buffers of buses are",
-             cpe, step->target, run->sender);
+        fail(step->from, "whether CPE %d receives from CPE %d or CPE %d depends on how many vectors "
+             "the buses' buffers hold", cpe, step->target, run->sender);
     long count = run->count < step->count ? run->count : step->count;
     run->count -= count;
     own->first[step->scope] += !run->count;
