@@ -244,6 +244,8 @@ def _check_operands(
             _check_fills(machine, primitive, role, key, findings)
         if storage.gathered:
             _check_gathered(machine, primitive, role, key, findings)
+        if storage.converted:
+            _check_converted(machine, storage.memory, role, key, findings)
         for element in storage.elements:
             if element not in ELEMENT_BYTES:
                 known = ", ".join(ELEMENT_BYTES)
@@ -296,6 +298,30 @@ def _check_gathered(
                 f"{key}.gathered",
                 f"{last.name}, the last move on the way there, gathers no windows",
                 f'transforms = ["img2col"] of {last.name}',
+            )
+
+
+def _check_converted(
+    machine: Machine, memory: str, role: str, key: str, findings: _Findings
+) -> None:
+    """Results are converted by the first move that leads on from where they lie."""
+    if role != "output":
+        findings.add(f"{key}.converted", "is of outputs alone")
+        return
+    if not machine.number.is_short_float and not machine.fixed_bits:
+        findings.add(
+            f"{key}.converted",
+            f"sums become 16-bit floats or fixed point on their way, not {machine.element}",
+            'element = "float16", "bfloat16", "fixed16" or "fixed8"',
+        )
+    if not _reaches(machine, memory, machine.main):
+        return  # which is a problem of its own
+    for first in machine.path(memory, machine.main)[:1]:
+        if "convert" not in first.transforms:
+            findings.add(
+                f"{key}.converted",
+                f"{first.name}, the first move on their way, converts nothing",
+                f'transforms = ["convert"] of {first.name}',
             )
 
 

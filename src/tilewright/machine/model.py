@@ -89,8 +89,9 @@ class Move(_Part):
     curves: dict[str, tuple[tuple[int, float], ...]] = {}
     """Efficiencies by name, where measurements differ; ``curve`` says which holds."""
     curve: str = ""
-    transforms: tuple[Literal["img2col"], ...] = ()
-    """What it can do on the way beside copying; ``img2col``: gather the windows of an image."""
+    transforms: tuple[Literal["img2col", "convert"], ...] = ()
+    """What it can do on the way beside copying; ``img2col``: gather the windows of an image;
+    ``convert``: round sums to the machine's elements. A block counts as the bytes that arrive."""
     c: CFunction | None = None
     """Its function in C."""
     own: OwnMove = MoveRecord()
@@ -138,6 +139,9 @@ class Storage(_Part):
     """Element types that the primitive takes of this operand, or writes, if not any."""
     gathered: bool = False
     """Whether windows come gathered, an element for each position and tap (planning/windows.py)."""
+    converted: bool = False
+    """Of the output: whether results lie there as sums do, in the accumulator's type, and the first
+    move on their way rounds them (planning/conversions.py)."""
     fills: bool = False
     """Whether instructions say what an image's padding holds, where that is another value than the
     operation's own (0 in front of a product)."""

@@ -22,7 +22,7 @@ from tilewright.planning.chain_inner import Inner
 from tilewright.planning.chain_tiles import Kept, Rows, Slide, Span, Tile, loops_of
 from tilewright.planning.chain_units import Place, Unit, packed
 from tilewright.planning.circular import first_places, rows_held
-from tilewright.planning.footprint import Ints, keeps_sums, run_elements
+from tilewright.planning.footprint import Ints, holds_sums, run_elements
 from tilewright.simulate.commands import transfer_bytes
 
 
@@ -366,7 +366,7 @@ class Tiling:
         unit = self.units[place.made_by]
         cut = {*self.inner[place.made_by].order}
         cut |= {dim for dim in self.order if place.made_by == len(self.units) - 1}
-        sums = keeps_sums(unit.kernel, unit.primitive) or cut & set(unit.kernel.anchor.reduction)
+        sums = holds_sums(unit.kernel, unit.primitive) or cut & set(unit.kernel.anchor.reduction)
         size = place.operand.element_bytes
         return max(size, ELEMENT_BYTES[self.machine.accumulator]) if sums else size
 

@@ -18,7 +18,7 @@ from tilewright.machine import Primitive, parse_expression
 from tilewright.planning.bounds import PRODUCTS
 from tilewright.planning.chain_tiles import Tile
 from tilewright.planning.chain_units import Place, Places, Unit
-from tilewright.planning.footprint import Ints
+from tilewright.planning.footprint import Ints, holds_sums
 from tilewright.planning.sizes import FURTHER_BATCHES, candidate_sizes
 
 SIZES = 6
@@ -85,7 +85,8 @@ class InnerTiles:
         reduced = np.ones(len(grids[0].ravel()), np.int64)
         for dim in anchor.reduction:
             reduced = reduced * trips[dim]
-        boxes = [self._bytes(p, unit, chosen, reduced > 1) for p in near]
+        sums = holds_sums(unit.kernel, primitive) | (reduced > 1)
+        boxes = [self._bytes(p, unit, chosen, sums) for p in near]
         slots = self._slots(number, near, boxes)
         compute = _compute(primitive, chosen, trips)
         best: tuple[tuple[float, int], int, tuple[str, ...]] | None = None

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Memory, Move, Primitive
 from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.planning.conversions import conversion
 from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.windows import beside
@@ -106,6 +107,12 @@ def keeps_sums(kernel: Kernel, primitive: Primitive) -> bool:
     """Whether a primitive keeps its sums in the result's buffer, and there are any."""
     anchor = kernel.anchor
     return primitive.sums and any(anchor.extents[dim] > 1 for dim in anchor.reduction)
+
+
+def holds_sums(kernel: Kernel, primitive: Primitive) -> bool:
+    """Whether the result's buffer next to a primitive has the accumulator's width even where no
+    reduction is cut: the primitive keeps its sums there, or leaves the rounding to a move."""
+    return keeps_sums(kernel, primitive) or conversion(kernel, primitive) is not None
 
 
 def axis_lengths(

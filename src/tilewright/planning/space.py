@@ -28,7 +28,7 @@ from tilewright.planning.footprint import (
     Use,
     accumulator_bytes,
     axis_table,
-    keeps_sums,
+    holds_sums,
     run_elements,
     uses_of,
 )
@@ -110,12 +110,12 @@ class Space:
         """Column: whether the result's buffer holds sums of the accumulator's width.
 
         It does where the reduction is split over several computes, and always for primitives that
-        keep their sums there.
+        keep their sums there, or whose results a move rounds.
         """
         return self._column("split", self._split)
 
     def _split(self) -> Bools:
-        split = np.full(self.rows, keeps_sums(self.kernel, self.primitive))
+        split = np.full(self.rows, holds_sums(self.kernel, self.primitive))
         for dim in self.kernel.anchor.reduction:
             if dim in self.index:
                 split |= self.trips(dim) > 1

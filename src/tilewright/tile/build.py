@@ -35,6 +35,7 @@ from dataclasses import dataclass, field, replace
 from tilewright.errors import refuse
 from tilewright.ir import (
     ArrayAttr,
+    Attribute,
     Block,
     ModuleOp,
     Operation,
@@ -45,6 +46,7 @@ from tilewright.ir import (
     to_attribute,
 )
 from tilewright.machine import Machine, Move, Primitive
+from tilewright.planning.conversions import computed_stages
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.footprint import keeps_sums
 from tilewright.planning.links import Link, links_of, renamed_axes
@@ -53,6 +55,7 @@ from tilewright.planning.windows import beside
 from tilewright.tile.accumulators import hold_sums
 from tilewright.tile.attributes import WindowAttr
 from tilewright.tile.circular import keep_rows
+from tilewright.tile.loops import TileLoop, tile_loops
 from tilewright.tile.operations import (
     BufferOp,
     ComputeOp,
@@ -64,7 +67,7 @@ from tilewright.tile.operations import (
     TensorOp,
 )
 from tilewright.tile.tensors import Placement, tensor_of, type_of, value_name
-from tilewright.tile.verify import GATHER
+from tilewright.tile.verify import CONVERT, GATHER
 
 
 def build(
@@ -228,7 +231,7 @@ class _Nest:
         return counts
 
     def _produced(
-        self, link: Link, schedule: Schedule, loops: Sequence[tuple[str, int, int, str]]
+        self, link: Link, schedule: Schedule, loops: Sequence[TileLoop]
     ) -> list[Operation]:
         """The buffer of a producer's result, and the domain that fills it."""
         operand = link.operand
@@ -255,37 +258,15 @@ class _Nest:
                 self.shared.dims[dim] = Dim(dim, ahead + 1, "parallel")
         return [home, *body] if domain is None else [home, domain]
 
-    def _loops(self) -> list[tuple[str, int, int, str]]:
+    def _loops(self) -> list[TileLoop]:
         """Dim, end, step and memory of every loop, outermost first."""
         size = {
             dim: self.around.get(self.names.get(dim, dim), extent)
             for dim, extent in self.kernel.anchor.extents.items()
         }
-        loops: list[tuple[str, int, int, str]] = []
-        for level in self.schedule.levels:
-            for dim, _ in level.tile:
-                if dim not in size:
-                    raise self._refuse(f"the kernel has no dim {dim}")
-            if len(set(level.order)) != len(level.order):
-                raise self._refuse(f"a dim occurs twice in the order {level.order}")
-            for dim in level.order:
-                if dim not in size:
-                    raise self._refuse(f"the kernel has no dim {dim}")
-                step = level.size(dim, size[dim])
-                if step < 1:
-                    raise self._refuse(f"the tile of {dim} has size {step}")
-                if step < size[dim]:
-                    loops.append((dim, size[dim], step, level.memory))
-                    size[dim] = step
-            for dim, extent in size.items():
-                if level.size(dim, extent) < extent:
-                    raise self._refuse(
-                        f"dim {dim} is tiled by {level.size(dim, extent)} "
-                        f"but has no loop in {level.order}"
-                    )
-        return loops
+        return tile_loops(self.schedule, size, self.kernel.symbol)
 
-    def _depth(self, link: Link, loops: Sequence[tuple[str, int, int, str]]) -> int:
+    def _depth(self, link: Link, loops: Sequence[TileLoop]) -> int:
         """The number of loops, outermost first, within which a producer's result is made: those of
         the outermost level, up to the last that changes what is read of it."""
         read, levels = link.operand.dims, self.schedule.levels
@@ -305,7 +286,7 @@ class _Nest:
         self.values[operand.name] = op.result
         return op
 
-    def _behind(self, loops: Sequence[tuple[str, int, int, str]], around: int) -> list[Operation]:
+    def _behind(self, loops: Sequence[TileLoop], around: int) -> list[Operation]:
         """The loops and the compute of the stages behind the tiles, a row at a time."""
         kernel, output = self.kernel, self.values[self.kernel.output.name]
         operation = kernel.behind[0].operation
@@ -349,8 +330,9 @@ class _Nest:
         ops: list[Operation] = []
         output = self.kernel.output
         target, path = self.values[output.name], self._path(output, "output")
-        stages = self._stages(self.kernel.front.stages, ops)
-        buffers = self._place(output, "output", target)
+        parts = computed_stages(self.kernel, self.primitive, path)
+        stages = self._stages(parts, ops)
+        buffers = self._place(output, "output", target, type_of(parts[-1].output))
         if buffers:
             self.buffers[self._key(output, "output")] = buffers[-1]
             target = buffers[-1].result
@@ -367,7 +349,7 @@ class _Nest:
             compute.set("names", tuple(renamed.items()))
         self.compute = compute
         stores = [
-            MoveOp.of(buffer.result, buffer.outer, move.engine)
+            MoveOp.of(buffer.result, buffer.outer, move.engine, CONVERT if buffer.converts else "")
             for buffer, move in zip(reversed(buffers), path, strict=True)
         ]
         return [*ops, *buffers, compute, *stores]
@@ -432,9 +414,11 @@ class _Nest:
                 return op
         return None
 
-    def _place(self, operand: Operand, role: str, value: SSAValue) -> list[BufferOp]:
+    def _place(
+        self, operand: Operand, role: str, value: SSAValue, kind: Attribute | None = None
+    ) -> list[BufferOp]:
         """The buffers of an operand of ``value``, outermost first: one in each memory on the way to
-        the primitive's, and there; none if it is used in place."""
+        the primitive's, and there, of type ``kind`` if given; none if it is used in place."""
         path = self._path(operand, role)
         if not path:
             return []
@@ -447,14 +431,16 @@ class _Nest:
         buffers: list[BufferOp] = []
         for number, memory in enumerate(memories, 1):
             own, held, gathers = f"{name}.{memory}", operand.image or operand, None
-            if number == len(memories):
+            last = number == len(memories)
+            if last:
                 own, held = name, operand
                 if operand.image is not None:
                     gathers = self._window(operand.image), type_of(operand)
             window = self._window(held)
             fill = self.kernel.anchor.attribute("fill") if gathers else 0
             assert isinstance(fill, int)
-            buffers.append(BufferOp.of(own, value, window, memory, role, gathers, fill))
+            near = kind if last else None
+            buffers.append(BufferOp.of(own, value, window, memory, role, gathers, fill, near))
             value = buffers[-1].result
             value.name_hint = value_name(f"{name}_{memory}")
         return buffers

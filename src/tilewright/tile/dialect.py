@@ -44,6 +44,12 @@ image depends on, and one element for each point: a position's window is a row, 
 
 From there on its windows are over these axes, and so are those of the stage that reads it.
 
+**A move may convert results.** The buffer that a compute writes then has the type of its sums, and
+those further out that of the tensor, to which the store rounds::
+
+    %by = tile.buffer "y" of %y1 [n, co, oh, ow] as tensor<1x64x56x56xf32> in "l0c" slots 1
+    tile.move %by to %y1 on "fix" with "convert"
+
 **A domain gives dims of its own to an earlier stage.** A compute may read what another one makes,
 an *internal* tensor, which lies in no memory but in buffers. The dims of the earlier compute have
 names of their own, and a ``tile.domain`` around it binds them to what the later one reads::

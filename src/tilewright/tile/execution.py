@@ -15,12 +15,14 @@ from tilewright.ir.types import (
     Array,
     FixedType,
     element_dtype,
+    element_name,
     fraction_of,
     shape_of,
     tensor_type,
 )
 from tilewright.machine import Machine
-from tilewright.numerics.element_types import widened
+from tilewright.numerics import fixed
+from tilewright.numerics.element_types import ELEMENTS, rounded, widened
 from tilewright.planning.domain import Affine, Interval
 from tilewright.tile.boxes import Box
 from tilewright.tile.circular import Circle, circle_of
@@ -156,14 +158,25 @@ class Execution:
                 )
             inner = target.part(box)
             target.overwrite(inner)
-            target.values[inner] = content.values[part]
+            target.values[inner] = self.leaving(op, content.values[part])
             target.valid[inner] = True
             return
         tensor = buffer.tensor_op
         if tensor not in self.written:
             raise self.error(step, f"tensor {tensor.symbol.data} is no output")
-        self.arrays[tensor][box.slices] = content.values[part]
+        self.arrays[tensor][box.slices] = self.leaving(op, content.values[part])
         self.written[tensor][box.slices] = True
+
+    def leaving(self, op: MoveOp, values: Array) -> Array:
+        """What a store writes of its buffer's values: these, or what it converts them to."""
+        if op.transform is None:
+            return values
+        held, outer = op.buffer.result.type.of, op.buffer.outer_type
+        element = ELEMENTS[element_name(outer.element_type)]
+        if element.kind == "fixed":
+            return fixed.requantise(values, fraction_of(held), fraction_of(outer), element.dtype)
+        saturate = self.machine is not None and self.machine.overflow == "saturate"
+        return rounded(values, element, saturate=saturate)
 
     def fresh(self, step: Step, buffer: BufferOp) -> Content:
         """An empty slot for this visit; checks that its box fits."""

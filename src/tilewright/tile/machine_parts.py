@@ -48,7 +48,9 @@ def _memory(end: SSAValue, machine: Machine) -> str:
 
 def _move(op: MoveOp, machine: Machine) -> Iterator[Absent]:
     ends = _memory(op.source, machine), _memory(op.target, machine)
-    engines = [move.engine for move in machine.moves if (move.source, move.target) == ends]
+    moves = [move for move in machine.moves if (move.source, move.target) == ends]
+    engines = [move.engine for move in moves]
+    transform = "" if op.transform is None else op.transform.data
     if not engines:
         known = ", ".join(f"{move.source} to {move.target}" for move in machine.moves)
         reason = f"{machine.name} has no move from {ends[0]} to {ends[1]}"
@@ -56,6 +58,10 @@ def _move(op: MoveOp, machine: Machine) -> Iterator[Absent]:
     elif op.engine.data not in engines:
         reason = f"moves from {ends[0]} to {ends[1]} run on {engines[0]}, not on {op.engine.data}"
         yield Absent(op, reason)
+    elif transform and all(transform not in move.transforms for move in moves):
+        known = ", ".join(sorted({name for move in moves for name in move.transforms}))
+        reason = f"{moves[0].name}, from {ends[0]} to {ends[1]}, does not {transform} on the way"
+        yield Absent(op, reason, f"it does {known}" if known else "it copies")
 
 
 def _compute(op: ComputeOp, machine: Machine) -> Iterator[Absent]:

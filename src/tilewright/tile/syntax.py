@@ -241,6 +241,9 @@ def print_buffer(printer: Printer, op: BufferOp) -> None:
         fill = f" fill {op.padding}" if op.fill is not None else ""
         printer.print_string(f" gathers {op.gathers}{fill} as ")
         printer.print_attribute(op.result.type.of)
+    elif op.converts:
+        printer.print_string(" as ")
+        printer.print_attribute(op.result.type.of)
     printer.print_string(f" in {quoted(op.memory)} slots {op.slot_count}")
     if op.accumulates is not None:
         printer.print_string(" accumulates")

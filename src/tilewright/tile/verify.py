@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from tilewright.ir import Operation, PythonValue, SSAValue, TensorType, VerifyException
+from tilewright.ir.types import element_name
+from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.domain import Affine
 from tilewright.tile.attributes import BufferType, WindowAttr
 from tilewright.tile.dialect import all_dims, enclosing_scopes, unbound
@@ -24,6 +26,9 @@ from tilewright.tile.queues import GROUPINGS
 
 GATHER = "img2col"
 """The transform that gathers windows."""
+
+CONVERT = "convert"
+"""The transform that rounds sums."""
 
 LARGEST = 1 << 40
 """Bound on extents, loop bounds and coefficients; their products stay exact in int64 columns."""
@@ -123,13 +128,12 @@ def check_buffer(buffer: BufferOp) -> None:
     outer = buffer.outer_buffer
     if outer is None and not isinstance(buffer.outer.owner, TensorOp):
         raise VerifyException(f"{where}: must be of a tile.tensor or a tile.buffer")
-    of = buffer.outer.type if outer is None else outer.result.type.of
     if buffer.fill is not None and (buffer.gathers is None or not buffer.padding):
         raise VerifyException(f"{where}: a fill other than 0 is of windows that are gathered")
     if buffer.gathers is not None:
         _check_gathered(buffer, where)
-    elif of != buffer.result.type.of:
-        raise VerifyException(f"{where}: its type must name the tensor's type")
+    elif buffer.converts:
+        _check_converted(buffer, where)
     if outer is not None and outer.memory == buffer.memory:
         raise VerifyException(f"{where}: lies in the memory of the buffer that it is of")
     _check_operands(buffer, (buffer.outer,), where)
@@ -140,6 +144,25 @@ def check_buffer(buffer: BufferOp) -> None:
         raise VerifyException(f"{where}: what stays has one slot, and no loops around it")
     if not 1 <= buffer.slot_count <= 64:
         raise VerifyException(f"{where}: {buffer.slot_count} slots; 1 to 64 are possible")
+
+
+def _check_converted(buffer: BufferOp, where: str) -> None:
+    """Sums of the same tensor, which are rounded to 16-bit floats further out."""
+    held, outer = buffer.result.type.of, buffer.outer_type
+    if (held.get_shape(), held.encoding) != (outer.get_shape(), outer.encoding):
+        raise VerifyException(f"{where}: its type must name the tensor's type")
+    sums, results = (ELEMENTS[element_name(kind.element_type)] for kind in (held, outer))
+    alike = sums.kind == results.kind and sums.kind in ("float", "fixed")
+    if not alike or sums.bytes <= results.bytes:
+        raise VerifyException(
+            f"{where}: moves convert sums to shorter elements of the same kind, not "
+            f"{held.element_type} to {outer.element_type}"
+        )
+    if buffer.circular is not None:
+        raise VerifyException(f"{where}: what is converted has no circular rows")
+    uses = (use.operation for use in buffer.result.uses)
+    if any(isinstance(use, (StageOp, BufferOp)) for use in uses):
+        raise VerifyException(f"{where}: what is converted is read by a move alone")
 
 
 def _check_gathered(buffer: BufferOp, where: str) -> None:
@@ -203,10 +226,16 @@ def check_move(move: MoveOp) -> None:
         raise VerifyException(f"{where}: must stand in the block of its buffer")
     _check_operands(move, (move.source, move.target), where)
     transform = "" if move.transform is None else move.transform.data
-    if transform != ("" if buffer.gathers is None else GATHER) or (transform and not move.loads):
+    if (transform == GATHER) != (buffer.gathers is not None) or (
+        transform == GATHER and not move.loads
+    ):
         raise VerifyException(f"{where}: loads with {GATHER!r} what gathers, and nothing else")
+    if (transform == CONVERT) != buffer.converts or (transform == CONVERT and move.loads):
+        raise VerifyException(f"{where}: stores with {CONVERT!r} what converts, and nothing else")
+    if transform not in ("", GATHER, CONVERT):
+        raise VerifyException(f"{where}: there is no transform {transform!r}")
     if transform and move.joined is not None:
-        raise VerifyException(f"{where}: what gathers travels alone")
+        raise VerifyException(f"{where}: what is transformed on its way travels alone")
     _check_engine(move.engine.data, where)
     _check_waits(move.wait_list, move, where)
     if move.ahead is not None and (

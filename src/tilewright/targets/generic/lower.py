@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tilewright.codegen.words import Column, Units, encode_columns
 from tilewright.errors import refusals_of, refuse
-from tilewright.ir.types import Array
+from tilewright.ir.types import Array, fraction_of
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.simulate.commands import TIMED, TimedArray
 from tilewright.targets.generic.functions import TABLES
@@ -341,7 +341,7 @@ class KernelLowering:
         place, outer = self.buffer(op.buffer), self._outer(op)
         instruction = self._move_instruction(op)
         followers = self._followers(op)
-        if op.transform is not None:
+        if op.buffer.gathers is not None:
             return instruction, gather_columns(op, self.order, place, outer)
         joined: tuple[MoveOp, BufferPlace, TensorPlace | BufferPlace] | None = None
         if followers:
@@ -353,7 +353,13 @@ class KernelLowering:
                     place.name,
                 )
             joined = other, self.buffer(other.buffer), self._outer(other)
-        return instruction, transfer_columns(op, self.order, place, outer, joined)
+        columns = transfer_columns(op, self.order, place, outer, joined)
+        if op.buffer.converts:  # the elements of both ends are the machine's own
+            del columns["element"]
+            if self.machine.fixed_bits:
+                kinds = op.buffer.result.type.of, op.buffer.outer_type
+                columns["shift"] = fraction_of(kinds[0]) - fraction_of(kinds[1])
+        return instruction, columns
 
     def _compute(self, op: ComputeOp) -> tuple[Instruction, dict[str, Any]]:
         part = self.machine.primitive(op.primitive.data)

@@ -53,7 +53,7 @@ def moved_bytes(instruction: Instruction, columns: Columns, machine: Machine) ->
     move = instruction.move
     assert move is not None
     touches = instruction.family.charged(machine, move, columns)
-    total = np.zeros_like(columns["element"])
+    total = np.zeros_like(touches[0].address)
     for touch in touches:
         run, counts, strides = coalesce(touch)
         used = touch.used

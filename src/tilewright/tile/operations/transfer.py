@@ -41,6 +41,7 @@ class BufferOp(TileOperation):
     ``circular`` is an axis along which rows of one visit stay for the next; see the dialect's text.
     A buffer that ``gathers`` windows of an image further out, as that window reads it, has an axis
     for each dim, and a type of its own: one element for each point, ``fill`` for padding (or 0).
+    So has a buffer of results that the move out of it converts: their elements before.
     What ``stays`` lies at the memory's end, where other programs that read it find it.
     """
 
@@ -70,11 +71,13 @@ class BufferOp(TileOperation):
         role: str = "",
         gathers: tuple[WindowAttr, Attribute] | None = None,
         fill: int = 0,
+        kind: Attribute | None = None,
     ) -> BufferOp:
         """A buffer of one slot for ``window`` of ``outer``, a tensor or a buffer; or of the points
         of that window of it which is given, with the type that they have together, and with what
-        is there for padding."""
+        is there for padding. ``kind`` is the type of a buffer that holds other elements."""
         of = outer.type.of if isinstance(outer.type, BufferType) else outer.type
+        of = kind or of
         points = None
         if gathers is not None:
             points, of = gathers
@@ -100,6 +103,17 @@ class BufferOp(TileOperation):
     def slot_count(self) -> int:
         """Number of slots."""
         return self.slots.value.data
+
+    @property
+    def outer_type(self) -> TensorType[Attribute]:
+        """The tensor type of what lies further out."""
+        kind = self.outer.type
+        return kind.of if isinstance(kind, BufferType) else cast("TensorType[Attribute]", kind)
+
+    @property
+    def converts(self) -> bool:
+        """Whether it holds other elements than what lies further out, of the same tensor."""
+        return self.gathers is None and self.result.type.of != self.outer_type
 
     @property
     def padding(self) -> int:
@@ -162,6 +176,8 @@ class BufferOp(TileOperation):
             if parser.parse_optional_keyword("fill"):
                 properties["fill"] = integer(syntax.parse_integer(parser))
             parser.parse_keyword("as")
+            of = parser.parse_type()
+        elif parser.parse_optional_keyword("as"):
             of = parser.parse_type()
         parser.parse_keyword("in")
         memory = StringAttr(parser.parse_str_literal())

@@ -22,7 +22,9 @@ from tilewright.targets.generic.functions import FUNCTIONS, TABLES
 from tilewright.targets.generic.isa import Instruction, InstructionSet
 from tilewright.targets.generic.operands import memory_of
 
-COMPUTED = frozenset({"transfer", "img2col", "product", "depthwise", "pool", "points", "softmax"})
+COMPUTED = frozenset(
+    {"transfer", "img2col", "convert", "product", "depthwise", "pool", "points", "softmax"}
+)
 """Families that the host computes."""
 
 _SIZES = {
@@ -154,6 +156,9 @@ class _Conversion:
         if family == "img2col":
             self._gather()
             return
+        if family == "convert":
+            self._convert()
+            return
         primitive = self.instruction.primitive
         assert primitive is not None
         for name in _SIZES.get(family, ()):
@@ -215,6 +220,19 @@ class _Conversion:
             strides = [f"c->{end}_stride{axis}" for axis in range(4)]
             self._operand(f"p.{end}", memory, f"c->{end}_address", strides, "8")
             self._operand(f"p.extra_{end}", memory, f"c->extra_{end}", (), "8")
+
+    def _convert(self) -> None:
+        move = self.instruction.move
+        assert move is not None
+        for axis in range(4):
+            self.line(f"p.size[{axis}] = c->size{axis};")
+        self.line("p.shift = c->shift;")
+        for end, memory, bits in (
+            ("source", move.source, 32),
+            ("target", move.target, self.machine.fixed_bits),
+        ):
+            strides = [f"c->{end}_stride{axis}" for axis in range(4)]
+            self._operand(f"p.{end}", memory, f"c->{end}_address", strides, str(bits))
 
     def _operands(self, primitive: Primitive, family: str) -> None:
         out = _OUT[family]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from tilewright.targets.generic.families.convert import Convert
 from tilewright.targets.generic.families.depthwise import Depthwise
 from tilewright.targets.generic.families.gather import Gather
 from tilewright.targets.generic.families.layer_norm import LayerNorm
@@ -17,7 +18,7 @@ from tilewright.targets.generic.family import Family, Part, Unit
 FAMILIES: Mapping[str, Family] = {
     family.name: family
     for family in (
-        *(Transfer(), Gather(), Product(), Sparse(), Depthwise()),
+        *(Transfer(), Gather(), Convert(), Product(), Sparse(), Depthwise()),
         *(Pool(), Points(), Lrn(), Softmax(), LayerNorm()),
         *(Signal(), Wait(), Barrier()),
     )

@@ -200,6 +200,20 @@ void family_transfer(const struct transfer *t)
                 place(&t->extra_source, 0, (uint64_t)t->extra_bytes), (size_t)t->extra_bytes);
 }
 
+void family_convert(const struct convert *p)
+{
+    for (int64_t a = 0; a < p->size[0]; a++)
+        for (int64_t b = 0; b < p->size[1]; b++)
+            for (int64_t c = 0; c < p->size[2]; c++)
+                for (int64_t d = 0; d < p->size[3]; d++) {
+                    int64_t at[FAMILY_AXES] = {a, b, c, d, 0};
+                    int64_t sum = load(&p->source, offset_of(&p->source, at), 32);
+                    int bits = p->target.bits;
+                    store(&p->target, offset_of(&p->target, at), bits,
+                          requantise(sum, p->shift, bits));
+                }
+}
+
 /* Where row and column of a window lie in the input; 0 in the padding. */
 static int inside(const struct window *w, int64_t oh, int64_t ow, int64_t kh, int64_t kw,
                   int64_t *row, int64_t *column)

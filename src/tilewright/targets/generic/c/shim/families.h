@@ -54,6 +54,12 @@ struct transfer {
     struct operand source, target, extra_source, extra_target;
 };
 
+/* Sums of 32 bits to elements of the target's, shifted right. */
+struct convert {
+    int64_t size[4], shift;
+    struct operand source, target;
+};
+
 /* Windows of an image, axes n, g, h, w, c, to axes n, g, oh, ow, kh, kw, ci. */
 struct img2col {
     int64_t n, g, oh, ow, kh, kw, ci, element;
@@ -103,6 +109,7 @@ struct softmax {
 };
 
 void family_transfer(const struct transfer *t);
+void family_convert(const struct convert *p);
 void family_img2col(const struct img2col *p);
 void family_product(const struct product *p);
 void family_depthwise(const struct depthwise *p);
