@@ -1,10 +1,10 @@
 """Results that the first move on their way rounds to the machine's elements.
 
 A kernel of 16-bit floats computes in float32 and rounds its result once, by a ``cast`` at the end
-of its chain, one of fixed point by a ``requantise``. Where a primitive's output is ``converted``, the
-primitive leaves that to the move out of its memory, as DaVinci's moves out of L0C do: the buffer
-next to the primitive then holds sums, whether its reduction is cut or not, and all behind it the
-machine's elements.
+of its chain, one of fixed point by a ``requantise``. Where a primitive's output is ``converted``,
+the primitive leaves that to the move out of its memory, as DaVinci's moves out of L0C do: the
+buffer next to the primitive then holds sums, whether its reduction is cut or not, and all behind it
+the machine's elements.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def computed_stages(
     kernel: Kernel, primitive: Primitive, path: tuple[Move, ...]
 ) -> tuple[Stage, ...]:
     """The stages that the primitive itself computes for a tile, where results leave by ``path``:
-    all but the rounding that its first move does. The last one's result lies as the kernel's does."""
+    all but the rounding that its first move does. The last result lies as the kernel's does."""
     stages, rounding = kernel.front.stages, conversion(kernel, primitive)
     if rounding is None or not path or "convert" not in path[0].transforms:
         return stages

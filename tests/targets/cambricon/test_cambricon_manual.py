@@ -23,7 +23,7 @@ def test_every_instruction_has_a_page_with_all_its_fields() -> None:
     for page, one in zip(pages[1:], INSTRUCTIONS, strict=True):
         assert f"{one.opcode:#04x}" in page
         assert one.meaning in page
-        for name in [*one.places, *(f".{m}" for m in one.by_name)]:
+        for name in [*one.registers, *(f".{m}" for m in one.by_name)]:
             assert f"| `{name}" in page
 
 

@@ -179,6 +179,34 @@ class Format:
                     where,
                 )
 
+    def units_of(self, values: Mapping[str, int]) -> list[int]:
+        """The units of one instruction; fields that are left out take their default.
+
+        Values are those that ``verify`` lets pass.
+        """
+        units = self._initial.copy()
+        for name, value in values.items():
+            field, (unit, low) = self.by_name[name], self.places[name]
+            stored = (value - field.bias) // field.scale & field.mask
+            units[unit] = units[unit] & ~(field.mask << low) | stored << low
+        return units
+
+    @cached_property
+    def _initial(self) -> list[int]:
+        """The units of an instruction whose fields are left out."""
+        return [int(unit) for unit in self.pack({}, 1, "")[0]]
+
+    def values_of(self, units: Sequence[int]) -> dict[str, int]:
+        """The fields of one instruction's units."""
+        values: dict[str, int] = {}
+        for field in self.fields:
+            unit, low = self.places[field.name]
+            stored = units[unit] >> low & field.mask
+            if field.signed and stored >> (field.bits - 1):
+                stored -= 1 << field.bits
+            values[field.name] = stored * field.scale + field.bias
+        return values
+
     def pack(self, columns: Mapping[str, Any], count: int, where: str, help: str = "") -> Units:
         """Units [count, units] of instructions; fields that are left out take their default.
 

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from tilewright.codegen import words
+from tilewright.codegen.words import Field, Format
+
 WORD_BITS = 64
 OPCODE_BITS = 8
 REGISTER_BITS = 6
@@ -51,22 +54,11 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Modifier:
+class Modifier(Field):
     """One field of the padding, 0 unless the text names it (``.acc``, ``.shift=7``)."""
 
-    name: str
-    low: int
-    """Lowest bit in the word."""
-    bits: int
-    meaning: str
-    signed: bool = False
-
-    @property
-    def range(self) -> tuple[int, int]:
-        """Least and greatest value."""
-        if self.signed:
-            return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
-        return 0, (1 << self.bits) - 1
+    low: int = 0
+    """Its lowest bit in the word."""
 
     @property
     def is_flag(self) -> bool:
@@ -74,63 +66,81 @@ class Modifier:
         return self.bits == 1
 
 
-IMMEDIATE_FLAG = Modifier("immediate", 0, 1, "the last operand is the immediate")
+def modifier(name: str, low: int, bits: int, meaning: str, *, signed: bool = False) -> Modifier:
+    """A modifier of ``bits`` bits from bit ``low`` on."""
+    return Modifier(name, bits, meaning, signed, low=low)
+
+
+NUMBER = Field("number", IMMEDIATE_BITS, "the immediate", signed=True)
+IMMEDIATE_FLAG = modifier("immediate", 0, 1, "the last operand is the immediate")
 """Not written in text: it follows from the operand."""
 
 
 @dataclass(frozen=True)
-class Instruction:
-    """One instruction: its name, its encoding and its meaning."""
+class Instruction(words.Instruction):
+    """One instruction: its name, its encoding and its meaning.
 
-    mnemonic: str
-    opcode: int
+    ``meaning`` is what it does, as formulas for the manual; ``#`` is the number of elements.
+    """
+
     unit: Unit
     operands: tuple[Operand, ...]
-    meaning: str
-    """What it does, as formulas for the manual; ``#`` stands for the number of elements."""
-    modifiers: tuple[Modifier, ...] = ()
-    cycles: str = "1"
+    modifiers: tuple[Modifier, ...]
+    cycles: str
     """Time in its unit, for the manual."""
 
-    @cached_property
-    def places(self) -> Mapping[str, int]:
-        """Lowest bit of each operand's register field."""
-        low = WORD_BITS - OPCODE_BITS
-        places: dict[str, int] = {}
-        for operand in self.operands:
-            if operand.has_register:
-                low -= REGISTER_BITS
-                places[operand.name] = low
-        return places
+    @property
+    def registers(self) -> tuple[str, ...]:
+        """The operands that have a register field, in the order of the word."""
+        return tuple(operand.name for operand in self.operands if operand.has_register)
+
+    def low(self, name: str) -> int:
+        """Lowest bit of a field."""
+        return self.format.places[name][1]
 
     @cached_property
-    def immediate_low(self) -> int | None:
-        """Lowest bit of the immediate, or None without one."""
-        if not any(operand.has_immediate for operand in self.operands):
-            return None
-        return WORD_BITS - OPCODE_BITS - REGISTER_BITS * len(self.places) - IMMEDIATE_BITS
+    def numbered(self) -> bool:
+        """Whether the word has an immediate."""
+        return NUMBER.name in self.format.by_name
 
     @cached_property
     def flagged(self) -> bool:
         """Whether a bit says that an operand is the immediate and no register."""
-        return any(operand.kind in ("either", "target") for operand in self.operands)
+        return IMMEDIATE_FLAG.name in self.format.by_name
 
     @cached_property
     def by_name(self) -> Mapping[str, Modifier]:
         """The modifiers by name."""
         return {modifier.name: modifier for modifier in self.modifiers}
 
-    @cached_property
-    def mask(self) -> int:
-        """The bits that mean something."""
-        mask = ((1 << OPCODE_BITS) - 1) << (WORD_BITS - OPCODE_BITS)
-        for low in self.places.values():
-            mask |= (REGISTERS - 1) << low
-        if self.immediate_low is not None:
-            mask |= ((1 << IMMEDIATE_BITS) - 1) << self.immediate_low
-        for modifier in (*self.modifiers, *((IMMEDIATE_FLAG,) if self.flagged else ())):
-            field = ((1 << modifier.bits) - 1) << modifier.low
-            if mask & field:
-                raise ValueError(f"{self.mnemonic}: {modifier.name} overlaps another field")
-            mask |= field
-        return mask
+
+def instruction(
+    mnemonic: str,
+    opcode: int,
+    unit: Unit,
+    operands: tuple[Operand, ...],
+    meaning: str,
+    modifiers: tuple[Modifier, ...] = (),
+    cycles: str = "1",
+) -> Instruction:
+    """An instruction with its word: registers, then the immediate, then what modifies it."""
+    fields: list[Field] = []
+    places: dict[str, tuple[int, int]] = {}
+    low = WORD_BITS - OPCODE_BITS
+
+    def place(field: Field, at: int) -> None:
+        fields.append(field)
+        places[field.name] = 0, at
+
+    for operand in operands:
+        if operand.has_register:
+            low -= REGISTER_BITS
+            place(Field(operand.name, REGISTER_BITS, operand.meaning), low)
+    if any(operand.has_immediate for operand in operands):
+        place(NUMBER, low - IMMEDIATE_BITS)
+    if any(operand.kind in ("either", "target") for operand in operands):
+        place(IMMEDIATE_FLAG, IMMEDIATE_FLAG.low)
+    for own in modifiers:
+        place(own, own.low)
+    form = Format(tuple(fields), places, 1, WORD_BITS)
+    return Instruction(mnemonic, opcode, form, meaning, unit, operands, modifiers, cycles)

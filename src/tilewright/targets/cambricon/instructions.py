@@ -7,7 +7,13 @@ vector instructions from 0x30, vector logic from 0x40, scalar instructions from 
 
 from __future__ import annotations
 
-from tilewright.targets.cambricon.formats import Instruction, Modifier, Operand, Unit
+from tilewright.targets.cambricon.formats import (
+    Instruction,
+    Modifier,
+    Operand,
+    Unit,
+    instruction,
+)
 from tilewright.targets.cambricon.modifiers import (
     ACC,
     BARRIER,
@@ -51,8 +57,8 @@ def _control() -> tuple[Instruction, ...]:
     predicate = _register("predicate", "compared with 0")
     flow = "1, and the refill of the pipeline where the branch was not foreseen"
     return (
-        Instruction("J", 0x01, "scalar", (offset,), "pc += offset", cycles=flow),
-        Instruction(
+        instruction("J", 0x01, "scalar", (offset,), "pc += offset", cycles=flow),
+        instruction(
             "CB",
             0x02,
             "scalar",
@@ -69,7 +75,7 @@ def _transfer(
     place = _register(memory, f"address in {memory.upper()}, in bytes")
     operands = (place, SIZE, BASE, OFFSET)
     modifiers = (*TRANSFER, *extra)
-    return Instruction(mnemonic, opcode, unit, operands, meaning, modifiers, TRANSFER_CYCLES)
+    return instruction(mnemonic, opcode, unit, operands, meaning, modifiers, TRANSFER_CYCLES)
 
 
 def _transfers() -> tuple[Instruction, ...]:
@@ -95,7 +101,7 @@ def _transfers() -> tuple[Instruction, ...]:
         out = _register(f"{letter}out", "address of the result, in bytes")
         source = _register(f"{letter}in", "address of the elements, in bytes")
         transfers.append(
-            Instruction(
+            instruction(
                 mnemonic,
                 opcode,
                 unit,
@@ -107,7 +113,7 @@ def _transfers() -> tuple[Instruction, ...]:
         )
     value = _register("value", "a scalar register", written=True)
     transfers += [
-        Instruction(
+        instruction(
             "SLOAD",
             0x16,
             "scalar",
@@ -115,7 +121,7 @@ def _transfers() -> tuple[Instruction, ...]:
             "value = the 32 bits at main[base + offset]",
             cycles="latency + 4/bandwidth, once the transfers before it have left these bytes",
         ),
-        Instruction(
+        instruction(
             "SSTORE",
             0x17,
             "scalar",
@@ -123,7 +129,7 @@ def _transfers() -> tuple[Instruction, ...]:
             "the 32 bits at main[base + offset] = value",
             cycles="latency + 4/bandwidth, once the transfers before it have left these bytes",
         ),
-        Instruction(
+        instruction(
             "SMOVE",
             0x18,
             "scalar",
@@ -159,7 +165,7 @@ def _matrix() -> tuple[Instruction, ...]:
     pair = (mout, SIZE, first, second)
     operands = (*RESULT, ACC, *FIRST)
     return (
-        Instruction(
+        instruction(
             "MMV",
             0x20,
             "matrix",
@@ -168,7 +174,7 @@ def _matrix() -> tuple[Instruction, ...]:
             PRODUCT,
             PRODUCT_CYCLES,
         ),
-        Instruction(
+        instruction(
             "VMM",
             0x21,
             "matrix",
@@ -177,7 +183,7 @@ def _matrix() -> tuple[Instruction, ...]:
             PRODUCT,
             PRODUCT_CYCLES,
         ),
-        Instruction(
+        instruction(
             "OP",
             0x22,
             "matrix",
@@ -186,13 +192,13 @@ def _matrix() -> tuple[Instruction, ...]:
             PRODUCT,
             "ceil(size0/lanes) * ceil(size1/lanes)",
         ),
-        Instruction(
+        instruction(
             "MMS", 0x23, "matrix", scaled, "mout[i] = min[i] * scalar", operands, MATRIX_CYCLES
         ),
-        Instruction(
+        instruction(
             "MAM", 0x24, "matrix", pair, "mout[i] = min0[i] + min1[i]", ELEMENTWISE, MATRIX_CYCLES
         ),
-        Instruction(
+        instruction(
             "MSM", 0x25, "matrix", pair, "mout[i] = min0[i] - min1[i]", ELEMENTWISE, MATRIX_CYCLES
         ),
     )
@@ -210,7 +216,7 @@ def _vector_instruction(
     meaning: str,
     modifiers: tuple[Modifier, ...],
 ) -> Instruction:
-    return Instruction(mnemonic, opcode, "vector", operands, meaning, modifiers, VECTOR_CYCLES)
+    return instruction(mnemonic, opcode, "vector", operands, meaning, modifiers, VECTOR_CYCLES)
 
 
 def _vector() -> tuple[Instruction, ...]:
@@ -302,10 +308,10 @@ def _scalar() -> tuple[Instruction, ...]:
     unary = (value, first)
     shifted = (SCALAR_SHIFT,)
     return (
-        Instruction("SADD", 0x50, "scalar", binary, "value = first + second, wrapping"),
-        Instruction("SSUB", 0x51, "scalar", binary, "value = first - second, wrapping"),
-        Instruction("SMUL", 0x52, "scalar", binary, "value = first * second, wrapping", shifted),
-        Instruction(
+        instruction("SADD", 0x50, "scalar", binary, "value = first + second, wrapping"),
+        instruction("SSUB", 0x51, "scalar", binary, "value = first - second, wrapping"),
+        instruction("SMUL", 0x52, "scalar", binary, "value = first * second, wrapping", shifted),
+        instruction(
             "SDIV",
             0x53,
             "scalar",
@@ -313,23 +319,23 @@ def _scalar() -> tuple[Instruction, ...]:
             "value = first / second towards 0, wrapping; second must not be 0",
             shifted,
         ),
-        Instruction(
+        instruction(
             "SEXP",
             0x54,
             "scalar",
             unary,
             "value = exp(first), both with 16 fraction bits, saturating",
         ),
-        Instruction(
+        instruction(
             "SLOG",
             0x55,
             "scalar",
             unary,
             "value = log(first), both with 16 fraction bits; the least number where first <= 0",
         ),
-        Instruction("SGT", 0x56, "scalar", binary, "value = 1 if first > second, else 0"),
-        Instruction("SE", 0x57, "scalar", binary, "value = 1 if first = second, else 0"),
-        Instruction("SAND", 0x58, "scalar", binary, "value = first and second, bit by bit"),
+        instruction("SGT", 0x56, "scalar", binary, "value = 1 if first > second, else 0"),
+        instruction("SE", 0x57, "scalar", binary, "value = 1 if first = second, else 0"),
+        instruction("SAND", 0x58, "scalar", binary, "value = first and second, bit by bit"),
     )
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from tilewright.codegen.words import Field, InstructionSet
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.formats import (
-    IMMEDIATE_BITS,
     IMMEDIATE_FLAG,
+    NUMBER,
     OPCODE_BITS,
     REGISTER_BITS,
     REGISTERS,
@@ -24,14 +26,13 @@ from tilewright.targets.cambricon.formats import (
 )
 from tilewright.targets.cambricon.instructions import INSTRUCTIONS
 
-BY_MNEMONIC: Mapping[str, Instruction] = {
-    instruction.mnemonic: instruction for instruction in INSTRUCTIONS
-}
-BY_OPCODE: Mapping[int, Instruction] = {
-    instruction.opcode: instruction for instruction in INSTRUCTIONS
-}
+ACC_C = InstructionSet("ACC-C", Field("opcode", OPCODE_BITS), WORD_BITS - OPCODE_BITS, INSTRUCTIONS)
+"""The set: words of one unit, the opcode in its highest bits."""
 
-IMMEDIATE_RANGE = (-(1 << (IMMEDIATE_BITS - 1)), (1 << (IMMEDIATE_BITS - 1)) - 1)
+BY_MNEMONIC: Mapping[str, Instruction] = ACC_C.by_mnemonic
+BY_OPCODE: Mapping[int, Instruction] = ACC_C.by_opcode
+
+IMMEDIATE_RANGE = NUMBER.range
 
 EXCLUSIVE = (("wide", "long"), ("wide0", "long0"), ("wide1", "long1"))
 """Modifiers of which an instruction takes at most one."""
@@ -80,18 +81,22 @@ def encode(
             f"{mnemonic} takes {len(instruction.operands)} operands, not {len(operands)}",
             help=f"{mnemonic} {wanted}",
         )
-    word = instruction.opcode << (WORD_BITS - OPCODE_BITS)
+    fields: dict[str, int] = {}
     for operand, value in zip(instruction.operands, operands, strict=True):
-        word |= _operand(instruction, operand, value)
+        fields |= _operand(instruction, operand, value)
     for name, value in modifiers.items():
-        word |= _modifier(instruction, name, value)
+        _check_modifier(instruction, name, value)
     for pair in EXCLUSIVE:
         if all(modifiers.get(name) for name in pair):
             raise refuse("isa-modifier", f"{mnemonic} cannot be {' and '.join(pair)}")
-    return word
+    (word,) = instruction.format.units_of({**fields, **modifiers})
+    return word | instruction.opcode << ACC_C.opcode_low
 
 
-def _operand(instruction: Instruction, operand: Operand, value: Register | Immediate) -> int:
+def _operand(
+    instruction: Instruction, operand: Operand, value: Register | Immediate
+) -> dict[str, int]:
+    """The fields that say an operand."""
     if isinstance(value, Register):
         if not operand.has_register:
             raise refuse(
@@ -99,71 +104,63 @@ def _operand(instruction: Instruction, operand: Operand, value: Register | Immed
             )
         if not 0 <= value.number < REGISTERS:
             raise refuse("isa-register", f"there is no register {value}", help="$R0 to $R63")
-        return value.number << instruction.places[operand.name]
-    low = instruction.immediate_low
-    if not operand.has_immediate or low is None:
+        return {operand.name: value.number}
+    if not operand.has_immediate:
         raise refuse("isa-operands", f"{operand.name} of {instruction.mnemonic} must be a register")
-    least, most = IMMEDIATE_RANGE
-    if not least <= value.value <= most:
+    if not NUMBER.holds(value.value):
+        least, most = IMMEDIATE_RANGE
         raise refuse("isa-immediate", f"{value} does not fit: {least} to {most}")
-    field = (value.value & ((1 << IMMEDIATE_BITS) - 1)) << low
-    return field | (1 << IMMEDIATE_FLAG.low if operand.has_register else 0)
+    flag = {IMMEDIATE_FLAG.name: 1} if operand.has_register else {}
+    return {NUMBER.name: value.value, **flag}
 
 
-def _modifier(instruction: Instruction, name: str, value: int) -> int:
+def _check_modifier(instruction: Instruction, name: str, value: int) -> None:
     modifier = instruction.by_name.get(name)
     if modifier is None:
         known = ", ".join(instruction.by_name) or "none"
         raise refuse(
             "isa-modifier", f"{instruction.mnemonic} has no modifier {name[:40]!r}", help=known
         )
-    least, most = modifier.range
-    if not least <= value <= most:
+    if not modifier.holds(value):
+        least, most = modifier.range
         raise refuse("isa-modifier", f"{name}={value} does not fit: {least} to {most}")
-    return (value & ((1 << modifier.bits) - 1)) << modifier.low
 
 
 def decode(word: int) -> Decoded:
     """The parts of a word; raises TilewrightError (``isa-word``) if it is no instruction."""
-    instruction = BY_OPCODE.get(word >> (WORD_BITS - OPCODE_BITS))
+    instruction = BY_OPCODE.get(word >> ACC_C.opcode_low)
     if instruction is None:
         raise refuse("isa-word", f"{word:#018x} has no known opcode")
-    flag = bool(instruction.flagged and word >> IMMEDIATE_FLAG.low & 1)
-    operands: list[Register | Immediate] = []
-    used = word & (((1 << OPCODE_BITS) - 1) << (WORD_BITS - OPCODE_BITS))
-    for operand in instruction.operands:
-        if operand.has_immediate and (flag or not operand.has_register):
-            operands.append(Immediate(_immediate(instruction, word)))
-            assert instruction.immediate_low is not None
-            used |= word & (((1 << IMMEDIATE_BITS) - 1) << instruction.immediate_low)
-        else:
-            low = instruction.places[operand.name]
-            operands.append(Register(word >> low & (REGISTERS - 1)))
-            used |= word & ((REGISTERS - 1) << low)
-    if flag:
-        used |= 1 << IMMEDIATE_FLAG.low
-    modifiers: dict[str, int] = {}
-    for modifier in instruction.modifiers:
-        raw = word >> modifier.low & ((1 << modifier.bits) - 1)
-        used |= raw << modifier.low
-        if raw:
-            negative = modifier.signed and raw >> (modifier.bits - 1)
-            modifiers[modifier.name] = raw - (1 << modifier.bits) if negative else raw
-    if used != word:
+    fields = word & (1 << ACC_C.opcode_low) - 1
+    values = instruction.format.values_of([fields])
+    if fields & ~int(instruction.format.masks[0]) or hidden(instruction, values):
         raise refuse("isa-word", f"{word:#018x} is no valid {instruction.mnemonic}: stray bits")
+    operands: list[Register | Immediate] = []
+    for operand in instruction.operands:
+        if operand.has_immediate and (not operand.has_register or values[IMMEDIATE_FLAG.name]):
+            operands.append(Immediate(values[NUMBER.name]))
+        else:
+            operands.append(Register(values[operand.name]))
+    modifiers = {own.name: values[own.name] for own in instruction.modifiers if values[own.name]}
     for pair in EXCLUSIVE:
         if all(name in modifiers for name in pair):
             raise refuse("isa-word", f"{instruction.mnemonic} cannot be {' and '.join(pair)}")
     return Decoded(instruction, tuple(operands), modifiers)
 
 
-def _immediate(instruction: Instruction, word: int) -> int:
-    assert instruction.immediate_low is not None
-    raw = word >> instruction.immediate_low & ((1 << IMMEDIATE_BITS) - 1)
-    return raw - (1 << IMMEDIATE_BITS) if raw >> (IMMEDIATE_BITS - 1) else raw
+def hidden(instruction: Instruction, values: Mapping[str, Any]) -> Any:
+    """Whether fields say what nothing reads: the immediate beside a register that stands for the
+    last operand, or a register beside the immediate. ``values`` are numbers, or columns of them."""
+    if not instruction.flagged:
+        return False
+    flag = values[IMMEDIATE_FLAG.name] != 0
+    return (flag & (values[instruction.registers[-1]] != 0)) | (
+        (flag == 0) & (values[NUMBER.name] != 0)
+    )
 
 
 __all__ = [
+    "ACC_C",
     "BY_MNEMONIC",
     "BY_OPCODE",
     "IMMEDIATE_RANGE",
@@ -179,4 +176,5 @@ __all__ = [
     "Register",
     "decode",
     "encode",
+    "hidden",
 ]

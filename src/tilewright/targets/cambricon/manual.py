@@ -6,6 +6,7 @@ from tilewright.machine import Machine
 from tilewright.targets.cambricon.formats import (
     IMMEDIATE_BITS,
     IMMEDIATE_FLAG,
+    NUMBER,
     OPCODE_BITS,
     REGISTER_BITS,
     REGISTERS,
@@ -80,13 +81,13 @@ def _page(instruction: Instruction) -> list[str]:
         f"| opcode | {_bits(WORD_BITS - OPCODE_BITS, OPCODE_BITS)} | {instruction.opcode:#04x} |",
     ]
     for operand in instruction.operands:
-        if operand.name in instruction.places:
+        if operand.has_register:
             written = ", written" if operand.written else ""
-            place = _bits(instruction.places[operand.name], REGISTER_BITS)
+            place = _bits(instruction.low(operand.name), REGISTER_BITS)
             lines.append(f"| `{operand.name}` | {place} | register: {operand.meaning}{written} |")
-    if instruction.immediate_low is not None:
+    if instruction.numbered:
         operand = next(operand for operand in instruction.operands if operand.has_immediate)
-        place = _bits(instruction.immediate_low, IMMEDIATE_BITS)
+        place = _bits(instruction.low(NUMBER.name), IMMEDIATE_BITS)
         lines.append(f"| `{operand.name}` | {place} | number, signed: {operand.meaning} |")
     if instruction.flagged:
         lines.append(

@@ -6,26 +6,30 @@ scalar instructions have a few of their own.
 
 from __future__ import annotations
 
-from tilewright.targets.cambricon.formats import Modifier
+from tilewright.targets.cambricon.formats import modifier
 
-WIDE = Modifier("wide", 0, 1, "elements of the result have 32 bits and wrap")
-WIDE0 = Modifier("wide0", 1, 1, "elements of the first input have 32 bits")
-WIDE1 = Modifier("wide1", 2, 1, "elements of the second input have 32 bits")
-LONG = Modifier("long", 3, 1, "elements of the result have 64 bits and wrap")
-LONG0 = Modifier("long0", 4, 1, "elements of the first input have 64 bits")
-LONG1 = Modifier("long1", 5, 1, "elements of the second input have 64 bits")
-ACC = Modifier("acc", 6, 1, "adds what the result's place held, after the shift")
-SHIFT = Modifier(
-    "shift", 7, 7, "divides by 2**N, half rounding up, before the result saturates or wraps", True
+WIDE = modifier("wide", 0, 1, "elements of the result have 32 bits and wrap")
+WIDE0 = modifier("wide0", 1, 1, "elements of the first input have 32 bits")
+WIDE1 = modifier("wide1", 2, 1, "elements of the second input have 32 bits")
+LONG = modifier("long", 3, 1, "elements of the result have 64 bits and wrap")
+LONG0 = modifier("long0", 4, 1, "elements of the first input have 64 bits")
+LONG1 = modifier("long1", 5, 1, "elements of the second input have 64 bits")
+ACC = modifier("acc", 6, 1, "adds what the result's place held, after the shift")
+SHIFT = modifier(
+    "shift",
+    7,
+    7,
+    "divides by 2**N, half rounding up, before the result saturates or wraps",
+    signed=True,
 )
-BARRIER = Modifier(
+BARRIER = modifier(
     "barrier", 14, 1, "does nothing, but waits in the queue until all before it have completed"
 )
-TABLE = Modifier("table", 15, 4, "the table that is looked up; 0 is the built-in function")
-LEFT0 = Modifier("left0", 19, 5, "multiplies elements of the first input by 2**N")
-LEFT1 = Modifier("left1", 24, 5, "multiplies elements of the second input by 2**N")
-MINIMUM = Modifier("min", 29, 1, "the minimum in place of the maximum")
-DECAY = Modifier(
+TABLE = modifier("table", 15, 4, "the table that is looked up; 0 is the built-in function")
+LEFT0 = modifier("left0", 19, 5, "multiplies elements of the first input by 2**N")
+LEFT1 = modifier("left1", 24, 5, "multiplies elements of the second input by 2**N")
+MINIMUM = modifier("min", 29, 1, "the minimum in place of the maximum")
+DECAY = modifier(
     "decay", 30, 1, "exp(-v / 2**shift) with 16 fraction bits of v >= 0, as softmax takes it"
 )
 
@@ -37,14 +41,14 @@ ELEMENTWISE = (*RESULT, ACC, *FIRST, *SECOND)
 PRODUCT = (WIDE, ACC, SHIFT, BARRIER)
 """Of a product of 16-bit vectors and matrices."""
 
-TRANSFER_WIDE = Modifier("wide", 0, 1, "elements have 32 bits")
-TRANSFER_TABLE = Modifier(
+TRANSFER_WIDE = modifier("wide", 0, 1, "elements have 32 bits")
+TRANSFER_TABLE = modifier(
     "table", 1, 4, "fills table N; the size counts its elements, the register of VSM is not used"
 )
-TRANSFER_BARRIER = Modifier("barrier", 5, 1, BARRIER.meaning)
+TRANSFER_BARRIER = modifier("barrier", 5, 1, BARRIER.meaning)
 TRANSFER = (TRANSFER_WIDE, TRANSFER_BARRIER)
 
-SCALAR_SHIFT = Modifier(
+SCALAR_SHIFT = modifier(
     "shift",
     1,
     5,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.errors import Problem, TilewrightError
+from tilewright.targets.cambricon.formats import NUMBER
 from tilewright.targets.cambricon.hlal import syntax
 from tilewright.targets.cambricon.hlal.builtin import define, library
 from tilewright.targets.cambricon.hlal.declare import DataSegment
@@ -76,7 +77,7 @@ class Program:
         words = self.words.copy()
         for index in self.relocations:
             word = int(words[index])
-            low = BY_MNEMONIC[_mnemonic(word)].immediate_low or 0
+            low = BY_MNEMONIC[_mnemonic(word)].low(NUMBER.name)
             value = ((word >> low) + base - self.base) & 0xFFFFFFFF
             words[index] = np.uint64((word & ~(0xFFFFFFFF << low)) | (value << low))
         return words

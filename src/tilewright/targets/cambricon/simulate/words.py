@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.errors import refuse
-from tilewright.targets.cambricon.formats import IMMEDIATE_FLAG, OPCODE_BITS, WORD_BITS
-from tilewright.targets.cambricon.isa import BY_OPCODE, EXCLUSIVE, REGISTERS
+from tilewright.targets.cambricon.formats import IMMEDIATE_FLAG, NUMBER
+from tilewright.targets.cambricon.isa import ACC_C, BY_OPCODE, EXCLUSIVE, hidden
 from tilewright.targets.cambricon.simulate import state as places
 from tilewright.targets.cambricon.simulate.state import Array
 
@@ -18,7 +18,7 @@ def take_apart(words: Array, kernels: Array | None = None) -> Array:
     """
     words = np.ascontiguousarray(words, np.uint64)
     table = np.zeros((words.size, places.COLUMNS), np.int64)
-    opcode = (words >> np.uint64(WORD_BITS - OPCODE_BITS)).astype(np.int64)
+    opcode = (words >> np.uint64(ACC_C.opcode_low)).astype(np.int64)
     table[:, places.OPCODE] = opcode
     table[:, places.BITS] = words & np.uint64((1 << 32) - 1)
     table[:, places.KERNEL] = 0 if kernels is None else kernels
@@ -28,32 +28,24 @@ def take_apart(words: Array, kernels: Array | None = None) -> Array:
         if instruction is None:
             continue
         rows = np.flatnonzero(opcode == number)
-        chosen = words[rows]
-        wrong[rows] = (chosen & np.uint64(~instruction.mask & (1 << WORD_BITS) - 1)) != 0
-        fields = [_field(chosen, low, REGISTERS - 1) for low in instruction.places.values()]
-        for index, field in enumerate(fields):
-            table[rows, places.REGISTERS + index] = field
-        table[rows, places.FIELDS] = len(fields)
-        immediate = np.zeros(rows.size, np.int64)
-        if instruction.immediate_low is not None:
-            low32 = _field(chosen, instruction.immediate_low, (1 << 32) - 1)
-            immediate = low32.astype(np.uint32).astype(np.int32).astype(np.int64)
-        table[rows, places.IMMEDIATE] = immediate
+        units = (words[rows] & np.uint64((1 << ACC_C.opcode_low) - 1))[:, None]
+        columns = instruction.format.unpack(units)
+        wrong[rows] = instruction.format.invalid(units) | hidden(instruction, columns)
+        for index, name in enumerate(instruction.registers):
+            table[rows, places.REGISTERS + index] = columns[name]
+        table[rows, places.FIELDS] = len(instruction.registers)
+        if instruction.numbered:
+            table[rows, places.IMMEDIATE] = columns[NUMBER.name]
         if instruction.flagged:
-            flags = _field(chosen, IMMEDIATE_FLAG.low, 1)
-            table[rows, places.FLAG] = flags
-            table[rows, places.FIELDS] -= flags
-            wrong[rows] |= np.where(flags, fields[-1] != 0, immediate != 0)
+            table[rows, places.FLAG] = columns[IMMEDIATE_FLAG.name]
+            table[rows, places.FIELDS] -= columns[IMMEDIATE_FLAG.name]
         for first, second in EXCLUSIVE:
             if first in instruction.by_name and second in instruction.by_name:
-                both = (1 << instruction.by_name[first].low) | (
-                    1 << instruction.by_name[second].low
-                )
-                wrong[rows] |= (chosen & np.uint64(both)) == np.uint64(both)
+                wrong[rows] |= (columns[first] != 0) & (columns[second] != 0)
     if wrong.any():
         index = int(np.argmax(wrong))
         word = int(words[index])
-        instruction = BY_OPCODE.get(word >> (WORD_BITS - OPCODE_BITS))
+        instruction = BY_OPCODE.get(word >> ACC_C.opcode_low)
         reason = (
             f"is no valid {instruction.mnemonic}"
             if instruction is not None
@@ -61,7 +53,3 @@ def take_apart(words: Array, kernels: Array | None = None) -> Array:
         )
         raise refuse("isa-word", f"{word:#018x} {reason}", f"word {index}")
     return table
-
-
-def _field(words: Array, low: int, mask: int) -> Array:
-    return (words >> np.uint64(low) & np.uint64(mask)).astype(np.int64)
