@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/build/bytecode
 
 .PHONY: fuzz fuzz-ascend fuzz-cambricon fuzz-hlal suite help demo test test-slow test-all test-frontends \
-  test-oracles durations check docs format bench clean
+  test-oracles test-clang durations check docs format bench clean
 
 help:
 	@echo "make demo    set up, then compile LeNet-5 for two targets and classify the held-out digits"
@@ -21,6 +21,8 @@ help:
 	@echo "             install PyTorch and the other front-ends' packages, then run their tests"
 	@echo "make test-oracles"
 	@echo "             install AscendNPU-IR's tools (160 MB, Linux on x86-64), then ask them about HIVM"
+	@echo "make test-clang"
+	@echo "             install clang from PyPI (100 MB), then build what is emitted with it, too"
 	@echo "make durations"
 	@echo "             write build/durations.txt: how long each test took when it was last run"
 	@echo "make check   lint, types, tests of the files that differ from main and a few of every room"
@@ -100,6 +102,18 @@ $(ORACLES)/.npuir: $(VENV)/.test
 test-oracles: $(ORACLES)/.npuir
 	BISHENGIR_OPT=$(CURDIR)/$(ORACLES)/ascendnpuir/bin/bishengir-opt \
 	  $(RUN) -m pytest -m oracle tests/targets/ascend
+
+CLANG := build/clang
+$(CLANG)/bin/clang: tests/clang.sh $(VENV)/.test
+	$(BIN)/pip install --quiet --disable-pip-version-check --target $(CLANG) --upgrade ziglang==0.17.1
+	@mkdir -p $(@D)
+	install -m 755 tests/clang.sh $@
+
+# What is emitted is built with clang too, where there is one.
+test-clang: $(CLANG)/bin/clang
+	PATH="$(CURDIR)/$(CLANG)/bin:$$PATH" $(TESTED) -m "not smoke" tests/targets/generic/c \
+	  tests/targets/ascend/test_emit.py tests/targets/cpu/test_builds.py \
+	  tests/targets/cpu/test_short_floats.py
 
 check: $(VENV)/.check
 	$(BIN)/ruff check .
