@@ -112,3 +112,15 @@ def test_all_unknown_keys_are_reported():
     with pytest.raises(TilewrightError) as caught:
         small_machine().with_values({"a": 1, "b": 2})
     assert [problem.where for problem in caught.value.problems] == ["a", "b"]
+
+
+@pytest.mark.parametrize("style_first", [True, False])
+def test_a_style_and_its_ids_in_any_order(style_first):
+    values = [("synchronisation", "flags"), ("synchronisation.ids", "8")]
+    variant = small_machine().with_values(dict(values if style_first else values[::-1]))
+    assert (variant.synchronisation.style, variant.synchronisation.ids) == ("flags", 8)
+
+
+def test_a_style_without_its_ids_is_refused():
+    with pytest.raises(TilewrightError, match=r"synchronisation\.ids"):
+        small_machine().with_values({"synchronisation": "flags"})

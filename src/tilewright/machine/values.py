@@ -65,7 +65,8 @@ def with_values(machine: Machine, values: Mapping[str, Any]) -> Machine:
     data = machine.to_json()
     known = value_keys(machine)
     problems: list[Problem] = []
-    for key, value in values.items():
+    # The style comes first: the fields beside it are of that style.
+    for key, value in sorted(values.items(), key=lambda item: item[0] != "synchronisation"):
         place = _place(data, key, known)
         if place is None:
             near = get_close_matches(key, known, 3, 0.5)
@@ -81,6 +82,8 @@ def with_values(machine: Machine, values: Mapping[str, Any]) -> Machine:
             field = key.rpartition(".")[2]
             text = field in _TEXT or (".own." in f".{key}" and isinstance(place[field], str))
             place[field] = value if text else _plain(value)
+            if key == "synchronisation" and isinstance(value, str):
+                place[field] = {"style": value}
     if problems:
         raise TilewrightError(problems)
     return machine_of(data)

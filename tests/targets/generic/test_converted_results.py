@@ -44,6 +44,9 @@ def short_path(machine: Machine) -> Machine:
 MACHINES = {
     "through a buffer": load_machine(FILE).with_values(FIXED),
     "to main memory": short_path(load_machine(FILE).with_values(FIXED)),
+    "with flags": load_machine(FILE).with_values(
+        {**FIXED, "synchronisation": "flags", "synchronisation.ids": 8}
+    ),
     "of 8 bits": load_machine(FILE).with_values({"element": "fixed8", "accumulator": "fixed32"}),
 }
 
@@ -56,7 +59,7 @@ def converting(program: object) -> list[MoveOp]:
     ]
 
 
-@pytest.mark.parametrize("name", ["through a buffer", "to main memory"])
+@pytest.mark.parametrize("name", ["through a buffer", "to main memory", "with flags"])
 @pytest.mark.parametrize("kernel", deep.CASES)
 def test_words_and_the_interpreter_agree(kernel: str, name: str) -> None:
     """Words, their races and their bytes, and the interpreter in any order of the engines."""
