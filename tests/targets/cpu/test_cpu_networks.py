@@ -158,4 +158,4 @@ def test_long_windows(channels: int, group: int, tmp_path: Path) -> None:
     image = random.normal(size=(1, channels, 600)).astype(np.float32)
     check(model, "x", image, tmp_path)
     longest = max(file.stat().st_size for file in (tmp_path / "package").rglob("src/*.c"))
-    assert longest < 100_000
+    assert longest < 20_000

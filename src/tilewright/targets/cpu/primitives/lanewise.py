@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, literal, plus, total
@@ -26,6 +27,10 @@ from tilewright.targets.cpu.primitives.windows import (
     rows_of,
     write_calls,
 )
+
+WRITTEN_TAPS = 32
+"""Taps of a row that are written out one by one; more that are alike are a loop, so that C of
+windows of hundreds of taps stays short."""
 
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
@@ -131,22 +136,23 @@ def _taps(
     columns: Columns,
     count: int,
 ) -> None:
-    """Every tap of one row of the window."""
+    """Every tap of one row of the window; many that are alike are a loop."""
     axis = axis_of(instance, x, "kw")
-    step_x = instance.step(x, "kw", 2) // (axis.dilation if axis else 1)
+    dilation = axis.dilation if axis else 1
+    step_x = instance.step(x, "kw", 2) // dilation
     step_j = instance.step(x, "ow", instance.size("ow"))
-    for tap, (low, high) in enumerate(columns.spans):
+    step_w = 0 if w is None else instance.step(w, "kw", 2)
+    for tap, number, (low, high) in _runs_of(columns.spans):
         if low == high:
             continue
         shift = 0
         if axis is not None:
-            shift = (low * axis.stride + tap * axis.dilation - columns.origin) * step_x
-        value = vector_at(
-            instance, x, "c", total([(step_j, "j")], shift - low * step_j), count, "xk"
-        )
-        with writer.block():
+            shift = (low * axis.stride + tap * dilation - columns.origin) * step_x
+        terms = [(step_j, "j"), *([(dilation * step_x, "t")] if number > 1 else [])]
+        value = vector_at(instance, x, "c", total(terms, shift - low * step_j), count, "xk")
+        with writer.block(f"for (long t = 0; t < {number}; t++)" if number > 1 else ""):
             if w is not None:
-                position = str(tap * instance.step(w, "kw", 2))
+                position = total([(step_w, "t")] if number > 1 else [], tap * step_w)
                 weight = weights_at(instance, w, position, count, "wk")
                 lane = "vec" if w.element == "int16" else lane_type(w.element)
                 writer.line(f"const {lane} wt = {weight};")
@@ -160,6 +166,21 @@ def _taps(
                 writer.line(f"{head} a[j] = {larger}({value}, a[j]);")
             else:
                 writer.line(f"{head} a[j] += {value};")
+
+
+def _runs_of(
+    spans: Sequence[tuple[int, int]],
+) -> Iterator[tuple[int, int, tuple[int, int]]]:
+    """First tap, number and span of taps that one loop computes: of each tap alone, or of more than
+    WRITTEN_TAPS beside each other that have one span."""
+    first = 0
+    for span, alike in groupby(spans):
+        number = len(list(alike))
+        if number > WRITTEN_TAPS:
+            yield first, number, span
+        else:
+            yield from ((first + offset, 1, span) for offset in range(number))
+        first += number
 
 
 def _divide(writer: Writer, columns: Columns, divisor: str, width: int) -> None:
