@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tilewright.machine import Machine
 from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.cells import Cells, cells_of
 from tilewright.planning.footprint import Floats
@@ -20,6 +21,11 @@ from tilewright.planning.space import Space
 
 TIE = 0.003
 """Share of the transfer time that is added to the cost."""
+
+
+def cost_of(cycles: float, moved: float, machine: Machine) -> float:
+    """The cost of a schedule that takes so many cycles and moves so many bytes of main memory."""
+    return cycles + TIE * moved / main_bandwidth(machine)
 
 
 @dataclass(frozen=True)

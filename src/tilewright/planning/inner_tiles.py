@@ -41,21 +41,70 @@ class _Moved:
     engine: str
     dims: frozenset[str]
     """The dims whose loops change what is moved."""
-    single: bool
-    """Whether its buffer has one slot."""
 
 
 @dataclass(frozen=True)
-class InnerTiling:
-    """One way to compute an outer tile: the inner tile, the order of its loops, the buffering."""
+class Inside:
+    """A kernel's operands next to its primitive: what all inner tilings have in common."""
 
     kernel: Kernel
     machine: Machine
     primitive: Primitive
     uses: tuple[Use, ...]
     """The operands on the inner view."""
+
+    @cached_property
+    def paths(self) -> dict[str, Path]:
+        """Role -> the moves that an operand takes."""
+        return paths_of(self.machine, self.primitive)
+
+    @cached_property
+    def output(self) -> Use:
+        """The result."""
+        return next(use for use in self.uses if use.output)
+
+    @cached_property
+    def boxes(self) -> dict[str, tuple[_Box, ...]]:
+        """By operand, its box and those of the operands that travel with it."""
+        boxes: dict[str, tuple[_Box, ...]] = {}
+        for use in self.uses:
+            parts: list[_Box] = []
+            for other in self.uses:
+                if use.name in (other.name, other.host):
+                    axes = zip(other.operand.shape, other.operand.access, strict=True)
+                    terms = tuple(
+                        (extent, tuple((dim, abs(step)) for dim, step in axis.terms))
+                        for extent, axis in axes
+                        if axis.terms
+                    )
+                    parts.append(_Box(other.operand.element_bytes, terms))
+            boxes[use.name] = tuple(parts)
+        return boxes
+
+    @cached_property
+    def moved(self) -> tuple[_Moved, ...]:
+        """The operands that are moved next to the primitive."""
+        moved: list[_Moved] = []
+        for use in self.uses:
+            if use.move is not None and not use.host:
+                others = (o for o in self.uses if use.name in (o.name, o.host))
+                dims = frozenset(dim for other in others for dim in other.operand.dims)
+                moved.append(_Moved(use, use.move.engine, dims))
+        return tuple(moved)
+
+
+@dataclass(frozen=True)
+class InnerTiling:
+    """One way to compute an outer tile: the inner tile, the order of its loops, the buffering."""
+
+    inside: Inside
     schedule: Schedule
     """The schedule on the inner view, of one level."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel."""
+        return self.inside.kernel
 
     @property
     def level(self) -> Level:
@@ -78,37 +127,10 @@ class InnerTiling:
         return (*parallel, *(dim for dim in (*rest, *order) if dim in reduction))
 
     @cached_property
-    def _paths(self) -> dict[str, Path]:
-        return paths_of(self.machine, self.primitive)
-
-    @cached_property
-    def _boxes(self) -> dict[str, tuple[_Box, ...]]:
-        """By operand, its box and those of the operands that travel with it."""
-        boxes: dict[str, tuple[_Box, ...]] = {}
-        for use in self.uses:
-            parts: list[_Box] = []
-            for other in self.uses:
-                if use.name in (other.name, other.host):
-                    axes = zip(other.operand.shape, other.operand.access, strict=True)
-                    terms = tuple(
-                        (extent, tuple((dim, abs(step)) for dim, step in axis.terms))
-                        for extent, axis in axes
-                        if axis.terms
-                    )
-                    parts.append(_Box(other.operand.element_bytes, terms))
-            boxes[use.name] = tuple(parts)
-        return boxes
-
-    @cached_property
-    def _moved(self) -> tuple[_Moved, ...]:
-        moved: list[_Moved] = []
-        for use in self.uses:
-            if use.move is not None and not use.host:
-                others = (o for o in self.uses if use.name in (o.name, o.host))
-                dims = frozenset(dim for other in others for dim in other.operand.dims)
-                single = self.schedule.slots(use.name) == 1
-                moved.append(_Moved(use, use.move.engine, dims, single))
-        return tuple(moved)
+    def _single(self) -> frozenset[str]:
+        """The operands whose buffers have one slot."""
+        names = (moved.use.name for moved in self.inside.moved)
+        return frozenset(name for name in names if self.schedule.slots(name) == 1)
 
     def trips(self, tile: Tiles) -> dict[str, Ints]:
         """Inner tiles along each dim."""
@@ -139,8 +161,8 @@ class InnerTiling:
                 sizes.setdefault(dim, []).append((last if short.get(dim) else full)[dim])
             counts.append(count)
         columns = {dim: np.concatenate(parts) for dim, parts in sizes.items()}
-        cycles: Any = parse_expression(self.primitive.cycles).evaluate(columns)
-        issue: Any = parse_expression(self.primitive.issue).evaluate(columns)
+        cycles: Any = parse_expression(self.inside.primitive.cycles).evaluate(columns)
+        issue: Any = parse_expression(self.inside.primitive.issue).evaluate(columns)
         longest = np.maximum(cycles, issue)
         count = np.concatenate(counts)
         return (count * longest).reshape(len(kinds), -1).sum(axis=0)
@@ -148,7 +170,7 @@ class InnerTiling:
     def bytes_of(self, use: Use, tile: Tiles) -> Floats:
         """Bytes of an operand's box of an inner tile, those that travel with it included."""
         total = np.zeros(())
-        for box in self._boxes[use.name]:
+        for box in self.inside.boxes[use.name]:
             count = np.full((), float(box.element_bytes))
             for extent, terms in box.axes:
                 span = 1
@@ -170,15 +192,15 @@ class InnerTiling:
         compute = self._compute(tile, trips) / self.computes(tile)
         time = {
             moved.use.name: transfer_cycles(moved.use, self.bytes_of(moved.use, tile))
-            for moved in self._moved
+            for moved in self.inside.moved
         }
         loops = [dim for dim in self.loops if dim in tile and (trips[dim] > 1).any()]
         # What changes with a loop, changes with all loops around it.
-        changes: dict[str, Bools] = {m.use.name: np.zeros((), np.bool_) for m in self._moved}
+        changes: dict[str, Bools] = {m.use.name: np.zeros((), np.bool_) for m in self.inside.moved}
         by_loop: list[dict[str, Bools]] = []
         for dim in reversed(loops):
             turns = trips[dim] > 1
-            for moved in self._moved:
+            for moved in self.inside.moved:
                 if dim in moved.dims:
                     changes[moved.use.name] = changes[moved.use.name] | turns
             by_loop.append(dict(changes))
@@ -192,9 +214,9 @@ class InnerTiling:
         for dim in self.kernel.anchor.reduction:
             if dim in tile:
                 parts = parts * -(-self.kernel.anchor.extents[dim] // tile[dim])
-        kept = {m.use.name: ~np.full((), m.use.output) for m in self._moved}
+        kept = {m.use.name: ~np.full((), m.use.output) for m in self.inside.moved}
         between = self._step(time, kept, compute)
-        every = {m.use.name: np.ones((), np.bool_) for m in self._moved}
+        every = {m.use.name: np.ones((), np.bool_) for m in self.inside.moved}
         return total + between + (self._step(time, every, compute) - between) / parts
 
     def _step(
@@ -202,15 +224,15 @@ class InnerTiling:
     ) -> Floats:
         step = compute
         engines: dict[str, Floats] = {}
-        for moved in self._moved:
+        for moved in self.inside.moved:
             changed = changes[moved.use.name]
             if not changed.any():
                 continue
             took = changed * time[moved.use.name]
             engines[moved.engine] = engines.get(moved.engine, 0.0) + took
-            if moved.single:
+            if moved.use.name in self._single:
                 step = np.maximum(step, np.where(changed, compute + took, 0.0))
-        own = engines.pop(self.primitive.engine, None)
+        own = engines.pop(self.inside.primitive.engine, None)
         if own is not None:
             step = np.maximum(step, compute + own)
         for busy in engines.values():
@@ -221,8 +243,8 @@ class InnerTiling:
         """Cycles of the first inner tile's loads, and of the last result on its way to the move
         that stores it in main memory."""
         total = np.zeros(())
-        for use in self.uses:
-            path = self._paths[use.operand.role]
+        for use in self.inside.uses:
+            path = self.inside.paths[use.operand.role]
             if use.host or len(path) < 2:
                 continue
             size = self.bytes_of(use, tile)
@@ -232,7 +254,7 @@ class InnerTiling:
 
     def last_store(self, tile: Tiles) -> Floats:
         """Bytes of an outer tile's result that need not be stored when the last compute ends."""
-        output = next(use for use in self.uses if use.output)
+        output = self.inside.output
         count = np.ones(())
         for dim in tile:
             if dim in output.operand.dims:
@@ -243,8 +265,8 @@ class InnerTiling:
         """Slots of the buffers on the way: ``names`` has those of the outer level; results get two
         slots where the memories have room for them."""
         slots_by_buffer: list[tuple[str, str, int]] = []
-        for use in self.uses:
-            path = self._paths[use.operand.role]
+        for use in self.inside.uses:
+            path = self.inside.paths[use.operand.role]
             if use.output:
                 slots_by_buffer += [
                     (use.name, hop.target, self._passing(hop.target)) for hop in path[:-1]
@@ -259,13 +281,13 @@ class InnerTiling:
 
     def _passing(self, memory: str) -> int:
         """Slots for results that pass a memory; 0 where not even one fits."""
-        room = self.machine.memory_beside(self.primitive, memory).room
+        room = self.inside.machine.memory_beside(self.inside.primitive, memory).room
         tile = {dim: np.array(extent) for dim, extent in self.kernel.anchor.extents.items()}
-        output = next(use for use in self.uses if use.output)
-        granule = self.machine.memory(memory).granule
+        output = self.inside.output
+        granule = self.inside.machine.memory(memory).granule
         size = -(-int(self.bytes_of(output, tile)) // granule) * granule
         others = 0
-        for use in self.uses:
+        for use in self.inside.uses:
             if use.memory.name == memory and not use.output:
                 own = -(-int(self.bytes_of(use, tile)) // granule) * granule
                 others += 0 if use.host else own * self.schedule.slots(use.name)
@@ -274,17 +296,17 @@ class InnerTiling:
     @property
     def fits(self) -> bool:
         """Whether results fit the memories that they pass."""
-        return all(self._passing(hop.target) for hop in self._paths["output"][:-1])
+        return all(self._passing(hop.target) for hop in self.inside.paths["output"][:-1])
 
     def within(self, outer: Schedule) -> Schedule:
         """The schedule of both levels: the outer one's tiles, cut as this one says."""
-        first = next(path[0] for path in self._paths.values() if len(path) > 1)
+        first = next(path[0] for path in self.inside.paths.values() if len(path) > 1)
         tile = dict(outer.levels[0].tile)
         fine = tuple((dim, min(self.sizes[dim], size)) for dim, size in tile.items())
         inner = dict(fine)
         order = tuple(dim for dim in self.loops if inner[dim] < tile[dim])
         return Schedule(
-            self.primitive.name,
+            self.inside.primitive.name,
             (
                 Level(first.target, outer.levels[0].tile, outer.levels[0].order),
                 Level(self.level.memory, fine, order),
@@ -294,4 +316,4 @@ class InnerTiling:
         )
 
 
-__all__ = ["InnerTiling", "Tiles"]
+__all__ = ["InnerTiling", "Inside", "Tiles"]

@@ -126,9 +126,9 @@ def _crossed(
     tilings: tuple[InnerTiling, ...], max_rows: int, *, cut: bool, small: bool
 ) -> OuterSpace:
     """The outer tilings of one effort (sizes.py)."""
-    first = tilings[0]
-    kernel = first.kernel
-    view, primitive = outer_view(first.machine, first.primitive, {})
+    inside = tilings[0].inside
+    kernel = inside.kernel
+    view, primitive = outer_view(inside.machine, inside.primitive, {})
     uses = uses_of(kernel, view, primitive)
     choices: list[dict[str, Ints]] = []
     for tiling in tilings:

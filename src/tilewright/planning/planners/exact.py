@@ -24,12 +24,12 @@ import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine, Primitive
-from tilewright.planning.bounds import granule_bound, main_bandwidth, physical_bound
+from tilewright.planning.bounds import granule_bound, physical_bound
 from tilewright.planning.cells import cells_of
-from tilewright.planning.cost import TIE, Priced, lower_bounds, price
+from tilewright.planning.cost import Priced, cost_of, lower_bounds, price
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import uses_of
-from tilewright.planning.inner_tiles import InnerTiling
+from tilewright.planning.inner_tiles import InnerTiling, Inside
 from tilewright.planning.level_commands import LevelCommands
 from tilewright.planning.levels import inner_view, is_deep
 from tilewright.planning.nests import Arrangement
@@ -68,10 +68,6 @@ TOGETHER = 24
 
 MISJUDGED_LEVELS = 0.25
 """Those are left out that cost more than the best of these by as much."""
-
-TIMED_LEVELS, CLOSE = 2, 0.001
-"""Of those, what a timer is given at most, and by how much they may cost more than the best: it
-hardly ever says otherwise."""
 
 NEAR = 3
 """Schedules that are kept beside the fastest one."""
@@ -146,7 +142,7 @@ def search(
 
 
 def search_levels(kernel: Kernel, machine: Machine, primitive: Primitive, budget: Budget) -> Search:
-    """The best few schedules of two levels; see planning/levels.py.
+    """The best schedule of two levels; see planning/levels.py.
 
     The best inner tilings are those of a machine whose outer memories hold all.
     """
@@ -163,7 +159,7 @@ def search_levels(kernel: Kernel, machine: Machine, primitive: Primitive, budget
         raise no_tile_fits(kernel, machine, uses_of(kernel, view, primitive))
     commands = LevelCommands(kernel, machine, primitive)
     candidates = _in_one_pipeline(_apart(best.candidates), commands)
-    return replace(best, candidates=_distinct(candidates, TIMED_LEVELS))
+    return replace(best, candidates=_distinct(candidates, 1))
 
 
 def _apart(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -184,13 +180,15 @@ def inner_tilings(
 ) -> list[InnerTiling]:
     """The inner tilings around which outer ones are sought, of those that cut the result alike the
     best."""
-    reduction = kernel.anchor.reduction
+    parallel = [dim for dim in kernel.anchor.extents if dim not in kernel.anchor.reduction]
     tilings: dict[tuple[int, ...], InnerTiling] = {}
+    inside = Inside(kernel, machine, primitive, candidates[0].space.uses if candidates else ())
     for candidate in candidates:
-        own = candidate.schedule
-        tiling = InnerTiling(kernel, machine, primitive, candidate.space.uses, own)
-        cut = tuple(size for dim, size in tiling.sizes.items() if dim not in reduction)
-        if cut not in tilings and tiling.fits:
+        cut = tuple(int(candidate.space.size(dim)[candidate.row]) for dim in parallel)
+        if cut in tilings:
+            continue
+        tiling = InnerTiling(inside, candidate.schedule)
+        if tiling.fits:
             tilings[cut] = tiling
     ranked = list(tilings)
     # The larger a tile of the result, the less is loaded for all of it.
@@ -200,16 +198,17 @@ def inner_tilings(
 
 def _in_one_pipeline(candidates: list[Candidate], commands: LevelCommands) -> list[Candidate]:
     """The best candidates with the cycles of their commands, in which all hops share the engines;
-    those whose commands are too many stay as the closed form has them."""
+    those whose commands are too many stay as the closed form has them. Of those that cannot be the
+    best the cycles are lower bounds."""
     priced: list[Candidate] = []
     best = np.inf
     for candidate in candidates:
         if candidate.cost > best * (1 + MISJUDGED_LEVELS):
             break
-        known = commands.price(candidate.schedule)
+        known = commands.price(candidate.schedule, best)
         if known is not None:
             cycles, moved = known
-            cost = cycles + TIE * moved / main_bandwidth(commands.machine)
+            cost = cost_of(cycles, moved, commands.machine)
             candidate = replace(candidate, cost=cost, cycles=cycles, moved_bytes=moved)
         priced.append(candidate)
         best = min(best, candidate.cost)
@@ -308,7 +307,7 @@ def _remembering(timer: Timer) -> Timer:
 
 
 def priced_first(kernel: Kernel, machine: Machine) -> bool:
-    """Whether a kernel's plan is found without a timer, which then chooses among the best: of
+    """Whether a kernel's plan is found without a timer, which then says how long it takes: of
     several levels all commands are timed to price it (level_commands.py)."""
     return all(is_deep(machine, primitive) for primitive in agreeing(kernel, machine))
 
@@ -319,13 +318,11 @@ def plan_exact(
     """The best schedule of a kernel whose primitives keep operands in software-managed memory.
 
     Raises TilewrightError when no primitive computes the kernel, no tile fits, or nothing is below
-    the budget's limit (``plan-limit``). Without a timer, plans of several levels have the next
-    best beside them (``Plan.others``).
+    the budget's limit (``plan-limit``).
     """
     begin = perf_counter()
     budget = budget or Budget()
-    apart = priced_first(kernel, machine)
-    if apart and timer is not None:
+    if timer is not None and priced_first(kernel, machine):
         return timed(plan_exact(kernel, machine, budget=budget), kernel, timer)
     keep = max(budget.timed, 1) if timer is not None else 1
     searches: list[tuple[Primitive, Search]] = []
@@ -348,9 +345,7 @@ def plan_exact(
     firsts = [s.candidates[0] for _, s in searches if timer]
     kept = {id(c) for c in (*candidates[:keep], *firsts)}
     candidates = [c for c in candidates if id(c) in kept]
-    most = candidates[0].cost * (1 + CLOSE)
-    near = [c for c in candidates[: TIMED_LEVELS if apart else 1] if c.cost <= most]
-    times: list[tuple[float | None, Candidate]] = [(None, candidate) for candidate in near]
+    times: list[tuple[float | None, Candidate]] = [(None, candidates[0])]
     if timer is not None:
         timer = _remembering(timer)
         times = [*_timed(kernel, candidates, firsts, timer, budget, granule)]
@@ -373,7 +368,7 @@ def plan_exact(
         for cycles, option in times[: 1 + NEAR]
     )
     if timer is None:
-        return replace(chosen, others=tuple(others))
+        return chosen
     chosen = replace(chosen, near=_near(chosen.cycles, others, budget))
     if not budget.greedy:
         return chosen
