@@ -165,7 +165,7 @@ class Commands:
                 return in_shares(item.amount, SHARES)
             return in_blocks(item.amount, tiling.lengths(item.buffer)[axis], 1)
         nest = tiling.nest(item.unit)[-1]
-        sizes = {dim: int(size.max(initial=1)) for dim, size in nest.size.items()}
+        sizes = {dim: int(np.max(size, initial=1)) for dim, size in nest.size.items()}
         rows = row_dim(sizes)
         if not rows:
             return in_shares(item.amount, 1)
@@ -173,7 +173,8 @@ class Commands:
         block, left = computed_at_once(cycles, sizes, rows), np.zeros_like(nest.tile)
         for index in item.fills:
             left = self._filled(index).left(self._visit(index, item), nest.start[rows])
-        return in_blocks(item.amount, nest.size[rows], block, left)
+        count = np.broadcast_to(nest.size[rows], nest.tile.shape)
+        return in_blocks(item.amount, count, block, left)
 
     def _axis(self, index: int) -> int | None:
         """The axis of a buffer along which computes make and read its rows; None where there is
@@ -245,7 +246,8 @@ class Commands:
         produced = place.made_by == item.unit
         access = (unit.kernel.output if produced else place.operand).access[axis]
         intervals = {
-            name: (nest.start[name][:, None], nest.size[name][:, None]) for name in nest.start
+            name: (np.reshape(nest.start[name], (-1, 1)), np.reshape(nest.size[name], (-1, 1)))
+            for name in nest.start
         }
         intervals[dim] = intervals[dim][0] + parts.first, parts.rows
         first, rows = access.interval_columns(intervals.__getitem__)

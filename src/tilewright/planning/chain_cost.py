@@ -19,10 +19,11 @@ from tilewright.memory import align_up
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.chain_inner import Inner
-from tilewright.planning.chain_tiles import Kept, Rows, Slide, Span, Tile, loops_of
+from tilewright.planning.chain_tiles import Column, Kept, Rows, Slide, Span, Tile, loops_of
 from tilewright.planning.chain_units import Place, Unit, packed
 from tilewright.planning.circular import first_places, rows_held
 from tilewright.planning.footprint import Ints, holds_sums, run_elements
+from tilewright.planning.links import lone_dim
 from tilewright.simulate.commands import transfer_bytes
 
 
@@ -159,19 +160,19 @@ class Tiling:
             return np.full(len(tiles), values[0])
         return values[self.steps[self.order.index(span.loop)][tiles]]
 
+    def _at(self, span: Span, values: Ints, tiles: Ints) -> Column:
+        """``column``; one number for an interval that changes with no loop."""
+        return self.column(span, values, tiles) if span.loop else int(values[0])
+
     def nest(self, number: int) -> list[Rows]:
         """The executions of a kernel's loops: of none of them, of the first, ..."""
         if number not in self._nests:
             unit, spans = self.units[number], self.shape.spans(self.slides)
             tiles = self.at(self.unit_depth(number))
             own = {dim: spans[unit.names.get(dim, dim)] for dim in unit.kernel.anchor.extents}
-            sizes = {dim: self.column(span, span.size, tiles) for dim, span in own.items()}
-            runs = np.min([*sizes.values()], axis=0) > 0  # The domain may be empty.
-            if not runs.all():
-                tiles = tiles[runs]
-                sizes = {dim: column[runs] for dim, column in sizes.items()}
-            starts = {dim: self.column(span, span.start, tiles) for dim, span in own.items()}
-            nest = [Rows(tiles, starts, sizes)]
+            starts = {dim: self._at(span, span.start, tiles) for dim, span in own.items()}
+            sizes = {dim: self._at(span, span.size, tiles) for dim, span in own.items()}
+            nest = [Rows.of(tiles, starts, sizes)]
             for dim in self.inner[number].order:
                 nest.append(nest[-1].cut(dim, self.inner[number].sizes[dim]))
             self._nests[number] = nest
@@ -192,21 +193,34 @@ class Tiling:
 
     def lengths(self, index: int) -> list[Ints]:
         """Per axis, the lengths of a buffer's box in each of its fillings."""
+        count = len(self.visits(index))
+        return [np.broadcast_to(length, count) for length in self._lengths(index)]
+
+    def _lengths(self, index: int) -> list[Column]:
+        """As ``lengths``; one number for an axis along which all fillings are alike."""
         place, (_, within) = self.places.all[index], self.levels(index)
         if not within:
             tiles = self.visits(index)
-            return [self.column(s, s.size, tiles) for s in self.boxes(place, self.slides)]
-        rows, lengths = self.nest(place.unit)[within], list[Ints]()
+            return [self._at(s, s.size, tiles) for s in self.boxes(place, self.slides)]
+        rows, lengths = self.nest(place.unit)[within], list[Column]()
+        extents = self.units[place.unit].kernel.anchor.extents
         for axis, extent in zip(place.operand.access, place.operand.shape, strict=True):
+            dim = lone_dim(axis)
+            if dim is not None and extents[dim] == extent:
+                lengths.append(rows.size[dim])
+                continue
             start, size = axis.interval_columns(lambda name: (rows.start[name], rows.size[name]))
+            if isinstance(start, int) and isinstance(size, int):
+                low = min(max(start, 0), extent)
+                lengths.append(min(max(start + size, low), extent) - low)
+                continue
             low = np.minimum(np.maximum(start, 0), extent)
-            length = np.minimum(np.maximum(start + size, low), extent) - low
-            lengths.append(length if length.ndim else np.full(rows.tile.shape, length))
+            lengths.append(np.minimum(np.maximum(start + size, low), extent) - low)
         return lengths
 
-    def _lengths_moved(self, index: int) -> list[Ints]:
-        """As ``lengths``, with all of every window that is moved by itself."""
-        lengths, place, within = self.lengths(index), self.places.all[index], self.levels(index)[1]
+    def _lengths_moved(self, index: int) -> list[Column]:
+        """As ``_lengths``, with all of every window that is moved by itself."""
+        lengths, place, within = self._lengths(index), self.places.all[index], self.levels(index)[1]
         names, kept = self.units[place.unit].names, self.shape.felt(place.unit, self.slides)
         for number, axis in enumerate(place.operand.access):
             if set(place.apart).isdisjoint(axis.dims):
@@ -235,13 +249,12 @@ class Tiling:
         place = self.places.all[index]
         move = place.fill or place.drain
         assert move is not None
-        lengths = self._lengths_moved(index)
-        size = np.full(len(self.visits(index)), place.operand.element_bytes)
-        for length in lengths:
-            size = size * length
+        lengths, count = self._lengths_moved(index), len(self.visits(index))
+        size = np.broadcast_to(prod(lengths, start=place.operand.element_bytes), count)
         if move.transaction == 1 and not move.efficiency:
             return size
-        run = run_elements(place.operand, lengths) * place.operand.element_bytes
+        columns = [np.broadcast_to(length, count) for length in lengths]
+        run = run_elements(place.operand, columns) * place.operand.element_bytes
         return transfer_bytes(move, run, size // np.maximum(run, 1))
 
     @cached_property
