@@ -23,7 +23,6 @@ from tilewright.planning.chain_tiles import Column, Kept, Rows, Slide, Span, Til
 from tilewright.planning.chain_units import Place, Unit, packed
 from tilewright.planning.circular import first_places, rows_held
 from tilewright.planning.footprint import Ints, holds_sums, run_elements
-from tilewright.planning.links import lone_dim
 from tilewright.simulate.commands import transfer_bytes
 
 
@@ -205,7 +204,7 @@ class Tiling:
         rows, lengths = self.nest(place.unit)[within], list[Column]()
         extents = self.units[place.unit].kernel.anchor.extents
         for axis, extent in zip(place.operand.access, place.operand.shape, strict=True):
-            dim = lone_dim(axis)
+            dim = axis.lone
             if dim is not None and extents[dim] == extent:
                 lengths.append(rows.size[dim])
                 continue
@@ -385,9 +384,7 @@ class Tiling:
 
     def key(self, index: int) -> tuple[str, str]:
         """What a schedule names a buffer's slots by."""
-        place = self.places.all[index]
-        way = any(index in (other.source, other.target) for other in self.places.all)
-        return place.name, place.memory.name if way else ""
+        return self.places.keys[index]
 
     def room(self, index: int, slots: int) -> int:
         """Bytes that a buffer takes with so many slots."""

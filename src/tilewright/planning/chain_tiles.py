@@ -17,7 +17,7 @@ from tilewright.errors import refuse
 from tilewright.planning.chain_units import Places, Unit
 from tilewright.planning.domain import Affine, Operand
 from tilewright.planning.footprint import Ints, tile_positions
-from tilewright.planning.links import lone_dim, renamed_axes
+from tilewright.planning.links import renamed_axes
 
 
 class Slide(NamedTuple):
@@ -169,7 +169,7 @@ class Tile:
 
     def _span(self, axis: Affine, spans: Mapping[str, Span]) -> Span:
         """The interval of an expression."""
-        if (dim := lone_dim(axis)) is not None:
+        if (dim := axis.lone) is not None:
             return spans[dim]
         terms = [(name, c) for name, c in axis.terms if c]
         loops = dict.fromkeys(spans[name].loop for name, _ in terms if spans[name].loop)
@@ -205,7 +205,7 @@ class Tile:
                 else unit.axes[operand.name]
             )
             for axis, extent in zip(access, operand.shape, strict=True):
-                span, dim = self._span(axis, spans), lone_dim(axis)
+                span, dim = self._span(axis, spans), axis.lone
                 if own is not None and span.loop == own.loop:
                     span = span.further(own.ahead)
                 elif dim is not None and self.extents[dim] == extent:
