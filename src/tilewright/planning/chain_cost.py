@@ -48,6 +48,7 @@ class Tiling:
         self.trips = [self.shape.trips(dim) for dim in self.order]
         self._nests: dict[int, list[Rows]] = {}
         self._moved: dict[int, Ints] = {}
+        self._computes: dict[int, Ints] = {}
         self._visits: dict[int, Ints] = {}
         self._first_tiles: dict[int, Ints] = {}
         # These follow from the loops that there are, and not from their sizes.
@@ -279,6 +280,11 @@ class Tiling:
 
     def computing(self, number: int) -> Ints:
         """Cycles of each compute of a kernel of the chain."""
+        if number not in self._computes:
+            self._computes[number] = self._computing(number)
+        return self._computes[number]
+
+    def _computing(self, number: int) -> Ints:
         unit, rows = self.units[number], self.nest(number)[-1]
         cycles: Any = parse_expression(unit.primitive.cycles).evaluate(rows.size)
         least: Any = parse_expression(unit.primitive.issue).evaluate(rows.size)

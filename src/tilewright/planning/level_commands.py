@@ -8,11 +8,12 @@ those of a chain of one kernel (chain_commands.py), which is cut once more in th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, prod
 
 from tilewright.errors import TilewrightError
-from tilewright.machine import Machine, Primitive
+from tilewright.machine import Machine, Move, Primitive
 from tilewright.planning.chain_commands import Commands
 from tilewright.planning.chain_cost import Tiling
 from tilewright.planning.chain_inner import Inner
@@ -57,20 +58,26 @@ class LevelCommands:
         if self._computes(tiling) > COMPUTES:
             return None
         try:
-            moved, least = self._moved(tiling), self._least(tiling)
+            totals = {index: int(sizes.sum()) for index, sizes in tiling.transfers.items()}
+            moved, least = self._moved(tiling, totals), self._least(tiling, totals)
             if cost_of(least, moved, self.machine) > limit:
                 return least, moved
             return Commands(tiling).cycles(), moved
         except TilewrightError:
             return None  # An axis changes with two loops, such as groups and their channels.
 
-    def _least(self, tiling: Tiling) -> float:
+    def _least(self, tiling: Tiling, totals: Mapping[int, int]) -> float:
         """Cycles that the commands take at least: those of the busiest engine, and of the one that
         computes also those before its first command and behind its last one."""
-        if self.machine.own.waits_for_rows():
-            return tiling.bound  # A compute may begin before its operands are all there.
         compute = int(tiling.computing(0).sum())
-        return max(tiling.bound, self._until_first(tiling) + compute + self._behind_last(tiling))
+        busy = {self.primitive.engine: float(compute)}
+        for index, size in totals.items():
+            move = _move(tiling, index)
+            busy[move.engine] = busy.get(move.engine, 0.0) + size / move.bytes_per_cycle
+        if self.machine.own.waits_for_rows():
+            return max(busy.values())  # A compute may begin before its operands are all there.
+        ends = self._until_first(tiling) + self._behind_last(tiling)
+        return max(*busy.values(), ends + compute)
 
     def _until_first(self, tiling: Tiling) -> float:
         """Cycles until the first compute may begin, at least: its operands come on their ways, and
@@ -107,13 +114,12 @@ class LevelCommands:
             way = place.target
         return total
 
-    def _moved(self, tiling: Tiling) -> int:
+    def _moved(self, tiling: Tiling, totals: Mapping[int, int]) -> int:
         """Bytes through main memory; ``Tiling.moved_bytes`` is of tiles with one inner tile."""
-        main, total = self.machine.main, 0
-        for index, sizes in tiling.transfers.items():
-            move = tiling.places.all[index].fill or tiling.places.all[index].drain
-            if move is not None and main in (move.source, move.target):
-                total += int(sizes.sum())
+        total = 0
+        for index, size in totals.items():
+            move = _move(tiling, index)
+            total += size if self.machine.main in (move.source, move.target) else 0
         return total
 
     def _tiling(self, places: Places, schedule: Schedule) -> Tiling:
@@ -133,6 +139,14 @@ class LevelCommands:
         inner = tiling.inner[0].sizes
         parts = [-(-tiling.shape.sizes[dim] // size) for dim, size in inner.items()]
         return tiling.count * prod(parts)
+
+
+def _move(tiling: Tiling, index: int) -> Move:
+    """The move that fills or empties a buffer."""
+    place = tiling.places.all[index]
+    move = place.fill or place.drain
+    assert move is not None
+    return move
 
 
 __all__ = ["LevelCommands"]
