@@ -19,10 +19,10 @@ from tilewright.memory import align_up
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.chain_inner import Inner
-from tilewright.planning.chain_tiles import Column, Kept, Rows, Slide, Span, Tile, loops_of
+from tilewright.planning.chain_tiles import Kept, Rows, Slide, Span, Tile, loops_of
 from tilewright.planning.chain_units import Place, Unit, packed
 from tilewright.planning.circular import first_places, rows_held
-from tilewright.planning.footprint import Ints, holds_sums, run_elements
+from tilewright.planning.footprint import Counts, Ints, holds_sums, run_elements
 from tilewright.simulate.commands import transfer_bytes
 
 
@@ -160,7 +160,7 @@ class Tiling:
             return np.full(len(tiles), values[0])
         return values[self.steps[self.order.index(span.loop)][tiles]]
 
-    def _at(self, span: Span, values: Ints, tiles: Ints) -> Column:
+    def _at(self, span: Span, values: Ints, tiles: Ints) -> Counts:
         """``column``; one number for an interval that changes with no loop."""
         return self.column(span, values, tiles) if span.loop else int(values[0])
 
@@ -196,13 +196,13 @@ class Tiling:
         count = len(self.visits(index))
         return [np.broadcast_to(length, count) for length in self._lengths(index)]
 
-    def _lengths(self, index: int) -> list[Column]:
+    def _lengths(self, index: int) -> list[Counts]:
         """As ``lengths``; one number for an axis along which all fillings are alike."""
         place, (_, within) = self.places.all[index], self.levels(index)
         if not within:
             tiles = self.visits(index)
             return [self._at(s, s.size, tiles) for s in self.boxes(place, self.slides)]
-        rows, lengths = self.nest(place.unit)[within], list[Column]()
+        rows, lengths = self.nest(place.unit)[within], list[Counts]()
         extents = self.units[place.unit].kernel.anchor.extents
         for axis, extent in zip(place.operand.access, place.operand.shape, strict=True):
             dim = axis.lone
@@ -218,7 +218,7 @@ class Tiling:
             lengths.append(np.minimum(np.maximum(start + size, low), extent) - low)
         return lengths
 
-    def _lengths_moved(self, index: int) -> list[Column]:
+    def _lengths_moved(self, index: int) -> list[Counts]:
         """As ``_lengths``, with all of every window that is moved by itself."""
         lengths, place, within = self._lengths(index), self.places.all[index], self.levels(index)[1]
         names, kept = self.units[place.unit].names, self.shape.felt(place.unit, self.slides)

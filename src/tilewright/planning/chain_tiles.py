@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.errors import refuse
 from tilewright.planning.chain_units import Places, Unit
 from tilewright.planning.domain import Affine, Operand
-from tilewright.planning.footprint import Ints, tile_positions
+from tilewright.planning.footprint import Counts, Ints, picked, tile_positions
 from tilewright.planning.links import renamed_axes
 
 
@@ -65,25 +65,21 @@ class Span:
         return bool(self.new.size.sum() < self.size.sum())
 
 
-Column = Ints | int
-"""One number for each execution, or one for all of them."""
-
-
 @dataclass
 class Rows:
     """The executions of a kernel's loops up to some depth, in their order."""
 
     tile: Ints
     """The outer tile in which each lies."""
-    start: dict[str, Column]
+    start: dict[str, Counts]
     """By the kernel's dims, the intervals; one number where no loop cuts the dim, which spares most
     of what is computed of them."""
-    size: dict[str, Column]
+    size: dict[str, Counts]
     parent: Ints | None = None
     """The execution of the loops around, in which each lies."""
 
     @classmethod
-    def of(cls, tile: Ints, start: dict[str, Column], size: dict[str, Column]) -> Rows:
+    def of(cls, tile: Ints, start: dict[str, Counts], size: dict[str, Counts]) -> Rows:
         """The executions of no loop in those outer tiles in which the domain is not empty."""
         runs = np.ones(len(tile), np.bool_)
         for column in size.values():
@@ -227,11 +223,6 @@ class Tile:
             if dim in unit.primitive.whole and int(sizes.min()) < extent:
                 return False
         return True
-
-
-def picked(column: Column, rows: Ints) -> Column:
-    """A column's numbers of some rows."""
-    return column if isinstance(column, int) else column[rows]
 
 
 def loops_of(spans: Iterable[Span]) -> set[str]:

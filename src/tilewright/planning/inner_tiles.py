@@ -15,13 +15,13 @@ import numpy as np
 
 from tilewright.machine import Machine, Primitive, parse_expression
 from tilewright.planning.domain import Kernel
-from tilewright.planning.footprint import Bools, Floats, Ints, Use
+from tilewright.planning.footprint import Bools, Counts, Floats, Use
 from tilewright.planning.levels import Path, paths_of
 from tilewright.planning.pipeline import transfer_cycles
 from tilewright.planning.schedule import Level, Schedule
 
-Tiles = Mapping[str, Ints]
-"""Sizes of outer tiles, a column for each dim."""
+Tiles = Mapping[str, Counts]
+"""Sizes of outer tiles, a column for each dim, or one number for all of them."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class InnerTiling:
         names = (moved.use.name for moved in self.inside.moved)
         return frozenset(name for name in names if self.schedule.slots(name) == 1)
 
-    def trips(self, tile: Tiles) -> dict[str, Ints]:
+    def trips(self, tile: Tiles) -> dict[str, Counts]:
         """Inner tiles along each dim."""
         return {dim: -(-size // self.sizes[dim]) for dim, size in tile.items()}
 
@@ -143,29 +143,28 @@ class InnerTiling:
             count = count * trips
         return count
 
-    def _compute(self, tile: Tiles, trips: Mapping[str, Ints]) -> Floats:
+    def _compute(self, tile: Tiles, trips: Tiles) -> Floats:
         """Cycles of the computes of an outer tile together, edge tiles apart."""
         full = {dim: np.minimum(size, self.sizes[dim]) for dim, size in tile.items()}
         last = {dim: size - (trips[dim] - 1) * self.sizes[dim] for dim, size in tile.items()}
-        edged = [dim for dim in tile if (last[dim] != full[dim]).any()]
+        edged = {dim: last[dim] != full[dim] for dim in tile if np.any(last[dim] != full[dim])}
         kinds = list(product((False, True), repeat=len(edged)))
-        counts, sizes = list[Floats](), dict[str, list[Ints]]()
+        shape = np.broadcast_shapes(*(np.shape(size) for size in tile.values()))
+        counts, sizes = list[Floats](), dict[str, Any](full)
         for kind in kinds:
-            short, count = dict(zip(edged, kind, strict=True)), np.ones(())
+            short, count = dict(zip(edged, kind, strict=True)), np.ones(shape)
             for dim in tile:
                 if dim in short:
-                    edge = last[dim] != full[dim]
-                    count = count * (edge if short[dim] else trips[dim] - edge)
+                    count = count * (edged[dim] if short[dim] else trips[dim] - edged[dim])
                 else:
                     count = count * trips[dim]
-                sizes.setdefault(dim, []).append((last if short.get(dim) else full)[dim])
             counts.append(count)
-        columns = {dim: np.concatenate(parts) for dim, parts in sizes.items()}
-        cycles: Any = parse_expression(self.inside.primitive.cycles).evaluate(columns)
-        issue: Any = parse_expression(self.inside.primitive.issue).evaluate(columns)
-        longest = np.maximum(cycles, issue)
-        count = np.concatenate(counts)
-        return (count * longest).reshape(len(kinds), -1).sum(axis=0)
+        for number, dim in enumerate(edged):
+            ends = (full[dim], last[dim])
+            sizes[dim] = np.stack([np.broadcast_to(ends[kind[number]], shape) for kind in kinds])
+        cycles: Any = parse_expression(self.inside.primitive.cycles).evaluate(sizes)
+        issue: Any = parse_expression(self.inside.primitive.issue).evaluate(sizes)
+        return np.sum(np.stack(counts) * np.maximum(cycles, issue), axis=0)
 
     def bytes_of(self, use: Use, tile: Tiles) -> Floats:
         """Bytes of an operand's box of an inner tile, those that travel with it included."""
@@ -194,7 +193,7 @@ class InnerTiling:
             moved.use.name: transfer_cycles(moved.use, self.bytes_of(moved.use, tile))
             for moved in self.inside.moved
         }
-        loops = [dim for dim in self.loops if dim in tile and (trips[dim] > 1).any()]
+        loops = [dim for dim in self.loops if dim in tile and np.any(trips[dim] > 1)]
         # What changes with a loop, changes with all loops around it.
         changes: dict[str, Bools] = {m.use.name: np.zeros((), np.bool_) for m in self.inside.moved}
         by_loop: list[dict[str, Bools]] = []

@@ -5,7 +5,7 @@ One space holds those around all inner tilings, a row for each pair. See plannin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import prod
 from typing import Self
@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 
 from tilewright.planning.bounds import main_bandwidth
-from tilewright.planning.footprint import Bools, Floats, Ints, uses_of
+from tilewright.planning.footprint import Bools, Counts, Floats, Ints, picked, uses_of
 from tilewright.planning.inner_tiles import InnerTiling, Tiles
 from tilewright.planning.levels import outer_view
 from tilewright.planning.sizes import EFFORTS, tile_sizes
@@ -41,7 +41,7 @@ class OuterSpace(Space):
             part.known["ends"] = self.known["ends"][rows]
         return part
 
-    def compute(self, tile: Mapping[str, Ints]) -> Floats:
+    def compute(self, tile: Tiles) -> Floats:
         """Cycles of outer tiles of these sizes, one for each row."""
         cycles = np.zeros(self.rows)
         for tiling, rows, own in self._parts(tile):
@@ -54,7 +54,7 @@ class OuterSpace(Space):
         for number, tiling in enumerate(self.inner):
             rows = np.flatnonzero(self.around == number)
             if rows.size:
-                parts.append((tiling, rows, {dim: size[rows] for dim, size in tile.items()}))
+                parts.append((tiling, rows, {dim: picked(size, rows) for dim, size in tile.items()}))
         return parts
 
     def inner_size(self, dim: str) -> Ints:
@@ -94,8 +94,10 @@ class OuterSpace(Space):
 
     def _ends(self) -> Floats:
         output = next(use for use in self.uses if use.output)
-        tile = {dim: self.size(dim) for dim in self.index}
-        last = {d: self.extents[d] - (self.trips(d) - 1) * size for d, size in tile.items()}
+        tile, last = self.tile(), dict[str, Counts]()
+        for dim, size in tile.items():
+            trips = -(-self.extents[dim] // size)
+            last[dim] = self.extents[dim] - (trips - 1) * size
         ends, late = np.zeros(self.rows), np.zeros(self.rows)
         for tiling, rows, own in self._parts(tile):
             ends[rows] = tiling.ends(own)

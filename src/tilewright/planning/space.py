@@ -23,6 +23,7 @@ from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import (
     AxisTable,
     Bools,
+    Counts,
     Floats,
     Ints,
     Use,
@@ -95,6 +96,11 @@ class Space:
         """Column of a dim's tile sizes."""
         return self._column(("size", dim), lambda: self.sizes[dim][self.index[dim]])
 
+    def tile(self) -> dict[str, Counts]:
+        """By dim, the sizes of tiles; one number where there is one candidate."""
+        known = self.sizes.items()
+        return {d: int(s[0]) if len(s) == 1 else self.size(d) for d, s in known if d in self.index}
+
     def trips(self, dim: str) -> Ints:
         """Column of the numbers of tiles along a dim."""
         return self._column(("trips", dim), lambda: -(-self.extents[dim] // self.size(dim)))
@@ -140,7 +146,7 @@ class Space:
                 solid &= (self.size(outer) == 1) | (self.trips(inner) == 1)
         return solid
 
-    def compute(self, tile: Mapping[str, Ints]) -> Floats:
+    def compute(self, tile: Mapping[str, Counts]) -> Floats:
         """Cycles to compute tiles of these sizes."""
         expression = parse_expression(self.primitive.cycles)
         issue = parse_expression(self.primitive.issue)
