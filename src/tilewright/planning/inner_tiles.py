@@ -5,8 +5,8 @@ All costs are columns: one number for each of many outer tiles. See planning/lev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 
 from tilewright.machine import Machine, Primitive, parse_expression
 from tilewright.planning.domain import Kernel
-from tilewright.planning.footprint import Bools, Counts, Floats, Use
+from tilewright.planning.footprint import Bools, Counts, Floats, Ints, Use
 from tilewright.planning.levels import Path, paths_of
 from tilewright.planning.pipeline import transfer_cycles
 from tilewright.planning.schedule import Level, Schedule
@@ -94,43 +94,16 @@ class Inside:
 
 
 @dataclass(frozen=True)
-class InnerTiling:
-    """One way to compute an outer tile: the inner tile, the order of its loops, the buffering."""
+class Cuts:
+    """How outer tiles are computed: each by an inner tiling whose loops and slots are alike."""
 
     inside: Inside
-    schedule: Schedule
-    """The schedule on the inner view, of one level."""
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel."""
-        return self.inside.kernel
-
-    @property
-    def level(self) -> Level:
-        """The inner level."""
-        return self.schedule.levels[0]
-
-    @cached_property
-    def sizes(self) -> dict[str, int]:
-        """Sizes of the inner tile."""
-        return {dim: self.level.size(dim, n) for dim, n in self.kernel.anchor.extents.items()}
-
-    @cached_property
-    def loops(self) -> tuple[str, ...]:
-        """All dims, those of the inner loops last, outermost first: of an outer tile smaller than
-        the kernel any of them may have a loop."""
-        order = self.level.order
-        reduction = self.kernel.anchor.reduction
-        rest = [dim for dim in self.kernel.anchor.extents if dim not in order]
-        parallel = [dim for dim in (*rest, *order) if dim not in reduction]
-        return (*parallel, *(dim for dim in (*rest, *order) if dim in reduction))
-
-    @cached_property
-    def _single(self) -> frozenset[str]:
-        """The operands whose buffers have one slot."""
-        names = (moved.use.name for moved in self.inside.moved)
-        return frozenset(name for name in names if self.schedule.slots(name) == 1)
+    sizes: Tiles
+    """Of the inner tiles."""
+    loops: tuple[str, ...]
+    """All dims, outermost first."""
+    single: frozenset[str]
+    """The operands whose buffers have one slot."""
 
     def trips(self, tile: Tiles) -> dict[str, Counts]:
         """Inner tiles along each dim."""
@@ -149,7 +122,7 @@ class InnerTiling:
         last = {dim: size - (trips[dim] - 1) * self.sizes[dim] for dim, size in tile.items()}
         edged = {dim: last[dim] != full[dim] for dim in tile if np.any(last[dim] != full[dim])}
         kinds = list(product((False, True), repeat=len(edged)))
-        shape = np.broadcast_shapes(*(np.shape(size) for size in tile.values()))
+        shape = np.broadcast_shapes(*(np.shape(size) for size in full.values()))
         counts, sizes = list[Floats](), dict[str, Any](full)
         for kind in kinds:
             short, count = dict(zip(edged, kind, strict=True)), np.ones(shape)
@@ -174,7 +147,7 @@ class InnerTiling:
             for extent, terms in box.axes:
                 span = 1
                 for dim, step in terms:
-                    if dim in tile and self.sizes[dim] > 1:
+                    if dim in tile and np.any(self.sizes[dim] > 1):
                         span = span + step * (np.minimum(tile[dim], self.sizes[dim]) - 1)
                 count = count * np.minimum(span, extent)
             total = total + count
@@ -210,9 +183,9 @@ class InnerTiling:
             around = around * trips[dim]
         # Where the outer level cuts the reduction, its results change with the last part alone.
         parts = np.ones(())
-        for dim in self.kernel.anchor.reduction:
+        for dim in self.inside.kernel.anchor.reduction:
             if dim in tile:
-                parts = parts * -(-self.kernel.anchor.extents[dim] // tile[dim])
+                parts = parts * -(-self.inside.kernel.anchor.extents[dim] // tile[dim])
         kept = {m.use.name: ~np.full((), m.use.output) for m in self.inside.moved}
         between = self._step(time, kept, compute)
         every = {m.use.name: np.ones((), np.bool_) for m in self.inside.moved}
@@ -229,7 +202,7 @@ class InnerTiling:
                 continue
             took = changed * time[moved.use.name]
             engines[moved.engine] = engines.get(moved.engine, 0.0) + took
-            if moved.use.name in self._single:
+            if moved.use.name in self.single:
                 step = np.maximum(step, np.where(changed, compute + took, 0.0))
         own = engines.pop(self.inside.primitive.engine, None)
         if own is not None:
@@ -260,6 +233,47 @@ class InnerTiling:
                 count = count * -(-tile[dim] // self.sizes[dim])
         return self.bytes_of(output, tile) * (count - 1)
 
+
+@dataclass(frozen=True)
+class InnerTiling:
+    """One way to compute an outer tile: the inner tile, the order of its loops, the buffering."""
+
+    inside: Inside
+    schedule: Schedule
+    """The schedule on the inner view, of one level."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel."""
+        return self.inside.kernel
+
+    @property
+    def level(self) -> Level:
+        """The inner level."""
+        return self.schedule.levels[0]
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Sizes of the inner tile."""
+        return {dim: self.level.size(dim, n) for dim, n in self.kernel.anchor.extents.items()}
+
+    @cached_property
+    def loops(self) -> tuple[str, ...]:
+        """All dims, those of the inner loops last, outermost first: of an outer tile smaller than
+        the kernel any of them may have a loop."""
+        order = self.level.order
+        reduction = self.kernel.anchor.reduction
+        rest = [dim for dim in self.kernel.anchor.extents if dim not in order]
+        parallel = [dim for dim in (*rest, *order) if dim not in reduction]
+        return (*parallel, *(dim for dim in (*rest, *order) if dim in reduction))
+
+    @cached_property
+    def cuts(self) -> Cuts:
+        """What it makes of outer tiles."""
+        names = (moved.use.name for moved in self.inside.moved)
+        single = frozenset(name for name in names if self.schedule.slots(name) == 1)
+        return Cuts(self.inside, self.sizes, self.loops, single)
+
     def staged(self, names: Mapping[str, int]) -> tuple[tuple[str, str, int], ...]:
         """Slots of the buffers on the way: ``names`` has those of the outer level; results get two
         slots where the memories have room for them."""
@@ -284,11 +298,11 @@ class InnerTiling:
         tile = {dim: np.array(extent) for dim, extent in self.kernel.anchor.extents.items()}
         output = self.inside.output
         granule = self.inside.machine.memory(memory).granule
-        size = -(-int(self.bytes_of(output, tile)) // granule) * granule
+        size = -(-int(self.cuts.bytes_of(output, tile)) // granule) * granule
         others = 0
         for use in self.inside.uses:
             if use.memory.name == memory and not use.output:
-                own = -(-int(self.bytes_of(use, tile)) // granule) * granule
+                own = -(-int(self.cuts.bytes_of(use, tile)) // granule) * granule
                 others += 0 if use.host else own * self.schedule.slots(use.name)
         return 2 if room is None else max(min((room - others) // max(size, 1), 2), 0)
 
@@ -315,4 +329,24 @@ class InnerTiling:
         )
 
 
-__all__ = ["InnerTiling", "Inside", "Tiles"]
+def cuts_of(tilings: Sequence[InnerTiling], around: Ints) -> list[tuple[Cuts, Ints]]:
+    """The inner tilings of outer tiles, given by their numbers: those with loops and slots alike
+    together, with the rows of the column that have them."""
+    alike: dict[tuple[tuple[str, ...], frozenset[str]], list[int]] = {}
+    for number, tiling in enumerate(tilings):
+        alike.setdefault((tiling.loops, tiling.cuts.single), []).append(number)
+    parts: list[tuple[Cuts, Ints]] = []
+    for numbers in alike.values():
+        rows = np.flatnonzero(np.isin(around, numbers))
+        if not rows.size:
+            continue
+        first = tilings[numbers[0]].cuts
+        sizes: dict[str, Counts] = {}
+        for dim, size in first.sizes.items():
+            column = np.array([tiling.sizes[dim] for tiling in tilings])[around[rows]]
+            sizes[dim] = size if (column == size).all() else column
+        parts.append((replace(first, sizes=sizes), rows))
+    return parts
+
+
+__all__ = ["Cuts", "InnerTiling", "Inside", "Tiles", "cuts_of"]

@@ -14,7 +14,7 @@ import numpy as np
 
 from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.footprint import Bools, Counts, Floats, Ints, picked, uses_of
-from tilewright.planning.inner_tiles import InnerTiling, Tiles
+from tilewright.planning.inner_tiles import Cuts, InnerTiling, Tiles, cuts_of
 from tilewright.planning.levels import outer_view
 from tilewright.planning.sizes import EFFORTS, tile_sizes
 from tilewright.planning.space import Space, fitting, uncrossed
@@ -44,18 +44,16 @@ class OuterSpace(Space):
     def compute(self, tile: Tiles) -> Floats:
         """Cycles of outer tiles of these sizes, one for each row."""
         cycles = np.zeros(self.rows)
-        for tiling, rows, own in self._parts(tile):
-            cycles[rows] = tiling.cycles(own)
+        for cuts, rows, own in self._parts(tile):
+            cycles[rows] = cuts.cycles(own)
         return cycles
 
-    def _parts(self, tile: Tiles) -> list[tuple[InnerTiling, Ints, Tiles]]:
-        """The inner tilings, each with its rows and their tiles."""
-        parts: list[tuple[InnerTiling, Ints, Tiles]] = []
-        for number, tiling in enumerate(self.inner):
-            rows = np.flatnonzero(self.around == number)
-            if rows.size:
-                parts.append((tiling, rows, {dim: picked(size, rows) for dim, size in tile.items()}))
-        return parts
+    def _parts(self, tile: Tiles) -> list[tuple[Cuts, Ints, Tiles]]:
+        """How tiles are cut within, each time with rows and their tiles."""
+        return [
+            (cuts, rows, {dim: picked(size, rows) for dim, size in tile.items()})
+            for cuts, rows in cuts_of(self.inner, self.around)
+        ]
 
     def inner_size(self, dim: str) -> Ints:
         """Column of a dim's sizes of inner tiles."""
@@ -76,7 +74,7 @@ class OuterSpace(Space):
         """Computes of one tiling."""
         tile = {dim: self.size(dim)[row : row + 1] for dim in self.index}
         tiles = prod(float(self.trips(dim)[row]) for dim in self.index)
-        return tiles * float(self.tiling(row).computes(tile)[0])
+        return tiles * float(self.tiling(row).cuts.computes(tile)[0])
 
     def tiling(self, row: int) -> InnerTiling:
         """The inner tiling of a row."""
@@ -99,13 +97,13 @@ class OuterSpace(Space):
             trips = -(-self.extents[dim] // size)
             last[dim] = self.extents[dim] - (trips - 1) * size
         ends, late = np.zeros(self.rows), np.zeros(self.rows)
-        for tiling, rows, own in self._parts(tile):
-            ends[rows] = tiling.ends(own)
+        for cuts, rows, own in self._parts(tile):
+            ends[rows] = cuts.ends(own)
         if output.move is not None:
-            for tiling, rows, own in self._parts(last):
-                stores = tiling.last_store(own) / output.move.bytes_per_cycle
+            for cuts, rows, own in self._parts(last):
+                stores = cuts.last_store(own) / output.move.bytes_per_cycle
                 # What the last outer tile stores while it is computed.
-                late[rows] = np.minimum(stores, tiling.cycles(own))
+                late[rows] = np.minimum(stores, cuts.cycles(own))
         return ends - late
 
 
