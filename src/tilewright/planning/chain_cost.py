@@ -91,9 +91,12 @@ class Tiling:
         """The boxes of a buffer in the outer tiles."""
         return self.shape.boxes(place.unit, place.operand, kept)
 
-    def depth(self, boxes: Sequence[Span]) -> int:
-        """Within how many of the outer loops a box stands."""
-        loops = loops_of(boxes)
+    def depth(self, place: Place) -> int:
+        """Within how many of the outer loops the box of a buffer stands."""
+        key = place.unit, place.name, place.operand.image is not None, self.shape.cut
+        if key not in self.places.loops:
+            self.places.loops[key] = frozenset(loops_of(self.boxes(place)))
+        loops = self.places.loops[key]
         return max((n for n, dim in enumerate(self.order, 1) if dim in loops), default=0)
 
     def unit_depth(self, number: int) -> int:
@@ -107,7 +110,7 @@ class Tiling:
             return len(self.order)
         home = self.places.all[self.places.homes[self.units[number].kernel.output.name]]
         around = 0 if home.unit == len(self.units) - 1 else self.unit_depth(home.unit)
-        return max(self.depth(self.boxes(home)), around)
+        return max(self.depth(home), around)
 
     def levels(self, index: int) -> tuple[int, int]:
         """Within how many outer loops, and how many inner ones, a buffer stands."""
@@ -116,23 +119,11 @@ class Tiling:
         return self._levels[index]
 
     def _find_levels(self, index: int) -> tuple[int, int]:
-        place = self.places.all[index]
-        unit, home = self.units[place.unit], index in self.places.homes.values()
-        group = [place]
-        if place.fill is not None:
-            group = [
-                other
-                for other in self.places.all
-                if other.unit == place.unit
-                and other.memory.name == place.memory.name
-                and other.fill is not None
-                and (other.host or other.name) == (place.host or place.name)
-            ]
-        depth = max(self.depth(self.boxes(member)) for member in group)
-        bound = unit.bound.keys()
-        if any(bound & axis.dims for member in group for axis in unit.axes[member.name]):
+        place, group = self.places.all[index], self.places.together[index]
+        depth = max(self.depth(member) for member in group)
+        if self.places.is_bound[index]:
             depth = max(depth, self.unit_depth(place.unit))
-        if home:
+        if index in self.places.homes.values():
             return max(depth, self.unit_depth(self.maker(place.name))), 0
         loops = self.inner[place.unit].order
         if place.staged or not loops:

@@ -151,6 +151,8 @@ class Places:
 
     def __post_init__(self) -> None:
         self.all: list[Place] = []
+        self.loops: dict[object, frozenset[str]] = {}
+        """By the dims that are cut, the loops with which each box changes."""
         self.depths: dict[object, dict[int, int]] = {}
         """By the orders of loops, within how many of them each kernel computes."""
         self.levels: dict[object, dict[int, tuple[int, int]]] = {}
@@ -178,6 +180,37 @@ class Places:
     def is_deep(self) -> bool:
         """Whether an operand passes a memory on its way."""
         return any(place.staged for place in self.all)
+
+    @cached_property
+    def together(self) -> tuple[tuple[Place, ...], ...]:
+        """Of each buffer, those that are filled by the same transfers, itself included."""
+        return tuple(
+            tuple(
+                other
+                for other in self.all
+                if other is place
+                or (
+                    place.fill is not None
+                    and other.fill is not None
+                    and other.unit == place.unit
+                    and other.memory.name == place.memory.name
+                    and (other.host or other.name) == (place.host or place.name)
+                )
+            )
+            for place in self.all
+        )
+
+    @cached_property
+    def is_bound(self) -> tuple[bool, ...]:
+        """Of each buffer, whether it or one filled with it follows a domain's own dims."""
+        return tuple(
+            any(
+                self.units[member.unit].bound.keys() & axis.dims
+                for member in members
+                for axis in self.units[member.unit].axes[member.name]
+            )
+            for members in self.together
+        )
 
     @cached_property
     def keys(self) -> tuple[tuple[str, str], ...]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.machine import Machine, Primitive, parse_expression
+from tilewright.memory import align_up
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import Bools, Counts, Floats, Ints, Use
 from tilewright.planning.levels import Path, paths_of
@@ -80,6 +81,16 @@ class Inside:
                     parts.append(_Box(other.operand.element_bytes, terms))
             boxes[use.name] = tuple(parts)
         return boxes
+
+    def bytes_of(self, use: Use, sizes: Mapping[str, int]) -> int:
+        """Bytes of an operand's box of a tile, those that travel with it included."""
+        total = 0
+        for box in self.boxes[use.name]:
+            count = box.element_bytes
+            for extent, terms in box.axes:
+                count *= min(1 + sum(step * (sizes[dim] - 1) for dim, step in terms), extent)
+            total += count
+        return total
 
     @cached_property
     def moved(self) -> tuple[_Moved, ...]:
@@ -294,16 +305,15 @@ class InnerTiling:
 
     def _passing(self, memory: str) -> int:
         """Slots for results that pass a memory; 0 where not even one fits."""
-        room = self.inside.machine.memory_beside(self.inside.primitive, memory).room
-        tile = {dim: np.array(extent) for dim, extent in self.kernel.anchor.extents.items()}
-        output = self.inside.output
-        granule = self.inside.machine.memory(memory).granule
-        size = -(-int(self.cuts.bytes_of(output, tile)) // granule) * granule
+        inside = self.inside
+        room = inside.machine.memory_beside(inside.primitive, memory).room
+        granule = inside.machine.memory(memory).granule
+        size = align_up(inside.bytes_of(inside.output, self.sizes), granule)
         others = 0
-        for use in self.inside.uses:
-            if use.memory.name == memory and not use.output:
-                own = -(-int(self.cuts.bytes_of(use, tile)) // granule) * granule
-                others += 0 if use.host else own * self.schedule.slots(use.name)
+        for use in inside.uses:
+            if use.memory.name == memory and not use.output and not use.host:
+                own = align_up(inside.bytes_of(use, self.sizes), granule)
+                others += own * self.schedule.slots(use.name)
         return 2 if room is None else max(min((room - others) // max(size, 1), 2), 0)
 
     @property
