@@ -99,7 +99,8 @@ def price(space: Space, cells: Cells | None = None) -> list[Priced]:
             # Few sets of rows are those of many arrangements.
             key = rows.tobytes()
             if key not in parts:
-                parts[key] = space.take(rows), cells.take(rows)
+                every = rows.size == space.rows
+                parts[key] = (space, cells) if every else (space.part(rows), cells.take(rows))
             pipeline = Pipeline(*parts[key], arrangement.take(rows))
             cycles, moved = np.full(space.rows, np.inf), np.zeros(space.rows)
             own, moved[rows] = pipeline.cycles_and_bytes()

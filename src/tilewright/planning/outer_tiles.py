@@ -36,10 +36,7 @@ class OuterSpace(Space):
     def take(self, rows: Ints) -> Self:
         """The tilings of the given rows, in that order."""
         index = {dim: column[rows] for dim, column in self.index.items()}
-        part = replace(self, index=index, around=self.around[rows])
-        if "ends" in self.known:
-            part.known["ends"] = self.known["ends"][rows]
-        return part
+        return replace(self, index=index, around=self.around[rows])
 
     def compute(self, tile: Tiles) -> Floats:
         """Cycles of outer tiles of these sizes, one for each row."""

@@ -69,6 +69,8 @@ class Space:
     the indices along the outermost axis on which it has several."""
     known: dict[Hashable, Column] = field(default_factory=dict[Hashable, Column], init=False)
     """Columns that were asked for: pricing asks for each again and again."""
+    whole: tuple[Self, Ints] | None = field(default=None, init=False)
+    """Of a part, the space that it is of, and its rows there."""
 
     @property
     def rows(self) -> int:
@@ -84,12 +86,29 @@ class Space:
         """The tilings of the given rows, in that order."""
         return replace(self, index={dim: column[rows] for dim, column in self.index.items()})
 
+    def part(self, rows: Ints) -> Self:
+        """As ``take``; columns that the whole space has are not computed again."""
+        part = self.take(rows)
+        part.whole = self, rows
+        return part
+
     def _column(self, key: Hashable, compute: Callable[[], Column]) -> Any:
         """A column that is computed when it is first asked for; nobody may write to it."""
-        column = self.known.get(key)
+        column = self._known(key)
         if column is None:
             column = self.known[key] = compute()
             column.flags.writeable = False
+        return column
+
+    def _known(self, key: Hashable) -> Column | None:
+        """A column that this space or the one that it is part of was asked for."""
+        column = self.known.get(key)
+        if column is None and self.whole is not None:
+            space, rows = self.whole
+            column = space._known(key)
+            if column is not None:
+                column = self.known[key] = column[rows]
+                column.flags.writeable = False
         return column
 
     def size(self, dim: str) -> Ints:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import product, repeat
 from math import prod
 from time import perf_counter
 
@@ -86,11 +86,6 @@ class Candidate:
     space: Space
     arrangement: Arrangement
     row: int
-
-    @property
-    def kind(self) -> tuple[str, str]:
-        """What candidates that mirror each other (oh for ow, say) have in common."""
-        return f"{self.cost:.7g}", f"{self.moved_bytes:.7g}"
 
     @property
     def tiles(self) -> float:
@@ -232,31 +227,51 @@ def _searched(space: Space, before: Search, budget: Budget, keep: int) -> Search
         if start and (start >= budget.priced or perf_counter() - begin > budget.seconds):
             cuts.append("priced" if start >= budget.priced else "seconds")
             break
-        part, limit = space.take(block), best[-1].cost if len(best) == keep else budget.limit
-        for prices in price(part, cells.take(block)):
-            priced += int(np.isfinite(prices.cycles).sum())
-            best += _best_of(part, prices, keep, limit)
-        best = _distinct(best, keep)
+        part, limit = space.part(block), best[-1].cost if len(best) == keep else budget.limit
+        prices = price(part, cells.take(block))
+        priced += sum(int(np.isfinite(some.cycles).sum()) for some in prices)
+        best = _better(best, part, prices, keep, limit)
         start, size = start + size, BLOCK
     return Search(best, before.considered + space.considered, before.priced + priced, cuts)
 
 
-def _best_of(space: Space, prices: Priced, keep: int, limit: float) -> list[Candidate]:
-    rows = np.flatnonzero((prices.cost <= limit) & np.isfinite(prices.cost))
-    if len(rows) > MIRRORS * keep:
-        rows = rows[np.argsort(prices.cost[rows], kind="stable")[: MIRRORS * keep]]
-    columns = zip(prices.cost[rows], prices.cycles[rows], prices.bytes[rows], rows, strict=True)
-    return [
-        Candidate(float(cost), float(cycles), float(moved), space, prices.arrangement, int(row))
-        for cost, cycles, moved, row in columns
-    ]
+def _better(
+    best: Sequence[Candidate], space: Space, prices: Sequence[Priced], keep: int, limit: float
+) -> list[Candidate]:
+    """The best by cost of some candidates and of what was priced, of those that mirror each other
+    the first found."""
+    entries = [(known.cost, known.moved_bytes, -1, n) for n, known in enumerate(best)]
+    for number, some in enumerate(prices):
+        rows = np.flatnonzero((some.cost <= limit) & np.isfinite(some.cost))
+        if len(rows) > MIRRORS * keep:
+            rows = rows[np.argsort(some.cost[rows], kind="stable")[: MIRRORS * keep]]
+        costs, moved = some.cost[rows].tolist(), some.bytes[rows].tolist()
+        entries += zip(costs, moved, repeat(number), rows.tolist(), strict=False)
+    by_kind: dict[tuple[str, str], Candidate] = {}
+    for cost, moved, number, row in sorted(entries):
+        kind = _kind(cost, moved)
+        if kind in by_kind:
+            continue
+        if number < 0:
+            by_kind[kind] = best[row]
+        else:
+            cycles, arrangement = float(prices[number].cycles[row]), prices[number].arrangement
+            by_kind[kind] = Candidate(cost, cycles, moved, space, arrangement, row)
+        if len(by_kind) == keep:
+            break
+    return list(by_kind.values())
+
+
+def _kind(cost: float, moved: float) -> tuple[str, str]:
+    """What schedules that mirror each other (oh for ow, say) have in common."""
+    return f"{cost:.7g}", f"{moved:.7g}"
 
 
 def _distinct(candidates: list[Candidate], keep: int) -> list[Candidate]:
     """The best by cost, of those that mirror each other the first found."""
     by_kind: dict[tuple[str, str], Candidate] = {}
     for candidate in sorted(candidates, key=lambda c: (c.cost, c.moved_bytes)):
-        by_kind.setdefault(candidate.kind, candidate)
+        by_kind.setdefault(_kind(candidate.cost, candidate.moved_bytes), candidate)
         if len(by_kind) == keep:
             break
     return list(by_kind.values())
