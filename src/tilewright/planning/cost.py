@@ -41,6 +41,21 @@ class Priced:
     """What is compared: cycles, and a little for the traffic."""
 
 
+def rough_bounds(space: Space) -> Floats:
+    """Per tiling, no more than ``lower_bounds`` says, for a fraction of the work: the compute of
+    the tiles that are cut short along no dim, and all bytes through main memory."""
+    tile = space.tile()
+    compute: Floats = np.ones(space.rows) * space.compute(tile)
+    for dim, size in tile.items():
+        compute = compute * (space.extents[dim] // size)
+    moved, bandwidth = np.zeros(space.rows), main_bandwidth(space.machine)
+    for use in space.uses:
+        if use.move is not None:
+            moved = moved + space.total(use) * space.bytes_per_element(use)
+    limit = np.maximum(compute, moved / bandwidth) + space.ends()
+    return (limit + TIE * moved / bandwidth) * (1 - 2e-9)
+
+
 def lower_bounds(space: Space, cells: Cells | None = None) -> Floats:
     """Per tiling, a cost that no order and no buffering of it can go below.
 

@@ -36,7 +36,6 @@ def picked(column: Counts, rows: Ints) -> Counts:
     return column if isinstance(column, int) else column[rows]
 
 
-
 @dataclass(frozen=True)
 class Use:
     """How a kernel's operand is kept and moved by a primitive of a machine."""

@@ -26,7 +26,7 @@ from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.bounds import granule_bound, physical_bound
 from tilewright.planning.cells import cells_of
-from tilewright.planning.cost import Priced, cost_of, lower_bounds, price
+from tilewright.planning.cost import Priced, cost_of, lower_bounds, price, rough_bounds
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import uses_of
 from tilewright.planning.inner_tiles import InnerTiling, Inside
@@ -86,6 +86,11 @@ class Candidate:
     space: Space
     arrangement: Arrangement
     row: int
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """What candidates that mirror each other (oh for ow, say) have in common."""
+        return _kind(self.cost, self.moved_bytes)
 
     @property
     def tiles(self) -> float:
@@ -213,11 +218,16 @@ def _in_one_pipeline(candidates: list[Candidate], commands: LevelCommands) -> li
 def _searched(space: Space, before: Search, budget: Budget, keep: int) -> Search:
     """The best of a space and of what an earlier search has found."""
     begin = perf_counter()
-    cuts = before.cuts + space.cuts
+    cuts, best = before.cuts + space.cuts, before.candidates
+    limit = best[-1].cost if len(best) == keep else budget.limit
+    if limit < np.inf:
+        space = space.part(np.flatnonzero(rough_bounds(space) <= limit))
+    considered = before.considered + space.considered
+    if not space.rows:
+        return Search(best, considered, before.priced, cuts)
     cells = cells_of(space)
     bounds = lower_bounds(space, cells)
     order = np.argsort(bounds, kind="stable")
-    best = before.candidates
     priced, start, size = 0, 0, FIRST_BLOCK
     while start < len(order):
         block = order[start : start + size]
@@ -232,7 +242,7 @@ def _searched(space: Space, before: Search, budget: Budget, keep: int) -> Search
         priced += sum(int(np.isfinite(some.cycles).sum()) for some in prices)
         best = _better(best, part, prices, keep, limit)
         start, size = start + size, BLOCK
-    return Search(best, before.considered + space.considered, before.priced + priced, cuts)
+    return Search(best, considered, before.priced + priced, cuts)
 
 
 def _better(
@@ -271,7 +281,7 @@ def _distinct(candidates: list[Candidate], keep: int) -> list[Candidate]:
     """The best by cost, of those that mirror each other the first found."""
     by_kind: dict[tuple[str, str], Candidate] = {}
     for candidate in sorted(candidates, key=lambda c: (c.cost, c.moved_bytes)):
-        by_kind.setdefault(_kind(candidate.cost, candidate.moved_bytes), candidate)
+        by_kind.setdefault(candidate.kind, candidate)
         if len(by_kind) == keep:
             break
     return list(by_kind.values())
