@@ -50,6 +50,7 @@ class Tiling:
         self._moved: dict[int, Ints] = {}
         self._computes: dict[int, Ints] = {}
         self._visits: dict[int, Ints] = {}
+        self._most_visits: dict[int, int] = {}
         self._first_tiles: dict[int, Ints] = {}
         # These follow from the loops that there are, and not from their sizes.
         self._loops = self.order, tuple(inner.order for inner in self.inner)
@@ -423,6 +424,11 @@ class Tiling:
 
     def most_visits(self, index: int) -> int:
         """How often a buffer is filled, at most."""
+        if index not in self._most_visits:
+            self._most_visits[index] = self._find_most_visits(index)
+        return self._most_visits[index]
+
+    def _find_most_visits(self, index: int) -> int:
         depth, within = self.levels(index)
         count, number = prod(self.trips[:depth]), self.places.all[index].unit
         inner, spans = self.inner[number], self.shape.spans()
