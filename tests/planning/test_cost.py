@@ -11,7 +11,7 @@ from tests.slow import but_fast
 from tilewright.machine import Machine
 from tilewright.planning.bounds import primitives_for
 from tilewright.planning.cells import cells_of
-from tilewright.planning.cost import lower_bounds, price
+from tilewright.planning.cost import lower_bounds, price, rough_bounds
 from tilewright.planning.pipeline import Pipeline
 from tilewright.planning.planners.schedules import schedule_of
 from tilewright.planning.space import Space, build_space
@@ -70,6 +70,7 @@ def test_no_price_is_below_its_lower_bound(kernel: kernels.Kernel, name: str) ->
     space = space_of(kernel, MACHINES[name])
     space = space.take(np.arange(0, space.rows, max(space.rows // 400, 1)))
     bounds = lower_bounds(space)
+    assert (rough_bounds(space) <= bounds).all()
     for one in price(space):
         assert (one.cost >= bounds).all()
 

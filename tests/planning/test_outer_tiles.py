@@ -1,5 +1,6 @@
 """Two levels of tiles: what pricing shares, and that columns say what single tiles do."""
 
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 from tests.planning.planning_kernels import conv, dense
 from tilewright.machine.load import load_machine
 from tilewright.planning import Plan, PlanKey, plan
+from tilewright.planning.cost import cost_of
 from tilewright.planning.domain import Kernel
+from tilewright.planning.level_commands import LevelCommands
 from tilewright.planning.levels import inner_view
 from tilewright.planning.outer_tiles import OuterSpace, outer_spaces
 from tilewright.planning.plan import Budget
@@ -56,6 +59,40 @@ def _rows(space: OuterSpace) -> list[tuple[object, ...]]:
         )
         for row in range(space.rows)
     ]
+
+
+def _drawn(seed: int) -> Kernel:
+    """A convolution, or a product of some rows."""
+    pick = np.random.default_rng(seed)
+    ci, co = (int(channels) for channels in pick.integers(8, 200, 2))
+    if seed % 3 == 0:
+        return dense(8 * ci, 4 * co, n=int(pick.integers(1, 100)))
+    size, window = int(pick.integers(7, 40)), int(pick.choice((1, 3, 5)))
+    return conv(ci, co, size, window, stride=int(pick.integers(1, 3)), residual=seed % 2 == 0)
+
+
+def test_what_is_left_out_by_its_least_cycles_is_never_the_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn = [_drawn(seed) for seed in range(9)]
+    plans = [plan(kernel, MACHINE) for kernel in drawn]
+    priced, left_out = LevelCommands.price, list[bool]()
+
+    def every(
+        self: LevelCommands, schedule: Schedule, limit: float = inf
+    ) -> tuple[float, int] | None:
+        known, least = priced(self, schedule), priced(self, schedule, 0.0)
+        if known is not None and least is not None:
+            assert least[0] <= known[0] and least[1] == known[1]
+            left_out.append(cost_of(*least, self.machine) > limit)
+        return known
+
+    monkeypatch.setattr(LevelCommands, "price", every)
+    for kernel, pruned in zip(drawn, plans, strict=True):
+        exhaustive = plan(kernel, MACHINE)
+        assert exhaustive.schedule == pruned.schedule
+        assert exhaustive.predicted_cycles == pruned.predicted_cycles
+    assert 20 < sum(left_out) < len(left_out) - 20
 
 
 @pytest.mark.parametrize("name", KERNELS)

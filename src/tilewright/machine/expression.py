@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -68,10 +68,16 @@ class Expression:
         TilewrightError for a division by zero, for integers beyond 2**62 and for infinities.
         """
         try:
+            if not self.names:
+                return self._constant
             with np.errstate(all="ignore"):
                 return plain_of(self._run(dims))
         except (ZeroDivisionError, OverflowError) as error:
             raise refuse("expression-value", f"{error} in {self.text!r}") from None
+
+    @cached_property
+    def _constant(self) -> Any:
+        return plain_of(self._run({}))
 
     def _run(self, dims: Mapping[str, Any]) -> Exact:
         stack: list[Exact] = []

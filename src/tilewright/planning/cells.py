@@ -74,7 +74,9 @@ def cells_of(space: Space) -> Cells:
     rows: list[Ints] = []
     kinds: list[Ints] = []
     counts: list[Floats] = []
-    tiles: dict[str, list[Ints]] = {d: [] for d in names}
+    # One size that cuts nothing short is the same for all tiles.
+    tile = {d: c for d, c in space.tile().items() if isinstance(c, int) and d not in dims}
+    tiles: dict[str, list[Ints]] = {d: [] for d in names if d not in tile}
     boxes: dict[str, list[Floats]] = {u.name: [] for u in used}
     filled = 0
     for kind in range(1 << len(dims)):
@@ -85,8 +87,8 @@ def cells_of(space: Space) -> Cells:
         row = np.flatnonzero(count > 0)
         if not row.size:
             continue
-        for dim in names:
-            tiles[dim].append((last if short.get(dim) else size)[dim][row])
+        for dim, columns in tiles.items():
+            columns.append((last if short.get(dim) else size)[dim][row])
         part = space.take(row)
         for use in used:
             boxes[use.name].append(part.box(use, short))
@@ -96,8 +98,8 @@ def cells_of(space: Space) -> Cells:
         place[row, kind] = filled + np.arange(row.size)
         filled += row.size
     every = np.concatenate(rows)
-    tile = {dim: np.concatenate(parts) for dim, parts in tiles.items()}
-    cycles = np.asarray(space.take(every).compute(tile), np.float64)
+    columns = {dim: np.concatenate(parts) for dim, parts in tiles.items()}
+    cycles = np.asarray(space.take(every).compute({**tile, **columns}), np.float64)
     return Cells(
         every,
         np.concatenate(kinds),

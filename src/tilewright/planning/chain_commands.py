@@ -8,9 +8,10 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from tilewright.machine import Machine, Move, parse_expression
+from tilewright.machine import Machine, parse_expression
 from tilewright.planning.chain_cost import Tiling
 from tilewright.planning.chain_parts import Filled, Parts, Touched, in_blocks, in_shares
+from tilewright.planning.chain_units import CommandKind
 from tilewright.planning.footprint import Ints
 from tilewright.planning.row_blocks import (
     ROWS,
@@ -33,32 +34,19 @@ LATE = 1 << 20
 class _Item:
     """A command of a tiling in all its executions."""
 
-    engine: str
+    kind: CommandKind
     amount: Ints
     """Bytes of transfers, cycles of computes."""
-    move: Move | None
-    unit: int
     within: int
     """Inner loops around it."""
     tile: Ints
     """The outer tile in which each execution lies."""
     place: tuple[Ints | int, ...]
     """Columns by which executions come one after the other in the program."""
-    reads: tuple[int, ...] = ()
-    fills: tuple[int, ...] = ()
-    buffer: int | None = None
-    """Of a transfer."""
-
     touched: dict[int, Touched] = field(default_factory=dict[int, Touched])
     """By buffer, what was found of it."""
     seen: dict[int, Ints] = field(default_factory=dict[int, Ints])
     """By buffer, the filling that each execution sees."""
-
-    def meets(self, other: _Item) -> bool:
-        """Whether one of the two fills what the other reads."""
-        return not (
-            set(self.reads).isdisjoint(other.fills) and set(self.fills).isdisjoint(other.reads)
-        )
 
 
 @dataclass
@@ -98,24 +86,24 @@ class Commands:
                 keys[row, own] = _each(column, parts.count)
             if several:
                 keys[-1, own] = np.tile(np.arange(parts.count), len(item.tile))
-            table["engine"][own] = engines[item.engine]
-            if item.move is None:
+            table["engine"][own] = engines[item.kind.engine]
+            if item.kind.move is None:
                 table["cycles"][own] = parts.amount.ravel()
             else:
-                table["move"][own] = moves[item.move.name]
+                table["move"][own] = moves[item.kind.move.name]
                 table["bytes"][own] = parts.amount.ravel()
                 table["latency"][own] = self._latency(item, parts)
         order = _in_order(keys)
         position = _positions(table["engine"], order)
-        for item, parts, own in zip(items, every, rows, strict=True):
-            for other, others, begin in zip(items, every, first, strict=False):
-                if other.engine == item.engine or not item.meets(other):
-                    continue
-                column = table["waits"][own, engines[other.engine]]
-                for needed in self._waits(item, parts, other, others):
-                    # A row in front of the first one is the last of the whole table.
-                    done = position[begin + needed.ravel() - 1]
-                    np.maximum(column, np.where(needed.ravel() > 0, done, 0), out=column)
+        for number, other, buffers in self.tiling.places.meetings:
+            engine = engines[items[other].kind.engine]
+            column = table["waits"][rows[number], engine]
+            for index, fills in buffers:
+                pair = items[number], every[number], items[other], every[other]
+                needed = self._done_before(index, *pair, fills=fills).ravel()
+                # A row in front of the first one is the last of the whole table.
+                done = position[first[other] + needed - 1]
+                np.maximum(column, np.where(needed > 0, done, 0), out=column)
         ordered = with_hand_overs(table[order], machine)
         self._fetch(ordered)
         return ordered
@@ -131,21 +119,12 @@ class Commands:
             words[-1] += len(table) - 1 - transfers[-1]
             table["bytes"][transfers] += words * machine.instruction_bytes
 
-    def _waits(self, item: _Item, parts: Parts, other: _Item, others: Parts) -> Iterator[Ints]:
-        """Per execution and part of a command, how many parts of another one must be done before;
-        all of those before these are, too."""
-        for index in item.reads:
-            if index in other.fills:
-                yield self._done_before(index, item, parts, other, others, fills=False)
-        for index in item.fills:
-            if index in other.reads:
-                yield self._done_before(index, item, parts, other, others, fills=True)
-
     def _done_before(
         self, index: int, item: _Item, parts: Parts, other: _Item, others: Parts, *, fills: bool
     ) -> Ints:
-        """The same by one buffer, which the command fills or else reads; of whole fillings it
-        follows from their numbers."""
+        """Per execution and part of a command, how many parts of another one must be done before,
+        by one buffer, which the command fills or else reads; all of those before these are, too. Of
+        whole fillings it follows from their numbers."""
         if parts.count == others.count == 1 and self._axis(index) is None:
             behind = self.tiling.slot_count(index) if fills else 0
             fillings = self._visit(index, item) - behind
@@ -159,21 +138,22 @@ class Commands:
         tiling = self.tiling
         if not tiling.machine.own.waits_for_rows():
             return in_shares(item.amount, 1)
-        if item.buffer is not None:
-            axis = self._axis(item.buffer)
+        if item.kind.buffer is not None:
+            axis = self._axis(item.kind.buffer)
             if axis is None:
                 return in_shares(item.amount, SHARES)
-            return in_blocks(item.amount, tiling.lengths(item.buffer)[axis], 1)
-        nest = tiling.nest(item.unit)[-1]
-        sizes = {dim: int(size.max(initial=1)) for dim, size in nest.size.items()}
+            return in_blocks(item.amount, tiling.lengths(item.kind.buffer)[axis], 1)
+        nest = tiling.nest(item.kind.unit)[-1]
+        sizes = {dim: int(np.max(size, initial=1)) for dim, size in nest.size.items()}
         rows = row_dim(sizes)
         if not rows:
             return in_shares(item.amount, 1)
-        cycles = parse_expression(tiling.units[item.unit].primitive.cycles)
+        cycles = parse_expression(tiling.units[item.kind.unit].primitive.cycles)
         block, left = computed_at_once(cycles, sizes, rows), np.zeros_like(nest.tile)
-        for index in item.fills:
+        for index in item.kind.fills:
             left = self._filled(index).left(self._visit(index, item), nest.start[rows])
-        return in_blocks(item.amount, nest.size[rows], block, left)
+        count = np.broadcast_to(nest.size[rows], nest.tile.shape)
+        return in_blocks(item.amount, count, block, left)
 
     def _axis(self, index: int) -> int | None:
         """The axis of a buffer along which computes make and read its rows; None where there is
@@ -235,17 +215,18 @@ class Commands:
         """The rows of a buffer's tensor that each part touches: the first, and how many."""
         tiling, axis, filled = self.tiling, self._axis(index), self._filled(index)
         filling = self._visit(index, item)
-        if item.buffer == index and axis is not None:
+        if item.kind.buffer == index and axis is not None:
             return filled.start[filling][:, None] + parts.first, parts.rows
-        unit, place = tiling.units[item.unit], tiling.places.all[index]
-        if axis is None or item.buffer is not None:
+        unit, place = tiling.units[item.kind.unit], tiling.places.all[index]
+        if axis is None or item.kind.buffer is not None:
             return filled.start[filling][:, None], filled.size[filling][:, None]
-        nest = tiling.nest(item.unit)[-1]
+        nest = tiling.nest(item.kind.unit)[-1]
         dim = row_dim(nest.size)
-        produced = place.made_by == item.unit
+        produced = place.made_by == item.kind.unit
         access = (unit.kernel.output if produced else place.operand).access[axis]
         intervals = {
-            name: (nest.start[name][:, None], nest.size[name][:, None]) for name in nest.start
+            name: (np.reshape(nest.start[name], (-1, 1)), np.reshape(nest.size[name], (-1, 1)))
+            for name in nest.start
         }
         intervals[dim] = intervals[dim][0] + parts.first, parts.rows
         first, rows = access.interval_columns(intervals.__getitem__)
@@ -262,7 +243,7 @@ class Commands:
         _, within = tiling.levels(index)
         if not within:
             return np.searchsorted(tiling.visits(index), item.tile, side="right") - 1
-        nest = tiling.nest(item.unit)
+        nest = tiling.nest(item.kind.unit)
         rows = np.arange(len(nest[item.within].tile))
         for depth in range(item.within, within, -1):
             parent = nest[depth].parent
@@ -271,60 +252,35 @@ class Commands:
         return rows
 
     def _items(self) -> Iterator[_Item]:
-        tiling, places = self.tiling, self.tiling.places
-        text = 0
-        for number, unit in enumerate(tiling.units):
-            for index, place in enumerate(places.all):
-                if place.unit != number or index not in tiling.transfers:
-                    continue
-                move = place.fill or place.drain
-                assert move is not None
+        tiling, text = self.tiling, 0
+        for kind in tiling.places.commands:
+            if kind.buffer is not None:
                 text += 1
-                held = [n for n, p in enumerate(places.all) if p.host == place.name]
-                held = [n for n in held if places.all[n].unit == number]
-                held = [n for n in held if places.all[n].memory.name == place.memory.name]
-                ends = [places.all[n].source for n in (index, *held)]
-                sources = tuple(end for end in ends if end is not None)
-                target = () if place.target is None else (place.target,)
                 yield _Item(
-                    move.engine,
-                    tiling.transfers[index],
-                    move,
-                    number,
-                    tiling.levels(index)[1],
-                    tiling.visits(index),
-                    self._place(index, text),
-                    sources if place.fill else (index,),
-                    (index, *held) if place.fill else target,
-                    index,
+                    kind,
+                    tiling.transfers[kind.buffer],
+                    tiling.levels(kind.buffer)[1],
+                    tiling.visits(kind.buffer),
+                    self._place(kind.buffer, text),
                 )
-            nest = tiling.nest(number)
-            rows = nest[-1]
-            result = places.makes[number]
-            yield _Item(
-                unit.primitive.engine,
-                tiling.computing(number),
-                None,
-                number,
-                len(nest) - 1,
-                rows.tile,
-                self._inside(number, 1, np.arange(len(rows.tile)), LATE),
-                tuple(places.reads[number]),
-                () if result is None else (result,),
-            )
+                continue
+            nest, number = tiling.nest(kind.unit), kind.unit
+            tiles = nest[-1].tile
+            place = self._inside(number, 1, np.arange(len(tiles)), LATE)
+            yield _Item(kind, tiling.computing(number), len(nest) - 1, tiles, place)
 
     def _latency(self, item: _Item, parts: Parts) -> Ints | int:
         """Of each part of a transfer in turn; where instructions are of rows, each of its rows has
         one, and parts have theirs at once, as many as are in flight."""
-        move, shape = item.move, parts.amount.shape
-        assert move is not None and item.buffer is not None
+        move, shape = item.kind.move, parts.amount.shape
+        assert move is not None and item.kind.buffer is not None
         if not self.tiling.machine.own.waits_for_rows():
             return int(move.latency)
         together = min(parts.count, move.in_flight)
         lines = parts.rows * together
-        if self._axis(item.buffer) is None:
-            axis = row_axis(self.tiling.places.all[item.buffer].operand)
-            rows = self.tiling.lengths(item.buffer)[axis] if axis is not None else 1
+        if self._axis(item.kind.buffer) is None:
+            axis = row_axis(self.tiling.places.all[item.kind.buffer].operand)
+            rows = self.tiling.lengths(item.kind.buffer)[axis] if axis is not None else 1
             lines = np.broadcast_to(np.reshape(rows, (-1, 1)), shape)
         latency = latency_of_rows(move, lines, parts.amount * together)
         return np.where(parts.amount > 0, latency, 0).astype(np.int64).ravel()

@@ -22,7 +22,7 @@ from tilewright.planning.chain_inner import Inner
 from tilewright.planning.chain_tiles import Kept, Rows, Slide, Span, Tile, loops_of
 from tilewright.planning.chain_units import Place, Unit, packed
 from tilewright.planning.circular import first_places, rows_held
-from tilewright.planning.footprint import Ints, holds_sums, run_elements
+from tilewright.planning.footprint import Counts, Ints, holds_sums, run_elements
 from tilewright.simulate.commands import transfer_bytes
 
 
@@ -48,7 +48,9 @@ class Tiling:
         self.trips = [self.shape.trips(dim) for dim in self.order]
         self._nests: dict[int, list[Rows]] = {}
         self._moved: dict[int, Ints] = {}
+        self._computes: dict[int, Ints] = {}
         self._visits: dict[int, Ints] = {}
+        self._most_visits: dict[int, int] = {}
         self._first_tiles: dict[int, Ints] = {}
         # These follow from the loops that there are, and not from their sizes.
         self._loops = self.order, tuple(inner.order for inner in self.inner)
@@ -90,9 +92,12 @@ class Tiling:
         """The boxes of a buffer in the outer tiles."""
         return self.shape.boxes(place.unit, place.operand, kept)
 
-    def depth(self, boxes: Sequence[Span]) -> int:
-        """Within how many of the outer loops a box stands."""
-        loops = loops_of(boxes)
+    def depth(self, place: Place) -> int:
+        """Within how many of the outer loops the box of a buffer stands."""
+        key = place.unit, place.name, place.operand.image is not None, self.shape.cut
+        if key not in self.places.loops:
+            self.places.loops[key] = frozenset(loops_of(self.boxes(place)))
+        loops = self.places.loops[key]
         return max((n for n, dim in enumerate(self.order, 1) if dim in loops), default=0)
 
     def unit_depth(self, number: int) -> int:
@@ -106,7 +111,7 @@ class Tiling:
             return len(self.order)
         home = self.places.all[self.places.homes[self.units[number].kernel.output.name]]
         around = 0 if home.unit == len(self.units) - 1 else self.unit_depth(home.unit)
-        return max(self.depth(self.boxes(home)), around)
+        return max(self.depth(home), around)
 
     def levels(self, index: int) -> tuple[int, int]:
         """Within how many outer loops, and how many inner ones, a buffer stands."""
@@ -115,23 +120,11 @@ class Tiling:
         return self._levels[index]
 
     def _find_levels(self, index: int) -> tuple[int, int]:
-        place = self.places.all[index]
-        unit, home = self.units[place.unit], index in self.places.homes.values()
-        group = [place]
-        if place.fill is not None:
-            group = [
-                other
-                for other in self.places.all
-                if other.unit == place.unit
-                and other.memory.name == place.memory.name
-                and other.fill is not None
-                and (other.host or other.name) == (place.host or place.name)
-            ]
-        depth = max(self.depth(self.boxes(member)) for member in group)
-        bound = unit.bound.keys()
-        if any(bound & axis.dims for member in group for axis in unit.axes[member.name]):
+        place, group = self.places.all[index], self.places.together[index]
+        depth = max(self.depth(member) for member in group)
+        if self.places.is_bound[index]:
             depth = max(depth, self.unit_depth(place.unit))
-        if home:
+        if index in self.places.homes.values():
             return max(depth, self.unit_depth(self.maker(place.name))), 0
         loops = self.inner[place.unit].order
         if place.staged or not loops:
@@ -159,19 +152,19 @@ class Tiling:
             return np.full(len(tiles), values[0])
         return values[self.steps[self.order.index(span.loop)][tiles]]
 
+    def _at(self, span: Span, values: Ints, tiles: Ints) -> Counts:
+        """``column``; one number for an interval that changes with no loop."""
+        return self.column(span, values, tiles) if span.loop else int(values[0])
+
     def nest(self, number: int) -> list[Rows]:
         """The executions of a kernel's loops: of none of them, of the first, ..."""
         if number not in self._nests:
             unit, spans = self.units[number], self.shape.spans(self.slides)
             tiles = self.at(self.unit_depth(number))
             own = {dim: spans[unit.names.get(dim, dim)] for dim in unit.kernel.anchor.extents}
-            sizes = {dim: self.column(span, span.size, tiles) for dim, span in own.items()}
-            runs = np.min([*sizes.values()], axis=0) > 0  # The domain may be empty.
-            if not runs.all():
-                tiles = tiles[runs]
-                sizes = {dim: column[runs] for dim, column in sizes.items()}
-            starts = {dim: self.column(span, span.start, tiles) for dim, span in own.items()}
-            nest = [Rows(tiles, starts, sizes)]
+            starts = {dim: self._at(span, span.start, tiles) for dim, span in own.items()}
+            sizes = {dim: self._at(span, span.size, tiles) for dim, span in own.items()}
+            nest = [Rows.of(tiles, starts, sizes)]
             for dim in self.inner[number].order:
                 nest.append(nest[-1].cut(dim, self.inner[number].sizes[dim]))
             self._nests[number] = nest
@@ -192,21 +185,34 @@ class Tiling:
 
     def lengths(self, index: int) -> list[Ints]:
         """Per axis, the lengths of a buffer's box in each of its fillings."""
+        count = len(self.visits(index))
+        return [np.broadcast_to(length, count) for length in self._lengths(index)]
+
+    def _lengths(self, index: int) -> list[Counts]:
+        """As ``lengths``; one number for an axis along which all fillings are alike."""
         place, (_, within) = self.places.all[index], self.levels(index)
         if not within:
             tiles = self.visits(index)
-            return [self.column(s, s.size, tiles) for s in self.boxes(place, self.slides)]
-        rows, lengths = self.nest(place.unit)[within], list[Ints]()
+            return [self._at(s, s.size, tiles) for s in self.boxes(place, self.slides)]
+        rows, lengths = self.nest(place.unit)[within], list[Counts]()
+        extents = self.units[place.unit].kernel.anchor.extents
         for axis, extent in zip(place.operand.access, place.operand.shape, strict=True):
+            dim = axis.lone
+            if dim is not None and extents[dim] == extent:
+                lengths.append(rows.size[dim])
+                continue
             start, size = axis.interval_columns(lambda name: (rows.start[name], rows.size[name]))
+            if isinstance(start, int) and isinstance(size, int):
+                low = min(max(start, 0), extent)
+                lengths.append(min(max(start + size, low), extent) - low)
+                continue
             low = np.minimum(np.maximum(start, 0), extent)
-            length = np.minimum(np.maximum(start + size, low), extent) - low
-            lengths.append(length if length.ndim else np.full(rows.tile.shape, length))
+            lengths.append(np.minimum(np.maximum(start + size, low), extent) - low)
         return lengths
 
-    def _lengths_moved(self, index: int) -> list[Ints]:
-        """As ``lengths``, with all of every window that is moved by itself."""
-        lengths, place, within = self.lengths(index), self.places.all[index], self.levels(index)[1]
+    def _lengths_moved(self, index: int) -> list[Counts]:
+        """As ``_lengths``, with all of every window that is moved by itself."""
+        lengths, place, within = self._lengths(index), self.places.all[index], self.levels(index)[1]
         names, kept = self.units[place.unit].names, self.shape.felt(place.unit, self.slides)
         for number, axis in enumerate(place.operand.access):
             if set(place.apart).isdisjoint(axis.dims):
@@ -235,13 +241,12 @@ class Tiling:
         place = self.places.all[index]
         move = place.fill or place.drain
         assert move is not None
-        lengths = self._lengths_moved(index)
-        size = np.full(len(self.visits(index)), place.operand.element_bytes)
-        for length in lengths:
-            size = size * length
+        lengths, count = self._lengths_moved(index), len(self.visits(index))
+        size = np.broadcast_to(prod(lengths, start=place.operand.element_bytes), count)
         if move.transaction == 1 and not move.efficiency:
             return size
-        run = run_elements(place.operand, lengths) * place.operand.element_bytes
+        columns = [np.broadcast_to(length, count) for length in lengths]
+        run = run_elements(place.operand, columns) * place.operand.element_bytes
         return transfer_bytes(move, run, size // np.maximum(run, 1))
 
     @cached_property
@@ -267,6 +272,11 @@ class Tiling:
 
     def computing(self, number: int) -> Ints:
         """Cycles of each compute of a kernel of the chain."""
+        if number not in self._computes:
+            self._computes[number] = self._computing(number)
+        return self._computes[number]
+
+    def _computing(self, number: int) -> Ints:
         unit, rows = self.units[number], self.nest(number)[-1]
         cycles: Any = parse_expression(unit.primitive.cycles).evaluate(rows.size)
         least: Any = parse_expression(unit.primitive.issue).evaluate(rows.size)
@@ -372,9 +382,7 @@ class Tiling:
 
     def key(self, index: int) -> tuple[str, str]:
         """What a schedule names a buffer's slots by."""
-        place = self.places.all[index]
-        way = any(index in (other.source, other.target) for other in self.places.all)
-        return place.name, place.memory.name if way else ""
+        return self.places.keys[index]
 
     def room(self, index: int, slots: int) -> int:
         """Bytes that a buffer takes with so many slots."""
@@ -416,6 +424,11 @@ class Tiling:
 
     def most_visits(self, index: int) -> int:
         """How often a buffer is filled, at most."""
+        if index not in self._most_visits:
+            self._most_visits[index] = self._find_most_visits(index)
+        return self._most_visits[index]
+
+    def _find_most_visits(self, index: int) -> int:
         depth, within = self.levels(index)
         count, number = prod(self.trips[:depth]), self.places.all[index].unit
         inner, spans = self.inner[number], self.shape.spans()

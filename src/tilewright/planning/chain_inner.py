@@ -174,9 +174,13 @@ class InnerTiles:
             move = place.fill or place.drain
             assert move is not None
             moves, within = np.ones(len(slots)), np.ones(len(slots), np.bool_)
-            for dim in reversed(loops):
-                # Loops within the last that moves the box do not count.
-                within = within & ((trips[dim] == 1) | (dim not in place.operand.dims))
+            # Loops within the last that moves the box do not count.
+            dims = list(loops)
+            while dims and dims[-1] not in place.operand.dims:
+                dims.pop()
+            for dim in reversed(dims):
+                if dim in place.operand.dims:
+                    within = within & (trips[dim] == 1)
                 moves = moves * np.where(within, 1, trips[dim])
             cycles = moves * size / move.bytes_per_cycle
             if move.in_flight == 1:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.planning.circular import first_places, rows_held
-from tilewright.planning.footprint import Ints
+from tilewright.planning.footprint import Counts, Ints
 
 SPLIT = 512
 """Parts of all of a command's executions at most: of many tiles, whole ones overlap as well."""
@@ -113,7 +113,7 @@ class Filled:
         low = np.clip(first - start, 0, size)
         return place + low, place + np.clip(first + rows - start, low, size)
 
-    def left(self, filling: Ints, first: Ints) -> Ints:
+    def left(self, filling: Ints, first: Counts) -> Ints:
         """Rows from one on, of some fillings, to where a further block begins."""
         place = self.place[filling] + np.maximum(first - self.start[filling], 0)
         return self.turn - place % self.turn if self.turn else np.zeros_like(place)

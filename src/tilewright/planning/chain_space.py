@@ -139,7 +139,7 @@ def _is_nested(tiling: Tiling) -> bool:
     for index in places.homes.values():
         place = places.all[index]
         free = place.unit < last and not tiling.units[place.unit].bound
-        if free and tiling.depth(tiling.boxes(place)) < tiling.unit_depth(place.unit):
+        if free and tiling.depth(place) < tiling.unit_depth(place.unit):
             return False
     return True
 

@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.errors import refuse
 from tilewright.planning.chain_units import Places, Unit
 from tilewright.planning.domain import Affine, Operand
-from tilewright.planning.footprint import Ints, tile_positions
+from tilewright.planning.footprint import Counts, Ints, picked, tile_positions
 from tilewright.planning.links import renamed_axes
 
 
@@ -71,20 +71,33 @@ class Rows:
 
     tile: Ints
     """The outer tile in which each lies."""
-    start: dict[str, Ints]
-    """By the kernel's dims, the intervals."""
-    size: dict[str, Ints]
+    start: dict[str, Counts]
+    """By the kernel's dims, the intervals; one number where no loop cuts the dim, which spares most
+    of what is computed of them."""
+    size: dict[str, Counts]
     parent: Ints | None = None
     """The execution of the loops around, in which each lies."""
 
+    @classmethod
+    def of(cls, tile: Ints, start: dict[str, Counts], size: dict[str, Counts]) -> Rows:
+        """The executions of no loop in those outer tiles in which the domain is not empty."""
+        runs = np.ones(len(tile), np.bool_)
+        for column in size.values():
+            runs &= column > 0
+        if runs.all():
+            return cls(tile, start, size)
+        rows = np.flatnonzero(runs)
+        start, size = ({d: picked(c, rows) for d, c in own.items()} for own in (start, size))
+        return cls(tile[rows], start, size)
+
     def cut(self, dim: str, step: int) -> Rows:
         """One row for each iteration of a loop over a dim."""
-        trips = -(-self.size[dim] // step)
+        trips = np.broadcast_to(-(-self.size[dim] // step), self.tile.shape)
         ends = np.cumsum(trips)
         parent = np.repeat(np.arange(len(trips)), trips)
         shift = (np.arange(len(parent)) - (ends - trips)[parent]) * step
-        start = {name: column[parent] for name, column in self.start.items()}
-        size = {name: column[parent] for name, column in self.size.items()}
+        start = {name: picked(column, parent) for name, column in self.start.items()}
+        size = {name: picked(column, parent) for name, column in self.size.items()}
         start[dim] = start[dim] + shift
         size[dim] = np.minimum(step, size[dim] - shift)
         return Rows(self.tile[parent], start, size, parent)
@@ -152,6 +165,8 @@ class Tile:
 
     def _span(self, axis: Affine, spans: Mapping[str, Span]) -> Span:
         """The interval of an expression."""
+        if (dim := axis.lone) is not None:
+            return spans[dim]
         terms = [(name, c) for name, c in axis.terms if c]
         loops = dict.fromkeys(spans[name].loop for name, _ in terms if spans[name].loop)
         if len(loops) > 1:
@@ -179,11 +194,19 @@ class Tile:
         key = kept, own, number, operand.name, operand.image is not None
         if key not in self._boxes:
             spans, boxes = self.spans(kept), list[Span]()
-            access = renamed_axes(operand.access, self.units[number].names)
+            unit = self.units[number]
+            access = (
+                renamed_axes(operand.access, unit.names)
+                if operand.image is not None
+                else unit.axes[operand.name]
+            )
             for axis, extent in zip(access, operand.shape, strict=True):
-                span = self._span(axis, spans)
+                span, dim = self._span(axis, spans), axis.lone
                 if own is not None and span.loop == own.loop:
                     span = span.further(own.ahead)
+                elif dim is not None and self.extents[dim] == extent:
+                    boxes.append(span)  # All of a dim lies inside.
+                    continue
                 boxes.append(span.cut(extent))
             self._boxes[key] = boxes
         return self._boxes[key]

@@ -123,6 +123,25 @@ class Place:
         return self.drain is not None or self.operand.role in ("input", "residual")
 
 
+@dataclass(frozen=True)
+class CommandKind:
+    """A command of a chain, whatever its tiling."""
+
+    engine: str
+    move: Move | None
+    unit: int
+    reads: tuple[int, ...]
+    """Buffers."""
+    fills: tuple[int, ...]
+    buffer: int | None = None
+    """Of a transfer."""
+
+
+Meeting = tuple[int, int, tuple[tuple[int, bool], ...]]
+"""Two of a chain's commands, and the buffers of which the first fills (True) or reads what the
+second reads or fills."""
+
+
 @dataclass
 class Places:
     """The buffers of a chain, and which of them its kernels read and write."""
@@ -132,6 +151,8 @@ class Places:
 
     def __post_init__(self) -> None:
         self.all: list[Place] = []
+        self.loops: dict[object, frozenset[str]] = {}
+        """By the dims that are cut, the loops with which each box changes."""
         self.depths: dict[object, dict[int, int]] = {}
         """By the orders of loops, within how many of them each kernel computes."""
         self.levels: dict[object, dict[int, tuple[int, int]]] = {}
@@ -159,6 +180,79 @@ class Places:
     def is_deep(self) -> bool:
         """Whether an operand passes a memory on its way."""
         return any(place.staged for place in self.all)
+
+    @cached_property
+    def together(self) -> tuple[tuple[Place, ...], ...]:
+        """Of each buffer, those that are filled by the same transfers, itself included."""
+        return tuple(
+            tuple(
+                other
+                for other in self.all
+                if other is place
+                or (
+                    place.fill is not None
+                    and other.fill is not None
+                    and other.unit == place.unit
+                    and other.memory.name == place.memory.name
+                    and (other.host or other.name) == (place.host or place.name)
+                )
+            )
+            for place in self.all
+        )
+
+    @cached_property
+    def is_bound(self) -> tuple[bool, ...]:
+        """Of each buffer, whether it or one filled with it follows a domain's own dims."""
+        return tuple(
+            any(
+                self.units[member.unit].bound.keys() & axis.dims
+                for member in members
+                for axis in self.units[member.unit].axes[member.name]
+            )
+            for members in self.together
+        )
+
+    @cached_property
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        """What a schedule names each buffer's slots by."""
+        way = {end for place in self.all for end in (place.source, place.target)}
+        return tuple((p.name, p.memory.name if n in way else "") for n, p in enumerate(self.all))
+
+    @cached_property
+    def commands(self) -> tuple[CommandKind, ...]:
+        """The transfers and computes: each kernel's transfers, then its computes."""
+        kinds: list[CommandKind] = []
+        for number, unit in enumerate(self.units):
+            for index, place in enumerate(self.all):
+                move = place.fill or place.drain
+                if place.unit != number or move is None or place.host:
+                    continue
+                held = [n for n, p in enumerate(self.all) if p.host == place.name]
+                held = [n for n in held if self.all[n].unit == number]
+                held = [n for n in held if self.all[n].memory.name == place.memory.name]
+                ends = [self.all[n].source for n in (index, *held)]
+                sources = tuple(end for end in ends if end is not None)
+                target = () if place.target is None else (place.target,)
+                reads = sources if place.fill else (index,)
+                fills = (index, *held) if place.fill else target
+                kinds.append(CommandKind(move.engine, move, number, reads, fills, index))
+            result = self.makes[number]
+            reads, fills = tuple(self.reads[number]), () if result is None else (result,)
+            kinds.append(CommandKind(unit.primitive.engine, None, number, reads, fills))
+        return tuple(kinds)
+
+    @cached_property
+    def meetings(self) -> tuple[Meeting, ...]:
+        """The commands of which one may have to wait for the other, by which buffers: those of one
+        engine come one after the other anyway."""
+        meetings: list[Meeting] = []
+        for number, kind in enumerate(self.commands):
+            for other, theirs in enumerate(self.commands):
+                shared = [(index, False) for index in kind.reads if index in theirs.fills]
+                shared += [(index, True) for index in kind.fills if index in theirs.reads]
+                if shared and kind.engine != theirs.engine:
+                    meetings.append((number, other, tuple(shared)))
+        return tuple(meetings)
 
     def _add(self, place: Place) -> int:
         self.all.append(place)

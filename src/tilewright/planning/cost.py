@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tilewright.machine import Machine
 from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.cells import Cells, cells_of
 from tilewright.planning.footprint import Floats
@@ -20,6 +21,11 @@ from tilewright.planning.space import Space
 
 TIE = 0.003
 """Share of the transfer time that is added to the cost."""
+
+
+def cost_of(cycles: float, moved: float, machine: Machine) -> float:
+    """The cost of a schedule that takes so many cycles and moves so many bytes of main memory."""
+    return cycles + TIE * moved / main_bandwidth(machine)
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,21 @@ class Priced:
     """Bytes moved from and to main memory."""
     cost: Floats
     """What is compared: cycles, and a little for the traffic."""
+
+
+def rough_bounds(space: Space) -> Floats:
+    """Per tiling, no more than ``lower_bounds`` says, for a fraction of the work: the compute of
+    the tiles that are cut short along no dim, and all bytes through main memory."""
+    tile = space.tile()
+    compute: Floats = np.ones(space.rows) * space.compute(tile)
+    for dim, size in tile.items():
+        compute = compute * (space.extents[dim] // size)
+    moved, bandwidth = np.zeros(space.rows), main_bandwidth(space.machine)
+    for use in space.uses:
+        if use.move is not None:
+            moved = moved + space.total(use) * space.bytes_per_element(use)
+    limit = np.maximum(compute, moved / bandwidth) + space.ends()
+    return (limit + TIE * moved / bandwidth) * (1 - 2e-9)
 
 
 def lower_bounds(space: Space, cells: Cells | None = None) -> Floats:
@@ -93,7 +114,8 @@ def price(space: Space, cells: Cells | None = None) -> list[Priced]:
             # Few sets of rows are those of many arrangements.
             key = rows.tobytes()
             if key not in parts:
-                parts[key] = space.take(rows), cells.take(rows)
+                every = rows.size == space.rows
+                parts[key] = (space, cells) if every else (space.part(rows), cells.take(rows))
             pipeline = Pipeline(*parts[key], arrangement.take(rows))
             cycles, moved = np.full(space.rows, np.inf), np.zeros(space.rows)
             own, moved[rows] = pipeline.cycles_and_bytes()

@@ -81,6 +81,12 @@ class Affine:
         """The names of the dims that the expression depends on."""
         return tuple(name for name, _ in self.terms)
 
+    @cached_property
+    def lone(self) -> str | None:
+        """The dim that the expression is, if it is one alone."""
+        terms = [(name, c) for name, c in self.terms if c]
+        return terms[0][0] if len(terms) == 1 and terms[0][1] == 1 and not self.offset else None
+
     def interval(self, dims: Mapping[str, Interval]) -> Interval:
         """Start and size of the values taken while each dim runs through its interval.
 

@@ -27,6 +27,13 @@ from tilewright.planning.windows import beside
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Counts = Ints | int
+"""One number for each of many things, or one for all of them."""
+
+
+def picked(column: Counts, rows: Ints) -> Counts:
+    """A column's numbers of some rows."""
+    return column if isinstance(column, int) else column[rows]
 
 
 @dataclass(frozen=True)

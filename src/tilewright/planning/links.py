@@ -57,7 +57,7 @@ def _link(kernel: Kernel, producer: Kernel, number: int) -> Link:
     names: dict[str, str] = {}
     bound: dict[str, Affine] = {}
     for axis, (written, read) in enumerate(zip(result.access, operand.access, strict=True)):
-        dim = _lone(written)
+        dim = written.lone
         extent = 1 if dim is None else producer.anchor.extents[dim]
         if dim is None or extent != result.shape[axis] or dim in names:
             raise refuse(
@@ -65,7 +65,7 @@ def _link(kernel: Kernel, producer: Kernel, number: int) -> Link:
                 f"axis {axis} of {result.name} is written by {written}, not by one dim",
                 producer.symbol,
             )
-        other = _lone(read)
+        other = read.lone
         if other is not None and kernel.anchor.extents[other] == extent:
             names[dim] = other
         else:
@@ -74,12 +74,6 @@ def _link(kernel: Kernel, producer: Kernel, number: int) -> Link:
     for dim in producer.anchor.extents:
         names.setdefault(dim, f"{dim}_{number}")
     return Link(producer, operand, names, bound, number)
-
-
-def _lone(axis: Affine) -> str | None:
-    """The dim that an expression is, if it is one alone."""
-    terms = [(name, c) for name, c in axis.terms if c]
-    return terms[0][0] if len(terms) == 1 and terms[0][1] == 1 and not axis.offset else None
 
 
 def renamed_axes(axes: tuple[Affine, ...], names: Mapping[str, str]) -> tuple[Affine, ...]:

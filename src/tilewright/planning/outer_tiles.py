@@ -5,7 +5,7 @@ One space holds those around all inner tilings, a row for each pair. See plannin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import prod
 from typing import Self
@@ -13,8 +13,8 @@ from typing import Self
 import numpy as np
 
 from tilewright.planning.bounds import main_bandwidth
-from tilewright.planning.footprint import Bools, Floats, Ints, uses_of
-from tilewright.planning.inner_tiles import InnerTiling, Tiles
+from tilewright.planning.footprint import Bools, Counts, Floats, Ints, picked, uses_of
+from tilewright.planning.inner_tiles import Cuts, InnerTiling, Tiles, cuts_of
 from tilewright.planning.levels import outer_view
 from tilewright.planning.sizes import EFFORTS, tile_sizes
 from tilewright.planning.space import Space, fitting, uncrossed
@@ -36,26 +36,21 @@ class OuterSpace(Space):
     def take(self, rows: Ints) -> Self:
         """The tilings of the given rows, in that order."""
         index = {dim: column[rows] for dim, column in self.index.items()}
-        part = replace(self, index=index, around=self.around[rows])
-        if "ends" in self.known:
-            part.known["ends"] = self.known["ends"][rows]
-        return part
+        return replace(self, index=index, around=self.around[rows])
 
-    def compute(self, tile: Mapping[str, Ints]) -> Floats:
+    def compute(self, tile: Tiles) -> Floats:
         """Cycles of outer tiles of these sizes, one for each row."""
         cycles = np.zeros(self.rows)
-        for tiling, rows, own in self._parts(tile):
-            cycles[rows] = tiling.cycles(own)
+        for cuts, rows, own in self._parts(tile):
+            cycles[rows] = cuts.cycles(own)
         return cycles
 
-    def _parts(self, tile: Tiles) -> list[tuple[InnerTiling, Ints, Tiles]]:
-        """The inner tilings, each with its rows and their tiles."""
-        parts: list[tuple[InnerTiling, Ints, Tiles]] = []
-        for number, tiling in enumerate(self.inner):
-            rows = np.flatnonzero(self.around == number)
-            if rows.size:
-                parts.append((tiling, rows, {dim: size[rows] for dim, size in tile.items()}))
-        return parts
+    def _parts(self, tile: Tiles) -> list[tuple[Cuts, Ints, Tiles]]:
+        """How tiles are cut within, each time with rows and their tiles."""
+        return [
+            (cuts, rows, {dim: picked(size, rows) for dim, size in tile.items()})
+            for cuts, rows in cuts_of(self.inner, self.around)
+        ]
 
     def inner_size(self, dim: str) -> Ints:
         """Column of a dim's sizes of inner tiles."""
@@ -76,7 +71,7 @@ class OuterSpace(Space):
         """Computes of one tiling."""
         tile = {dim: self.size(dim)[row : row + 1] for dim in self.index}
         tiles = prod(float(self.trips(dim)[row]) for dim in self.index)
-        return tiles * float(self.tiling(row).computes(tile)[0])
+        return tiles * float(self.tiling(row).cuts.computes(tile)[0])
 
     def tiling(self, row: int) -> InnerTiling:
         """The inner tiling of a row."""
@@ -94,16 +89,18 @@ class OuterSpace(Space):
 
     def _ends(self) -> Floats:
         output = next(use for use in self.uses if use.output)
-        tile = {dim: self.size(dim) for dim in self.index}
-        last = {d: self.extents[d] - (self.trips(d) - 1) * size for d, size in tile.items()}
+        tile, last = self.tile(), dict[str, Counts]()
+        for dim, size in tile.items():
+            trips = -(-self.extents[dim] // size)
+            last[dim] = self.extents[dim] - (trips - 1) * size
         ends, late = np.zeros(self.rows), np.zeros(self.rows)
-        for tiling, rows, own in self._parts(tile):
-            ends[rows] = tiling.ends(own)
+        for cuts, rows, own in self._parts(tile):
+            ends[rows] = cuts.ends(own)
         if output.move is not None:
-            for tiling, rows, own in self._parts(last):
-                stores = tiling.last_store(own) / output.move.bytes_per_cycle
+            for cuts, rows, own in self._parts(last):
+                stores = cuts.last_store(own) / output.move.bytes_per_cycle
                 # What the last outer tile stores while it is computed.
-                late[rows] = np.minimum(stores, tiling.cycles(own))
+                late[rows] = np.minimum(stores, cuts.cycles(own))
         return ends - late
 
 
@@ -126,9 +123,9 @@ def _crossed(
     tilings: tuple[InnerTiling, ...], max_rows: int, *, cut: bool, small: bool
 ) -> OuterSpace:
     """The outer tilings of one effort (sizes.py)."""
-    first = tilings[0]
-    kernel = first.kernel
-    view, primitive = outer_view(first.machine, first.primitive, {})
+    inside = tilings[0].inside
+    kernel = inside.kernel
+    view, primitive = outer_view(inside.machine, inside.primitive, {})
     uses = uses_of(kernel, view, primitive)
     choices: list[dict[str, Ints]] = []
     for tiling in tilings:

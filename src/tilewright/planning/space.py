@@ -23,6 +23,7 @@ from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import (
     AxisTable,
     Bools,
+    Counts,
     Floats,
     Ints,
     Use,
@@ -68,6 +69,8 @@ class Space:
     the indices along the outermost axis on which it has several."""
     known: dict[Hashable, Column] = field(default_factory=dict[Hashable, Column], init=False)
     """Columns that were asked for: pricing asks for each again and again."""
+    whole: tuple[Self, Ints] | None = field(default=None, init=False)
+    """Of a part, the space that it is of, and its rows there."""
 
     @property
     def rows(self) -> int:
@@ -83,17 +86,39 @@ class Space:
         """The tilings of the given rows, in that order."""
         return replace(self, index={dim: column[rows] for dim, column in self.index.items()})
 
+    def part(self, rows: Ints) -> Self:
+        """As ``take``; columns that the whole space has are not computed again."""
+        part = self.take(rows)
+        part.whole = self, rows
+        return part
+
     def _column(self, key: Hashable, compute: Callable[[], Column]) -> Any:
         """A column that is computed when it is first asked for; nobody may write to it."""
-        column = self.known.get(key)
+        column = self._known(key)
         if column is None:
             column = self.known[key] = compute()
             column.flags.writeable = False
         return column
 
+    def _known(self, key: Hashable) -> Column | None:
+        """A column that this space or the one that it is part of was asked for."""
+        column = self.known.get(key)
+        if column is None and self.whole is not None:
+            space, rows = self.whole
+            column = space._known(key)
+            if column is not None:
+                column = self.known[key] = column[rows]
+                column.flags.writeable = False
+        return column
+
     def size(self, dim: str) -> Ints:
         """Column of a dim's tile sizes."""
         return self._column(("size", dim), lambda: self.sizes[dim][self.index[dim]])
+
+    def tile(self) -> dict[str, Counts]:
+        """By dim, the sizes of tiles; one number where there is one candidate."""
+        known = self.sizes.items()
+        return {d: int(s[0]) if len(s) == 1 else self.size(d) for d, s in known if d in self.index}
 
     def trips(self, dim: str) -> Ints:
         """Column of the numbers of tiles along a dim."""
@@ -140,7 +165,7 @@ class Space:
                 solid &= (self.size(outer) == 1) | (self.trips(inner) == 1)
         return solid
 
-    def compute(self, tile: Mapping[str, Ints]) -> Floats:
+    def compute(self, tile: Mapping[str, Counts]) -> Floats:
         """Cycles to compute tiles of these sizes."""
         expression = parse_expression(self.primitive.cycles)
         issue = parse_expression(self.primitive.issue)

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import product, repeat
 from math import prod
 from time import perf_counter
 
@@ -24,12 +24,12 @@ import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine, Primitive
-from tilewright.planning.bounds import granule_bound, main_bandwidth, physical_bound
+from tilewright.planning.bounds import granule_bound, physical_bound
 from tilewright.planning.cells import cells_of
-from tilewright.planning.cost import TIE, Priced, lower_bounds, price
+from tilewright.planning.cost import Priced, cost_of, lower_bounds, price, rough_bounds
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import uses_of
-from tilewright.planning.inner_tiles import InnerTiling
+from tilewright.planning.inner_tiles import InnerTiling, Inside
 from tilewright.planning.level_commands import LevelCommands
 from tilewright.planning.levels import inner_view, is_deep
 from tilewright.planning.nests import Arrangement
@@ -69,10 +69,6 @@ TOGETHER = 24
 MISJUDGED_LEVELS = 0.25
 """Those are left out that cost more than the best of these by as much."""
 
-TIMED_LEVELS, CLOSE = 2, 0.001
-"""Of those, what a timer is given at most, and by how much they may cost more than the best: it
-hardly ever says otherwise."""
-
 NEAR = 3
 """Schedules that are kept beside the fastest one."""
 
@@ -94,7 +90,7 @@ class Candidate:
     @property
     def kind(self) -> tuple[str, str]:
         """What candidates that mirror each other (oh for ow, say) have in common."""
-        return f"{self.cost:.7g}", f"{self.moved_bytes:.7g}"
+        return _kind(self.cost, self.moved_bytes)
 
     @property
     def tiles(self) -> float:
@@ -146,7 +142,7 @@ def search(
 
 
 def search_levels(kernel: Kernel, machine: Machine, primitive: Primitive, budget: Budget) -> Search:
-    """The best few schedules of two levels; see planning/levels.py.
+    """The best schedule of two levels; see planning/levels.py.
 
     The best inner tilings are those of a machine whose outer memories hold all.
     """
@@ -163,7 +159,7 @@ def search_levels(kernel: Kernel, machine: Machine, primitive: Primitive, budget
         raise no_tile_fits(kernel, machine, uses_of(kernel, view, primitive))
     commands = LevelCommands(kernel, machine, primitive)
     candidates = _in_one_pipeline(_apart(best.candidates), commands)
-    return replace(best, candidates=_distinct(candidates, TIMED_LEVELS))
+    return replace(best, candidates=_distinct(candidates, 1))
 
 
 def _apart(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -184,13 +180,15 @@ def inner_tilings(
 ) -> list[InnerTiling]:
     """The inner tilings around which outer ones are sought, of those that cut the result alike the
     best."""
-    reduction = kernel.anchor.reduction
+    parallel = [dim for dim in kernel.anchor.extents if dim not in kernel.anchor.reduction]
     tilings: dict[tuple[int, ...], InnerTiling] = {}
+    inside = Inside(kernel, machine, primitive, candidates[0].space.uses if candidates else ())
     for candidate in candidates:
-        own = candidate.schedule
-        tiling = InnerTiling(kernel, machine, primitive, candidate.space.uses, own)
-        cut = tuple(size for dim, size in tiling.sizes.items() if dim not in reduction)
-        if cut not in tilings and tiling.fits:
+        cut = tuple(int(candidate.space.size(dim)[candidate.row]) for dim in parallel)
+        if cut in tilings:
+            continue
+        tiling = InnerTiling(inside, candidate.schedule)
+        if tiling.fits:
             tilings[cut] = tiling
     ranked = list(tilings)
     # The larger a tile of the result, the less is loaded for all of it.
@@ -200,16 +198,17 @@ def inner_tilings(
 
 def _in_one_pipeline(candidates: list[Candidate], commands: LevelCommands) -> list[Candidate]:
     """The best candidates with the cycles of their commands, in which all hops share the engines;
-    those whose commands are too many stay as the closed form has them."""
+    those whose commands are too many stay as the closed form has them. Of those that cannot be the
+    best the cycles are lower bounds."""
     priced: list[Candidate] = []
     best = np.inf
     for candidate in candidates:
         if candidate.cost > best * (1 + MISJUDGED_LEVELS):
             break
-        known = commands.price(candidate.schedule)
+        known = commands.price(candidate.schedule, best)
         if known is not None:
             cycles, moved = known
-            cost = cycles + TIE * moved / main_bandwidth(commands.machine)
+            cost = cost_of(cycles, moved, commands.machine)
             candidate = replace(candidate, cost=cost, cycles=cycles, moved_bytes=moved)
         priced.append(candidate)
         best = min(best, candidate.cost)
@@ -219,11 +218,16 @@ def _in_one_pipeline(candidates: list[Candidate], commands: LevelCommands) -> li
 def _searched(space: Space, before: Search, budget: Budget, keep: int) -> Search:
     """The best of a space and of what an earlier search has found."""
     begin = perf_counter()
-    cuts = before.cuts + space.cuts
+    cuts, best = before.cuts + space.cuts, before.candidates
+    limit = best[-1].cost if len(best) == keep else budget.limit
+    if limit < np.inf:
+        space = space.part(np.flatnonzero(rough_bounds(space) <= limit))
+    considered = before.considered + space.considered
+    if not space.rows:
+        return Search(best, considered, before.priced, cuts)
     cells = cells_of(space)
     bounds = lower_bounds(space, cells)
     order = np.argsort(bounds, kind="stable")
-    best = before.candidates
     priced, start, size = 0, 0, FIRST_BLOCK
     while start < len(order):
         block = order[start : start + size]
@@ -233,24 +237,44 @@ def _searched(space: Space, before: Search, budget: Budget, keep: int) -> Search
         if start and (start >= budget.priced or perf_counter() - begin > budget.seconds):
             cuts.append("priced" if start >= budget.priced else "seconds")
             break
-        part, limit = space.take(block), best[-1].cost if len(best) == keep else budget.limit
-        for prices in price(part, cells.take(block)):
-            priced += int(np.isfinite(prices.cycles).sum())
-            best += _best_of(part, prices, keep, limit)
-        best = _distinct(best, keep)
+        part, limit = space.part(block), best[-1].cost if len(best) == keep else budget.limit
+        prices = price(part, cells.take(block))
+        priced += sum(int(np.isfinite(some.cycles).sum()) for some in prices)
+        best = _better(best, part, prices, keep, limit)
         start, size = start + size, BLOCK
-    return Search(best, before.considered + space.considered, before.priced + priced, cuts)
+    return Search(best, considered, before.priced + priced, cuts)
 
 
-def _best_of(space: Space, prices: Priced, keep: int, limit: float) -> list[Candidate]:
-    rows = np.flatnonzero((prices.cost <= limit) & np.isfinite(prices.cost))
-    if len(rows) > MIRRORS * keep:
-        rows = rows[np.argsort(prices.cost[rows], kind="stable")[: MIRRORS * keep]]
-    columns = zip(prices.cost[rows], prices.cycles[rows], prices.bytes[rows], rows, strict=True)
-    return [
-        Candidate(float(cost), float(cycles), float(moved), space, prices.arrangement, int(row))
-        for cost, cycles, moved, row in columns
-    ]
+def _better(
+    best: Sequence[Candidate], space: Space, prices: Sequence[Priced], keep: int, limit: float
+) -> list[Candidate]:
+    """The best by cost of some candidates and of what was priced, of those that mirror each other
+    the first found."""
+    entries = [(known.cost, known.moved_bytes, -1, n) for n, known in enumerate(best)]
+    for number, some in enumerate(prices):
+        rows = np.flatnonzero((some.cost <= limit) & np.isfinite(some.cost))
+        if len(rows) > MIRRORS * keep:
+            rows = rows[np.argsort(some.cost[rows], kind="stable")[: MIRRORS * keep]]
+        costs, moved = some.cost[rows].tolist(), some.bytes[rows].tolist()
+        entries += zip(costs, moved, repeat(number), rows.tolist(), strict=False)
+    by_kind: dict[tuple[str, str], Candidate] = {}
+    for cost, moved, number, row in sorted(entries):
+        kind = _kind(cost, moved)
+        if kind in by_kind:
+            continue
+        if number < 0:
+            by_kind[kind] = best[row]
+        else:
+            cycles, arrangement = float(prices[number].cycles[row]), prices[number].arrangement
+            by_kind[kind] = Candidate(cost, cycles, moved, space, arrangement, row)
+        if len(by_kind) == keep:
+            break
+    return list(by_kind.values())
+
+
+def _kind(cost: float, moved: float) -> tuple[str, str]:
+    """What schedules that mirror each other (oh for ow, say) have in common."""
+    return f"{cost:.7g}", f"{moved:.7g}"
 
 
 def _distinct(candidates: list[Candidate], keep: int) -> list[Candidate]:
@@ -308,7 +332,7 @@ def _remembering(timer: Timer) -> Timer:
 
 
 def priced_first(kernel: Kernel, machine: Machine) -> bool:
-    """Whether a kernel's plan is found without a timer, which then chooses among the best: of
+    """Whether a kernel's plan is found without a timer, which then says how long it takes: of
     several levels all commands are timed to price it (level_commands.py)."""
     return all(is_deep(machine, primitive) for primitive in agreeing(kernel, machine))
 
@@ -319,13 +343,11 @@ def plan_exact(
     """The best schedule of a kernel whose primitives keep operands in software-managed memory.
 
     Raises TilewrightError when no primitive computes the kernel, no tile fits, or nothing is below
-    the budget's limit (``plan-limit``). Without a timer, plans of several levels have the next
-    best beside them (``Plan.others``).
+    the budget's limit (``plan-limit``).
     """
     begin = perf_counter()
     budget = budget or Budget()
-    apart = priced_first(kernel, machine)
-    if apart and timer is not None:
+    if timer is not None and priced_first(kernel, machine):
         return timed(plan_exact(kernel, machine, budget=budget), kernel, timer)
     keep = max(budget.timed, 1) if timer is not None else 1
     searches: list[tuple[Primitive, Search]] = []
@@ -348,9 +370,7 @@ def plan_exact(
     firsts = [s.candidates[0] for _, s in searches if timer]
     kept = {id(c) for c in (*candidates[:keep], *firsts)}
     candidates = [c for c in candidates if id(c) in kept]
-    most = candidates[0].cost * (1 + CLOSE)
-    near = [c for c in candidates[: TIMED_LEVELS if apart else 1] if c.cost <= most]
-    times: list[tuple[float | None, Candidate]] = [(None, candidate) for candidate in near]
+    times: list[tuple[float | None, Candidate]] = [(None, candidates[0])]
     if timer is not None:
         timer = _remembering(timer)
         times = [*_timed(kernel, candidates, firsts, timer, budget, granule)]
@@ -373,7 +393,7 @@ def plan_exact(
         for cycles, option in times[: 1 + NEAR]
     )
     if timer is None:
-        return replace(chosen, others=tuple(others))
+        return chosen
     chosen = replace(chosen, near=_near(chosen.cycles, others, budget))
     if not budget.greedy:
         return chosen
