@@ -40,12 +40,18 @@ WORTH = 0.005
 thousandths itself."""
 
 
+MACHINES = 100
+"""Whose descriptions are kept as text."""
+
+
 @dataclass(frozen=True)
 class KnownPlans:
     """Stands for ``plan``; processes that share the folder share the plans."""
 
     folder: Path
     found: dict[str, dict[PlanKey, Plan]] = field(default_factory=dict[str, dict[PlanKey, Plan]])
+    texts: dict[int, tuple[Machine, str]] = field(default_factory=dict[int, tuple[Machine, str]])
+    """Of the machines that came last, by their identity: a network's kernels have one."""
 
     def __call__(
         self,
@@ -60,10 +66,17 @@ class KnownPlans:
         """A plan as ``plan`` makes it; its ``seconds`` are 0 if it is known."""
         told, asked = described(timer), options_of(search)
         if told is not None and asked is not None:
-            key = f"{machine.model_dump_json()}\n{told}\n{asked}\n{budget or Budget()}"
+            key = f"{self._text(machine)}\n{told}\n{asked}\n{budget or Budget()}"
             own = {} if cache is None else cache
             cache = Shared(own, self.found.setdefault(key, {}), self.folder, key)
         return plan(kernel, machine, timer=timer, budget=budget, cache=cache, search=search)
+
+    def _text(self, machine: Machine) -> str:
+        if id(machine) not in self.texts:
+            if len(self.texts) >= MACHINES:
+                self.texts.clear()
+            self.texts[id(machine)] = machine, machine.model_dump_json()
+        return self.texts[id(machine)][1]
 
 
 def described(timer: Timer | None) -> str | None:
