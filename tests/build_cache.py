@@ -7,6 +7,7 @@ each is made once for all of them; what a test does with its package's library i
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -23,36 +24,44 @@ class BuildCache:
     run: Callable[[Sequence[str], Path | None], None]
 
     def __call__(self, command: Sequence[str], folder: Path | None = None) -> None:
-        """Run the compiler, or take what it made of the same before; errors pass through.
-
-        What runs in a folder of its own names its files from there, and is always compiled.
-        """
-        if folder is not None:
-            self.run(command, folder)
-            return
+        """Run the compiler, or take what it made of the same before; errors pass through."""
         *flags, kind, source, _, built = command
         if kind != "-c":
-            self.run(command, None)
+            self.run(command, folder)
             return
-        stored = self.folder / key_of(flags, Path(source))
+        base = folder or Path()
+        stored = self.folder / key_of(flags, source, base)
         if not stored.exists():
-            self.run(command, None)
+            self.run(command, folder)
             handle, name = tempfile.mkstemp(dir=self.folder)
             os.close(handle)
-            shutil.copyfile(built, name)
+            shutil.copyfile(base / built, name)
             Path(name).replace(stored)
             return
-        shutil.copyfile(stored, built)
+        shutil.copyfile(stored, base / built)
 
 
-def key_of(flags: Sequence[str], source: Path) -> str:
-    """A hash of a command: its flags, the source, and all headers where it looks for them."""
-    digest = sha256()
-    folders = [Path(flag[2:]) for flag in flags if flag.startswith("-I")]
+INCLUDE = re.compile(rb'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+
+
+def key_of(flags: Sequence[str], source: str, base: Path) -> str:
+    """A hash of a command: its flags, and all that it reads but the system's headers.
+
+    Names are as seen from the folder ``base``; what lies elsewhere counts by its last part, as
+    packages that are alike have folders of their own.
+    """
     plain = [flag for flag in flags if not flag.startswith("-I")]
-    digest.update("\0".join([*plain, source.name]).encode() + b"\0")
-    digest.update(source.read_bytes())
-    for folder in (*folders, source.parent):
-        for header in sorted(folder.glob("*.h")):
-            digest.update(b"\0" + header.name.encode() + b"\0" + header.read_bytes())
+    digest = sha256("\0".join([*plain, Path(source).name]).encode())
+    folders = [base / flag[2:] for flag in flags if flag.startswith("-I")]
+    waiting, read = [base / source], set[Path]()
+    while waiting:
+        path = waiting.pop()
+        if path in read:
+            continue
+        read.add(path)
+        text = path.read_bytes()
+        digest.update(f"\0{path.name} {len(text)}\0".encode() + text)
+        for name in INCLUDE.findall(text):
+            places = [place / os.fsdecode(name) for place in (path.parent, *folders)]
+            waiting += [place for place in places if place.is_file()][:1]
     return digest.hexdigest()

@@ -2,7 +2,8 @@
 
 Look for new examples with ``pytest --hypothesis-profile=explore``. The C of packages is built as
 one file, which takes half the time, and with ``--quick`` without optimisation, which takes a tenth:
-what is tested is meaning. Tests with the fixture ``built_apart`` build it as users do.
+what is tested is meaning. Tests with the fixture ``built_apart`` build it as users do, and those of
+whole networks on Sunway's shim with ``built_in_full``: others build for that without optimisation.
 """
 
 import gc
@@ -19,16 +20,28 @@ from tests.plan_cache import KnownPlans
 from tests.quick_build import build_as_one
 from tilewright import planning
 from tilewright.codegen.c import compiler
-from tilewright.compiler import pipeline as driver
-from tilewright.network import resident_values as hold_values
-from tilewright.network import resident_weights as hold_weights
+from tilewright.compiler import pipeline
+from tilewright.graph.passes import compress_weights, computed_weights, methods, staged_methods
+from tilewright.network import resident_inputs, resident_values, resident_weights
+from tilewright.network.fusion import cost as fusion_cost
+from tilewright.planning.planners import choice
+from tilewright.targets.cambricon.passes import block_channels
 from tilewright.targets.cpu import calibrate, host, runner
+from tilewright.targets.sunway import chip as sunway_chip
+from tilewright.targets.sunway import plans as sunway_plans
+from tilewright.targets.sunway import runner as sunway_runner
 
-PLANNING = (driver, hold_values, hold_weights, host)
+PLANNING = (
+    *(pipeline, compress_weights, computed_weights, methods, staged_methods, fusion_cost),
+    *(resident_inputs, resident_values, resident_weights, choice, block_channels, host),
+    *(sunway_chip, sunway_plans),
+)
 """Modules that plan kernels."""
 
 CALIBRATION = {"TURNS": calibrate.TURNS, "POINTS": calibrate.POINTS}
 """What a calibration measures where no test asks for less."""
+
+OPTIMISED = sunway_runner.OPTIMISED
 
 settings.register_profile("repeatable", derandomize=True)
 settings.register_profile("explore", derandomize=False)
@@ -121,7 +134,10 @@ def builds(
     """
     folder = shared_folder(request, tmp_path_factory, "objects")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler, "run_compiler", BuildCache(folder, compiler.run_compiler))
+        for module in (compiler, sunway_runner):
+            patch.setattr(module, "run_compiler", BuildCache(folder, module.run_compiler))
+        # Most of a layer is intrinsics, which take three times as long to optimise as to run.
+        patch.setattr(sunway_runner, "OPTIMISED", ("-O0", *OPTIMISED[1:]))
         patch.setattr(calibrate, "TURNS", 5)
         patch.setattr(calibrate, "POINTS", (1, 4, 6, 8, 12))
         optimise = not request.config.getoption("--quick")
@@ -133,6 +149,7 @@ def builds(
 def built_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """Packages are built as they are for users, also with ``--quick``."""
     monkeypatch.setattr(runner, "build_library", compiler.build_library)
+    monkeypatch.setattr(sunway_runner, "OPTIMISED", OPTIMISED)
 
 
 @pytest.fixture

@@ -19,15 +19,29 @@ from typing import Any, cast
 from tilewright.machine import Machine
 from tilewright.planning import Budget, Plan, PlanCache, PlanKey, Search, Timer, plan
 from tilewright.planning.domain import Kernel
+from tilewright.planning.planners.greedy import Greedy
+from tilewright.planning.planners.ldm.planner import Ldm
+from tilewright.planning.planners.rows import Rows
+from tilewright.planning.planners.swatop import Swatop
 from tilewright.targets.cambricon.timer import timer as cambricon_timer
 from tilewright.targets.generic.isa import InstructionSet
 from tilewright.targets.generic.timer import timer as generic_timer
+from tilewright.targets.sunway.chip import ChipPlanner
+from tilewright.targets.sunway.plans import Plans
 
 TIMERS = {
     f"{one.__module__}.{one.__qualname__}.<locals>.cycles"
     for one in (cambricon_timer, generic_timer)
 }
 """What times a kernel by nothing but its machine and the numbers that it was made with."""
+
+WORTH = 0.005
+"""Seconds of planning from which a plan is written for other processes, which takes one or two
+thousandths itself."""
+
+
+MACHINES = 100
+"""Whose descriptions are kept as text."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +50,8 @@ class KnownPlans:
 
     folder: Path
     found: dict[str, dict[PlanKey, Plan]] = field(default_factory=dict[str, dict[PlanKey, Plan]])
+    texts: dict[int, tuple[Machine, str]] = field(default_factory=dict[int, tuple[Machine, str]])
+    """Of the machines that came last, by their identity: a network's kernels have one."""
 
     def __call__(
         self,
@@ -48,12 +64,19 @@ class KnownPlans:
         search: Search | None = None,
     ) -> Plan:
         """A plan as ``plan`` makes it; its ``seconds`` are 0 if it is known."""
-        told = described(timer)
-        if told is not None and budget is None and search is None:
-            key = f"{machine.model_dump_json()}\n{told}"
+        told, asked = described(timer), options_of(search)
+        if told is not None and asked is not None:
+            key = f"{self._text(machine)}\n{told}\n{asked}\n{budget or Budget()}"
             own = {} if cache is None else cache
             cache = Shared(own, self.found.setdefault(key, {}), self.folder, key)
         return plan(kernel, machine, timer=timer, budget=budget, cache=cache, search=search)
+
+    def _text(self, machine: Machine) -> str:
+        if id(machine) not in self.texts:
+            if len(self.texts) >= MACHINES:
+                self.texts.clear()
+            self.texts[id(machine)] = machine, machine.model_dump_json()
+        return self.texts[id(machine)][1]
 
 
 def described(timer: Timer | None) -> str | None:
@@ -76,6 +99,20 @@ def described(timer: Timer | None) -> str | None:
             case _:
                 pass  # a function's cache
     return "\n".join(parts)
+
+
+def options_of(search: Search | None) -> str | None:
+    """What a search finds depends on, or None for one of which that is not known."""
+    match search:
+        case None:
+            return ""
+        case Swatop() | Greedy() | Ldm() | Rows():
+            return repr(search)
+        case ChipPlanner(planner=None):
+            return "ChipPlanner"  # It knows the same machine.
+        case _:
+            plans = getattr(search, "__self__", None)
+            return f"Plans {plans.strategies}" if isinstance(plans, Plans) else None
 
 
 @dataclass
@@ -105,6 +142,8 @@ class Shared(MutableMapping[PlanKey, Plan]):
 
     def __setitem__(self, key: PlanKey, made: Plan) -> None:
         self.own[key] = self.known[key] = made
+        if made.seconds < WORTH:
+            return
         handle, name = tempfile.mkstemp(dir=self.folder)
         with os.fdopen(handle, "wb") as file:
             file.write(pickle.dumps((key, made)))

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from tilewright.planning.footprint import Bools, Floats, Ints
 from tilewright.planning.space import Space
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Tiles and those before them: columns over pairs."""
+
+    after: Ints
+    """The cell of a tile."""
+    before: Ints
+    """That of the tile before."""
+    share: Floats
+    """Of all pairs of the row."""
+    row: Ints
 
 
 @dataclass(frozen=True)
@@ -33,6 +47,15 @@ class Cells:
     """Per dim of ``dims``, for every row: whether its last tile is cut short."""
     place: Ints
     """``place[row, kind]``: where a kind of a row stands in the columns; -1: it has no tiles."""
+    _pairs: dict[Hashable, Pairs] = field(default_factory=dict[Hashable, Pairs], init=False)
+    """Those that were asked for: many nests and buffers have the same."""
+
+    def pairs(self, key: Hashable, compute: Callable[[], Pairs]) -> Pairs:
+        """Pairs of tiles that are computed when they are first asked for."""
+        pairs = self._pairs.get(key)
+        if pairs is None:
+            pairs = self._pairs[key] = compute()
+        return pairs
 
     def take(self, rows: Ints) -> Cells:
         """The cells of some rows, which are numbered anew in that order."""

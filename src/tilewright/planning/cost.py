@@ -99,17 +99,15 @@ def price(space: Space, cells: Cells | None = None) -> list[Priced]:
     prices: list[Priced] = []
     parts: dict[bytes, tuple[Space, Cells]] = {}
     for nest in nests_of(space):
-        of_nest: list[Priced] = []
+        of_nest: dict[tuple[bytes, ...], Priced] = {}
         for arrangement in arrangements(space, nest):
             rows = np.flatnonzero(arrangement.valid)
             if not rows.size:
                 continue
             # Most orders in which operands claim memory come to the same slots.
-            same = next(
-                (earlier for earlier in of_nest if arrangement.alike(earlier.arrangement)), None
-            )
+            same = of_nest.get(slots := arrangement.key())
             if same is not None:
-                of_nest.append(replace(same, arrangement=arrangement))
+                prices.append(replace(same, arrangement=arrangement))
                 continue
             # Few sets of rows are those of many arrangements.
             key = rows.tobytes()
@@ -120,6 +118,6 @@ def price(space: Space, cells: Cells | None = None) -> list[Priced]:
             cycles, moved = np.full(space.rows, np.inf), np.zeros(space.rows)
             own, moved[rows] = pipeline.cycles_and_bytes()
             cycles[rows] = parts[key][0].complete(own, moved[rows])
-            of_nest.append(Priced(arrangement, cycles, moved, cycles + TIE * moved / bandwidth))
-        prices += of_nest
+            of_nest[slots] = Priced(arrangement, cycles, moved, cycles + TIE * moved / bandwidth)
+            prices.append(of_nest[slots])
     return prices

@@ -206,15 +206,18 @@ class Arrangement:
             {dim: column[rows] for dim, column in self.parts.items()},
         )
 
-    def alike(self, other: Arrangement) -> bool:
-        """Whether one of the same nest is valid for the same rows, and there the same.
+    def key(self) -> tuple[bytes, ...]:
+        """Equal for two of one nest that are valid for the same rows, and there the same.
 
         Trips follow from the nest and what is grown, parts from the slots.
         """
-        return np.array_equal(self.valid, other.valid) and all(
-            np.array_equal(column[self.valid], others[name][self.valid])
-            for columns, others in ((self.slots, other.slots), (self.grown, other.grown))
-            for name, column in columns.items()
+        return (
+            self.valid.tobytes(),
+            *(
+                column[self.valid].tobytes()
+                for columns in (self.slots, self.grown)
+                for _, column in sorted(columns.items())
+            ),
         )
 
 

@@ -23,14 +23,14 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
 
 from tilewright.machine import Move
 from tilewright.planning.bounds import main_bandwidth
-from tilewright.planning.cells import Cells
+from tilewright.planning.cells import Cells, Pairs
 from tilewright.planning.footprint import Bools, Floats, Ints, Use
 from tilewright.planning.nests import Arrangement, Loop, depends
 from tilewright.planning.own import TakesTurns
@@ -228,12 +228,13 @@ class Pipeline:
         for number, count in enumerate(self.trips):
             rows = np.flatnonzero(count > 1)
             if rows.size:
-                after, previous, share = self._pairs(number)
-                tile = Step(self, number, after, previous)
-                inside = innermost[tile.row] == number
-                spare = {e: np.where(inside, 0.0, unused[previous]) for e, unused in left.items()}
-                step = tile.cycles(spare, space.machine.issue_cycles)
-                mean = np.bincount(tile.row, share * step, space.rows)
+                pairs = self._pairs(number)
+                inside = innermost[pairs.row] == number
+                spare = {
+                    e: np.where(inside, 0.0, unused[pairs.before]) for e, unused in left.items()
+                }
+                step = Step(self, number, pairs).cycles(spare, space.machine.issue_cycles)
+                mean = np.bincount(pairs.row, pairs.share * step, space.rows)
                 total = total + (count - 1) * before * mean
             before = before * count
         first, last = cells.place[:, 0], self._last()
@@ -242,36 +243,19 @@ class Pipeline:
         total = total + self._first_loads(first) + self._last_store(last)
         return total, self._moved()
 
-    def _pairs(self, number: int) -> tuple[Ints, Ints, Floats]:
-        """Tiles that follow an advance of loop ``number``: cells, those before them, shares.
+    def _pairs(self, number: int) -> Pairs:
+        """Tiles that follow an advance of loop ``number``, with those before them.
 
         Inside the loop all dims start anew, so that tile is full there and the one before was the
         last; along the loop's own dim only the tile after may be cut short.
         """
-        cells, space = self.cells, self.space
         inner = {d for n, d in enumerate(self.dims) if n > number}
         # A dim with loops at two levels ends in an edge only once in many rounds: taken as a mean.
         inner -= {d for d in inner if self.dims.count(d) > 1}
         own = self.dims[number] if self.dims.count(self.dims[number]) == 1 else ""
-        clear = sum(1 << i for i, d in enumerate(cells.dims) if d in inner)
-        after = np.flatnonzero((cells.kind & clear) == 0)
-        row, kind = cells.row[after], cells.kind[after]
-        share, before = np.ones(len(after)), kind
-        for i, dim in enumerate(cells.dims):
-            bit = 1 << i
-            edge = cells.edge[dim][row]
-            trips = space.trips(dim)[row]
-            if dim in inner:
-                before = np.where(edge, before | bit, before)
-            elif dim == own:
-                short = (kind & bit) > 0
-                before = before & ~bit
-                ways = np.maximum(trips - 1, 1)
-                share = share * np.where(short, 1.0, trips - 1.0 - edge) / ways
-            else:
-                short = (kind & bit) > 0
-                share = share * np.where(short, 1.0, trips - edge) / trips
-        return after, cells.place[row, before], share
+        return self.cells.pairs(
+            (frozenset(inner), own), lambda: _pairs_of(self.space, self.cells, inner, own)
+        )
 
     def _last(self) -> Ints:
         """Per row, the cell of the last tile."""
@@ -327,6 +311,29 @@ class Pipeline:
         return total
 
 
+def _pairs_of(space: Space, cells: Cells, inner: Set[str], own: str) -> Pairs:
+    """The pairs where the loop over ``own`` advances around those over ``inner``."""
+    clear = sum(1 << i for i, d in enumerate(cells.dims) if d in inner)
+    after = np.flatnonzero((cells.kind & clear) == 0)
+    row, kind = cells.row[after], cells.kind[after]
+    share, before = np.ones(len(after)), kind
+    for i, dim in enumerate(cells.dims):
+        bit = 1 << i
+        edge = cells.edge[dim][row]
+        trips = space.trips(dim)[row]
+        if dim in inner:
+            before = np.where(edge, before | bit, before)
+        elif dim == own:
+            short = (kind & bit) > 0
+            before = before & ~bit
+            ways = np.maximum(trips - 1, 1)
+            share = share * np.where(short, 1.0, trips - 1.0 - edge) / ways
+        else:
+            short = (kind & bit) > 0
+            share = share * np.where(short, 1.0, trips - edge) / trips
+    return Pairs(after, cells.place[row, before], share, row)
+
+
 @dataclass
 class Queue:
     """The loads of one engine before a tile."""
@@ -356,10 +363,10 @@ def engines_of(uses: Sequence[Use]) -> tuple[str, ...]:
 class Step:
     """From the compute of a tile to the next one's, when one loop advances; columns over pairs."""
 
-    def __init__(self, pricing: Pipeline, number: int, after: Ints, before: Ints) -> None:
-        self.of, self.after, self.before, self.number = pricing, after, before, number
-        self.row = pricing.cells.row[after]
-        self.compute = pricing.cells.cycles[before]
+    def __init__(self, pricing: Pipeline, number: int, pairs: Pairs) -> None:
+        self.of, self.number = pricing, number
+        self.after, self.before, self.row = pairs.after, pairs.before, pairs.row
+        self.compute = pricing.cells.cycles[self.before]
         self.moves = {
             use.name: (pricing.depth[use.name] >= number)[self.row].astype(np.float64)
             for use in pricing.loads + pricing.stores
@@ -373,7 +380,8 @@ class Step:
         self.rounds = {n: column[self.row] for n, column in pricing.rounds.items()}
         self.depth = {use.name: pricing.depth[use.name][self.row] for use in pricing.loads}
         self.queued = {
-            use.name: self.moves[use.name] * pricing.time[use.name][after] for use in pricing.loads
+            use.name: self.moves[use.name] * pricing.time[use.name][self.after]
+            for use in pricing.loads
         }
 
     def cycles(self, spare: Mapping[str, Floats], issue: int) -> Floats:

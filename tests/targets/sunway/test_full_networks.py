@@ -66,6 +66,7 @@ def test_small_images(name: str, planner: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("built_in_full")
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole_images(name: str, tmp_path: Path) -> None:
     worst, layers = worst_error(name, tmp_path, FULL[name][2], "model")

@@ -66,8 +66,11 @@ def _named(asked: str) -> tuple[str, ...]:
 def compiler_version() -> str:
     """First line of what the compiler says of itself; "" when there is none."""
     command = _named(os.environ.get("CC", ""))
-    if not command:
-        return ""
+    return _version(command) if command else ""
+
+
+@cache
+def _version(command: tuple[str, ...]) -> str:
     ran = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
     return " ".join([*ran.stdout.splitlines()[:1], *command[1:]])
 

@@ -8,6 +8,7 @@ channels innermost: activations NCHW16c, weights OIHW16i16o (for 16 lanes).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from tilewright.machine import Engine, Fusion, Machine, Memory, Primitive, Storage, Synchronisation
 from tilewright.targets.cpu.block_primitives import (
@@ -389,7 +390,11 @@ FUSIONS = (
 
 def machine(processor: Processor | None = None) -> Machine:
     """The machine of a processor; by default of the one at hand."""
-    cpu = processor or this_processor()
+    return _machine(processor or this_processor())
+
+
+@cache
+def _machine(cpu: Processor) -> Machine:
     first, second, third, main = cpu.bandwidths
     cache = CpuMemory(cache=True)
     return Machine(

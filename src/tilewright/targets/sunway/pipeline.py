@@ -101,14 +101,23 @@ class Issue:
 
 def issue(program: Sequence[Instruction], latencies: Latencies = LATENCIES) -> list[Issue]:
     """When each instruction is issued."""
+    return [
+        Issue(instruction, *slot)
+        for instruction, slot in zip(program, _slots(program, latencies), strict=True)
+    ]
+
+
+def _slots(program: Sequence[Instruction], latencies: Latencies) -> list[tuple[int, int]]:
+    """Cycle and pipeline of each instruction."""
     known = {own.name: int(getattr(latencies, own.name)) for own in fields(latencies)}
     ready: dict[str, int] = {}
     cycle, taken = 0, set[int]()
-    issued: list[Issue] = []
+    slots: list[tuple[int, int]] = []
     for number, instruction in enumerate(program):
         unit, kind = UNITS[instruction.name]
-        operands = (*instruction.sources, *((instruction.target,) if instruction.target else ()))
-        earliest = max([cycle, *(ready.get(name, 0) for name in operands)])
+        earliest = ready.get(instruction.target, 0)  # Nothing writes "".
+        for name in instruction.sources:
+            earliest = max(earliest, ready.get(name, 0))
         if earliest > cycle:
             cycle, taken = earliest, set()
         pipeline = _free(unit, taken, program[number + 1 : number + 2])
@@ -117,10 +126,10 @@ def issue(program: Sequence[Instruction], latencies: Latencies = LATENCIES) -> l
             pipeline = _free(unit, taken, program[number + 1 : number + 2])
             assert pipeline is not None
         taken.add(pipeline)
-        issued.append(Issue(instruction, cycle, pipeline))
+        slots.append((cycle, pipeline))
         if instruction.target:
             ready[instruction.target] = cycle + known[kind]
-    return issued
+    return slots
 
 
 def _free(unit: Unit, taken: set[int], following: Sequence[Instruction]) -> int | None:
@@ -135,8 +144,8 @@ def _free(unit: Unit, taken: set[int], following: Sequence[Instruction]) -> int 
 
 def cycles(program: Sequence[Instruction], latencies: Latencies = LATENCIES) -> int:
     """Cycles from the first issue to the one after the last."""
-    issued = issue(program, latencies)
-    return issued[-1].cycle + 1 if issued else 0
+    slots = _slots(program, latencies)
+    return slots[-1][0] + 1 if slots else 0
 
 
 def steady(body: Sequence[Instruction], latencies: Latencies = LATENCIES) -> float:

@@ -34,6 +34,7 @@ from tilewright.targets.sunway.mesh import MESH
 from tilewright.temporary import temporary_folder
 
 OPTIMISED = ("-O2", "-Wall", "-Wextra")
+"""How programs are built where nothing else is asked."""
 
 TIMEOUT_SECONDS = 3600
 
@@ -250,7 +251,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 def build(
     directory: Path,
     manifest: Mapping[str, Any],
-    flags: Sequence[str] = OPTIMISED,
+    flags: Sequence[str] | None = None,
     *,
     counts: bool = False,
 ) -> Path:
@@ -258,6 +259,7 @@ def build(
 
     One that ``counts`` charges the shim for every tile before it computes it.
     """
+    flags = OPTIMISED if flags is None else flags
     layers = [str(row["symbol"]) for row in manifest["layers"]]
     slaves = [str(row["symbol"]) for row in manifest["layers"] if not row["on_host"]]
     sources = sources_of(layers, slaves)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 
 from tilewright.targets.sunway.gemm.steps import (
@@ -129,6 +130,7 @@ def _vector(name: str) -> str:
     return "v" if name == "a0" else f"v + {4 * int(name[1])}"
 
 
+@cache
 def role_loop(vectors: str, role: Role, *, fused: bool) -> Loop:
     """The loop of a role for vectors along M or N."""
     buses = ("r", "c") if vectors == "m" else ("c", "r")
