@@ -72,23 +72,31 @@ class Depthwise(Convolutions):
         return super().bytes(op, spans)
 
     def _weights(self, home: Home, outer: Home | Tensor) -> list[Statement]:
-        channels = home.spans["c"]
-        taps = self.exact["kh"] * self.exact["kw"]
-        count = channels.size // CUBE
-        whole = self.exact["kh"], self.exact["kw"]
+        channels, kh, kw = (home.spans[dim] for dim in ("c", "kh", "kw"))
+        count, held = channels.size // CUBE, kh.most * kw.most
+        kernel = self.exact["kh"], self.exact["kw"]
+        taps = kernel[0] * kernel[1]
+        blocks = FRACTAL // BLOCK
         if isinstance(outer, Tensor):
-            if (home.spans["kh"].most, home.spans["kw"].most) != whole:
-                raise self._refusal("tiles in L1 of parts of a window have no kernel")
             at = channels.start.over(CUBE).value * (taps * FRACTAL)
-            blocks = taps * FRACTAL // BLOCK
-            return [isa.copy(Place(home.buffer), Place(outer, at), count, blocks)]
+            source, target = Place(outer, at), Place(home.buffer)
+            if held == taps:
+                return [isa.copy(target, source, count, taps * blocks)]
+            p, q = Loop("p", kh.size), Loop("q", kw.size)
+            tap = (kh.start.value + p.variable) * kernel[1] + (kw.start.value + q.variable)
+            to = p.variable * kw.most + q.variable
+            gaps = (taps - 1) * blocks, (held - 1) * blocks
+            ends = target.at(to * FRACTAL), source.at(tap * FRACTAL)
+            q.body.append(isa.copy(*ends, count, blocks, *gaps))
+            p.body.append(q)
+            return [p]
         large = outer.spans
+        held = large["kh"].most * large["kw"].most
         block = channels.start.less(large["c"].start).over(CUBE).value
-        tap = home.spans["kh"].start.value * self.exact["kw"] + home.spans["kw"].start.value
-        at = (block * taps + tap) * FRACTAL
+        row, column = (home.spans[d].start.less(large[d].start).value for d in ("kh", "kw"))
+        at = (block * held + (row * large["kw"].most + column)) * FRACTAL
         # One fractal for each 16 channels, taps apart in L1.
-        source = Place(outer.buffer, at)
-        return [isa.load(Place(home.buffer), source, count, taps, transpose=False)]
+        return [isa.load(Place(home.buffer), Place(outer.buffer, at), count, held, transpose=False)]
 
     def _taps(self, home: Home, outer: Home) -> list[Statement]:
         spans, large = home.spans, outer.spans
@@ -98,7 +106,7 @@ class Depthwise(Convolutions):
         first = spans["c"].start.less(large["c"].start).over(self.block("c"))
         channel = first.value + i.variable
         target = Place(home.buffer, i.variable * whole * BLOCK)
-        tap = spans["kh"].start.value, spans["kw"].start.value
+        tap = spans["kh"].start.less(large["kh"].start).value, spans["kw"].start.value
         i.body.append(isa.img2col(target, feature_map, tap, corner, channel, whole // 16, 1))
         return self._filled(feature_map, i)
 
