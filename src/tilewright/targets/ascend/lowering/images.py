@@ -440,13 +440,17 @@ class Convolutions:
             rows = whole, self._most(spans)
             return self.epilogue.dequantised(
                 *(target, Place(home.buffer), self.homes, spans["co"]),
-                *(lambda row: self.spans(row.spans)["co"].start, rows),
+                *(self._first_result, rows),
             )
         copy = isa.cc_to_ub(target, Place(home.buffer), blocks, whole // 16, self.epilogue.mode)
         bias = self.epilogue.bias
         first = Linear() if bias is None else self.spans(self.homes[bias].spans)["co"].start
         rows = whole, self._most(spans)
         return [copy, *self.epilogue.statements(target, self.homes, spans["co"], first, rows)]
+
+    def _first_result(self, row: Home) -> Linear:
+        """Where a buffer of biases or factors begins among the channels."""
+        return self.spans(row.spans)["co"].start
 
     # Products.
 

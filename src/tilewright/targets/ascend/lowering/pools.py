@@ -13,7 +13,7 @@ from tilewright.targets.ascend.formats import image
 from tilewright.targets.ascend.kernels.borders import Pads, rows_around, rows_with_sides
 from tilewright.targets.ascend.kernels.pools import Window, pool
 from tilewright.targets.ascend.kernels.reductions import reduce_across
-from tilewright.targets.ascend.kernels.shares import joined, spread, total
+from tilewright.targets.ascend.kernels.shares import joined, total
 from tilewright.targets.ascend.kernels.vectors import number
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.machine import CUBE
@@ -86,12 +86,12 @@ def _padded(launches: Launches, value: Value, planes: int, pads: Pads, lost: flo
     core, text = launches.core, number(lost)
     rows, columns = height + pads[0] + pads[2], width + pads[1] + pads[3]
     padded = launches.buffer((planes * rows * columns * CUBE,), "half")
-    outer, lines = spread({"plane_block": planes, "line_block": height}, launches.cores)
+    outer, lines = launches.own(plane=planes, line=height)
     name = launches.name("pad")
     sides = rows_with_sides(outer, lines, width, pads, core, text, name)
     launches.launch(sides, value, padded)
     if pads[0] or pads[2]:
-        (outer,) = spread({"plane_block": planes}, launches.cores)
+        (outer,) = launches.own(plane=planes)
         name = launches.name("pad")
         around = rows_around(outer, (height, width), pads, core, text, name)
         launches.launch(around, padded)
