@@ -18,13 +18,15 @@ from tests.targets.ascend.operation_networks import compiled
 from tilewright.errors import TilewrightError
 from tilewright.planning.layout import Layout
 from tilewright.runtime.executable import Executable
-from tilewright.targets.ascend import isa
+from tilewright.targets.ascend import isa, lower
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.formats import image, matrices
 from tilewright.targets.ascend.kernels.quantise import Blocks, converted
+from tilewright.targets.ascend.lowering.launches import Launches
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.program import Buffer, Place, Program
 from tilewright.targets.ascend.reader.kernels import read_kernels
+from tilewright.targets.ascend.runner import AscendRunner
 
 Array = NDArray[Any]
 
@@ -233,6 +235,29 @@ def test_blocks_of_depthwise_channels_in_turn(cores: int, tmp_path: Path) -> Non
     assert "for (int64_t c = 0;" in text.read_text()
 
 
+def test_the_host_pads_with_the_zero_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A convolution that no kernel has, whose image is padded with what stands for 0."""
+
+    def refused(launches: Launches, program: object) -> None:
+        del program
+        raise launches.refusal("it has no kernel")
+
+    monkeypatch.setattr(lower, "product", refused)
+    case = (1, 20, 9, 9), (8, 20, 3, 3), Window(pads=(1, 1, 1, 1)), np.uint8(3)
+    check_convolution(*case, "ascend910", tmp_path, host=True)
+
+
+def test_images_in_rows_are_quantised_on_all_cores(tmp_path: Path) -> None:
+    """Their change of format and the quantising behind it."""
+    case = (1, 3, 32, 32), (16, 3, 3, 3), Window(pads=(1, 1, 1, 1)), np.uint8(9)
+    executable = check_convolution(*case, "ascend910", tmp_path)
+    runner = executable.runner
+    assert isinstance(runner, AscendRunner)
+    own = [launch for launch in runner.launches if "_quantise_" in launch.function]
+    assert len(own) == 2
+    assert all(launch.blocks == 32 for launch in own)
+
+
 def check_convolution(
     image: tuple[int, ...],
     weights: tuple[int, ...],
@@ -241,8 +266,11 @@ def check_convolution(
     target: str,
     folder: Path,
     values: dict[str, int] | None = None,
+    *,
+    host: bool = False,
 ) -> Executable:
-    """Compile a quantised convolution, and compare its results with NumPy's integers."""
+    """Compile a quantised convolution, and compare its results with NumPy's integers; ``host`` says
+    that no kernel of the cores has it."""
     random = np.random.default_rng(image[1])
     x = random.normal(0, 2, image).astype(np.float16)
     w = random.integers(-128, 128, weights, np.int8)
@@ -262,8 +290,10 @@ def check_convolution(
         target=target,
         values=values,
     )
-    assert any("window" in symbol for symbol in network.device)
-    expected = sums_as_halves(sums, (scale * scales).reshape(1, -1, 1, 1))
+    assert any("window" in symbol for symbol in (network.host if host else network.device))
+    factors = (scale * scales).reshape(1, -1, 1, 1)
+    # The host leaves its floats as they are.
+    expected = sums.astype(np.float32) * factors if host else sums_as_halves(sums, factors)
     outcome = network.outputs({"x": x.astype(np.float32)}, (0, 77))["y"]
     np.testing.assert_array_equal(outcome, expected)
     return network.executable
