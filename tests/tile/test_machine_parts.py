@@ -22,6 +22,13 @@ def text_for(target: str) -> str:
 
 BROKEN = {
     "a memory": ('in "cc"', 'in "cd"', "tile-machine.*no memory cd.*one of gm, "),
+    "a level's memory": (
+        'levels ["gm", "ub"]',
+        'levels ["gm", "uc"]',
+        "tile-machine.*k8_cast_image.*no memory uc.*one of gm, .*ub",
+    ),
+    "a slot's memory": ('4, "cbuf"]', '4, "cbug"]', "tile-machine.*no memory cbug.*one of gm, "),
+    "a loop's memory": ('for "gm"', 'for "gn"', "tile-machine.*no memory gn.*one of gm, "),
     "a move": ('in "ub" slots', 'in "cc" slots', "tile-machine.*no move from gm to cc"),
     "a move's engine": ('on "mte2"', 'on "mte3"', "tile-machine.*run on mte2, not on mte3"),
     "a compute's engine": ('"cast" on "v"', '"cast" on "m"', "tile-machine.*runs on v, not on m"),
@@ -29,6 +36,8 @@ BROKEN = {
     "an operation": ('tile.stage "cast"', 'tile.stage "casts"', "tile-machine.*is named casts"),
     "a wait": ('waits ["ready image", ', "waits [", "tile-race.*must wait for 'ready image'"),
     "an address": ("address 128 bytes 64", "address 64 bytes 64", "tile-capacity.*shares addr"),
+    "a level": ('levels ["gm", "ub"]', 'levels ["gm", 3]', "text-invalid.*level 3 names no"),
+    "slots": ('slots [["convert_layout", 2]', 'slots [["image"]', "text-invalid.*slots are an op"),
     "a name": ('waits ["ready image"', 'waits ["ready picture"', "text-invalid.*no buffer"),
     "a dim": ('tile.loop "oh"', 'tile.loop "oz"', "text-invalid.*no dim oz"),
 }

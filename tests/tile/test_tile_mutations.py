@@ -174,7 +174,7 @@ def test_a_loop_that_leaves_iterations_out_is_caught(seed: int) -> None:
 
 def test_fewer_slots_than_the_waits_were_made_for_are_caught() -> None:
     found = case(42)
-    levels = (Level("inner", tuple((d, 1) for d in ("co", "oh")), ("co", "oh")),)
+    levels = (Level("compute", tuple((d, 1) for d in ("co", "oh")), ("co", "oh")),)
     schedule = Schedule("any", levels, (("x", 2), ("y", 2)))
     program = tile(found.kernel, schedule, TOY)
     assert refused(found, program) == ""

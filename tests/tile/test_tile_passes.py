@@ -64,7 +64,7 @@ def schedule(*levels: Level, **slots: int) -> Schedule:
 def test_loops_that_run_once_are_left_out_and_placements_are_kept() -> None:
     program = build_program(
         product(),
-        schedule(level("l", ("n", "co", "ci"), n=2, co=10, ci=99)),
+        schedule(level("compute", ("n", "co", "ci"), n=2, co=10, ci=99)),
         TOY,
         {"x": ("activations", 128, (6, 1)), "y": ("activations", 512, np.array([16, 1]))},
     )
@@ -80,11 +80,11 @@ def test_loops_that_run_once_are_left_out_and_placements_are_kept() -> None:
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (schedule(level("l", ("n",), co=2, n=2)), "dim co is tiled by 2 but has no loop"),
-        (schedule(level("l", ("zz",), n=2)), "no dim zz"),
-        (schedule(level("l", ("n",), n=2, zz=1)), "no dim zz"),
-        (schedule(level("l", ("n", "n"), n=2)), "twice"),
-        (schedule(level("l", ("n",), n=0)), "size 0"),
+        (schedule(level("compute", ("n",), co=2, n=2)), "dim co is tiled by 2 but has no loop"),
+        (schedule(level("compute", ("zz",), n=2)), "no dim zz"),
+        (schedule(level("compute", ("n",), n=2, zz=1)), "no dim zz"),
+        (schedule(level("compute", ("n", "n"), n=2)), "twice"),
+        (schedule(level("compute", ("n",), n=0)), "size 0"),
         (Schedule("other", ()), "no primitive other"),
     ],
 )
@@ -113,13 +113,13 @@ def test_a_missing_move_is_refused() -> None:
 
 
 def test_partial_sums_outside_of_the_output_are_refused() -> None:
-    program = build_program(product(), schedule(level("l", ("ci", "co"), co=4, ci=2)), TOY)
+    program = build_program(product(), schedule(level("compute", ("ci", "co"), co=4, ci=2)), TOY)
     with pytest.raises(TilewrightError, match="partial sums of y would have to leave c"):
         PlaceMoves().run(program, TOY)
 
 
 def test_each_buffer_stands_where_its_box_is_settled() -> None:
-    levels = (level("c", ("co",), co=5), level("l", ("ci", "n", "co"), n=2, co=2, ci=3))
+    levels = (level("c", ("co",), co=5), level("compute", ("ci", "n", "co"), n=2, co=2, ci=3))
     program = build_program(product(), schedule(*levels), TOY)
     PlaceMoves().run(program, TOY)
     program.verify()
@@ -143,7 +143,7 @@ def test_inputs_of_a_reduction_do_not_wait_with_its_sums() -> None:
     load = TOY.move(TOY.main, primitive.operands["input"].memory)
     here = load.model_copy(update={"name": "load_c", "target": "c"})
     toy = TOY.model_copy(update={"primitives": (shared,), "moves": (*TOY.moves, here)})
-    levels = (level("c", ("co",), co=5), level("l", ("ci", "n"), n=2, ci=3))
+    levels = (level("c", ("co",), co=5), level("compute", ("ci", "n"), n=2, ci=3))
     program = build_program(product(), schedule(*levels), toy)
     PlaceMoves().run(program, toy)
     program.verify()
@@ -195,7 +195,7 @@ def shape(value: object) -> tuple[int, ...]:
 
 
 def test_primitives_of_any_size_are_left_alone() -> None:
-    program = build_program(product(), schedule(level("l", ("co",), co=4)), TOY)
+    program = build_program(product(), schedule(level("compute", ("co",), co=4)), TOY)
     before = str(program)
     Boundary().run(program, TOY)
     assert str(program) == before
@@ -208,7 +208,7 @@ def test_primitives_of_any_size_are_left_alone() -> None:
 
 
 def test_slots_are_those_of_the_schedule_but_no_more_than_visits() -> None:
-    wanted = schedule(level("l", ("co", "ci"), co=5, ci=2), x=2, w=5, y=9)
+    wanted = schedule(level("compute", ("co", "ci"), co=5, ci=2), x=2, w=5, y=9)
     program = build_program(product(), wanted, TOY)
     PlaceMoves().run(program, TOY)
     DoubleBuffer().run(program, TOY)
@@ -226,7 +226,7 @@ def test_slots_are_those_of_the_schedule_but_no_more_than_visits() -> None:
 
 
 def test_sizes_are_rounded_by_multiples_granule_and_accumulators() -> None:
-    wanted = schedule(level("l", ("co", "ci"), co=3, ci=5), w=2)
+    wanted = schedule(level("compute", ("co", "ci"), co=3, ci=5), w=2)
     program = tile(product(), wanted, TOY)
     found = {
         name: tuple(buffer.get(key) for key in ("shape", "address", "bytes"))
@@ -242,7 +242,7 @@ def test_sizes_are_rounded_by_multiples_granule_and_accumulators() -> None:
 
 def test_what_does_not_fit_is_refused_by_name_and_size() -> None:
     small = machine(bytes=64)
-    wanted = schedule(level("l", ("co",), co=3), w=2)
+    wanted = schedule(level("compute", ("co",), co=3), w=2)
     with pytest.raises(TilewrightError) as caught:
         tile(product(), wanted, small)
     problem = caught.value.problems[0]
@@ -287,7 +287,7 @@ def test_buffers_of_peeled_nests_share_memory_if_they_must() -> None:
 def test_programs_in_place_are_checked_however_often_they_run() -> None:
     everything = ("input", "weight", "bias", "residual", "output")
     cpu = machine(in_place=everything)
-    wanted = schedule(level("l", ("n", "co", "ci"), n=1, co=1, ci=1))
+    wanted = schedule(level("compute", ("n", "co", "ci"), n=1, co=1, ci=1))
     program = tile(product(3000, 3000, 3000), wanted, cpu)  # 27 thousand million computes
     assert len(list(buffers(program))) == 0
 

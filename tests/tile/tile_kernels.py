@@ -318,7 +318,7 @@ def random_schedule(case: Case, machine: Machine, seed: int) -> Schedule:
         # Results of one slot alone leave in parts.
         slots = tuple((name, 1 if name == "y" else count) for name, count in slots)
 
-    def level(memory: str, inside: bool, cut: float) -> Level:
+    def level(memory: str, inside: bool, cut: float, shuffled: bool = False) -> Level:
         tile: dict[str, int] = {}
         for dim, extent in sizes.items():
             fits = dim not in whole and not (dim in reduced and not inside)
@@ -328,19 +328,20 @@ def random_schedule(case: Case, machine: Machine, seed: int) -> Schedule:
         rng.shuffle(parallel)
         rng.shuffle(rest)
         order = [*parallel, *rest]
-        if memory == "inner":
+        if shuffled:
             rng.shuffle(order)
         sizes.update(tile)
         return Level(memory, tuple(tile.items()), tuple(order))
 
-    output = machine.primitives[0].operands["output"].memory
+    primitive = machine.primitives[0]
+    output, within = primitive.operands["output"].memory, primitive.engine
     if rng.random() < 0.4 and output != "dram":
         # The output stays in its level while the inner level's loops run in any order.
-        levels = (level(output, False, 0.5), level("inner", True, 0.6))
+        levels = (level(output, False, 0.5), level(within, True, 0.6, shuffled=True))
     else:
-        levels = (level("inner_only", True, 0.6),)
+        levels = (level(within, True, 0.6),)
         if output == "dram" and rng.random() < 0.5:
-            levels = (*levels, level("more", True, 0.4))
+            levels = (*levels, level(within, True, 0.4))
     return Schedule("any", levels, slots, (("vector", "co"),))
 
 

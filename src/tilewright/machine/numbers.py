@@ -19,6 +19,9 @@ Finding = tuple[str, str, str]
 
 PRODUCTS = ("conv", "matmul")
 
+MULTIPLIED = (*PRODUCTS, "depthwise_conv")
+"""Products by the names that primitives have for them."""
+
 
 def is_mixed(machine: Machine) -> bool:
     """Whether primitives compute on elements of their own."""
@@ -59,7 +62,7 @@ def multiplied_integers(machine: Machine) -> frozenset[str] | None:
         for primitive in machine.primitives
         if primitive.element is not None and ELEMENTS[primitive.element].kind == "integer"
         for operation in primitive.operations
-        if operation in PRODUCTS
+        if operation in MULTIPLIED
     )
 
 
@@ -80,4 +83,11 @@ def number_problems(machine: Machine) -> Iterator[Finding]:
             yield where, f"is {own.name}; beside floats go integers with scales", "int8"
 
 
-__all__ = ["integers_of", "is_mixed", "multiplied_integers", "number_problems", "seen_by"]
+__all__ = [
+    "MULTIPLIED",
+    "integers_of",
+    "is_mixed",
+    "multiplied_integers",
+    "number_problems",
+    "seen_by",
+]

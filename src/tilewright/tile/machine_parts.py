@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tilewright.ir import Operation, SSAValue
 from tilewright.machine import Machine
-from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp
+from tilewright.tile.dialect import BufferOp, ComputeOp, LoopOp, MoveOp, ProgramOp
 from tilewright.tile.meaning import has_meaning
 
 
@@ -26,19 +26,38 @@ class Absent(NamedTuple):
 def absent_parts(program: ProgramOp, machine: Machine) -> Iterator[Absent]:
     """What is named and is not there; no other check makes sense before nothing is."""
     for op in program.walk():
-        if isinstance(op, BufferOp):
-            yield from _buffer(op, machine)
+        if isinstance(op, ProgramOp):
+            yield from _header(op, machine)
+        elif isinstance(op, LoopOp):
+            if op.memory is not None:
+                yield from _level(op, op.memory.data, machine)
+        elif isinstance(op, BufferOp):
+            yield from _buffer(op, op.memory, machine)
         elif isinstance(op, MoveOp):
             yield from _move(op, machine)
         elif isinstance(op, ComputeOp):
             yield from _compute(op, machine)
 
 
-def _buffer(op: BufferOp, machine: Machine) -> Iterator[Absent]:
+def _header(op: ProgramOp, machine: Machine) -> Iterator[Absent]:
+    """The levels that a program names, and the memories of its slots."""
+    for name in dict.fromkeys(op.get("levels", ())):
+        yield from _level(op, name, machine)
+    further = [name for _, _, *memory in op.get("slots", ()) for name in memory]
+    for name in dict.fromkeys(further):
+        yield from _buffer(op, name, machine)
+
+
+def _level(op: Operation, name: str, machine: Machine) -> Iterator[Absent]:
+    """A level is a memory's, or cuts what an engine computes at once."""
+    if name not in [engine.name for engine in machine.engines]:
+        yield from _buffer(op, name, machine)
+
+
+def _buffer(op: Operation, name: str, machine: Machine) -> Iterator[Absent]:
     names = [memory.name for memory in machine.memories]
-    if op.memory not in names:
-        reason = f"{machine.name} has no memory {op.memory}"
-        yield Absent(op, reason, f"one of {', '.join(names)}")
+    if name not in names:
+        yield Absent(op, f"{machine.name} has no memory {name}", f"one of {', '.join(names)}")
 
 
 def _memory(end: SSAValue, machine: Machine) -> str:

@@ -53,12 +53,26 @@ def check_program(program: ProgramOp) -> None:
             f"tile.program: no rule {program.groups.data!r} groups commands; there are "
             f"{', '.join(sorted(GROUPINGS)) or 'none'}"
         )
+    _check_header(program)
     symbols: dict[type[Operation], list[str]] = {TensorOp: [], BufferOp: []}
     for op in program.walk():
         if isinstance(op, (TensorOp, BufferOp)):
             symbols[type(op)].append(op.symbol.data)
     _unique(symbols[TensorOp], "the tensor", "tile.program")
     _unique(symbols[BufferOp], "the buffer", "tile.program")
+
+
+def _check_header(program: ProgramOp) -> None:
+    """``levels`` are memories; ``slots`` name an operand, how many, and perhaps a memory."""
+    for level in program.get("levels", ()):
+        if not isinstance(level, str):
+            raise VerifyException(f"tile.program: the level {level!r} names no memory")
+    for asked in program.get("slots", ()):
+        kinds = [type(part) for part in asked] if isinstance(asked, tuple) else []
+        if kinds not in ([str, int], [str, int, str]) or asked[1] < 1:
+            raise VerifyException(
+                f"tile.program: slots are an operand, how many, and perhaps a memory, not {asked!r}"
+            )
 
 
 def check_loop(loop: LoopOp) -> None:

@@ -42,9 +42,14 @@ def built(program: Program, core: DaVinci = ASCEND_910) -> Kernel:
     return build(kernel_text(synchronised(program, events=core.events)), program.name, core)
 
 
-def run(kernel: Kernel, arguments: Mapping[str, NDArray], order: int = 0) -> Outcome:  # type: ignore[type-arg]
-    """Run, and see that nothing was wrong."""
-    outcome = kernel.run(arguments, order=order)
+def run(
+    kernel: Kernel,
+    arguments: Mapping[str, NDArray],  # type: ignore[type-arg]
+    order: int = 0,
+    blocks: int = 1,
+) -> Outcome:
+    """Run all blocks, and see that nothing was wrong."""
+    outcome = kernel.run(arguments, order=order, blocks=blocks)
     assert outcome.problems == ()
     return outcome
 

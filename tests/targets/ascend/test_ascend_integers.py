@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ from tests.targets.ascend.operation_networks import compiled
 from tilewright.errors import TilewrightError
 from tilewright.planning.layout import Layout
 from tilewright.runtime.executable import Executable
-from tilewright.targets.ascend import isa
+from tilewright.targets.ascend import isa, lower
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.formats import image, matrices
 from tilewright.targets.ascend.kernels.quantise import Blocks, converted
+from tilewright.targets.ascend.lowering.launches import Launches
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.program import Buffer, Place, Program
 from tilewright.targets.ascend.reader.kernels import read_kernels
+from tilewright.targets.ascend.runner import AscendRunner
 
 Array = NDArray[Any]
 
@@ -121,6 +124,21 @@ def test_functions_follow_sums(function: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(outcome, functions[function], rtol=2.0**-11 * 1.01, atol=2.0**-23)
 
 
+@dataclass(frozen=True)
+class Window:
+    """A convolution's attributes, as ONNX has them; padding above, left, below and right."""
+
+    strides: tuple[int, int] = (1, 1)
+    dilations: tuple[int, int] = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    group: int = 1
+
+    @classmethod
+    def square(cls, stride: int, dilation: int, padding: int) -> Window:
+        """The same down and across."""
+        return cls((stride,) * 2, (dilation,) * 2, (padding,) * 4)
+
+
 CONVOLUTIONS = [
     # images, channels, results, window, stride, dilation, padding, rows, columns, zero point, type
     (2, 3, 20, 3, 1, 1, 1, 9, 7, 0, np.int8),
@@ -131,66 +149,151 @@ CONVOLUTIONS = [
 ]
 
 
-def convolved(x: Array, w: Array, stride: int, dilation: int, padding: int) -> Array:
+def convolved(x: Array, w: Array, window: Window) -> Array:
     """A convolution of integers, whose padding is 0."""
-    around = ((0, 0), (0, 0), (padding, padding), (padding, padding))
-    x = np.pad(x, around)
-    size = w.shape[2]
-    high, wide = ((n - dilation * (size - 1) - 1) // stride + 1 for n in x.shape[2:])
-    out = np.zeros((x.shape[0], w.shape[0], high, wide), np.int64)
-    for i in range(size):
-        for j in range(size):
-            down = slice(i * dilation, i * dilation + (high - 1) * stride + 1, stride)
-            across = slice(j * dilation, j * dilation + (wide - 1) * stride + 1, stride)
-            out += np.einsum("nchw,oc->nohw", x[:, :, down, across], w[:, :, i, j])
+    top, left, bottom, right = window.pads
+    x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
+    (down, across), (high, wide) = window.strides, window.dilations
+    size = [
+        (n - dilation * (k - 1) - 1) // stride + 1
+        for n, k, stride, dilation in zip(
+            x.shape[2:], w.shape[2:], window.strides, window.dilations, strict=True
+        )
+    ]
+    out = np.zeros((x.shape[0], w.shape[0], *size), np.int64)
+    results, channels = w.shape[0] // window.group, w.shape[1]
+    for group, i, j in np.ndindex(window.group, *w.shape[2:]):
+        own = slice(group * results, (group + 1) * results)
+        rows = slice(i * high, i * high + (size[0] - 1) * down + 1, down)
+        columns = slice(j * wide, j * wide + (size[1] - 1) * across + 1, across)
+        image = x[:, group * channels : (group + 1) * channels, rows, columns]
+        out[:, own] += np.einsum("nchw,oc->nohw", image, w[own, :, i, j])
     return out
 
 
 @pytest.mark.parametrize("target", ["ascend910", "ascend310"])
 @pytest.mark.parametrize("case", but_fast(CONVOLUTIONS, CONVOLUTIONS[1:2]))
 def test_convolutions(case: tuple[Any, ...], target: str, tmp_path: Path) -> None:
-    check_convolution(case, target, tmp_path)
+    check_square(case, target, tmp_path)
 
 
 def test_sums_of_many_rows_are_dequantised_a_part_at_a_time(tmp_path: Path) -> None:
     """A single core has tiles of more positions than the vector unit has room for as floats."""
     case = (1, 3, 16, 3, 1, 1, 1, 40, 40, 3, np.int8)
-    executable = check_convolution(case, "ascend910", tmp_path, {"cores": 1})
+    executable = check_square(case, "ascend910", tmp_path, {"cores": 1})
     (text,) = executable.directory.glob("program/cce/*window*conv.c")
     assert "for (int64_t r = 0; r < 2; r++)" in text.read_text()
 
 
-def check_convolution(
+def check_square(
     case: tuple[Any, ...], target: str, folder: Path, values: dict[str, int] | None = None
 ) -> Executable:
-    """Compile a quantised convolution, and compare its results with NumPy's integers."""
+    """Check a case of ``CONVOLUTIONS``."""
     images, channels, results, size, stride, dilation, padding, rows, columns, zero, kind = case
-    random = np.random.default_rng(channels)
-    x = random.normal(0, 2, (images, channels, rows, columns)).astype(np.float16)
-    w = random.integers(-128, 128, (results, channels, size, size), np.int8)
+    shapes = (images, channels, rows, columns), (results, channels, size, size)
+    window = Window.square(stride, dilation, padding)
+    return check_convolution(*shapes, window, kind(zero), target, folder, values)
+
+
+GROUPED = [
+    # image, weights, window, zero point
+    ((1, 32, 9, 9), (32, 1, 3, 3), Window(pads=(1, 1, 1, 1), group=32), np.uint8(0)),
+    (
+        *((2, 144, 12, 11), (144, 1, 3, 3)),
+        *(Window((2, 2), pads=(0, 1, 2, 1), group=144), np.int8(-7)),
+    ),
+    (
+        *((1, 50, 13, 20), (50, 1, 5, 3)),
+        *(Window((1, 3), (2, 1), (3, 0, 4, 2), group=50), np.uint8(131)),
+    ),
+    ((1, 7, 6, 6), (7, 1, 2, 2), Window((2, 1), group=7), np.int8(0)),
+    ((1, 64, 10, 10), (64, 8, 3, 3), Window(pads=(1, 1, 1, 1), group=8), np.uint8(0)),
+    (
+        *((2, 96, 9, 14), (32, 48, 3, 3)),
+        *(Window((2, 1), (1, 2), (1, 2, 0, 2), group=2), np.int8(9)),
+    ),
+    ((1, 30, 8, 8), (45, 2, 1, 3), Window(pads=(0, 1, 0, 1), group=15), np.uint8(77)),
+    ((1, 128, 7, 7), (256, 32, 1, 1), Window(group=4), np.int8(-128)),
+    # Two results for each channel.
+    ((1, 40, 9, 9), (80, 1, 3, 3), Window(pads=(1, 1, 1, 1), group=40), np.uint8(3)),
+]
+
+
+@pytest.mark.parametrize("target", ["ascend910", "ascend310"])
+@pytest.mark.parametrize("case", but_fast(GROUPED, [GROUPED[1], GROUPED[5]]))
+def test_convolutions_in_groups(case: tuple[Any, ...], target: str, tmp_path: Path) -> None:
+    check_convolution(*case, target, tmp_path)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_blocks_of_depthwise_channels_in_turn(cores: int, tmp_path: Path) -> None:
+    """Channels of a large image come a few blocks at a time; the last block is half one."""
+    window = Window(pads=(1, 1, 1, 1), group=144)
+    case = (1, 144, 56, 56), (144, 1, 3, 3), window, np.uint8(9)
+    executable = check_convolution(*case, "ascend910", tmp_path, {"cores": cores})
+    (text,) = executable.directory.glob("program/cce/*window*conv.c")
+    assert "for (int64_t c = 0;" in text.read_text()
+
+
+def test_the_host_pads_with_the_zero_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A convolution that no kernel has, whose image is padded with what stands for 0."""
+
+    def refused(launches: Launches, program: object) -> None:
+        del program
+        raise launches.refusal("it has no kernel")
+
+    monkeypatch.setattr(lower, "product", refused)
+    case = (1, 20, 9, 9), (8, 20, 3, 3), Window(pads=(1, 1, 1, 1)), np.uint8(3)
+    check_convolution(*case, "ascend910", tmp_path, host=True)
+
+
+def test_images_in_rows_are_quantised_on_all_cores(tmp_path: Path) -> None:
+    """Their change of format and the quantising behind it."""
+    case = (1, 3, 32, 32), (16, 3, 3, 3), Window(pads=(1, 1, 1, 1)), np.uint8(9)
+    executable = check_convolution(*case, "ascend910", tmp_path)
+    runner = executable.runner
+    assert isinstance(runner, AscendRunner)
+    own = [launch for launch in runner.launches if "_quantise_" in launch.function]
+    assert len(own) == 2
+    assert all(launch.blocks == 32 for launch in own)
+
+
+def check_convolution(
+    image: tuple[int, ...],
+    weights: tuple[int, ...],
+    window: Window,
+    zero: np.integer[Any],
+    target: str,
+    folder: Path,
+    values: dict[str, int] | None = None,
+    *,
+    host: bool = False,
+) -> Executable:
+    """Compile a quantised convolution, and compare its results with NumPy's integers; ``host`` says
+    that no kernel of the cores has it."""
+    random = np.random.default_rng(image[1])
+    x = random.normal(0, 2, image).astype(np.float16)
+    w = random.integers(-128, 128, weights, np.int8)
+    results = weights[0]
     scale, scales = np.float32(0.037), random.uniform(0.001, 0.002, results).astype(np.float32)
-    attributes: dict[str, Any] = {
-        "strides": [stride] * 2,
-        "dilations": [dilation] * 2,
-        "pads": [padding] * 4,
-        "name": "window",
-    }
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "sx", "zx"], ["xq"], name="quantise"),
         helper.make_node("DequantizeLinear", ["xq", "sx", "zx"], ["xd"]),
         helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["wd"], axis=0),
-        helper.make_node("Conv", ["xd", "wd"], ["y"], **attributes),
+        helper.make_node("Conv", ["xd", "wd"], ["y"], name="window", **asdict(window)),
     ]
-    units = quantised(x, scale, zero, kind) - zero
-    sums = convolved(units, w.astype(np.int64), stride, dilation, padding)
+    units = quantised(x, scale, int(zero), type(zero)) - int(zero)
+    sums = convolved(units, w.astype(np.int64), window)
     network = compiled(
         *(folder, nodes, {"x": x.astype(np.float32)}, {"y": (np.float32, sums.shape)}),
-        {"w": w, "sx": scale, "sw": scales, "zx": kind(zero), "zw": np.zeros(results, np.int8)},
+        {"w": w, "sx": scale, "sw": scales, "zx": zero, "zw": np.zeros(results, np.int8)},
         target=target,
         values=values,
     )
-    assert any("window" in symbol for symbol in network.device)
-    expected = sums_as_halves(sums, (scale * scales).reshape(1, -1, 1, 1))
+    assert any("window" in symbol for symbol in (network.host if host else network.device))
+    factors = (scale * scales).reshape(1, -1, 1, 1)
+    # The host leaves its floats as they are.
+    expected = sums.astype(np.float32) * factors if host else sums_as_halves(sums, factors)
     outcome = network.outputs({"x": x.astype(np.float32)}, (0, 77))["y"]
     np.testing.assert_array_equal(outcome, expected)
     return network.executable

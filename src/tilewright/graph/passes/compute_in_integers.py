@@ -8,6 +8,7 @@ import numpy as np
 
 from tilewright.graph.dialect import network_of
 from tilewright.graph.operations import Operation
+from tilewright.graph.passes.constraints import candidate
 from tilewright.graph.passes.editing import (
     add_weight,
     compiler,
@@ -32,7 +33,7 @@ from tilewright.graph.passes.integers.reals import BYTES, activation_dtype, endi
 from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, shape_of
-from tilewright.machine.numbers import PRODUCTS, multiplied_integers
+from tilewright.machine.numbers import MULTIPLIED, multiplied_integers
 
 _VIEWS = ("reshape", "transpose")
 
@@ -80,15 +81,14 @@ class ComputeInIntegers(ModulePass):
             if step.operation == "quantise_linear":
                 _as_products_take(step, context)
         products = multiplied_integers(context.machine)
-        limited = products is not None
         if products is None:
-            products = frozenset(PRODUCTS)
+            products = frozenset(MULTIPLIED)
             _all_integers(op, context)
         else:
             for step in operations_of(op):
                 _with_bias(step, context)
         for step in operations_of(op):
-            if step.operation in products and not (limited and _in_groups(step)):
+            if _multiplied(step) in products:
                 _dequantised_sums(step, context)
         sweep(network_of(op))
         merge_weights(network_of(op))
@@ -204,9 +204,9 @@ def _reduced(array: Array) -> Array:
     return array
 
 
-def _in_groups(op: Operation) -> bool:
-    """Whether a convolution's groups are too few channels for blocks of integers."""
-    return op.operation == "conv" and op.get("group", 1) != 1
+def _multiplied(op: Operation) -> str:
+    """What primitives call an operation: convolutions of one channel each are depthwise ones."""
+    return candidate(op).operation if op.operation == "conv" else op.operation
 
 
 def _with_bias(op: Operation, ctx: CompilerContext) -> None:

@@ -61,7 +61,10 @@ def lower_kernel(
 
 
 def _check_grid(launches: Launches) -> None:
-    """Refuse a grid that the last launch does not have, whose results are the kernel's."""
+    """Refuse a grid that the last launch does not have, whose results are the kernel's; without
+    one, launches may have grids of their own."""
+    if not launches.grid:
+        return
     extents = launches.kernel.anchor.extents
     parts = prod(-(-extents[dim] // part) for dim, part in launches.grid.items())
     blocks = launches.device.launches[-1].blocks

@@ -63,7 +63,7 @@ def network_machine(core: DaVinci) -> Machine:
     )
     widths = (2, 1)
     primitives = (*map(_product, widths), *map(_convolution, widths))
-    primitives = (*primitives, _depthwise(), _formats(), vector)
+    primitives = (*primitives, *map(_depthwise, widths), _formats(), vector)
     primitives = (*primitives, *vector_primitives())
     # A slot next to the cube is free when the product before last is complete: its head later.
     late = {"latency": int(core.mad_head.value)}
@@ -187,9 +187,10 @@ def _of_integers(primitive: Primitive) -> Primitive:
     """A primitive of int8: its sums, of 32 bits, are dequantised on the way out by a factor for
     each column, which lies where a second summand would."""
     output = primitive.operands["output"]
+    columns = primitive.operands["bias"].multiples
     operands = {
         **primitive.operands,
-        "residual": Storage(memory="ub", multiples=_cubes("co"), elements=("float32",)),
+        "residual": Storage(memory="ub", multiples=columns, elements=("float32",)),
         "output": output.model_copy(update={"elements": ("float16", "float32", "int32")}),
     }
     return primitive.model_copy(
@@ -203,16 +204,23 @@ def _of_integers(primitive: Primitive) -> Primitive:
     )
 
 
-def _depthwise() -> Primitive:
-    """Depthwise convolutions: each 16 channels by a diagonal."""
+def _depthwise(width: int) -> Primitive:
+    """Depthwise convolutions of elements of so many bytes: each block of channels by a diagonal."""
+    block = {"c": block_elements(width)}
     channels = _cubes("c", "ow")
-    return Primitive(
+    depthwise = Primitive(
         name="depthwise",
         operations=("depthwise_conv",),
         engine="m",
         operands={
-            "input": Storage(memory="ca", multiples=channels, layout=image()),
-            "weight": Storage(memory="cb", multiples=_cubes("c")),
+            "input": Storage(
+                memory="ca",
+                multiples=channels | block,
+                layout=image(width),
+                elements=("float16",) if width == 2 else (),
+                fills=width == 1,
+            ),
+            "weight": Storage(memory="cb", multiples=block),
             "bias": Storage(memory="ub", multiples=_cubes("c")),
             "residual": Storage(memory="ub", multiples=channels, layout=image()),
             "output": Storage(memory="cc", multiples=channels, layout=image()),
@@ -221,12 +229,13 @@ def _depthwise() -> Primitive:
         reserved=_LEFT,
         cycles="ceil(oh*ow/16)*ceil(c/16)*kh*kw",
         peak="n*oh*ow*c*kh*kw/256",
-        multiples=_cubes("c"),
+        multiples=block,
         blocks=("c",),
         limits={"n": 1, "c": MOST, "kh": 1, "kw": 1},
         whole=("ow",),
         sums=True,
     )
+    return depthwise if width == 2 else _of_integers(depthwise)
 
 
 def _formats() -> Primitive:

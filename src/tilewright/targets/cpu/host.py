@@ -126,6 +126,9 @@ class _Writer:
 
     def _first(self, kernel: Kernel, places: Mapping[str, Placement]) -> KernelCall:
         """The call of a kernel of a new form."""
+        fill = kernel.anchor.attribute("fill")
+        if fill:
+            raise refuse("lower-operation", f"C pads images with 0, not with {fill}", kernel.symbol)
         placed = {
             name: (place.arena, place.offset, place.strides) for name, place in places.items()
         }

@@ -7,7 +7,7 @@ stays one run: outside of an axis that is cut each block has a single index, ins
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.errors import refuse
@@ -57,6 +57,22 @@ def divided(name: str, extent: int, part: int) -> Extent:
     rest = extent - (parts - 1) * part
     size: Value = part if rest == part else least(part, extent - first)
     return Share(extent, part, rest, first, size, ((name, parts),))
+
+
+def spread(axes: Mapping[str, int], blocks: int) -> list[Extent]:
+    """Axes as so many blocks share them, at most, the outermost first: an axis is cut where those
+    around it give each block a single index. Names are those of a block's places.
+
+    No run is shorter than half of the others, as all have tiles of the shortest.
+    """
+    result: list[Extent] = []
+    for name, extent in axes.items():
+        counts = range(min(blocks, extent), 0, -1)
+        runs = (-(-extent // count) for count in counts)
+        part = next(run for run in runs if 2 * (extent % run or run) >= run)
+        result.append(divided(name, extent, part))
+        blocks = blocks // extent if part == 1 else 1
+    return result
 
 
 def joined(extents: Sequence[Extent]) -> Extent:

@@ -62,12 +62,9 @@ def one_change(
     if len(shape) == 4 and layout == Layout.parse(image(), 4):
         make = from_blocks if back else to_blocks
         channels = shape[1]
-        images, planes, *area = (
-            launches.extent(axis, size, unit)
-            for axis, size, unit in zip(stage.output.access, shape, (1, CUBE, 1, 1), strict=True)
-        )
+        images, planes, area = _image_extents(launches, stage, shape)
         program = make(
-            *(images, channels, joined(area), launches.core, launches.name("channels")),
+            *(images, channels, area, launches.core, launches.name("channels")),
             planes=planes if channels % CUBE == 0 else None,
         )
         launches.launch(program, source, target)
@@ -93,6 +90,24 @@ def one_change(
     for number in range(count):
         named = replace(program, name=launches.name("fractal"))
         launches.launch(named, _matrix(source, number, count), _matrix(target, number, count))
+
+
+def _image_extents(
+    launches: Launches, stage: Stage, shape: tuple[int, ...]
+) -> tuple[Extent, Extent, Extent]:
+    """Images, planes of 16 channels and positions, as blocks share them: where the kernel has no
+    grid, as many as there are cores."""
+    count, channels = shape[:2]
+    positions = prod(shape[2:])
+    if not launches.grid and positions % CUBE == 0:
+        planes = channels // CUBE if channels % CUBE == 0 else 1
+        batch, plane, area = launches.own(image=count, plane=planes, pixel=positions // CUBE)
+        return batch, plane, scaled(area, CUBE)
+    images, plane, *sides = (
+        launches.extent(axis, size, unit)
+        for axis, size, unit in zip(stage.output.access, shape, (1, CUBE, 1, 1), strict=True)
+    )
+    return images, plane, joined(sides)
 
 
 def _matrix(value: Value, number: int, count: int) -> Value:

@@ -99,7 +99,8 @@ def _kernel(
         role = op.role.data
         if role not in PARAMETERS:
             raise refuse("lower-operation", f"no kernel has {symbol}, {role}")
-        names = [tensor.name for tensor in tensors.values()]
+        # Loops are named like dims, of which one of channels is c, too.
+        names = [*program.extents, *(tensor.name for tensor in tensors.values())]
         plain = PARAMETERS[role]
         others = (plain, *(f"{plain}{number}" for number in range(2, len(names) + 3)))
         free_name = next(candidate for candidate in others if candidate not in names)

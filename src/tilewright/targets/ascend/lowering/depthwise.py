@@ -1,10 +1,14 @@
-"""Depthwise convolutions: a product with a diagonal for each 16 channels and tap.
+"""Depthwise convolutions: a product with a diagonal for each block of channels and tap.
 
 Weights come as constants, [c1][kh][kw] fractals that are diagonals: 16 x 16 of which 16 are not
-zero. So the cube computes as for a convolution of 16 to 16 channels, of which a 16th is of use.
+zero. So the cube computes as for a convolution of 16 to 16 channels, of which a 16th is of use. Of
+integers of 8 bits a block has 32 channels, of which a fractal gives 16: two for each block and tap,
+which the cube takes as long for. Their last block may end with 16 channels that results have not.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,17 +19,20 @@ from tilewright.targets.ascend.lowering.images import Convolutions, first_of
 from tilewright.targets.ascend.lowering.nest import Spans
 from tilewright.targets.ascend.lowering.walk import Home
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL
-from tilewright.targets.ascend.program import Loop, Place, Statement, Tensor
+from tilewright.targets.ascend.program import Loop, Place, Statement, Tensor, least
 from tilewright.tile.dialect import BufferOp, ComputeOp, TensorOp
 
 
 def diagonals(weights: Array) -> Array:
-    """Weights [c, 1, kh, kw] as fractals."""
+    """Weights [c, 1, kh, kw] as fractals, of int8 or of halves."""
     channels, _, height, width = weights.shape
-    fractals = np.zeros((padded(channels) // CUBE, height, width, CUBE, CUBE), np.float16)
+    kind = np.int8 if weights.dtype == np.int8 else np.float16
+    block = BLOCK // np.dtype(kind).itemsize
+    count = padded(channels, block) // CUBE
+    fractals = np.zeros((count, height, width, CUBE, block), kind)
     for channel in range(channels):
-        lane = channel % CUBE
-        fractals[channel // CUBE, :, :, lane, lane] = weights[channel, 0]
+        lanes = channel % CUBE, channel % block
+        fractals[channel // CUBE, :, :, *lanes] = weights[channel, 0]
     return fractals
 
 
@@ -35,68 +42,88 @@ class Depthwise(Convolutions):
     result = "c"
     blocked_dims = ("c",)
 
+    def block(self, dim: str) -> int:
+        """Channels of a block of the image."""
+        return super().block("ci")
+
     def spans(self, spans: Spans) -> Spans:
-        """Channels are those of the image and of the result."""
-        return {**spans, "ci": spans["c"], "co": spans["c"]}
+        """Channels are those of the image, and of the result what it has of them."""
+        channels = spans["c"]
+        results, whole = channels, padded(self.exact["c"])
+        if whole % self.block("c"):
+            left = whole - channels.start.value
+            results = replace(channels, size=least(channels.size, left))
+        return {**spans, "ci": channels, "co": results}
 
     def main_bytes(self, op: TensorOp) -> int:
         """Bytes of a tensor in main memory; weights come as fractals."""
         if op.role.data != "weight":
             return super().main_bytes(op)
-        return self.channels * self.exact["kh"] * self.exact["kw"] * FRACTAL
+        fractals = self.channels * self.block("c") // CUBE
+        return fractals * self.exact["kh"] * self.exact["kw"] * FRACTAL
 
     def bytes(self, op: BufferOp, spans: Spans) -> int:
-        """Bytes of a buffer; weights and what L0A holds are of 16 channels each."""
+        """Bytes of a buffer; weights are of 16 channels each, what L0A holds of one block."""
         taps = spans["kh"].most * spans["kw"].most
         if op.get("role") == "weight":
             return spans["c"].most // CUBE * taps * FRACTAL
         if op.get("role") == "input" and op.memory == "ca":
-            return spans["c"].most * self._most(spans) * 2
+            return spans["c"].most // self.block("c") * self._most(spans) * BLOCK
         return super().bytes(op, spans)
 
     def _weights(self, home: Home, outer: Home | Tensor) -> list[Statement]:
-        channels = home.spans["c"]
-        taps = self.exact["kh"] * self.exact["kw"]
-        count = channels.size // CUBE
-        whole = self.exact["kh"], self.exact["kw"]
+        channels, kh, kw = (home.spans[dim] for dim in ("c", "kh", "kw"))
+        count, held = channels.size // CUBE, kh.most * kw.most
+        kernel = self.exact["kh"], self.exact["kw"]
+        taps = kernel[0] * kernel[1]
+        blocks = FRACTAL // BLOCK
         if isinstance(outer, Tensor):
-            if (home.spans["kh"].most, home.spans["kw"].most) != whole:
-                raise self._refusal("tiles in L1 of parts of a window have no kernel")
             at = channels.start.over(CUBE).value * (taps * FRACTAL)
-            blocks = taps * FRACTAL // BLOCK
-            return [isa.copy(Place(home.buffer), Place(outer, at), count, blocks)]
+            source, target = Place(outer, at), Place(home.buffer)
+            if held == taps:
+                return [isa.copy(target, source, count, taps * blocks)]
+            p, q = Loop("p", kh.size), Loop("q", kw.size)
+            tap = (kh.start.value + p.variable) * kernel[1] + (kw.start.value + q.variable)
+            to = p.variable * kw.most + q.variable
+            gaps = (taps - 1) * blocks, (held - 1) * blocks
+            ends = target.at(to * FRACTAL), source.at(tap * FRACTAL)
+            q.body.append(isa.copy(*ends, count, blocks, *gaps))
+            p.body.append(q)
+            return [p]
         large = outer.spans
+        held = large["kh"].most * large["kw"].most
         block = channels.start.less(large["c"].start).over(CUBE).value
-        tap = home.spans["kh"].start.value * self.exact["kw"] + home.spans["kw"].start.value
-        at = (block * taps + tap) * FRACTAL
+        row, column = (home.spans[d].start.less(large[d].start).value for d in ("kh", "kw"))
+        at = (block * held + (row * large["kw"].most + column)) * FRACTAL
         # One fractal for each 16 channels, taps apart in L1.
-        source = Place(outer.buffer, at)
-        return [isa.load(Place(home.buffer), source, count, taps, transpose=False)]
+        return [isa.load(Place(home.buffer), Place(outer.buffer, at), count, held, transpose=False)]
 
     def _taps(self, home: Home, outer: Home) -> list[Statement]:
         spans, large = home.spans, outer.spans
         feature_map, corner = self._map(outer, self.spans(spans))
         _, whole = self._positions(spans)
-        i = Loop("i", spans["c"].size // CUBE)
-        channel = spans["c"].start.less(large["c"].start).over(CUBE).value + i.variable
+        i = Loop("i", spans["c"].size // self.block("c"))
+        first = spans["c"].start.less(large["c"].start).over(self.block("c"))
+        channel = first.value + i.variable
         target = Place(home.buffer, i.variable * whole * BLOCK)
-        tap = spans["kh"].start.value, spans["kw"].start.value
+        tap = spans["kh"].start.less(large["kh"].start).value, spans["kw"].start.value
         i.body.append(isa.img2col(target, feature_map, tap, corner, channel, whole // 16, 1))
-        return [feature_map.settings(), i]
+        return self._filled(feature_map, i)
 
     def compute(self, op: ComputeOp, spans: Spans, loops: list[Loop]) -> list[Statement]:
-        """A product for each 16 channels."""
+        """A product for each block of channels."""
         left, right, sums = (self.homes[v] for v in (*op.stages[0].inputs[:2], op.output))
         _, whole = self._positions(spans)
-        i = Loop("i", spans["c"].size // CUBE)
+        block = self.block("c")
+        i = Loop("i", spans["c"].size // block)
         i.body.append(
             isa.mad(
-                Place(sums.buffer, i.variable * whole * (CUBE * 4)),
+                Place(sums.buffer, i.variable * whole * (block * 4)),
                 Place(left.buffer, i.variable * whole * BLOCK),
-                Place(right.buffer, i.variable * FRACTAL),
+                Place(right.buffer, i.variable * (block // CUBE * FRACTAL)),
                 whole,
-                CUBE,
-                CUBE,
+                block,
+                block,
                 first_of(loops),
                 int(self.core.barrier_blocks.value),
             )

@@ -10,7 +10,7 @@ need beside the tile lies in the room that is left of UB, ``EPILOGUE_BYTES`` at 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tilewright.errors import refuse
@@ -20,7 +20,7 @@ from tilewright.targets.ascend.kernels.recipes import Recipe, Step, recipe_of
 from tilewright.targets.ascend.kernels.vectors import CASTS, number
 from tilewright.targets.ascend.lowering.functions import NAMES, scalars_of
 from tilewright.targets.ascend.lowering.nest import Linear, Span
-from tilewright.targets.ascend.lowering.walk import Homes
+from tilewright.targets.ascend.lowering.walk import Home, Homes
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.network import EPILOGUE_BYTES
 from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement, Value, least
@@ -198,11 +198,12 @@ class Epilogue:
         sums: Place,
         homes: Homes,
         columns: Span,
-        column: str,
+        first_column: Callable[[Home], Linear],
         rows: tuple[Value, int],
         batch: tuple[Value, int] = (1, 1),
     ) -> list[Statement]:
-        """Sums of integers in L0C as the tile of halves in UB, with what follows them."""
+        """Sums of integers in L0C as the tile of halves in UB, with what follows them;
+        ``first_column`` says where the buffer of a row, of biases or factors, begins."""
         if self.factors is None:
             raise refuse("lower-operation", "sums of integers are dequantised on their way out")
         if not self.work:
@@ -223,7 +224,8 @@ class Epilogue:
         first = block.variable * rows[0] + start
         if batch[1] > 1:
             first = matrix.variable * (columns.size // CUBE * rows[0]) + first
-        part.body += self._floats(tile, sums, homes, column, columns, block, (first, count))
+        begins = {operand: first_column(homes[operand]) for operand in self._rows()}
+        part.body += self._floats(tile, sums, homes, begins, columns, block, (first, count))
         block.body.append(part)
         body: Loop = block
         if batch[1] > 1:
@@ -237,7 +239,7 @@ class Epilogue:
         tile: Place,
         sums: Place,
         homes: Homes,
-        column: str,
+        begins: Mapping[SSAValue, Linear],
         columns: Span,
         block: Loop,
         part: tuple[Value, Value],
@@ -253,7 +255,7 @@ class Epilogue:
         def along(name: str, place: Place, operand: SSAValue) -> None:
             """An operation of every row and 16 numbers, 8 at a time: two blocks of a row."""
             home = homes[operand]
-            first = columns.start.less(home.spans[column].start).times(4).value
+            first = columns.start.less(begins[operand]).times(4).value
             for half in range(2):
                 row = Place(home.buffer, block.variable * (CUBE * 4) + first + half * BLOCK)
                 target = place.at(half * BLOCK)
@@ -270,6 +272,10 @@ class Epilogue:
         narrowing = (1, 1), (REPEAT_BLOCKS // 2, REPEAT_BLOCKS)
         body.append(isa.vector("vconv_f322f16", halves, (floats,), repeats, *narrowing))
         return body
+
+    def _rows(self) -> list[SSAValue]:
+        """The operands that have a number for each column."""
+        return [operand for operand in (self.bias, self.factors) if operand is not None]
 
     def _behind(self, homes: Homes) -> int:
         """The first byte of UB behind the program's buffers."""

@@ -354,10 +354,14 @@ class Convolutions:
         )
         p.body.append(q)
         i.body.append(p)
+        return self._filled(feature_map, i)
+
+    def _filled(self, feature_map: isa.FeatureMap, taps: Loop) -> list[Statement]:
+        """The taps of an image, with what its padding holds."""
         if self.fill:
             # Other kernels rely on padding of zeros.
-            return [feature_map.settings(), isa.padding(self.fill), i, isa.padding(0)]
-        return [feature_map.settings(), i]
+            return [feature_map.settings(), isa.padding(self.fill), taps, isa.padding(0)]
+        return [feature_map.settings(), taps]
 
     def _map(self, outer: Home, spans: Spans) -> tuple[isa.FeatureMap, tuple[Value, Value]]:
         """The image in L1, and where the window of a tile's first position begins there."""
@@ -435,13 +439,18 @@ class Convolutions:
         if self.integers:
             rows = whole, self._most(spans)
             return self.epilogue.dequantised(
-                target, Place(home.buffer), self.homes, spans["co"], "co", rows
+                *(target, Place(home.buffer), self.homes, spans["co"]),
+                *(self._first_result, rows),
             )
         copy = isa.cc_to_ub(target, Place(home.buffer), blocks, whole // 16, self.epilogue.mode)
         bias = self.epilogue.bias
         first = Linear() if bias is None else self.spans(self.homes[bias].spans)["co"].start
         rows = whole, self._most(spans)
         return [copy, *self.epilogue.statements(target, self.homes, spans["co"], first, rows)]
+
+    def _first_result(self, row: Home) -> Linear:
+        """Where a buffer of biases or factors begins among the channels."""
+        return self.spans(row.spans)["co"].start
 
     # Products.
 

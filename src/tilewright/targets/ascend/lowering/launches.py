@@ -23,7 +23,7 @@ from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.kernels.fractal import METHODS, Method
-from tilewright.targets.ascend.kernels.shares import Extent, divided, joined
+from tilewright.targets.ascend.kernels.shares import Extent, divided, joined, spread
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import Program, uses_length
 from tilewright.targets.ascend.sharing import MainMemory, estimate, simulate_blocks
@@ -194,6 +194,11 @@ class Launches:
         """The axes of an operand as blocks share them."""
         pairs = zip(operand.access, operand.shape, strict=True)
         return [self.extent(axis, size) for axis, size in pairs]
+
+    def own(self, **axes: int) -> list[Extent]:
+        """Axes, the outermost first, as all cores share them in a launch that need not have the
+        grid of its kernel: none begins before the one before it has ended."""
+        return spread({f"{name}_block": extent for name, extent in axes.items()}, self.cores)
 
     def elements(self, operand: Operand, layout: str) -> Extent:
         """All elements of an operand as they lie in a layout, with what pads its blocks."""

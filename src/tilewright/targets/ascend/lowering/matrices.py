@@ -188,7 +188,7 @@ class Products:
                 source,
                 self.homes,
                 columns,
-                axes.columns,
+                lambda row: row.spans[axes.columns].start,
                 (rows.size, rows.most),
                 (batch, most),
             )

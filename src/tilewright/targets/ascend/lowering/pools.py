@@ -10,10 +10,10 @@ import numpy as np
 from tilewright.numerics import reference
 from tilewright.planning.domain import Stage
 from tilewright.targets.ascend.formats import image
-from tilewright.targets.ascend.kernels.moves import pad_axis
+from tilewright.targets.ascend.kernels.borders import Pads, rows_around, rows_with_sides
 from tilewright.targets.ascend.kernels.pools import Window, pool
 from tilewright.targets.ascend.kernels.reductions import reduce_across
-from tilewright.targets.ascend.kernels.shares import Extent, joined, total
+from tilewright.targets.ascend.kernels.shares import joined, total
 from tilewright.targets.ascend.kernels.vectors import number
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.machine import CUBE
@@ -52,7 +52,8 @@ def pooling(
         )
         launches.launch(program, value, result)
         return result
-    value = _padded(launches, value, planes, pads, 0.0 if average else float("-inf"))
+    lost = 0.0 if average else float("-inf")
+    value = _padded(launches, value, total(planes), pads, lost)
     height, width = height + pads[0] + pads[2], width + pads[1] + pads[3]
     window = Window((kernel[0], kernel[1]), (strides[0], strides[1]), (dilations[0], dilations[1]))
     counts = np.full((1, 1), prod(kernel))
@@ -76,24 +77,22 @@ def pooling(
     return result
 
 
-def _padded(
-    launches: Launches, value: Value, planes: Extent, pads: tuple[int, ...], lost: float
-) -> Value:
-    """Planes with pixels of one value around them."""
+def _padded(launches: Launches, value: Value, planes: int, pads: Pads, lost: float) -> Value:
+    """Planes with pixels of one value around them. All cores share them, whatever the grid of the
+    pool itself: no launch begins before the one before it has ended."""
+    if not any(pads):
+        return value
     height, width = value.shape[2:]
-    for axis in (0, 1):
-        before, after = pads[axis], pads[axis + 2]
-        if not before and not after:
-            continue
-        outer = planes if axis == 0 else joined((planes, height))
-        count, each = (height * width, width) if axis == 0 else (width, 1)
+    core, text = launches.core, number(lost)
+    rows, columns = height + pads[0] + pads[2], width + pads[1] + pads[3]
+    padded = launches.buffer((planes * rows * columns * CUBE,), "half")
+    outer, lines = launches.own(plane=planes, line=height)
+    name = launches.name("pad")
+    sides = rows_with_sides(outer, lines, width, pads, core, text, name)
+    launches.launch(sides, value, padded)
+    if pads[0] or pads[2]:
+        (outer,) = launches.own(plane=planes)
         name = launches.name("pad")
-        widths = before * each * CUBE, after * each * CUBE
-        program = pad_axis(outer, widths, count * CUBE, launches.core, number(lost), "half", name)
-        if axis == 0:
-            height += before + after
-        size = total(outer) * (count + (before + after) * each) * CUBE
-        padded = launches.buffer((size,), "half")
-        launches.launch(program, value, padded)
-        value = padded
-    return value
+        around = rows_around(outer, (height, width), pads, core, text, name)
+        launches.launch(around, padded)
+    return padded

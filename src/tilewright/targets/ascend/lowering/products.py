@@ -12,7 +12,7 @@ from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.kernels.elementwise import elementwise
 from tilewright.targets.ascend.lowering.cube import SLOTS, cube_kernel
 from tilewright.targets.ascend.lowering.depthwise import diagonals
-from tilewright.targets.ascend.lowering.launches import Launches, Value
+from tilewright.targets.ascend.lowering.launches import ELEMENTS, Launches, Value
 from tilewright.tile.dialect import ProgramOp
 
 LARGEST = 65_504.0
@@ -41,7 +41,8 @@ def product(launches: Launches, program: ProgramOp) -> None:
             if data is None:
                 raise launches.refusal(f"{symbol} is computed, and has to be constant here")
             fractals = diagonals(data)
-            values.append(launches.constant(fractals, fractals.shape, "half", ""))
+            element = ELEMENTS[fractals.dtype.name]
+            values.append(launches.constant(fractals, fractals.shape, element, ""))
         else:
             values.append(launches.operand(operand))
     name = launches.name(kernel.anchor.operation)

@@ -8,6 +8,7 @@ formats change their format before or behind it. Rows of integers are computed r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from tilewright.planning.domain import Operand, Stage
 from tilewright.planning.layout import Layout
@@ -109,6 +110,8 @@ def quantised(
 
 def _blocks(launches: Launches, result: Operand, halves: str, plain: bool) -> Blocks:
     """A tensor's blocks, as blocks of a launch share them."""
+    if not launches.grid:
+        return _own_blocks(launches, result, halves, plain)
     axes = list(zip(result.access, result.shape, strict=True))
     if halves == image():
         images, channels, *area = axes
@@ -126,3 +129,18 @@ def _blocks(launches: Launches, result: Operand, halves: str, plain: bool) -> Bl
         -(-columns[1] // CUBE),
         plain,
     )
+
+
+def _own_blocks(launches: Launches, result: Operand, halves: str, plain: bool) -> Blocks:
+    """The same for a kernel that has no grid, as integers lie in memory."""
+    if halves == image():
+        images, channels, *area = result.shape
+        batch, pairs, positions = launches.own(
+            batch=images, pair=-(-channels // PAIR), position=prod(area)
+        )
+        return Blocks(batch, positions, pairs, -(-channels // CUBE))
+    *outer, rows, columns = result.shape
+    batch, pairs, lines = launches.own(
+        batch=prod(outer), pair=-(-columns // PAIR), line=-(-rows // CUBE)
+    )
+    return Blocks(batch, scaled(lines, CUBE), pairs, -(-columns // CUBE), plain)
