@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 
 import tilewright
 from tilewright.graph.dialect import KernelOp, network_of
-from tilewright.runtime.executable import Executable
+from tilewright.runtime.executable import Executable, Progress, quiet
 from tilewright.targets.ascend.runner import AscendRunner
 
 Arrays = Mapping[str, Any]
@@ -54,6 +54,7 @@ def compiled(
     weights: Arrays | None = None,
     target: str = "ascend910",
     values: Arrays | None = None,
+    progress: Progress = quiet,
 ) -> Compiled:
     """The network of nodes, compiled."""
 
@@ -71,7 +72,7 @@ def compiled(
     path = folder / "model.onnx"
     opsets = [helper.make_opsetid("", 17)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
-    executable = tilewright.compile(path, target=target, values=values)
+    executable = tilewright.compile(path, target=target, values=values, progress=progress)
     kernels = [op for op in network_of(executable.graph).walk() if isinstance(op, KernelOp)]
     sides = (
         tuple(op.symbol.data for op in kernels if op.on_host is host) for host in (False, True)

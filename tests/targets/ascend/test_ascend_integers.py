@@ -446,3 +446,29 @@ def test_a_quantised_network_of_images_runs_on_the_cores(tmp_path: Path) -> None
     network = compiled(tmp_path, nodes, {"x": x}, {"y": (np.float32, (1, 10))}, weights)
     assert not network.host
     network.outputs({"x": x}, (0, 77))
+
+
+def test_what_is_refused_for_one_reason_goes_to_the_host_at_once(tmp_path: Path) -> None:
+    """310 has no division: seven kernels that quantise are refused in one emission, not seven."""
+    random = np.random.default_rng(7)
+    x = random.normal(0, 2, (33, 64)).astype(np.float16).astype(np.float32)
+    weights: dict[str, Any] = {"s": np.float32(0.043), "z": np.int8(0), "sw": np.float32(2.0**-8)}
+    nodes: list[NodeProto] = []
+    for number in range(7):
+        names = [f"{name}{number}" for name in ("x", "q", "d", "w", "wd")]
+        weights[names[3]] = random.integers(-128, 128, (64, 64), np.int8)
+        nodes += [
+            helper.make_node("QuantizeLinear", [names[0], "s", "z"], [names[1]]),
+            helper.make_node("DequantizeLinear", [names[1], "s", "z"], [names[2]]),
+            helper.make_node("DequantizeLinear", [names[3], "sw", "z"], [names[4]]),
+            helper.make_node("MatMul", [names[2], names[4]], [f"x{number + 1}"]),
+        ]
+    stations: list[str] = []
+    network = compiled(
+        *(tmp_path, nodes, {"x0": x}, {"x7": (np.float32, x.shape)}, weights),
+        target="ascend310",
+        progress=lambda station, *_: stations.append(station),
+    )
+    assert len(network.host) >= 7
+    assert stations.count("emit") <= 3
+    network.outputs({"x0": x}, orders=[0])

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tilewright.errors import refusals_of, refuse
+from tilewright.errors import KernelError, refusals_of, refuse
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.free_axes import free_axes
 from tilewright.graph.kernels import operand_values
@@ -121,7 +121,11 @@ def _lower(
     compilation: Compilation, device: Device, free: Mapping[str, frozenset[str]]
 ) -> tuple[list[tuple[str, int]], list[KernelRow]]:
     """The steps of the network, and the launches of each kernel; ``free`` has the dims that end
-    early by the kernels' symbols."""
+    early by the kernels' symbols.
+
+    Raises KernelError for a kernel that is refused, and with it for all that are for the same
+    reason; others may be lowered once these are the host's, and values have other layouts.
+    """
     network = network_of(compilation.network)
     known: dict[object, Array] = {
         op.result: compilation.weights.get(op.symbol.data)
@@ -131,6 +135,7 @@ def _lower(
     names = value_names(network)
     steps: list[tuple[str, int]] = []
     rows: list[KernelRow] = []
+    refused: list[KernelError] = []
     for number, op, compiled in compiled_steps(compilation):
         if compiled is None or compiled.schedule is None or not isinstance(op, KernelOp):
             steps.append(("host", number))
@@ -141,9 +146,13 @@ def _lower(
             for name, value in operand_values(op, names).items()
             if value in known
         }
-        with refusals_of(compiled.kernel.symbol):
-            short = free.get(compiled.kernel.symbol, frozenset())
-            lower_kernel(device, compiled, constants, short)
+        try:
+            with refusals_of(compiled.kernel.symbol):
+                short = free.get(compiled.kernel.symbol, frozenset())
+                lower_kernel(device, compiled, constants, short)
+        except KernelError as error:
+            refused.append(error)
+            continue
         steps.append(("words", len(rows)))
         row = KernelRow(
             symbol=compiled.kernel.symbol,
@@ -152,6 +161,11 @@ def _lower(
             end=len(device.launches),
         )
         rows.append(row)
+    if refused:
+        first, *others = refused
+        reason = first.problems[0].reason
+        alike = [other for other in others if other.problems[0].reason == reason]
+        raise KernelError(first.symbol, first.problems, alike)
     return steps, rows
 
 
