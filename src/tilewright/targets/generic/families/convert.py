@@ -10,9 +10,9 @@ from tilewright.numerics import fixed
 from tilewright.numerics.element_types import rounded
 from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.families.normalise import POINT_BITS
-from tilewright.targets.generic.families.transfer import AXES, size_bits
+from tilewright.targets.generic.families.transfer import AXES, box_fields, box_touch
 from tilewright.targets.generic.family import Family, Unit
-from tilewright.targets.generic.operands import Values, address_field, stride_bits
+from tilewright.targets.generic.operands import Values
 
 
 class Convert(Family):
@@ -28,32 +28,9 @@ right by `shift`, half rounded up, saturated. It costs the bandwidth of what it 
 """
 
     def fields(self, machine: Machine, part: Move) -> tuple[Field, ...]:
-        """Sizes, then both ends."""
-        bits = size_bits(machine, part)
-        ends = (("source", part.source), ("target", part.target))
-        shift = "binary points from sums to elements"
-        return (
-            *((Field("shift", POINT_BITS, shift, signed=True),) if machine.fixed_bits else ()),
-            *(
-                Field(f"size{axis}", bits, f"extent of axis {axis}", default=1)
-                for axis in range(AXES)
-            ),
-            *(
-                field
-                for end, memory in ends
-                for field in (
-                    address_field(machine, memory, f"{end}.address", f"first byte in {memory}"),
-                    *(
-                        Field(
-                            f"{end}.stride{axis}",
-                            stride_bits(machine, memory),
-                            f"bytes along axis {axis}",
-                        )
-                        for axis in range(AXES)
-                    ),
-                )
-            ),
-        )
+        """Of fixed point the shift, then sizes and both ends."""
+        shift = Field("shift", POINT_BITS, "binary points from sums to elements", signed=True)
+        return (*((shift,) if machine.fixed_bits else ()), *box_fields(machine, part))
 
     def execute(self, unit: Unit, part: Move, values: Values) -> None:
         """Round the box."""
@@ -80,21 +57,14 @@ right by `shift`, half rounded up, saturated. It costs the bandwidth of what it 
 
     def touches(self, machine: Machine, part: Move, columns: Columns) -> list[Touch]:
         """The sums, and what becomes of them."""
-        return [
-            _touch(part.source, "source", machine.sum.bytes, columns, write=False),
-            *self.charged(machine, part, columns),
-        ]
+        size = np.full_like(columns["source.address"], machine.sum.bytes)
+        sums = box_touch(part.source, "source", size, columns, write=False)
+        return [sums, *self.charged(machine, part, columns)]
 
     def charged(self, machine: Machine, part: Move, columns: Columns) -> list[Touch]:
         """What is written."""
-        return [_touch(part.target, "target", machine.number.bytes, columns, write=True)]
-
-
-def _touch(memory: str, end: str, element: int, columns: Columns, *, write: bool) -> Touch:
-    sizes = tuple(columns[f"size{axis}"] for axis in range(AXES))
-    strides = tuple(columns[f"{end}.stride{axis}"] for axis in range(AXES))
-    address = columns[f"{end}.address"]
-    return Touch(memory, write, address, sizes, strides, np.full_like(address, element))
+        size = np.full_like(columns["target.address"], machine.number.bytes)
+        return [box_touch(part.target, "target", size, columns, write=True)]
 
 
 __all__ = ["Convert"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.codegen.words import Columns, Field, bits_for
+from tilewright.codegen.words import Column, Columns, Field, bits_for
 from tilewright.machine import Machine, Move
 from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.family import Family, Unit
@@ -18,6 +18,28 @@ def size_bits(machine: Machine, part: Move) -> int:
     """Bits of an extent: as many as the smaller of the memories has bytes."""
     sizes = [machine.memory(name).bytes or 0 for name in (part.source, part.target)]
     return bits_for(min((size for size in sizes if size), default=(1 << 20) - 1))
+
+
+def box_fields(machine: Machine, part: Move) -> tuple[Field, ...]:
+    """The sizes of a box, then the address and the strides of both ends."""
+    bits = size_bits(machine, part)
+    ends: list[Field] = []
+    for end, memory in (("source", part.source), ("target", part.target)):
+        meaning = f"first byte in {memory}"
+        ends.append(address_field(machine, memory, f"{end}.address", meaning))
+        ends += [
+            Field(f"{end}.stride{axis}", stride_bits(machine, memory), f"bytes along axis {axis}")
+            for axis in range(AXES)
+        ]
+    sizes = (Field(f"size{n}", bits, f"extent of axis {n}", default=1) for n in range(AXES))
+    return (*sizes, *ends)
+
+
+def box_touch(memory: str, end: str, element: Column, columns: Columns, *, write: bool) -> Touch:
+    """What a transfer touches at one end, elements of so many bytes."""
+    sizes = tuple(columns[f"size{axis}"] for axis in range(AXES))
+    strides = tuple(columns[f"{end}.stride{axis}"] for axis in range(AXES))
+    return Touch(memory, write, columns[f"{end}.address"], sizes, strides, element)
 
 
 class Transfer(Family):
@@ -34,25 +56,10 @@ goes with a tile of weights, travels in the same transfer: one latency for both.
 
     def fields(self, machine: Machine, part: Move) -> tuple[Field, ...]:
         """Sizes, then both ends, then the second run."""
-        bits = size_bits(machine, part)
-        ends: list[Field] = []
-        for end, memory in (("source", part.source), ("target", part.target)):
-            meaning = f"first byte in {memory}"
-            ends.append(address_field(machine, memory, f"{end}.address", meaning))
-            ends += [
-                Field(
-                    f"{end}.stride{axis}", stride_bits(machine, memory), f"bytes along axis {axis}"
-                )
-                for axis in range(AXES)
-            ]
         return (
             Field("element", 4, "bytes of an element", default=2),
-            *(
-                Field(f"size{axis}", bits, f"extent of axis {axis}", default=1)
-                for axis in range(AXES)
-            ),
-            *ends,
-            Field("extra.bytes", bits, "bytes of the second run"),
+            *box_fields(machine, part),
+            Field("extra.bytes", size_bits(machine, part), "bytes of the second run"),
             *(
                 address_field(machine, memory, f"extra.{end}", f"its first byte in {memory}")
                 for end, memory in (("source", part.source), ("target", part.target))
@@ -91,15 +98,9 @@ goes with a tile of weights, travels in the same transfer: one latency for both.
     def touches(self, machine: Machine, part: Move, columns: Columns) -> list[Touch]:
         """Both boxes and both runs."""
         accesses: list[Touch] = []
-        sizes = tuple(columns[f"size{axis}"] for axis in range(AXES))
-        ones = np.ones_like(columns["element"])
+        element, ones = columns["element"], np.ones_like(columns["element"])
         for end, memory, write in (("source", part.source, False), ("target", part.target, True)):
-            strides = tuple(columns[f"{end}.stride{axis}"] for axis in range(AXES))
-            address = columns[f"{end}.address"]
-            accesses.append(Touch(memory, write, address, sizes, strides, columns["element"]))
-            accesses.append(
-                Touch(
-                    memory, write, columns[f"extra.{end}"], (columns["extra.bytes"],), (ones,), ones
-                )
-            )
+            accesses.append(box_touch(memory, end, element, columns, write=write))
+            run = columns["extra.bytes"]
+            accesses.append(Touch(memory, write, columns[f"extra.{end}"], (run,), (ones,), ones))
         return accesses
