@@ -45,7 +45,9 @@ def give_to_host(state: CompilationState, error: KernelError) -> None:
         for op in state.network.walk()
         if isinstance(op, KernelOp) and len(op.computes) > 1
     }
-    for refusal in (error, *error.others):
+    # What passes inserted is there for kernels that may be the host's by then: judged again.
+    others = [other for other in error.others if other.symbol in kernels]
+    for refusal in (error, *others):
         problem = refusal.problems[0]
         symbols = {refusal.symbol} & kernels or _neighbours(state, refusal.symbol, kernels, hosted)
         symbols -= state.refused.keys()
