@@ -75,6 +75,12 @@ class KernelError(TilewrightError):
         """Refusals of other kernels, found in the same run of the station."""
 
 
+def together(refusals: Sequence[KernelError]) -> KernelError:
+    """The first refusal, with those of other kernels that were found in the same run."""
+    first, *others = refusals
+    return KernelError(first.symbol, first.problems, others)
+
+
 @contextmanager
 def refusals_of(symbol: str) -> Generator[None]:
     """Let refusals inside name the kernel that they are of: raises KernelError for them."""

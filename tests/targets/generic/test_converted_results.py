@@ -10,20 +10,21 @@ import numpy as np
 import pytest
 from tests.end_to_end.test_number_formats import compiled, image_of, small_network
 from tests.targets.generic import test_deep_machine as deep
+from tests.targets.generic import test_int8_machine as int8
 from tests.targets.generic.c.c_kernels import emitted, with_c
 from tests.targets.generic.kernel_cases import Case, lower_case
 from tests.targets.generic.test_fused_machine import chain
 
 from tilewright.cli.optimise import optimise_text
 from tilewright.errors import TilewrightError
-from tilewright.ir import Parser, VerifyException, to_text
+from tilewright.ir import Parser, StringAttr, VerifyException, to_text
 from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
 from tilewright.planning import Budget, plan
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timer import timer
 from tilewright.targets.generic.timing import check_races, time_program
-from tilewright.tile.dialect import BufferOp, MoveOp, context, programs_of
+from tilewright.tile.dialect import BufferOp, MoveOp, ProgramOp, context, programs_of
 from tilewright.tile.interpreter import run
 from tilewright.tile.lower import tile, tile_module
 
@@ -51,12 +52,9 @@ MACHINES = {
 }
 
 
-def converting(program: object) -> list[MoveOp]:
-    return [
-        op
-        for op in program.walk()  # pyright: ignore[reportAttributeAccessIssue]  # any operation
-        if isinstance(op, MoveOp) and op.transform is not None and op.transform.data == "convert"
-    ]
+def converting(program: ProgramOp) -> list[MoveOp]:
+    moves = [op for op in program.walk() if isinstance(op, MoveOp) and op.transform is not None]
+    return [op for op in moves if op.transform == StringAttr("convert")]
 
 
 @pytest.mark.parametrize("name", ["through a buffer", "to main memory", "with flags"])
@@ -81,8 +79,6 @@ def test_words_and_the_interpreter_agree(kernel: str, name: str) -> None:
 
 
 def test_eight_bits() -> None:
-    from tests.targets.generic import test_int8_machine as int8
-
     machine, case = MACHINES["of 8 bits"], int8.convolution(3)
     lowered = lower_case(case, plan(case.kernel, machine).schedule, machine, derive(machine))
     np.testing.assert_array_equal(lowered.run(), case.expected)

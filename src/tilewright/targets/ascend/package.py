@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tilewright.errors import KernelError, refusals_of, refuse
+from tilewright.errors import KernelError, refusals_of, refuse, together
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.free_axes import free_axes
 from tilewright.graph.kernels import operand_values
@@ -162,10 +162,8 @@ def _lower(
         )
         rows.append(row)
     if refused:
-        first, *others = refused
-        reason = first.problems[0].reason
-        alike = [other for other in others if other.problems[0].reason == reason]
-        raise KernelError(first.symbol, first.problems, alike)
+        reason = refused[0].problems[0].reason
+        raise together([error for error in refused if error.problems[0].reason == reason])
     return steps, rows
 
 

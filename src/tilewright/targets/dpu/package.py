@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright.errors import KernelError, TilewrightError, refusals_of, refuse
+from tilewright.errors import KernelError, TilewrightError, refusals_of, refuse, together
 from tilewright.targets.base import Compilation
 from tilewright.targets.dpu.core import Core
 from tilewright.targets.dpu.lowering.network import Lowering
@@ -79,7 +79,7 @@ def _lower(
         steps.append(("words", len(kernels)))
         kernels.append((kernel.symbol, kernel.nodes))
     if refused:
-        raise KernelError(refused[0].symbol, refused[0].problems, refused[1:])
+        raise together(refused)
     rows = [
         KernelRow(symbol=symbol, nodes=nodes, start=start, end=end)
         for (symbol, nodes), (start, end) in zip(kernels, lowering.starts, strict=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tilewright.codegen.c.source import comment
-from tilewright.errors import KernelError, refusals_of, refuse
+from tilewright.errors import KernelError, refusals_of, refuse, together
 from tilewright.graph.dialect import KernelOp
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
@@ -55,8 +55,7 @@ class Ascend910bTarget(Target):
             except KernelError as error:
                 refusals.append(error)
         if refusals:
-            first, *others = refusals
-            raise KernelError(first.symbol, first.problems, others)
+            raise together(refusals)
         text = "\n".join(["module {", *functions, "}"])
         (directory / FILE).write_text(f"{text}\n")
 
