@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from tilewright.errors import Problem, TilewrightError
+from tilewright.errors import Problem, TilewrightError, nearest
 from tilewright.machine.checks import shown
 from tilewright.machine.forms import GROUPS, machine_of
 
@@ -69,15 +68,8 @@ def with_values(machine: Machine, values: Mapping[str, Any]) -> Machine:
     for key, value in sorted(values.items(), key=lambda item: item[0] != "synchronisation"):
         place = _place(data, key, known)
         if place is None:
-            near = get_close_matches(key, known, 3, 0.5)
-            problems.append(
-                Problem(
-                    "machine-key",
-                    f"{machine.name} has no such value",
-                    shown(key),
-                    f"did you mean {' or '.join(near)}?" if near else "",
-                )
-            )
+            reason = f"{machine.name} has no such value"
+            problems.append(Problem("machine-key", reason, shown(key), nearest(key, known)))
         else:
             field = key.rpartition(".")[2]
             text = field in _TEXT or (".own." in f".{key}" and isinstance(place[field], str))
