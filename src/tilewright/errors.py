@@ -63,9 +63,9 @@ def refuse(code: str, reason: str, where: str = "", help: str = "") -> Tilewrigh
     return TilewrightError(Problem(code, reason, where, help))
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], most: int = 3) -> str:
     """What helps where a name is none of very many: the nearest of them, if any is near."""
-    near = get_close_matches(name, list(known), 3, 0.5)
+    near = get_close_matches(name, list(known), most, 0.5)
     return f"did you mean {' or '.join(near)}?" if near else ""
 
 

@@ -218,7 +218,7 @@ def _check_operations(where: str, names: Iterable[str], findings: _Findings) -> 
     for name in names:
         if name not in DIMS:
             reason = f"there is no operation {shown(name)!r}"
-            findings.add(where, reason, nearest(name, DIMS))
+            findings.add(where, reason, nearest(name, DIMS, 1))
 
 
 def _check_operands(

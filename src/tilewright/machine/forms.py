@@ -79,7 +79,7 @@ def _problems(details: ErrorDetails, data: dict[str, Any], source: str) -> list[
         ]
     hint = ""
     if details["type"] == "extra_forbidden":
-        hint = nearest(path[-1], _siblings(path, kind))
+        hint = nearest(path[-1], _siblings(path, kind), 1)
     return [Problem("machine-invalid", _reason(details), before + key, hint)]
 
 
