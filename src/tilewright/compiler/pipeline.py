@@ -267,7 +267,9 @@ def _not_lowered(
         placements = placements_of(ops[kernel.symbol], names, kernel)
         try:
             with refusals_of(kernel.symbol):
-                program = tile_module(kernel, schedule, state.machine, placements)
+                program = tile_module(
+                    kernel, schedule, state.machine, placements, honours=state.target.honours
+                )
                 run([CompiledKernel(kernel, schedule, program)])
         except KernelError as error:
             refused.append(error)
@@ -289,7 +291,11 @@ def build_tiles(state: CompilationState) -> None:
         held = state.held.get(item.kernel.symbol)
         if held is not None:
             placements = held.placed(placements)
-        passes = tile_pipeline(machine, tuple(text for texts in used.values() for text in texts))
+        passes = tile_pipeline(
+            machine,
+            tuple(text for texts in used.values() for text in texts),
+            honours=state.target.honours,
+        )
         state.runner.context = context_of(state, {}, machine)
         with refusals_of(item.kernel.symbol):
             program = build(item.kernel, item.schedule, machine, placements)

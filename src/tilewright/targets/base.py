@@ -31,6 +31,7 @@ from tilewright.planning.operand_layouts import layout_problems
 from tilewright.planning.planners.choice import Chosen, planner_of
 from tilewright.planning.planners.measured import Measure
 from tilewright.planning.schedule import Schedule
+from tilewright.tile.decisions import EVERY_DECISION, Decision
 
 Timer = Callable[[Kernel, Schedule], float]
 """Simulated cycles of one kernel under one schedule."""
@@ -263,6 +264,8 @@ class Target(ABC):
     compiled for (``Compilation.free``)."""
     implements: frozenset[Capability] = frozenset()
     """The keys of machines beyond those that hold for all targets; others are refused."""
+    honours: ClassVar[frozenset[Decision]] = EVERY_DECISION
+    """What its code takes from the tile program; it decides the rest anew, and no pass does."""
     elements: tuple[ElementType, ...] = ("float32", "fixed16", "fixed8")
     """What machines may compute on; others are refused."""
     weights_file: str = ""

@@ -27,6 +27,8 @@ class AscendTarget(Target):
     take_lengths = True
     elements = ("float16",)
     family = "ascend"
+    honours = frozenset()
+    """Its kernels have addresses, flags and an order of their own (lowering/walk.py, flags.py)."""
     implements = frozenset(
         {
             *(

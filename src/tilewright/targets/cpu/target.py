@@ -17,6 +17,7 @@ from tilewright.targets.cpu.machine import lanes_of, machine
 from tilewright.targets.cpu.processors import NATIVE, PROCESSORS, processor, this_processor
 from tilewright.targets.cpu.program import WEIGHTS_FILE
 from tilewright.targets.cpu.runner import CpuRunner
+from tilewright.tile.decisions import Decision
 
 
 class CpuTarget(Target):
@@ -28,6 +29,8 @@ class CpuTarget(Target):
     writes_c = True
     description = "readable C for the processor at hand, built by the system's compiler"
     elements = ("float32",)
+    honours = frozenset({Decision.ORDER})
+    """Its tiles lie in main memory, behind caches: there is no buffer to place."""
     implements = frozenset(
         {
             *(Capability.CORES, Capability.MEMORY_GROWTH),

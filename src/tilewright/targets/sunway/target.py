@@ -29,6 +29,8 @@ class SunwayTarget(Target):
     name = "sunway"
     description = "athread C for one core group of SW26010, run on the host through a shim"
     family = "sunway"
+    honours = frozenset()
+    """Its C has reply words, an order and slots of its own (emit/slave.py)."""
     implements = frozenset(
         {
             *(Capability.CORES, Capability.ISSUE_CYCLES),
