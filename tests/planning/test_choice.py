@@ -8,7 +8,7 @@ from tests.planning import planning_kernels as kernels
 from tilewright.choices import PLANNERS
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.planners.choice import planner_of
 from tilewright.planning.planners.greedy import Greedy
 from tilewright.targets.cambricon_x.machine import MACHINE
@@ -29,7 +29,7 @@ KERNEL = kernels.conv(20, 30, 12, 3)
     ],
 )
 def test_options_reach_the_greedy_planner(text: str, greedy: Greedy) -> None:
-    wanted = plan(KERNEL, MACHINE, search=greedy)
+    wanted = Planner(MACHINE, search=greedy).plan(KERNEL)
     with planner_of(text, MACHINE) as asked:
         assert asked is not None
         found = asked(KERNEL)

@@ -14,7 +14,7 @@ from tests.planning.planning_kernels import conv, dense, pool
 from tests.planning.test_cores import in_floats
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.planners.ldm.planner import Ldm
 from tilewright.planning.planners.stated import stated_plan
 from tilewright.planning.scheduling import Scheduling
@@ -62,7 +62,7 @@ def test_the_papers_nest_is_a_schedule() -> None:
 def test_it_is_priced_as_the_planner_that_finds_the_same() -> None:
     # LDM as the paper's example has it: 64 KB, one slot.
     machine = ONE.with_values({"memory.ldm.reserved": 0})
-    found = plan(PRODUCT, machine, search=Ldm(buffers=1))
+    found = Planner(machine, search=Ldm(buffers=1)).plan(PRODUCT)
     # Weights lie along k here, and the planner fills that dim first.
     by_hand = stated_plan(PRODUCT, machine, papers(machine, 64, 128).finished(), "by-hand")
     assert by_hand.schedule == found.schedule

@@ -47,6 +47,7 @@ def plan_command(
     Example: tilewright plan vgg16.onnx -t cambricon-x --planner greedy --beside exact
     """
     from tilewright.compiler.pipeline import plans_of, resolve, run_pipeline
+    from tilewright.planning import Planner
     from tilewright.planning.balance import imbalance
 
     with console.refusals(as_json), console.progress(quiet) as progress:
@@ -63,14 +64,16 @@ def plan_command(
                 calibration=choices.get("calibration"),
                 numbers=numbers.numbers_on(machine, choices),
                 progress=progress,
-                planner=asked,
+                ask=asked,
                 until="plan",
             )
         others: dict[str, Plan] = {}
         if second is not None:
             kernels = [item.kernel for item in state.kernels if item.schedule is not None]
             with second as asked:
-                others = plans_of(kernels, machine, asked, chosen.timer(machine), progress)
+                others = plans_of(
+                    kernels, Planner(machine, chosen.timer(machine), ask=asked), progress
+                )
     rows: list[dict[str, Any]] = []
     for item in state.kernels:
         row: dict[str, Any] = {"name": item.kernel.symbol, "nodes": list(item.kernel.nodes)}

@@ -201,7 +201,7 @@ def compile(
                 dump=None if dump is None else Path(dump),
                 progress=progress,
                 exact_memory=exact_memory,
-                planner=by_hand or asked,
+                ask=by_hand or asked,
                 learned=learned,
                 name=name,
             )

@@ -13,7 +13,6 @@ from tilewright.compiler.quantise import calibrate, kept_on_host, quantise, read
 from tilewright.compiler.state import (
     CompilationState,
     Model,
-    Planner,
     context_of,
     drop_dead_weights,
 )
@@ -44,7 +43,7 @@ from tilewright.numbers.calibration import (
     Samples,
 )
 from tilewright.numerics.formats import Numbers
-from tilewright.planning import Plan, PlanCache, Timer, plan
+from tilewright.planning import Ask, Plan, Planner
 from tilewright.planning.domain import Kernel
 from tilewright.planning.join_pixels import join_pixels
 from tilewright.planning.own import FormsKernels
@@ -114,11 +113,10 @@ def place_graph(state: CompilationState) -> None:
     if state.formed is None:
         remember(state)
     state.runner.run(state.network, layout_pipeline(state.machine), "graph-")
-    if state.planner is None:  # A planner that was asked for cuts single kernels.
+    if state.planner.ask is None:  # A planner that was asked for cuts single kernels.
         form_chains(
-            network_of(state.network), state.machine, state.plan_cache, state.apart, state.learned,
-            state.progress,
-        )  # fmt: skip
+            network_of(state.network), state.planner, state.apart, state.learned, state.progress
+        )
     addresses = address_pipeline(exact_memory=state.exact_memory)
     state.runner.run(state.network, addresses, "graph-")
     if state.stated is not None:
@@ -141,22 +139,19 @@ def plan_kernels(state: CompilationState) -> None:
     ops = {op.symbol.data: op for op in kernels}
     described = [(_described(op, names, state.machine), op.on_host) for op in kernels]
     planned = [kernel for kernel, on_host in described if not on_host]
-    timer = state.target.timer(state.machine)
-    if timer is not None and planned:
+    if state.planner.timer is not None and planned:
         # Timed with its first load. The cost model charges every kernel for its own, so where
         # nothing is timed, kernels alike stay alike and are planned once.
         begin = planned[0] = replace(planned[0], first=True)
         described = [(begin if k.symbol == begin.symbol else k, host) for k, host in described]
     refused: list[KernelError] | None = [] if state.target.falls_back else None
-    state.plans = plans_of(
-        planned, state.machine, state.planner, timer, state.progress, state.plan_cache, refused
-    )
+    state.plans = plans_of(planned, state.planner, state.progress, refused)
     if refused is not None:
         refused += _not_lowered(state, planned, ops, names)
         if refused:  # all at once: each return to the formed network costs the whole road
             raise KernelError(refused[0].symbol, refused[0].problems, refused[1:])
     # A planner that was asked for knows nothing of values that are held.
-    if state.hold and keeps_values(state.machine) and state.planner is None:
+    if state.hold and keeps_values(state.machine) and state.planner.ask is None:
         by_symbol = {kernel.symbol: kernel for kernel in planned}
         state.held = hold_values(
             network, state.machine, by_symbol, state.plans, state.target.timer, state.exact_memory
@@ -179,7 +174,7 @@ def plan_kernels(state: CompilationState) -> None:
             state.held,
             state.target.run_timer(state.machine, arenas_of(network)),
         )
-    if state.hold and keeps_inputs(state.machine) and state.planner is None:
+    if state.hold and keeps_inputs(state.machine) and state.planner.ask is None:
         by_symbol = {kernel.symbol: kernel for kernel in planned}
         run_timer = state.target.run_timer(state.machine, arenas_of(network))
         inputs = hold_inputs(
@@ -219,26 +214,20 @@ def _described(op: KernelOp, names: Mapping[SSAValue, str], machine: Machine) ->
 
 def plans_of(
     kernels: Sequence[Kernel],
-    machine: Machine,
-    planner: Planner | None = None,
-    timer: Timer | None = None,
+    planner: Planner,
     progress: Progress = quiet,
-    cache: PlanCache | None = None,
     refused: list[KernelError] | None = None,
 ) -> dict[str, Plan]:
     """Plans by the kernels' symbols; kernels alike are planned once.
 
-    ``cache`` has plans that were made before for the same machine and timer. Refusals are added to
-    ``refused``, and their kernels left out; without it, raises KernelError.
+    Refusals are added to ``refused``, and their kernels left out; without it, raises KernelError.
     """
-    cache = {} if cache is None else cache
     plans: dict[str, Plan] = {}
     for number, kernel in enumerate(kernels):
         progress("plan", number, len(kernels))
         try:
             with refusals_of(kernel.symbol):
-                proposal = None if planner is None else planner(kernel)
-                plans[kernel.symbol] = proposal or plan(kernel, machine, timer=timer, cache=cache)
+                plans[kernel.symbol] = planner.plan(kernel)
         except KernelError as error:
             if refused is None:
                 raise
@@ -367,7 +356,7 @@ def run_pipeline(
     dump: Path | None = None,
     progress: Progress = quiet,
     exact_memory: bool = False,
-    planner: Planner | None = None,
+    ask: Ask | None = None,
     learned: LearnedCost | None = None,
     hold: bool = True,
     until: str = "tile",
@@ -375,16 +364,18 @@ def run_pipeline(
 ) -> CompilationState:
     """Take a model through the pipeline, to the end of the stage ``until``.
 
-    ``name`` is the network's; by default it is the model's own. Chains are formed by ``learned``
+    ``name`` is the network's; by default it is the model's own. ``ask`` is asked for each kernel's
+    plan before the machine's cost model is. Chains are formed by ``learned``
     costs if there are any.
     With ``hold`` values may stay on the chip between kernels (network/resident_values.py).
     """
     runner = PassRunner(CompilerContext(machine), dump)
     state = CompilationState(
-        target, machine, model, shapes or {}, calibration, progress, runner, exact_memory
-    )
+        target, machine, model, shapes or {}, calibration, progress, runner,
+        Planner(machine, target.timer(machine), ask=ask), exact_memory,
+    )  # fmt: skip
     state.caffemodel, state.ranges, state.numbers = caffemodel, ranges, numbers
-    state.planner, state.factors, state.hold, state.name = planner, factors, hold, name
+    state.factors, state.hold, state.name = factors, hold, name
     state.learned = learned
     names = [stage.name for stage in PIPELINE]
     advance(state, PIPELINE[: names.index(until) + 1])

@@ -13,7 +13,7 @@ from tests.targets.cpu.primitive_cases.methods import winograd
 
 from tilewright.graph.kernels import kernel_of
 from tilewright.graph.values import value_names
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.planning.sharing import parts
 from tilewright.targets.cpu.runner import CpuRunner
@@ -86,7 +86,7 @@ def test_all_threads_copy_a_large_image(first: str, tmp_path: Path) -> None:
     names = value_names(m.module)
     for op, shared in zip(m.kernels, (first, "oh"), strict=True):
         kernel = kernel_of(op, names)
-        m.schedules[kernel.symbol] = replace(plan(kernel, PLAIN).schedule, shared=shared)
+        m.schedules[kernel.symbol] = replace(Planner(PLAIN).plan(kernel).schedule, shared=shared)
     CpuTarget().emit(m.compilation(), tmp_path)
     runner = CpuRunner(tmp_path)
     expected = m.expected()

@@ -19,7 +19,7 @@ from tests.targets.sunway.test_packages import STRICT, inputs_of, runner_of
 import tilewright
 from tilewright.compiler.pipeline import resolve
 from tilewright.errors import TilewrightError
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.runtime import Executable
 from tilewright.targets.sunway.chip import CHIP, GROUPS, ChipPlanner, group_machine
@@ -120,7 +120,7 @@ def test_the_planner_chooses_what_is_divided(kernel: Kernel, groups: str) -> Non
     schedule = planned.schedule
     assert dict(schedule.options)["core_groups"] == groups
     assert f"core_groups={groups}" in str(schedule)
-    alone = plan(kernel, group_machine(CHIP))
+    alone = Planner(group_machine(CHIP)).plan(kernel)
     if groups == "1":
         assert schedule.levels == alone.schedule.levels
         return

@@ -129,7 +129,7 @@ def test_counted_cycles_are_the_plans(tmp_path: Path) -> None:
     executable.run({info.name: x}, profile=True)
     target, machine = resolve("sunway", values=VALUES)
     with target.planner(PLANNER, machine) as asked:
-        work = run_pipeline(model, target, machine, planner=asked)
+        work = run_pipeline(model, target, machine, ask=asked)
     for kernel in executable.profile.kernels:
         planned = work.plans[kernel.symbol].predicted_cycles
         # A round of turns evens out what the plan takes for each of them.
@@ -176,7 +176,7 @@ def test_spaces_in_which_nobody_can_take_turns_are_refused(
         pytest.raises(TilewrightError, match=f"space-empty.*(\n.*)*{reason}"),
         target.planner(f"space{{file={file}}}", machine) as asked,
     ):
-        run_pipeline(classifier(tmp_path), target, machine, planner=asked, until="plan")
+        run_pipeline(classifier(tmp_path), target, machine, ask=asked, until="plan")
 
 
 def test_without_a_mesh_nobody_takes_turns(tmp_path: Path) -> None:

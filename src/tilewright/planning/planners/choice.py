@@ -10,7 +10,7 @@ from pathlib import Path
 from tilewright.choices import PLANNERS
 from tilewright.errors import choose, refuse
 from tilewright.machine import Machine
-from tilewright.planning import PlanCache, Search, Timer, plan
+from tilewright.planning import PlanCache, Planner, Search, Timer
 from tilewright.planning.domain import Kernel
 from tilewright.planning.measurements import Measurements
 from tilewright.planning.mesh import Mesh
@@ -81,13 +81,15 @@ def planner_of(
         tiling: Search = Rows()
         if name != "rows":
             tiling = _greedy(options) if name == "greedy" else _ldm(options, machine, mesh)
-        yield lambda kernel: plan(kernel, machine, timer=timer, cache=cache, search=tiling)
+        yield lambda kernel: Planner(machine, timer=timer, cache=cache, search=tiling).plan(kernel)
         return
     if name in ("swatop", "blackbox"):
         _shares(options, machine, mesh)
         own = None if options.get("share") == "none" else mesh
         strategies = Swatop(int(options.get("top", "1")), name == "blackbox", own)
-        yield lambda kernel: plan(kernel, machine, timer=timer, cache=cache, search=strategies)
+        yield lambda kernel: Planner(machine, timer=timer, cache=cache, search=strategies).plan(
+            kernel
+        )
         return
     if name == "space":
         if not options.get("file"):
@@ -101,7 +103,7 @@ def planner_of(
         search = _stationary(options)
         yield (
             lambda kernel: (
-                plan(kernel, machine, timer=timer, cache=cache, search=search)
+                Planner(machine, timer=timer, cache=cache, search=search).plan(kernel)
                 if is_product(kernel)
                 else None
             )

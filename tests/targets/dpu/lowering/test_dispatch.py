@@ -9,7 +9,7 @@ from tests.targets.generic.kernel_cases import KernelBuilder
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import GraphOperation
 from tilewright.ir import UnitAttr
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
 from tilewright.targets.dpu.core import ZU2
 from tilewright.targets.dpu.lowering import network
@@ -56,7 +56,7 @@ def test_prices_of_chains_are_near_what_the_words_take() -> None:
     for name in CHAINS:
         case = chain(CHAINS[name], 40)
         try:
-            found = plan(case.kernel, machine)
+            found = Planner(machine).plan(case.kernel)
         except TilewrightError:
             continue
         errors.append(abs(found.predicted_cycles / simulated(case.kernel, found.schedule) - 1))
@@ -95,5 +95,5 @@ def test_prices_of_chains_with_depthwise_know_of_rows(shape: tuple[int, ...]) ->
     """Blocks of MobileNet-v2 and MnasNet: a convolution's next tile begins where the depthwise one
     has read, not behind it; and where a circular buffer ends, a compute is an instruction more."""
     machine, kernel = machine_of(ZU2), inverted(*shape)
-    planned = plan(kernel, machine)
+    planned = Planner(machine).plan(kernel)
     assert abs(planned.predicted_cycles / timer(ZU2, machine)(kernel, planned.schedule) - 1) < 0.03
