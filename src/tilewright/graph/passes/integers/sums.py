@@ -62,16 +62,17 @@ def convolved(
     attributes, name = dict(op.values), op.node_name or "conv"
     image, attributes["pads"] = padded(x, op.integers("pads"), before)
 
-    def conv(array: Array, bias: list[SSAValue], hint: str) -> SSAValue:
-        operands = [image, add_weight(ctx, array, before, f"{name}.{hint}"), *bias]
-        return make("conv", operands, attributes, before=before, like=op).result
+    def conv(*operands: SSAValue) -> SSAValue:
+        return make("conv", [image, *operands], attributes, before=before, like=op).result
 
-    total = conv(weights.array, _moved(bias, weights, x, name, before, ctx), "weight")
+    weight = add_weight(ctx, weights.array, before, f"{name}.weight")
+    total = conv(weight, *_moved(bias, weights, x, name, before, ctx))
     if not weights.zero.any():
         return total
     # One channel of ones for each group: the sums of what every window covers.
     group = op.integer("group", 1, 2**24)
-    sums = conv(np.ones((group, *weights.array.shape[1:]), np.int8), [], "ones")
+    ones = np.ones((group, *weights.array.shape[1:]), np.int8)
+    sums = conv(add_weight(ctx, ones, before, f"{name}.sums.weight"))
     if group > 1:
         count = weights.array.shape[0] // group
         index = np.repeat(np.arange(group), count).astype(np.int64)
