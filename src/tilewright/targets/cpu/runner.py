@@ -24,7 +24,6 @@ from tilewright.codegen.c.compiler import (
     FLAGS,
     build_library,
     compiler_version,
-    openmp_flags,
     precompile,
 )
 from tilewright.errors import refuse
@@ -75,7 +74,7 @@ def load_library(program: Path, prefix: str, flags: Sequence[str] = ()) -> Path:
     }
     if not any(path.suffix == ".c" for path in texts):
         raise refuse("package-invalid", "there are no C sources", str(program))
-    flags = flags or (*FLAGS, *openmp_flags(), *this_processor().flags)
+    flags = flags or (*FLAGS, *this_processor().flags)
     digest = sha256()
     for path, text in texts.items():
         digest.update(f"{path} {len(text)}\n".encode() + text)
@@ -215,7 +214,7 @@ class CpuRunner(Runner):
         made_for = processor(str(manifest["processor"]))
         # Other flags than its processor's build it without tiles, too (pieces.h).
         refuse_foreign(made_for, tiles=manifest.get("tiles", False) and not flags)
-        flags = flags or (*FLAGS, *openmp_flags(), *made_for.flags)
+        flags = flags or (*FLAGS, *made_for.flags)
         self.prefix = str(manifest["prefix"])
         self._inputs = tuple(Port.of_json(port) for port in manifest["inputs"])
         self._outputs = tuple(Port.of_json(port) for port in manifest["outputs"])
