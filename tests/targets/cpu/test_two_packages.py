@@ -111,9 +111,10 @@ def run(*command: object, cwd: Path) -> str:
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two packages, one named after its file, one as asked, and a program of both."""
     folder = tmp_path_factory.mktemp("pair")
-    tilewright.compile(save_model(folder / "first.onnx", 1), directory=folder / "first")
+    path = save_model(folder / "first.onnx", 1)
+    tilewright.compile(path, directory=folder / "first", cpu="portable")
     model = save_model(folder / "other.onnx", 2)
-    tilewright.compile(model, directory=folder / "second", name="second")
+    tilewright.compile(model, directory=folder / "second", name="second", cpu="portable")
     (folder / "user.c").write_text(PROGRAM)
     IMAGE.tofile(folder / "image.bin")
     return folder
