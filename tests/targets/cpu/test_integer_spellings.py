@@ -149,6 +149,17 @@ def _product(q: Quantised, kind: Any, zero: Any) -> str:
     return q.node("Mul", y, q.node("Mul", scale, q.constant(q.random.random(21) * 0.02)))
 
 
+def _computed_product(q: Quantised) -> str:
+    """Of two computed matrices, with a row added in int32."""
+    (x, first, origin), (w, second, other) = (
+        _dynamic(q, q.input(*shape)) for shape in ((2, 5, 40), (2, 40, 24))
+    )
+    y = q.node("MatMulInteger", x, w, origin, other)
+    y = q.node("Add", y, q.constant(q.integers(np.int16, 24), np.int32))
+    y = q.node("Cast", y, to=onnx.TensorProto.FLOAT)
+    return q.node("Mul", y, q.node("Mul", first, second))
+
+
 def _pairs(q: Quantised, *, group: int = 1) -> str:
     """Dynamic scales, as floats between conversions."""
     x, scale, origin = _dynamic(q, q.input(1, 16, 9, 8))
@@ -232,6 +243,7 @@ SPELLINGS: dict[str, Callable[[Quantised], str]] = {
     "ConvInteger, no bias": lambda q: _convolution(q, np.uint8, 3, bias=False),
     "MatMulInteger, int8": lambda q: _product(q, np.int8, 0),
     "MatMulInteger, columns": lambda q: _product(q, np.uint8, q.integers(np.uint8, 21)),
+    "MatMulInteger, computed": _computed_product,
     "pairs": _pairs,
     "pairs, groups": lambda q: _pairs(q, group=2),
     "pairs, Gemm": _gemm_of_pairs,

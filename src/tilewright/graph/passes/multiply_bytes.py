@@ -66,12 +66,13 @@ class MultiplyBytes(ModulePass):
         for step in operations_of(op):
             if step.operation not in ("conv", "matmul") or _element(step.result) != i32:
                 continue
-            last = _with_bias(step)
             rewrite = _convolution if step.operation == "conv" else _product
-            sums = rewrite(step, last, context)
-            if sums is not None:
-                replace(last, sums)
-                _scaled(sums, context)
+            for last in dict.fromkeys((_with_bias(step), step)):
+                sums = rewrite(step, last, context)
+                if sums is not None:
+                    replace(last, sums)
+                    _scaled(sums, context)
+                    break
         sweep(network_of(op))
         merge_weights(network_of(op))
 
