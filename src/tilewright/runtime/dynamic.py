@@ -217,6 +217,12 @@ class DynamicExecutable(Executable):
         """The runner of the specialisation that was used last."""
         return self.last.runner
 
+    def _build_library(self) -> None:
+        raise refuse(
+            "shape-open", "a library is of one shape", str(self.directory),
+            "save what specialise() gives for the sizes",
+        )  # fmt: skip
+
     @property
     def profile(self) -> Profile:
         """Measurements of the last run; refuses when there was none."""

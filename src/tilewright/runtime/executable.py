@@ -16,6 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tilewright.codegen.c.compiler import has_compiler
+from tilewright.codegen.c.packaged import LIBRARIES, Packaged
 from tilewright.errors import TilewrightError, refuse
 from tilewright.files import problem_of, written
 from tilewright.numerics.element_types import ELEMENTS
@@ -57,11 +59,17 @@ class Executable:
     """A package ready to run; made by ``tilewright.compile`` or ``Executable.load``."""
 
     def __init__(
-        self, directory: Path, *, temporary: bool = False, manifest: Manifest | None = None
+        self,
+        directory: Path,
+        *,
+        temporary: bool = False,
+        manifest: Manifest | None = None,
+        trust: bool = False,
     ) -> None:
         """Open a package; a ``temporary`` one is removed together with this object.
 
-        ``manifest`` is what ``read_manifest`` has just given for it, if it has been read.
+        ``manifest`` is what ``read_manifest`` has just given for it, if it has been read. ``trust``
+        lets libraries of the package be loaded that the user's own key has not sealed.
         """
         self.directory = directory
         self.manifest: Manifest = read_manifest(directory) if manifest is None else manifest
@@ -72,22 +80,42 @@ class Executable:
         self._runs = 0
         self._measured: Callable[[], Profile] | None = None
         self._reference: tuple[ModuleOp, Weights] | None = None
+        self._libraries = Packaged(
+            directory / LIBRARIES,
+            frozenset(
+                name.removeprefix(f"{LIBRARIES}/")
+                for name in self.manifest.files
+                if name.startswith(f"{LIBRARIES}/")
+            ),
+            trust,
+        )
 
     @staticmethod
     def load(
-        directory: str | Path, *, cache: Cache | None = None, progress: Progress = quiet
+        directory: str | Path,
+        *,
+        cache: Cache | None = None,
+        progress: Progress = quiet,
+        trust: bool = False,
     ) -> Executable:
         """Open a package on disk; raises TilewrightError if it is damaged or none.
 
         For a package with free dims the result is a ``DynamicExecutable``, which keeps what it
-        builds in ``cache`` and tells ``progress`` what it is doing.
+        builds in ``cache`` and tells ``progress`` what it is doing. ``trust`` says that the package
+        comes from where you think: its libraries are loaded, also those that your own key has not
+        sealed (docs/package-safety.md).
         """
-        return opened(Path(directory), cache=cache, progress=progress)
+        return opened(Path(directory), cache=cache, progress=progress, trust=trust)
 
-    def save(self, directory: str | Path) -> Path:
+    def save(self, directory: str | Path, *, build: bool | None = None) -> Path:
         """Copy what the package lists to a new or empty place; an older package there is replaced.
 
-        A name that ends with .elf becomes one file (runtime/elf_package.py).
+        The library of its C for the processor at hand is put beside the C, sealed with the user's
+        key, so that a run needs no compiler (docs/package-safety.md): where it can be built, or
+        always with ``build=True``, which raises TilewrightError if it cannot; ``build=False``
+        leaves it out.
+
+        A name that ends with .elf becomes one file (runtime/elf_package.py), without libraries.
 
         Nothing half-written is left: the copy is made beside and then renamed.
         """
@@ -95,13 +123,31 @@ class Executable:
         if becomes_elf(target):
             from tilewright.runtime.elf_package import write_elf  # It needs the targets.
 
+            if build:
+                raise refuse("option-form", "a package of one file holds no library", str(target))
             write_elf(self.directory, target)
             return target
+        if build or (build is None and has_compiler()):
+            try:
+                self._build_library()
+            except TilewrightError:
+                if build:
+                    raise
         with replacing(target) as fresh:
             for name in (MANIFEST, *self.manifest.files):
                 (fresh / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(self.directory / name, fresh / name)
+            if build is not False and self._libraries.built:
+                names = self._libraries.write(fresh / LIBRARIES)
+                read_own(fresh).add(fresh, [f"{LIBRARIES}/{name}" for name in names])
         return target
+
+    def _build_library(self) -> None:
+        """Build the library for the processor at hand, if it is not there."""
+        if not self.manifest.runs:
+            raise refuse("option-form", "only other tools run this package", str(self.directory))
+        with self._libraries.at_hand():
+            self.runner.build()
 
     def specialise(self, sizes: Mapping[str, int]) -> Executable:
         """The package for these sizes of its free dims: itself, where none are free."""
@@ -144,7 +190,11 @@ class Executable:
         if self._runner is None:
             from tilewright.targets.base import find_target
 
-            self._runner = find_target(self.manifest.target).load(self.content / PROGRAM)
+            with self._libraries.at_hand():
+                runner = find_target(self.manifest.target).load(self.content / PROGRAM)
+                if self._libraries.files:
+                    runner.build()
+            self._runner = runner
         return self._runner
 
     def run(
@@ -295,6 +345,7 @@ def opened(
     cache: Cache | None = None,
     progress: Progress = quiet,
     own: bool = False,
+    trust: bool = False,
 ) -> Executable:
     """Open a package, with free dims or without; see ``Executable.load``.
 
@@ -306,13 +357,13 @@ def opened(
         folder = make_folder()
         try:
             read_elf(directory, folder)
-            return opened(folder, temporary=True, cache=cache, progress=progress)
+            return opened(folder, temporary=True, cache=cache, progress=progress, trust=trust)
         except BaseException:
             remove_folder(folder)
             raise
     manifest = read_own(directory) if own else read_manifest(directory)
     if manifest.open_model is None:
-        return Executable(directory, temporary=temporary, manifest=manifest)
+        return Executable(directory, temporary=temporary, manifest=manifest, trust=trust)
     from tilewright.runtime.dynamic import DynamicExecutable  # It builds on this module.
 
     return DynamicExecutable(
@@ -324,7 +375,7 @@ def placed(executable: Executable, directory: str | Path | None) -> Executable:
     """A package that has been found whole: its copy in ``directory``, or itself without one."""
     if directory is None:
         return executable
-    place = executable.save(directory)
+    place = executable.save(directory, build=False)
     return opened(place) if place.is_file() else Executable(place, manifest=executable.manifest)
 
 

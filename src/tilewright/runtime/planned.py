@@ -44,6 +44,7 @@ class PlannedExecutable(Executable):
             own["kernels"] = tuple(e.model_copy(update=none) for e in plan.manifest.kernels)
         super().__init__(plan.directory, manifest=plan.manifest.model_copy(update=own))
         self._plan, self._interpreted = plan, reference
+        self._libraries = plan._libraries
 
     @property
     def runner(self) -> Runner:

@@ -221,9 +221,13 @@ class Runner(ABC):
         """
         raise refuse("profile-missing", "times are known after a run alone", help="call run()")
 
-    def prepare(self) -> None:
-        """Build now what is otherwise built when a run first needs it, and kept in the package."""
+    def build(self) -> None:
+        """Build now the C that the processor at hand runs, where a run would do it."""
         return
+
+    def prepare(self) -> None:
+        """Build now all that is otherwise built when a run first needs it, simulators included."""
+        self.build()
 
     def check_inputs(self, inputs: Mapping[str, Array]) -> None:
         """Refuse inputs of the wrong name, shape or dtype.

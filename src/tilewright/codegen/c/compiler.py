@@ -45,6 +45,14 @@ def find_compiler() -> tuple[str, ...]:
     )
 
 
+def has_compiler() -> bool:
+    """Whether there is a C compiler."""
+    try:
+        return bool(_named(os.environ.get("CC", "")))
+    except TilewrightError:
+        return False
+
+
 def _named(asked: str) -> tuple[str, ...]:
     """The command that CC asks for, its program's path in full; () without a CC and a compiler."""
     if not asked.strip():
