@@ -14,17 +14,12 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.errors import refuse
-from tilewright.graph.interpreter import Observer
-from tilewright.graph.weights import Weights
-from tilewright.ir import ModuleOp
-from tilewright.ir.types import Array
 from tilewright.runtime.cache import Cache
-from tilewright.runtime.check import Check
 from tilewright.runtime.digest import compiler_digest
 from tilewright.runtime.executable import Executable, Progress, quiet
 from tilewright.runtime.manifest import PLANS, PROGRAM, Manifest, read_own
@@ -32,7 +27,15 @@ from tilewright.runtime.planned import PlannedExecutable
 from tilewright.runtime.summary import free_dims
 from tilewright.shapes import sizes_of
 from tilewright.shapes.run import check_sizes
-from tilewright.targets.base import Profile, Runner, find_target
+from tilewright.targets.base import find_target
+
+if TYPE_CHECKING:
+    from tilewright.graph.interpreter import Observer
+    from tilewright.graph.weights import Weights
+    from tilewright.ir import ModuleOp
+    from tilewright.ir.types import Array
+    from tilewright.runtime.check import Check
+    from tilewright.targets.base import Profile, Runner
 
 MOST_LOADED = 16
 """Specialisations that one process keeps loaded."""

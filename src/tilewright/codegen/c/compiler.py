@@ -9,7 +9,6 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -135,6 +134,8 @@ def build_library(
 
     Raises TilewrightError with the compiler's first words if it fails.
     """
+    from concurrent.futures import ThreadPoolExecutor  # Who loads a library needs none.
+
     compiler = find_compiler()
     search = [f"-I{path}" for path in includes]
     with temporary_folder() as scratch:

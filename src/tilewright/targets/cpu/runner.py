@@ -14,7 +14,7 @@ from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
 from threading import Lock
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,6 @@ from tilewright.codegen.c.compiler import (
     precompile,
 )
 from tilewright.errors import refuse
-from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
-from tilewright.ir.types import Array
 from tilewright.targets.base import KernelProfile, Profile, Runner, RunResult, Watch
 from tilewright.targets.cpu.ports import Port
 from tilewright.targets.cpu.processors import (
@@ -40,6 +38,9 @@ from tilewright.targets.cpu.processors import (
 )
 from tilewright.targets.cpu.program import ALIGNMENT, MANIFEST, WEIGHTS_FILE
 from tilewright.temporary import temporary_folder
+
+if TYPE_CHECKING:
+    from tilewright.ir.types import Array
 
 LARGEST_ARENA = 1 << 36
 MOST_THREADS = 1024
@@ -337,6 +338,8 @@ class CpuRunner(Runner):
         watch: Watch | None,
     ) -> None:
         """What ``profile`` does, one step at a time."""
+        from tilewright.graph.placement import ACTIVATIONS, WEIGHTS  # A plain run needs no graph.
+
         arenas = {WEIGHTS: self.weights, ACTIVATIONS: self.workspace}
         for port, array in zip(self._inputs, inputs, strict=True):
             view, layout = port.box(arenas)
