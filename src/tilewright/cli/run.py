@@ -30,6 +30,12 @@ RandomOption = Annotated[
     int | None, typer.Option("--random", metavar="SEED", help="Random inputs of this seed.")
 ]
 
+TrustOption = Annotated[
+    bool,
+    typer.Option(
+        "--trust-library", help="Load the package's library, though your key did not seal it."
+    ),
+]
 
 MOST_RUNS = 9
 """Runs after the first whose median is reported."""
@@ -54,6 +60,7 @@ def open_or_compile(
     planner: str = "model",
     keep: bool = True,
     constants: list[str] | None = None,
+    trust: bool = False,
 ) -> Executable:
     """The package at ``model``, or the model compiled into a temporary one.
 
@@ -65,7 +72,7 @@ def open_or_compile(
     if model.is_dir() or is_elf(model):
         from tilewright.compiler.packages import Executable
 
-        package = Executable.load(model, cache=console.cache(), progress=progress)
+        package = Executable.load(model, cache=console.cache(), progress=progress, trust=trust)
         fixed = constants or (bool(shape) and not package.free)
         chosen = exact_convolution or planner != "model"
         if target or settings or fixed or choices or caffemodel or chosen:
@@ -74,6 +81,10 @@ def open_or_compile(
                 "give these options to a model file",
             )  # fmt: skip
         return bound_package(package, shape, files, progress)
+    if trust:
+        raise refuse(
+            "option-trust", "a model brings no library", "--trust-library", "give it to a package"
+        )
     cache = console.cache() if keep else None
     request = None
     if cache is not None and planner == "model" and not constants:
@@ -143,6 +154,7 @@ def run(
     planner: console.PlannerOption = "model",
     threads: console.ThreadsOption = 1,
     no_cache: console.NoCacheOption = False,
+    trust_library: TrustOption = False,
     engine: EngineOption = None,
     limit: hlal.LimitOption = hlal.MOST_INSTRUCTIONS,
     no_barriers: hlal.NoBarriersOption = False,
@@ -205,6 +217,7 @@ def run(
                 planner,
                 not no_cache,
                 constant,
+                trust_library,
             )
             arrays = console.inputs_for(executable.inputs, inputs, random)
             progress("run", 0, 0)

@@ -182,12 +182,16 @@ def precompile(header: Path, includes: Sequence[Path], flags: Sequence[str]) -> 
 
 
 def run_compiler(command: Sequence[str], folder: Path | None = None) -> None:
-    """Run the compiler in a folder; raises TilewrightError with its first words if it fails."""
+    """Run the compiler in a folder.
+
+    If it fails, raises TilewrightError with its first lines and the command.
+    """
     try:
         ran = subprocess.run(
             command,
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
             timeout=TIMEOUT_SECONDS,
             cwd=folder,
@@ -196,7 +200,8 @@ def run_compiler(command: Sequence[str], folder: Path | None = None) -> None:
         raise refuse("cpu-compiler", f"the C compiler failed: {error}", command[0]) from error
     if ran.returncode < 0:
         ended = signal.strsignal(-ran.returncode) or f"signal {-ran.returncode}"
-        raise refuse("cpu-compiler", f"the C compiler was ended: {ended}", " ".join(command[-3:]))
+        raise refuse("cpu-compiler", f"the C compiler was ended: {ended}", shlex.join(command))
     if ran.returncode:
-        message = "\n".join((ran.stderr or ran.stdout).splitlines()[:12])
-        raise refuse("cpu-compiler", f"the C compiler failed: {message}", " ".join(command[-3:]))
+        lines = (ran.stderr.strip() or ran.stdout.strip() or "it says nothing").splitlines()
+        message = "\n".join([f"the C compiler failed with status {ran.returncode}:", *lines[:12]])
+        raise refuse("cpu-compiler", message, shlex.join(command))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes  # noqa: F401 -- NumPy knows bfloat16 from here on
+import ml_dtypes
 import numpy as np
 
 from tilewright.codegen.c.source import C_TYPES
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from tilewright.ir import SSAValue
     from tilewright.ir.types import Array
     from tilewright.planning.layout import Layout
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+"""NumPy knows its name from here on."""
 
 
 @dataclass(frozen=True)
