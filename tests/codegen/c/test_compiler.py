@@ -73,4 +73,4 @@ def test_a_failing_compiler_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_compiler_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "false")
     with pytest.raises(TilewrightError, match=r"status 1:\nit says nothing"):
-        compiler.run_compiler([*compiler.find_compiler(), "net.c"])
+        compiler.run_compiler([*compiler.find_compiler(), "-c", "net.c", "-o", "net.o"])
