@@ -72,5 +72,6 @@ def test_a_failing_compiler_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_compiler_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "false")
+    (tmp_path / "net.c").write_text("int net;\n")
     with pytest.raises(TilewrightError, match=r"status 1:\nit says nothing"):
-        compiler.run_compiler([*compiler.find_compiler(), "-c", "net.c", "-o", "net.o"])
+        compiler.build_library([tmp_path / "net.c"], tmp_path / "net.so", (), ())
