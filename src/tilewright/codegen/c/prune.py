@@ -8,6 +8,7 @@ functions, types, macros, macros that define functions and their calls, and cond
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -105,6 +106,46 @@ def pruned(headers: Mapping[str, str], users: Iterable[str]) -> Pruned:
         else:
             includes[name] = others
     return Pruned(texts, includes)
+
+
+def prune_folder(texts: dict[str, str], folder: str, names: Sequence[str]) -> None:
+    """Leave of headers in a folder of a package, in their order, what the other files use.
+
+    ``texts`` are the package's, by their paths; they include the headers from beside the folder, or
+    from within it. Headers of which nothing is left go.
+    """
+    paths = {name: f"{folder}/{name}".lstrip("/") for name in names}
+    helpers = set(paths.values())
+    users = [text for path, text in texts.items() if path not in helpers]
+    left = pruned({name: texts.pop(path) for name, path in paths.items()}, users)
+
+    def included(match: re.Match[str]) -> str:
+        before = f'#include "{match[1]}'
+        lines = left.includes.get(match[2], (match[0],))
+        return "\n".join(line.replace('#include "', before) for line in lines)
+
+    for path, text in texts.items():
+        texts[path] = re.sub(
+            rf'#include "((?:\.\./{folder}/)?)({"|".join(names)})"', included, text
+        )
+    texts |= {paths[name]: text for name, text in left.texts.items()}
+
+
+def drop_unread(texts: dict[str, str], folder: str) -> None:
+    """Leave out the headers in a folder of a package that no other file includes."""
+    waiting = [
+        path for path in texts if not (path.startswith(f"{folder}/") and path.endswith(".h"))
+    ]
+    read = set(waiting)
+    while waiting:
+        path = waiting.pop()
+        for name in _OWN.findall(texts[path]):
+            place = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
+            if place in texts and place not in read:
+                read.add(place)
+                waiting.append(place)
+    for path in [path for path in texts if path not in read]:
+        del texts[path]
 
 
 def _expanded(lines: Iterable[str], includes: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
