@@ -22,10 +22,10 @@ X = np.random.default_rng(1).standard_normal((3, 7), np.float32)
 W = np.random.default_rng(2).standard_normal((7, 5), np.float32)
 
 
-def network(path: Path, operation: str = "Relu") -> Path:
+def network(path: Path, operation: str = "Relu", rows: int | str = 3) -> Path:
     """A product and a function of its elements."""
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, X.shape)
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, (3, 5))
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (rows, 7))
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, (rows, 5))
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["h"]),
         helper.make_node(operation, ["h"], ["y"]),

@@ -37,12 +37,6 @@ TrustOption = Annotated[
     ),
 ]
 
-MOST_RUNS = 9
-"""Runs after the first whose median is reported."""
-
-AGAIN = 0.25
-"""Seconds of these runs, after which no other begins."""
-
 LONG = 2.0
 """Seconds of a simulation that is not run again, since only the host's part would differ."""
 
@@ -232,6 +226,8 @@ def run(
                 progress("check", 0, 0)
                 compared = executable.check(arrays, results)
             if executable.profile.cycles is None or took < LONG:
+                from tilewright.runtime.executable import AGAIN, MOST_RUNS
+
                 progress("run", 0, 0)
                 executable.measure(arrays, MOST_RUNS, AGAIN)
         if as_json:

@@ -78,12 +78,13 @@ class DynamicExecutable(Executable):
         self._guard = RLock()
         _ = self.free  # Bounds that are none are refused now.
 
-    def sizes(self, inputs: Mapping[str, Array]) -> dict[str, int]:
+    def sizes(self, inputs: Mapping[str, Array] | Any) -> dict[str, int]:
         """The sizes of the free dims that inputs have; raises TilewrightError (``shape-``)."""
         dims = {info.name: info.shape for info in self.inputs}
-        return sizes_of(dims, self.free, {n: np.asarray(a).shape for n, a in inputs.items()})
+        arrays = self.named(inputs)
+        return sizes_of(dims, self.free, {n: np.asarray(a).shape for n, a in arrays.items()})
 
-    def specialise_for(self, inputs: Mapping[str, Array]) -> Executable:
+    def specialise_for(self, inputs: Mapping[str, Array] | Any) -> Executable:
         """The package for these inputs' shapes: found, or built now."""
         return self.specialise(self.sizes(inputs))
 
@@ -188,7 +189,7 @@ class DynamicExecutable(Executable):
 
     def run(
         self,
-        inputs: Mapping[str, Array],
+        inputs: Mapping[str, Array] | Any,
         *,
         trace: str | Path | None = None,
         check_races: bool = False,
@@ -206,12 +207,12 @@ class DynamicExecutable(Executable):
         )
 
     def reference(
-        self, inputs: Mapping[str, Array], observe: Observer | None = None
+        self, inputs: Mapping[str, Array] | Any, observe: Observer | None = None
     ) -> dict[str, Array]:
         """What the graph interpreter gives for the same final graph and inputs."""
         return self.specialise_for(inputs).reference(inputs, observe)
 
-    def check(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Check:
+    def check(self, inputs: Mapping[str, Array] | Any, outputs: Mapping[str, Array]) -> Check:
         """Compare outputs of ``run`` with the interpreter; see ``Executable.check``."""
         return self.specialise_for(inputs).check(inputs, outputs)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class PlannedExecutable(Executable):
 
     def run(
         self,
-        inputs: Mapping[str, Array],
+        inputs: Mapping[str, Array] | Any,
         *,
         trace: str | Path | None = None,
         check_races: bool = False,
@@ -61,6 +61,7 @@ class PlannedExecutable(Executable):
         profile: bool = False,
     ) -> dict[str, Array]:
         """Run once on arrays of the size; ``observe`` sees values of the plan's size."""
+        inputs = self.named(inputs)
         dims = {info.name: info.shape for info in self.inputs}
         sizes_of(dims, {}, {name: np.shape(array) for name, array in inputs.items()})
         return super().run(

@@ -9,7 +9,7 @@ import pytest
 import tilewright
 from tests.slow import but_fast
 from tilewright.codegen.c.compiler import find_compiler
-from tilewright.codegen.c.prune import pruned
+from tilewright.codegen.c.prune import drop_unread, prune_folder, pruned
 from tilewright.targets.cpu.package import HEADERS, SUPPORT
 
 LENET = Path(__file__).parents[3] / "examples" / "lenet5" / "lenet5.onnx"
@@ -157,3 +157,23 @@ def test_a_package_has_the_helpers_that_it_calls(tmp_path: Path) -> None:
         assert len(re.findall(rf"\b{name}\b", everything)) > 1, f"{name} is not used"
     assert sum(len(text) for text in headers.values()) < 16_000
     assert not {"lenet5_pieces.h", "lenet5_integers.h"} & headers.keys()
+
+
+def test_a_folder_of_helpers_has_what_the_files_beside_it_use() -> None:
+    no_table = SECOND.replace("static const number table[2] = {1, 2};\n", "")
+    texts = {
+        "layers/one.c": '#include "../help/second.h"\n#include "../help/own.h"\nleast_s(1, 2);',
+        "help/main.c": '#include "second.h"\nroot(1);',
+        "help/first.h": FIRST, "help/second.h": no_table, "help/own.h": "int own;",
+        "help/deep.h": '#include "own.h"', "other/deep.h": '#include "own.h"',
+    }  # fmt: skip
+    drop_unread(texts, "help")
+    assert "help/deep.h" not in texts and {"help/own.h", "other/deep.h"} <= texts.keys()
+    prune_folder(texts, "help", ["first.h", "second.h"])
+    assert "most" not in texts["help/second.h"] and "root" in texts["help/first.h"]
+    texts["layers/one.c"] = '#include "../help/second.h"\ntwice(1);'
+    texts |= {"help/first.h": FIRST, "help/second.h": no_table}
+    prune_folder(texts, "help", ["first.h", "second.h"])
+    assert texts["layers/one.c"].startswith('#include "../help/first.h"\n')
+    assert texts["help/main.c"].startswith('#include "first.h"\n')
+    assert "help/second.h" not in texts

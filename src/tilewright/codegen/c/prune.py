@@ -124,18 +124,16 @@ def prune_folder(texts: dict[str, str], folder: str, names: Sequence[str]) -> No
         lines = left.includes.get(match[2], (match[0],))
         return "\n".join(line.replace('#include "', before) for line in lines)
 
+    own = re.compile(rf'#include "((?:\.\./{folder}/)?)({"|".join(names)})"')
     for path, text in texts.items():
-        texts[path] = re.sub(
-            rf'#include "((?:\.\./{folder}/)?)({"|".join(names)})"', included, text
-        )
+        texts[path] = own.sub(included, text)
     texts |= {paths[name]: text for name, text in left.texts.items()}
 
 
 def drop_unread(texts: dict[str, str], folder: str) -> None:
     """Leave out the headers in a folder of a package that no other file includes."""
-    waiting = [
-        path for path in texts if not (path.startswith(f"{folder}/") and path.endswith(".h"))
-    ]
+    headers = {path for path in texts if path.startswith(f"{folder}/") and path.endswith(".h")}
+    waiting = [path for path in texts if path not in headers]
     read = set(waiting)
     while waiting:
         path = waiting.pop()
