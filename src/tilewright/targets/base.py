@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tilewright.choices import target_names, target_points
-from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.errors import Problem, TilewrightError, choose, refuse
 from tilewright.numerics.element_types import ElementType
 
 if TYPE_CHECKING:
@@ -450,7 +450,7 @@ def find_target(name: str) -> Target:
     """The installed target of that name; refuses an unknown one with the list."""
     points = target_points()
     if name not in points:
-        raise refuse("target-unknown", f"no target {name!r}", help=", ".join(sorted(points)))
+        raise refuse("target-unknown", f"no target {name!r}", help=choose(name, sorted(points)))
     try:
         entry: Any = points[name].load()
     except (ImportError, AttributeError) as error:
