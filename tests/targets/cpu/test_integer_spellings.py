@@ -63,7 +63,7 @@ def random_convolutions(seed: int, count: int = 8) -> tuple[Quantised, dict[str,
         group = draw.choice((1, 1, 2, 6))
         ci, co = draw.choice((1, 3, 8)), group * draw.choice((1, 4, 11))
         taps, strides, dilations = draw.choice((1, 2, 3)), draw.choice((1, 2)), draw.choice((1, 2))
-        pads = draw.choices((0, 1, 2), k=4)
+        pads = [draw.randint(0, 2) for _ in range(4)]
         image, weight = draw.choice(BYTES), draw.choice(BYTES)
         x = q.integers(image, draw.choice((1, 2)), ci * group, 9, 7)
         w = q.integers(weight, co, ci, taps, taps)
