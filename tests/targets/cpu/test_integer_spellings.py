@@ -215,7 +215,7 @@ def _qlinear_product(q: Quantised) -> str:
     return q.node(
         "QLinearMatMul",
         *(x, q.constant(0.02), q.constant(100, np.uint8), w, q.constant(0.01)),
-        *(q.constant(0, np.int8), q.constant(0.07), q.constant(20, np.uint8)),
+        *(q.constant(0, np.int8), q.constant(0.6), q.constant(120, np.uint8)),
     )
 
 
@@ -225,7 +225,7 @@ def _qgemm(q: Quantised) -> str:
         "QGemm",
         *(x, q.constant(0.02), q.constant(100, np.uint8), w, q.constant(0.01)),
         *(q.constant(0, np.int8), q.constant(q.integers(np.int16, 9), np.int32)),
-        *(q.constant(0.07), q.constant(20, np.uint8)),
+        *(q.constant(0.6), q.constant(120, np.uint8)),
         transB=1,
         **MICROSOFT,
     )
