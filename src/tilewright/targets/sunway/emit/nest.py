@@ -17,7 +17,8 @@ from tilewright.codegen.c.source import total
 from tilewright.errors import refuse
 from tilewright.ir import Block
 from tilewright.planning.domain import Affine
-from tilewright.tile.dialect import BufferOp, LoopOp, ProgramOp, enclosing_loops
+from tilewright.targets.sunway.emit.names import Names
+from tilewright.tile.dialect import LoopOp, ProgramOp, enclosing_loops
 
 
 @dataclass(frozen=True)
@@ -102,10 +103,12 @@ class Nest:
         for op in chain:
             counts[op.dim.data] = counts.get(op.dim.data, 0) + 1
         seen: dict[str, int] = {}
+        members = Names()
         for op in chain:
             dim = op.dim.data
             number = seen[dim] = seen.get(dim, 0) + 1
-            name = dim if number == counts[dim] else f"{dim}_{number - 1}"
+            wish = dim if number == counts[dim] else f"{dim}_{number - 1}"
+            name = members.new(wish, ("{}", "{}_n"))
             around = [o for o in enclosing_loops(op) if o.dim.data == dim]
             outer = self.loops[around[-1]] if around else None
             if op.lower_bound or len(around) != number - 1:
@@ -214,14 +217,3 @@ def _span(affine: Affine, extents: Mapping[str, Extent]) -> str:
         else:
             terms[size] = terms.get(size, 0) + abs(coefficient)
     return total([(c, name) for name, c in terms.items()], constant)
-
-
-def buffer_names(buffers: Sequence[BufferOp]) -> dict[BufferOp, str]:
-    """What C calls each buffer: its role, with a number from the second on."""
-    counts: dict[str, int] = {}
-    names: dict[BufferOp, str] = {}
-    for buffer in buffers:
-        role = "tile" if buffer.role is None else buffer.role.data
-        counts[role] = counts.get(role, 0) + 1
-        names[buffer] = role if counts[role] == 1 else f"{role}_{counts[role]}"
-    return names

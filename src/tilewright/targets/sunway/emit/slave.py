@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from tilewright.codegen.c.source import Writer, comment
 from tilewright.errors import refuse
 from tilewright.ir import Block, Operation, SSAValue
-from tilewright.targets.sunway.emit.nest import Loop, Nest, buffer_names
+from tilewright.targets.sunway.emit.names import layer_names
+from tilewright.targets.sunway.emit.nest import Loop, Nest
 from tilewright.targets.sunway.emit.next_tile import write_first, write_steps
 from tilewright.targets.sunway.emit.rows import Rows
 from tilewright.targets.sunway.emit.tile_code import TILE_CODE
@@ -66,8 +67,8 @@ class SlaveWriter:
         self.program = self.layer.program
         self.nest = Nest(self.program)
         self.buffers = [op for op in self.program.walk() if isinstance(op, BufferOp)]
-        names = buffer_names(self.buffers)
-        self.places = {op: place_of(self.nest, op, names[op]) for op in self.buffers}
+        self.names = layer_names(self.program)
+        self.places = {op: place_of(self.nest, op, self.names) for op in self.buffers}
         self.moves = [op for op in self.program.walk() if isinstance(op, MoveOp)]
         self.loads = {op.buffer for op in self.moves if op.loads}
         self.computes = [op for op in self.program.walk() if isinstance(op, ComputeOp)]
@@ -194,6 +195,7 @@ class SlaveWriter:
             self.nest.extents(block, "at->"),
             self.program.extents,
             self.program.reduction_dims,
+            self.names.variables,
             bool(self._split()),
         )
         body = TILE_CODE.get(op.primitive.data, (Rows.write, ""))[0](rows)

@@ -71,7 +71,7 @@ def _taps(rows: Rows, x: Operand, w: Operand, at: Mapping[str, str]) -> None:
     first = len(rows.writer.lines)
     for dim in kernel:
         rows.open(dim)
-    own = rows.indices([*[d for d in at if at[d] == d], *kernel])
+    own = rows.indices([*[d for d in at if at[d] == rows.variables[d]], *kernel])
     indices = {**at, **{dim: own[dim] for dim in kernel}}
     weights = w.offset({**indices, "co": rows.extents["co"].start, "ci": rows.extents["ci"].start})
     line("struct gemm_tap *tap = &taps[count++];")

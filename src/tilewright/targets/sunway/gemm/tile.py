@@ -328,9 +328,11 @@ static inline void gemm_rows(float *sums, const float *const *x, const float *co
 
 def tile_parts() -> dict[str, str]:
     """Files that slave/gemm.h includes: a person reads a file of less than 400 lines."""
-    parts = {
-        f"gemm_{4 * rows}.h": "\n".join(taps(rows, own)[0] for own in Placing) for rows in (4, 2, 1)
-    }
+    parts: dict[str, str] = {}
+    for rows in (4, 2, 1):
+        near = (taps(rows, own)[0] for own in (Placing.ALIGNED, Placing.RESULTS))
+        parts[f"gemm_{4 * rows}.h"] = "\n".join(near)
+        parts[f"gemm_{4 * rows}w.h"] = taps(rows, Placing.ALL)[0]
     return {**parts, "gemm_dots.h": dots()[0]}
 
 
