@@ -172,7 +172,7 @@ def _layer(
         head = LayerHead(symbol, nodes, source.parameters)
         texts[f"layers/{symbol}.c"] = (
             f"/* {head.about}: on the MPE. */\n#define LANES {PORTABLE.lanes}\n"
-            f'#include "../mpe/pieces.h"\n#include "{symbol}.h"\n\n'
+            f'#include "../mpe/plain.h"\n#include "../mpe/pieces.h"\n#include "{symbol}.h"\n\n'
             + source.text.replace(KERNEL, symbol)
         )
         arguments = hosted.arguments()
@@ -238,6 +238,7 @@ def _support(machine: Machine, *, on_host: bool) -> Mapping[str, str]:
     if on_host:
         texts["mpe/scalars.h"] = texts["slave/scalars.h"]
         texts |= {f"mpe/{name}": (cpu / name).read_text() for name in MPE}
+        texts["mpe/plain.h"] = (sunway / "emit" / "mpe" / "plain.h").read_text()
     return texts
 
 
