@@ -3,7 +3,7 @@
    Each allocation of the MPE has a page behind it that nobody may touch. LDM is the section
    "shim_ldm", which the linker puts apart from everything: the pages of the CPE that runs are mapped
    there. The section ends with `behind_ldm`, so that LDM is whole whatever variables it has, and that
-   nobody touches what lies behind. Words of main memory know who wrote and read them since the last athread_syn of all CPEs,
+   nobody writes what lies behind. Words of main memory know who wrote and read them since the last athread_syn of all CPEs,
    and which core groups did since all of these last met. */
 #include "internal.h"
 
@@ -119,7 +119,9 @@ void open_ldm(void)
         fail(here, "the shim's memory.c is linked in front of variables in LDM");
     if (behind > start + SHIM_LDM_BYTES)
         fail(here, "variables in LDM take more than the %d bytes that it has", SHIM_LDM_BYTES);
-    if (mprotect(behind_ldm, sizeof behind_ldm, PROT_NONE))
+    /* Sanitizers look for pointers in it: it can be read, and holds no numbers. */
+    poison(behind_ldm, sizeof behind_ldm);
+    if (mprotect(behind_ldm, sizeof behind_ldm, PROT_READ))
         fail(here, "what lies behind LDM cannot be protected");
     if ((ldm_file = memfd_create("ldm", 0)) < 0
         || ftruncate(ldm_file, (off_t)SHIM_GROUPS * SHIM_CPES * SHIM_LDM_BYTES))
