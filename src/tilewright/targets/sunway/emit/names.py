@@ -25,7 +25,8 @@ unsigned void volatile while
 
 _LOCALS = """
 argument at begin block box column columns compute count d end first from group i inside last ldm
-left low most next o other own p para part places q reply row rows sum tap taps to turn whole w x y
+left low most next o other own p para part places q reply row rows spare sum tap taps to turn
+whole w x y
 """
 
 KEYWORDS = frozenset(_KEYWORDS.split())

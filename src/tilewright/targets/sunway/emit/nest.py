@@ -17,7 +17,9 @@ from tilewright.codegen.c.source import total
 from tilewright.errors import refuse
 from tilewright.ir import Block
 from tilewright.planning.domain import Affine
+from tilewright.planning.mesh import places
 from tilewright.targets.sunway.emit.names import Names
+from tilewright.targets.sunway.mesh import MESH
 from tilewright.tile.dialect import LoopOp, ProgramOp, enclosing_loops
 
 
@@ -124,9 +126,22 @@ class Nest:
         return list(self.loops.values())[:count]
 
     @cached_property
+    def places(self) -> tuple[int, ...]:
+        """Of each loop that the cores share its iterations; where CPEs exchange what they load,
+        with those that a spare row or column of the mesh repeats."""
+        trips = tuple(loop.trips for loop in self.shared)
+        exchanged = {axis for _, axis in self.program.get("exchanged", ())}
+        return places(trips, MESH.side) if exchanged & {"row", "column"} else trips
+
+    @cached_property
     def parts(self) -> int:
-        """Parts of the result, of which each core has a run."""
-        return prod(loop.trips for loop in self.shared)
+        """Parts of the result, of which each core has a run; spare ones are counted."""
+        return prod(self.places)
+
+    @property
+    def spare(self) -> bool:
+        """Whether some CPEs go through a part that is another's."""
+        return any(loop.trips < count for loop, count in zip(self.shared, self.places, strict=True))
 
     def around(self, block: Block) -> list[Loop]:
         """The loops around a block, outermost first."""
