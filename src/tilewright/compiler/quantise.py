@@ -229,6 +229,9 @@ def observe(state: CompilationState) -> None:
         chosen = numbers.format
         return Observer(numbers.observer, levels(chosen.bits), chosen.power_of_two)
 
-    ranges = observed_ranges(state.network, state.weights, samples, observer, state.progress)
+    fixed = state.machine.number.kind == "fixed"
+    ranges = observed_ranges(
+        state.network, state.weights, samples, observer, state.progress, masks=fixed
+    )
     # Ranges from samples of another shape come first; what they do not name has random ones.
     state.runner.context = context_of(state, {**ranges, **(state.ranges or {})})

@@ -70,6 +70,7 @@ class FixNumbers(ModulePass):
             context.machine.fixed_bits,
             context.machine.own.rounding_rules(),
         )
+        points.cut(network)
         for step in network.block.ops:
             if isinstance(step, KernelOp) and not step.on_host:
                 points.add_kernel(step)

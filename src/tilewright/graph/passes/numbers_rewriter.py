@@ -202,7 +202,7 @@ class NumbersRewriter:
                 if value not in outer:
                     operands.append(known[value])
                 elif index == 2 and op.operation in ("conv", "matmul"):
-                    operands.append(self.bias(outer[value], step.point, kernel))
+                    operands.append(self.bias(value, outer[value], step.point, kernel))
                 else:
                     operands.append(self.operand(value, outer[value], kernel))
             kind = None
@@ -250,10 +250,15 @@ class NumbersRewriter:
         weight.name_hint = outer.name_hint
         return weight
 
-    def bias(self, outer: SSAValue, point: int, before: AnyOperation) -> SSAValue:
-        """A kernel's 32-bit bias, at its accumulator's binary point."""
+    def bias(
+        self, argument: SSAValue, outer: SSAValue, point: int, before: AnyOperation
+    ) -> SSAValue:
+        """A kernel's 32-bit bias, at its accumulator's binary point; masks are cut."""
         array = constant(outer, self.ctx)
         assert array is not None, "partition leaves computed biases to the host"
+        low, high = self.points.bounds_of(argument)
+        if array.size and (array.min() < low or array.max() > high):
+            array = np.clip(array, low, high)
         element, hint = FixedType.of(32, point), self.points.names[outer]
         bits = self.points.rounding.bias_bits
         bias = self.weight(quantise_bias(array, point, bits), element, before, hint)

@@ -1,0 +1,238 @@
+"""Numbers that may be cut: beyond which bounds a value's numbers change nothing of the results.
+
+Attention masks add -1e4, -3.4e38 or -infinity to scores, and softmax makes 0 of all of them alike.
+A number format with a scale has to know that: a range with -1e9 in it leaves nothing of scores
+about 1. So each operation says, from its result's bounds, which numbers of an operand it cannot
+tell from one another, and that is followed back from the readers to whatever they read.
+
+    softmax        what lies ``FAR`` below the least of the rows' maxima is 0
+    sigmoid, tanh  flat beyond 16 and 8
+    x + y          x below low - highest y, as the sum is then below low
+    x * constant   x below low / constant
+    views, choices, maxima, casts        the result's own bounds
+
+A value's bounds hold for all that read it: the loosest count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+import numpy as np
+
+from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, WeightOp, YieldOp
+from tilewright.ir import Operation as AnyOperation
+from tilewright.ir import SSAValue
+from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
+
+Bounds = tuple[float, float]
+"""A least and a greatest number: what lies beyond is as good as the bound itself."""
+
+UNBOUNDED: Bounds = (-inf, inf)
+
+FAR = 16.0
+"""So far below a row's maximum a softmax's result is 1e-7 at most: 0 in fixed point, which gives it
+from 12 on. The rest is for rows whose maximum is lower than those that were seen."""
+
+ALTOGETHER = 1024.0
+"""A row whose maximum lies so far below the tensor's is masked altogether, and tells no range."""
+
+FRACTIONS = 256.0
+"""A mask times a large negative constant is cut so that 1/256 of it is below the bound, too."""
+
+FLAT = {"sigmoid": (-16.0, 16.0), "tanh": (-8.0, 8.0)}
+"""Functions that are flat beyond these numbers."""
+
+PASSING = frozenset(
+    (
+        *("reshape", "transpose", "slice", "concat", "interleave", "pad", "gather", "cast"),
+        *("max", "min", "max_pool", "reduce_max", "reduce_min"),
+    )
+)
+"""Operations that give numbers of their operands, whichever are cut."""
+
+Seen = Callable[[SSAValue], Bounds]
+"""The numbers that a value takes, finite; of a softmax's operand those that ``as_seen`` leaves."""
+
+
+def bounds_of(network: NetworkOp, seen: Seen) -> dict[SSAValue, Bounds]:
+    """The bounds of all values of a network, those inside of its kernels too.
+
+    A kernel's argument has those of this kernel's reading, its operand those of all readers'.
+    """
+    bounds, outer = dict[SSAValue, Bounds](), _operands(network)
+
+    def read(value: SSAValue, within: Bounds) -> None:
+        low, high = bounds.get(value, (inf, -inf))
+        bounds[value] = min(low, within[0]), max(high, within[1])
+
+    def visit(op: AnyOperation) -> None:
+        within = UNBOUNDED
+        if isinstance(op, KernelOp | GraphOperation):
+            within = bounds.get(op.result, UNBOUNDED)
+        if isinstance(op, KernelOp):
+            block = op.body.block
+            for value in _yielded(op):
+                read(value, within)
+            for step in reversed(list(block.ops)):
+                if not isinstance(step, YieldOp):
+                    visit(step)
+            for argument, value in zip(block.args, op.inputs, strict=True):
+                read(value, bounds.get(argument, UNBOUNDED))
+        elif isinstance(op, GraphOperation):
+            constants = [isinstance(outer.get(v, v).owner, WeightOp) for v in op.inputs]
+            for index, value in enumerate(op.inputs):
+                read(value, _back(op, index, within, seen, constants))
+        else:
+            for value in op.operands:
+                read(value, UNBOUNDED)
+
+    for op in reversed(list(network.block.ops)):
+        visit(op)
+    return bounds
+
+
+def maskable(network: NetworkOp) -> set[SSAValue]:
+    """Values of which very low numbers, -infinity too, are as good as a bound."""
+    floors = bounds_of(network, lambda value: (0.0, 0.0))
+    return {value for value, (low, _) in floors.items() if low > -inf}
+
+
+def addends(network: NetworkOp) -> set[SSAValue]:
+    """Maskable values that a sum reads, and what they are views of: masks, or what is masked."""
+    low, outer = maskable(network), _operands(network)
+    left = [
+        value
+        for op in network.walk()
+        if isinstance(op, GraphOperation) and op.name == "graph.add"
+        for value in op.inputs
+        if value in low
+    ]
+    summed = set(left)
+    while left:
+        value = left.pop()
+        owner, before = value.owner, [outer[value]] if value in outer else []
+        if isinstance(owner, KernelOp):
+            before += _yielded(owner)
+        elif isinstance(owner, GraphOperation) and _name(owner) in PASSING:
+            before += owner.inputs
+        left += [source for source in before if source not in summed]
+        summed.update(before)
+    return summed
+
+
+def rows_read(network: NetworkOp) -> dict[SSAValue, int]:
+    """The values that softmax alone reads, along one axis, and that axis."""
+    outer, axes = _operands(network), dict[SSAValue, set[int | None]]()
+    for op in network.walk():
+        if isinstance(op, KernelOp | YieldOp):
+            continue  # a kernel reads by its arguments, and what it yields has its result's readers
+        axis = None
+        if isinstance(op, GraphOperation) and op.name == "graph.softmax":
+            axis = int(op.get("axis", -1)) % len(shape_of(op.result))
+        for value in op.operands:
+            axes.setdefault(outer.get(value, value), set()).add(axis)
+    for kernel in network.block.ops:
+        if isinstance(kernel, KernelOp):
+            for value in _yielded(kernel):
+                axes.setdefault(value, set()).update(axes.get(kernel.result, {None}))
+    only = {value: next(iter(read)) for value, read in axes.items() if len(read) == 1}
+    return {value: axis for value, axis in only.items() if axis is not None}
+
+
+def _operands(network: NetworkOp) -> dict[SSAValue, SSAValue]:
+    """What kernels are given for their arguments."""
+    return {
+        argument: value
+        for kernel in network.block.ops
+        if isinstance(kernel, KernelOp)
+        for argument, value in zip(kernel.body.block.args, kernel.inputs, strict=True)
+    }
+
+
+def _yielded(kernel: KernelOp) -> list[SSAValue]:
+    last = kernel.body.block.last_op
+    return list(last.operands) if isinstance(last, YieldOp) else []
+
+
+def _name(op: GraphOperation) -> str:
+    return op.name.removeprefix("graph.")
+
+
+def as_seen(array: Array, axis: int) -> Array:
+    """A softmax's operand without what it takes no notice of: what lies ``FAR`` below the maximum
+    of its row is that far below, and rows that are masked altogether are no numbers."""
+    if not array.size:
+        return array
+    most = array.max(axis=axis, keepdims=True)
+    finite = most[np.isfinite(most)]
+    masked = ~(most >= (finite.max() if finite.size else 0.0) - ALTOGETHER)
+    with np.errstate(invalid="ignore"):
+        return np.where(masked, np.nan, np.maximum(array, most - FAR))
+
+
+def finite_range(array: Array) -> Bounds:
+    """Least and greatest of the finite numbers; 0 where there are none."""
+    if array.dtype.kind not in "fV":
+        return (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
+    low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
+    if np.isfinite(low) and np.isfinite(high):
+        return low, high
+    numbers = array[np.isfinite(array)]
+    return (float(numbers.min()), float(numbers.max())) if numbers.size else (0.0, 0.0)
+
+
+def _back(
+    op: GraphOperation, index: int, within: Bounds, seen: Seen, constants: Sequence[bool]
+) -> Bounds:
+    """The bounds of an operand, from those of the result; ``constants`` are operands that are."""
+    name, (low, high) = _name(op), within
+    if name == "softmax":
+        return seen(op.inputs[0])[0], inf
+    if name in FLAT:
+        return FLAT[name]
+    if within == UNBOUNDED:
+        return UNBOUNDED
+    if name in PASSING or (name == "select" and index):
+        return within if is_real(op.inputs[index]) and is_real(op.result) else UNBOUNDED
+    if name == "neg":
+        return -high, -low
+    if name in ("mul", "div"):
+        return _behind_factor(op, index, within, seen, constants)
+    joins = name in ("conv", "matmul") and index == 2  # a bias, beside the product
+    if not joins and name not in ("add", "sub"):
+        return UNBOUNDED
+    least, most = seen(op.result if joins else op.inputs[1 - index])
+    if name == "sub" and index:
+        return 2 * min(least, 0.0) - high, 2 * max(most, 0.0) - low
+    if name == "sub":
+        least, most = -most, -least
+    # Twice, as the other one may go beyond what was seen of it.
+    return low - 2 * max(most, 0.0), high - 2 * min(least, 0.0)
+
+
+def _behind_factor(
+    op: GraphOperation, index: int, within: Bounds, seen: Seen, constants: Sequence[bool]
+) -> Bounds:
+    """The bounds of an operand of a product or quotient."""
+    (low, high), (least, most) = within, seen(op.inputs[1 - index])
+    divides = op.name == "graph.div"
+    if constants[index]:
+        # A constant times what is never negative: a mask of zeros and ones, say.
+        if divides or least < 0:
+            return UNBOUNDED
+        return min(low, 0.0) * FRACTIONS, max(high, 0.0) * FRACTIONS
+    if not constants[1 - index] or (divides and index) or least <= 0 <= most:
+        return UNBOUNDED
+    if divides:
+        least, most = 1 / most, 1 / least
+    if most < 0:
+        low, high = -high, -low
+    small, large = sorted((abs(least), abs(most)))
+    return low / (small if low < 0 else large), high / (large if high < 0 else small)
+
+
+def is_real(value: SSAValue) -> bool:
+    """Whether a value's elements are floats."""
+    return element_dtype(tensor_type(value).element_type).kind in "fV"
