@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
+from typing import Protocol
 
 import numpy as np
 
@@ -52,6 +53,20 @@ PASSING = frozenset(
 )
 """Operations that give numbers of their operands, whichever are cut."""
 
+CHOOSING = frozenset(
+    ("sub", "equal", "less", "less_equal", "bit_not", "bit_and", "bit_or", "select")
+)
+"""With constants, these compute masks of what is kept."""
+
+
+class Weights(Protocol):
+    """Where constants are."""
+
+    def get(self, symbol: str) -> Array:
+        """The array of a symbol."""
+        ...
+
+
 Seen = Callable[[SSAValue], Bounds]
 """The numbers that a value takes, finite; of a softmax's operand those that ``as_seen`` leaves."""
 
@@ -62,6 +77,9 @@ def bounds_of(network: NetworkOp, seen: Seen) -> dict[SSAValue, Bounds]:
     A kernel's argument has those of this kernel's reading, its operand those of all readers'.
     """
     bounds, outer = dict[SSAValue, Bounds](), _operands(network)
+
+    def known(value: SSAValue) -> Bounds:
+        return seen(outer.get(value, value))
 
     def read(value: SSAValue, within: Bounds) -> None:
         low, high = bounds.get(value, (inf, -inf))
@@ -83,7 +101,7 @@ def bounds_of(network: NetworkOp, seen: Seen) -> dict[SSAValue, Bounds]:
         elif isinstance(op, GraphOperation):
             constants = [isinstance(outer.get(v, v).owner, WeightOp) for v in op.inputs]
             for index, value in enumerate(op.inputs):
-                read(value, _back(op, index, within, seen, constants))
+                read(value, _back(op, index, within, known, constants))
         else:
             for value in op.operands:
                 read(value, UNBOUNDED)
@@ -93,33 +111,59 @@ def bounds_of(network: NetworkOp, seen: Seen) -> dict[SSAValue, Bounds]:
     return bounds
 
 
-def maskable(network: NetworkOp) -> set[SSAValue]:
-    """Values of which very low numbers, -infinity too, are as good as a bound."""
-    floors = bounds_of(network, lambda value: (0.0, 0.0))
+def maskable(network: NetworkOp, weights: Weights | None = None) -> set[SSAValue]:
+    """Values of which very low numbers, -infinity too, are as good as a bound.
+
+    Without ``weights``, constants count as 1.
+    """
+
+    def seen(value: SSAValue) -> Bounds:
+        owner = value.owner
+        if not isinstance(owner, WeightOp):
+            return 0.0, 0.0
+        return (1.0, 1.0) if weights is None else finite_range(weights.get(owner.symbol.data))
+
+    floors = bounds_of(network, seen)
     return {value for value, (low, _) in floors.items() if low > -inf}
 
 
-def addends(network: NetworkOp) -> set[SSAValue]:
-    """Maskable values that a sum reads, and what they are views of: masks, or what is masked."""
+def masks_given(network: NetworkOp) -> dict[SSAValue, bool]:
+    """Inputs of the network that may be masks: they are added to what softmax reads.
+
+    True for those of which the mask is computed, as ``(1 - input) * -1e4`` is of zeros and ones;
+    False for those that are added as they are.
+    """
     low, outer = maskable(network), _operands(network)
-    left = [
-        value
+    left: list[tuple[SSAValue, str]] = [
+        (value, "added")
         for op in network.walk()
         if isinstance(op, GraphOperation) and op.name == "graph.add"
         for value in op.inputs
         if value in low
     ]
-    summed = set(left)
+    ways: dict[SSAValue, str] = {}
     while left:
-        value = left.pop()
-        owner, before = value.owner, [outer[value]] if value in outer else []
-        if isinstance(owner, KernelOp):
-            before += _yielded(owner)
-        elif isinstance(owner, GraphOperation) and _name(owner) in PASSING:
-            before += owner.inputs
-        left += [source for source in before if source not in summed]
-        summed.update(before)
-    return summed
+        value, way = left.pop()
+        if value in ways:
+            continue
+        ways[value] = way
+        owner = value.owner
+        if value in outer:
+            left.append((outer[value], way))
+        elif isinstance(owner, KernelOp):
+            left += [(source, way) for source in _yielded(owner)]
+        elif isinstance(owner, GraphOperation):
+            name = _name(owner)
+            others = [v for v in owner.inputs if not isinstance(outer.get(v, v).owner, WeightOp)]
+            if name in CHOOSING and len(others) == 1:
+                left.append((others[0], "chosen"))
+            elif name in ("add", "mul", "div") and len(others) == 1:
+                left.append((others[0], "scaled" if way == "added" else way))
+            elif name in PASSING:
+                real = is_real(owner.inputs[0])
+                left += [(source, way if real else "chosen") for source in owner.inputs]
+    inputs = {value: ways.get(value, "scaled") for _, value in network.inputs}
+    return {value: way == "chosen" for value, way in inputs.items() if way != "scaled"}
 
 
 def rows_read(network: NetworkOp) -> dict[SSAValue, int]:
@@ -215,15 +259,21 @@ def _back(
 def _behind_factor(
     op: GraphOperation, index: int, within: Bounds, seen: Seen, constants: Sequence[bool]
 ) -> Bounds:
-    """The bounds of an operand of a product or quotient."""
-    (low, high), (least, most) = within, seen(op.inputs[1 - index])
+    """The bounds of an operand of a product or quotient with a constant.
+
+    One of the two is cut, as cuts of both would add up: a constant that is large beside the bounds,
+    times what is never negative (zeros and ones of a mask, say); or else what it multiplies.
+    """
+    low, high = within
     divides = op.name == "graph.div"
-    if constants[index]:
-        # A constant times what is never negative: a mask of zeros and ones, say.
-        if divides or least < 0:
-            return UNBOUNDED
-        return min(low, 0.0) * FRACTIONS, max(high, 0.0) * FRACTIONS
-    if not constants[1 - index] or (divides and index) or least <= 0 <= most:
+    if constants.count(True) != 1 or (divides and constants[0]):
+        return UNBOUNDED
+    place = constants.index(True)
+    (least, most), computed = seen(op.inputs[place]), seen(op.inputs[1 - place])
+    widest = min(low, 0.0) * FRACTIONS, max(high, 0.0) * FRACTIONS
+    if not divides and computed[0] >= 0 and (least < widest[0] or most > widest[1]):
+        return widest if index == place else UNBOUNDED
+    if index == place or least <= 0 <= most:
         return UNBOUNDED
     if divides:
         least, most = 1 / most, 1 / least

@@ -47,7 +47,7 @@ def _without_numbers(network: NetworkOp, ctx: CompilerContext) -> set[Operation]
         array = constant(op.result, ctx) if isinstance(op, WeightOp) else None
         if array is not None and array.dtype.kind == "f" and not np.isfinite(array).all():
             endless[op.results[0]] = bool(np.all(np.isfinite(array) | np.isneginf(array)))
-    masks = maskable(network) if any(endless.values()) else set[SSAValue]()
+    masks = maskable(network, ctx.weights) if any(endless.values()) else set[SSAValue]()
     said = {value for value, lowest in endless.items() if lowest and value in masks}
     return {
         op

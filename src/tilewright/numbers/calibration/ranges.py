@@ -41,7 +41,7 @@ def observed_ranges(
     if masks:
         network = network_of(module)
         rows = {names[value]: axis for value, axis in rows_read(network).items()}
-        lowest = {names[value] for value in maskable(network)}
+        lowest = {names[value] for value in maskable(network, weights)}
 
     def observe(name: str, array: Array) -> None:
         if array.dtype.kind != "f":

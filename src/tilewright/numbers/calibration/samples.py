@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.graph.dialect import NetworkOp
-from tilewright.graph.saturation import addends, is_real
+from tilewright.graph.saturation import is_real, masks_given
 from tilewright.ir.types import Array, element_dtype, tensor_type
 
 
@@ -32,7 +32,7 @@ RANDOM_SAMPLES = 4
 """Random samples used when a fixed-point target gets no calibration data."""
 
 MASKED = -1.0
-"""Random numbers of masks below this are -infinity: one in six."""
+"""Random numbers below this are masked."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,15 @@ def samples_of(network: NetworkOp, given: Samples | None) -> SampleStream:
 
 
 def _random(network: NetworkOp, random: np.random.Generator) -> dict[str, Array]:
-    """Normally distributed numbers; of what is added to a softmax's operand some are -infinity, as
-    it may be a mask."""
-    sample, masks = dict[str, Array](), addends(network)
+    """Normally distributed numbers; masks, or what may be one, leave out about one in six."""
+    sample, masks = dict[str, Array](), masks_given(network)
     for name, value in network.inputs:
         numbers = random.standard_normal(tensor_type(value).get_shape())
-        if value in masks and is_real(value):
-            numbers = np.where(numbers < MASKED, -np.inf, numbers)
+        chosen = masks.get(value)
+        if chosen:
+            numbers = numbers > MASKED
+        elif chosen is not None and is_real(value):
+            numbers = np.where(numbers > MASKED, numbers, -np.inf)
         sample[name] = numbers.astype(element_dtype(tensor_type(value).element_type))
     return sample
 
