@@ -117,6 +117,8 @@ class Points:
     """Bits of the values between kernels, and of weights."""
     rounding: Rounding = field(default_factory=Rounding)
     """How the machine computes what is not exact."""
+    stated: Mapping[SSAValue, int] = field(default_factory=dict[SSAValue, int])
+    """Points of values that the model rounds itself."""
     missing: list[str] = field(default_factory=list[str])
     _classes: dict[SSAValue, PointClass] = field(default_factory=dict[SSAValue, PointClass])
     _ranges: dict[SSAValue, Bounds] = field(default_factory=dict[SSAValue, Bounds])
@@ -133,6 +135,9 @@ class Points:
     def range_of(self, value: SSAValue, reader: SSAValue | None = None) -> Bounds:
         """The numbers of a tensor that its format has to hold, cut to what ``reader``, a kernel's
         argument, can tell apart."""
+        if value in self.stated:
+            largest = (2 ** (self.bits - 1) - 1) * 2.0 ** -self.stated[value]
+            return -largest, largest
         low, high = self.bounds_of(reader or value)
         least, most = self.full_range_of(value)
         if value in self._endless and low > -inf:
@@ -325,16 +330,18 @@ class Points:
     def _largest(self, kernel: KernelOp, op: Operation) -> float:
         """Magnitude of what an accumulator has to hold: its numbers, or those that masks which
         were cut leave of them; and a product's bias, which has to fit at its binary point."""
-        outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
+        outer = dict[SSAValue, SSAValue](zip(kernel.body.block.args, kernel.inputs, strict=True))
         ranges = [self.range_of(outer.get(value, value), value) for value in op.inputs]
         full = [self.full_range_of(outer.get(value, value)) for value in op.inputs]
-        most = [max(map(abs, own)) for own in ranges]
-        product = op.operation in ("conv", "matmul")
-        bias = most[2] if product and len(op.inputs) == 3 else 0.0
+        most, result = [max(map(abs, own)) for own in ranges], self.full_range_of(op.result)
+        if op.operation in ("conv", "matmul"):
+            cut = len(op.inputs) == 3 and ranges[2] != full[2]
+            bias = most[2] if len(op.inputs) == 3 else 0.0
+            if cut:
+                return max(map(abs, self.range_of(op.result))) + bias
+            return max(*map(abs, result), bias)
         if ranges == full:
-            return max(*map(abs, self.full_range_of(op.result)), bias)
-        if product:
-            return max(map(abs, self.range_of(op.result))) + bias
+            return max(map(abs, result))
         return most[0] * most[1] if op.operation == "mul" else sum(most)
 
 

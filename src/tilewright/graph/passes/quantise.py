@@ -272,9 +272,7 @@ def _endless(module: ModuleOp, ctx: CompilerContext) -> set[Operation]:
     """Products with infinities or NaN among their constants, which no scale reaches."""
     products = [op for op in operations_of(module) if op.operation in PRODUCTS]
     arrays = {op: [constant(value, ctx) for value in op.inputs] for op in products}
-    return {
-        op for op, found in arrays.items() if not finite(*(a for a in found if a is not None))
-    }
+    return {op for op, found in arrays.items() if not finite(*(a for a in found if a is not None))}
 
 
 def _channel_axis(op: Operation, index: int) -> int | None:
