@@ -131,7 +131,6 @@ class NumbersRewriter:
                 )
             else:
                 source = self.pairs.rounded(value, point.fraction)
-                source = value if source in self.fixed_values else source
                 fixed = self.conversion("quantise", source, element, before)
             self.note(fixed, value)
             self.fixed[value] = fixed

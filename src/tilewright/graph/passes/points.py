@@ -65,7 +65,9 @@ class PointClass:
     @property
     def finest(self) -> int:
         """Most fraction bits with which the range fits."""
-        largest, most = max(abs(self.low), abs(self.high)), 2 ** (self.bits - 1) - 1
+        most = 2 ** (self.bits - 1) - 1
+        # The least integer lies one further from 0 than the greatest.
+        largest = max(abs(self.low) * most / (most + 1), abs(self.high))
         if largest < 2.0 ** (self.bits - 2 - HIGHEST):
             return HIGHEST
         return max(min(floor(log2(most / largest)), HIGHEST), LOWEST)

@@ -17,8 +17,8 @@ import numpy as np
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import VIEWS, add_weight, constant, make, replace
+from tilewright.ir import Block, SSAValue
 from tilewright.ir import Operation as AnyOperation
-from tilewright.ir import SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import FixedType, element_name, tensor_type
 
@@ -198,6 +198,11 @@ class Pairs:
             if point is not None:
                 self.stated[source] = point
         self._alone = set(self.stated) - set(self.by_result)
+        for op in network.block.ops:
+            if isinstance(op, Operation) and op.operation in VIEWS:
+                viewed = {self.stated.get(value) for value in op.inputs}
+                if len(viewed) == 1 and (point := viewed.pop()) is not None:
+                    self.stated.setdefault(op.result, point)
         self._kept: set[Pair] = set()
         self._taken: dict[SSAValue, tuple[Pair, list[tuple[AnyOperation, int]]]] = {}
 
@@ -234,9 +239,12 @@ class Pairs:
         return bool(wrong)
 
     def rounded(self, value: SSAValue, point: int) -> SSAValue:
-        """What may be read in place of a value, if it is rounded to a point."""
+        """The network's input of which a value is the rounded one, if the point is the same:
+        quantised at once. (Of what is no number, a pair makes another integer.)"""
         pair = self.by_result.get(value)
-        return value if pair is None or pair.point != point else pair.source
+        if pair is None or pair.point != point or not isinstance(pair.source.owner, Block):
+            return value
+        return pair.source
 
 
 def other_points(network: NetworkOp, stated: Mapping[str, int]) -> list[str]:
