@@ -51,7 +51,7 @@ def read_points(network: NetworkOp, ctx: CompilerContext) -> StatedPoints:
                 stated.left.append(f"{step.op.node_name}: {reason}")
     # From the end, so that what has moved in front of a view may move on.
     for op in reversed(list(network.block.ops)):
-        if isinstance(op, Operation) and op.operation in _MOVING:
+        if isinstance(op, Operation) and (op.operation in _MOVING or _pads_with_zero(op)):
             _move_before(op, ctx)
         elif isinstance(op, Operation) and op.operation in ("relu", "clip"):
             _drop_before(op, ctx)
@@ -81,6 +81,10 @@ def _move_before(view: Operation, ctx: CompilerContext) -> None:
     for step in readers:
         for reader in _readers(step):
             replace(reader.op, view.result)
+
+
+def _pads_with_zero(op: Operation) -> bool:
+    return op.operation == "pad" and op.get("value", 0.0) == 0.0
 
 
 def _drop_before(step: Operation, ctx: CompilerContext) -> None:
