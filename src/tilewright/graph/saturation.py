@@ -234,6 +234,8 @@ def _back(
     name, (low, high) = _name(op), within
     if name == "softmax":
         return seen(op.inputs[0])[0], inf
+    if name == "attention" and index == 3:
+        return -ALTOGETHER, inf
     if name in FLAT:
         return FLAT[name]
     if within == UNBOUNDED:
