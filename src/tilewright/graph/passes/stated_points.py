@@ -68,12 +68,15 @@ def read_points(network: NetworkOp, ctx: CompilerContext) -> StatedPoints:
 def _move_before(view: Operation, ctx: CompilerContext) -> None:
     """Round the operands of a view, and not its result: that comes to the same."""
     readers = [step for use in view.result.uses if (step := _Step.of(use.operation, _QUANTISE))]
-    if not readers or _common_point(view.result, ctx) is None:
+    point = _common_point(view.result, ctx)
+    if not readers or point is None:
         return
     like = readers[0].op
     scale, zero = (constant(value, ctx) for value in readers[0].inputs[1:])
     assert scale is not None and zero is not None
     for index, source in enumerate(view.inputs):
+        if _has_point(source, point, ctx):
+            continue
         held = [add_weight(ctx, scale, view, "scale"), add_weight(ctx, zero, view, "zero")]
         integers = make("quantise_linear", [source, *held], before=view, like=like).result
         back = make("dequantise_linear", [integers, *held], before=view, like=like).result
@@ -90,14 +93,20 @@ def _pads_with_zero(op: Operation) -> bool:
 def _drop_before(step: Operation, ctx: CompilerContext) -> None:
     """A pair in front of an activation goes where the same stands behind it: numbers that the
     format has stay what they are, and the others keep their order."""
-    before = _Step.of(step.inputs[0].owner, _DEQUANTISE)
-    quantise = _Step.of(before.inputs[0].owner, _QUANTISE) if before is not None else None
-    point = _point(quantise, ctx) if quantise is not None else None
-    if quantise is None or point is None or _common_point(step.result, ctx) != point:
+    point = _common_point(step.result, ctx)
+    quantise = _has_point(step.inputs[0], point, ctx)
+    if quantise is None or point is None:
         return
     bounds = [step.get(name, 0.0) for name in ("minimum", "maximum") if name in step.properties]
     if all(float(bound * 2.0**point).is_integer() for bound in bounds):
         step.operands[0] = quantise.inputs[0]
+
+
+def _has_point(value: SSAValue, point: int | None, ctx: CompilerContext) -> _Step | None:
+    """What rounds a value to a point, if that is what it is."""
+    before = _Step.of(value.owner, _DEQUANTISE)
+    quantise = _Step.of(before.inputs[0].owner, _QUANTISE) if before is not None else None
+    return quantise if quantise is not None and _point(quantise, ctx) == point else None
 
 
 @dataclass(frozen=True)
