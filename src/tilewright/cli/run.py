@@ -241,7 +241,7 @@ def run(
                 console.say(
                     f"check {word} ({how}):\n  largest error {error:.3g}, {wrong} mismatches"
                 )
-                for overflow in compared.overflows:
-                    console.say(f"warning: {overflow}")
+                for loss in (*compared.overflows, *compared.underflows):
+                    console.say(f"warning: {loss}")
     if compared is not None and not compared.passed:
         raise typer.Exit(1)

@@ -17,7 +17,7 @@ from tilewright.compiler.state import CompilationState, Model
 from tilewright.errors import KernelError, refuse
 from tilewright.graph.dialect import network_of
 from tilewright.graph.names import network_name
-from tilewright.graph.overflow import overflows_on
+from tilewright.graph.overflow import losses_on
 from tilewright.graph.placement import (
     arenas_of,
 )
@@ -204,9 +204,9 @@ def _write(
     state: CompilationState, form: Form, directory: Path, free: Mapping[str, tuple[int, ...]]
 ) -> None:
     state.progress("emit", 0, 0)
-    if state.samples is not None and state.machine.number.is_short_float:
+    if state.samples is not None:
         samples = samples_of(network_of(state.network), state.samples)
-        state.notes += map(str, overflows_on(state.network, state.weights, samples))
+        state.notes += map(str, losses_on(state.network, state.weights, samples))
     arenas = arenas_of(network_of(state.network))
     kernels = tuple(state.kernels)
     compilation = Compilation(

@@ -333,7 +333,8 @@ class Executable:
             module, weights, inputs, outputs, exact=exact, roundoff=self.runner.roundoff,
             expected=expected,
         )  # fmt: skip
-        return replace(check, overflows=tuple(observer.overflows()))
+        losses = {"overflows": observer.overflows(), "underflows": observer.underflows()}
+        return replace(check, **{name: tuple(found) for name, found in losses.items()})
 
     def measure(self, inputs: Mapping[str, Array], runs: int, seconds: float) -> list[float]:
         """Run again, after a first run, and let ``profile`` be that of the median run.
