@@ -225,7 +225,7 @@ def thresholded_relu(at: Lowering) -> Value:
     """x where it is above alpha, else 0."""
     x, alpha = at.tensor(0), at.number("alpha", 1.0)
     zero = at.weight(np.zeros((), at.dtype(0)), f"{at.node.name}.zero")
-    return at.emit("select", at.apply("less_equal", x, alpha), zero, x)
+    return at.emit("select", at.apply("less", alpha, x), x, zero)
 
 
 def shrink(at: Lowering) -> Value:
@@ -233,8 +233,7 @@ def shrink(at: Lowering) -> Value:
     x, edge, bias = at.tensor(0), at.number("lambd", 0.5), at.number("bias")
     zero = at.weight(np.zeros((), at.dtype(0)), f"{at.node.name}.zero")
     low = at.emit("select", at.apply("less", x, -edge), at.apply("add", x, bias), zero)
-    above = at.apply("less_equal", x, edge)
-    return at.emit("select", above, low, at.apply("sub", x, bias))
+    return at.emit("select", at.apply("less", edge, x), at.apply("sub", x, bias), low)
 
 
 def identity(at: Lowering) -> Value:
