@@ -143,7 +143,7 @@ def sum_pool2d(
 
 
 Place = Callable[..., Array]
-"""``np.argmax`` or ``np.argmin``: the place of the extreme along an axis, of NaN if there is one."""
+"""``np.argmax`` or ``np.argmin``: the place of the extreme, or of NaN, along an axis."""
 
 
 def place_of_extreme(x: Array, axis: int, place: Place, *, last: bool) -> Array:

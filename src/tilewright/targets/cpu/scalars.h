@@ -80,6 +80,19 @@ INLINE int64_t mod_i(int64_t a, int64_t b)
     const int64_t r = fmod_i(a, b);
     return r && (r < 0) != (b < 0) ? r + b : r;
 }
+INLINE uint64_t pow_u(uint64_t a, uint64_t b)
+{
+    uint64_t r = 1;
+    for (; b; b >>= 1, a *= a)
+        r *= b & 1 ? a : 1;
+    return r;
+}
+INLINE int64_t pow_i(int64_t a, int64_t b)
+{
+    if (b < 0)  /* 1 / a**-b, towards zero */
+        return a == 1 || a == -1 ? (b & 1 ? a : 1) : 0;
+    return (int64_t)pow_u((uint64_t)a, (uint64_t)b);
+}
 
 /* Floats as integers, towards zero; what is out of range, and not-a-number, is the least integer. */
 INLINE int32_t int32_of_float(float a) { return a >= -0x1p31f && a < 0x1p31f ? (int32_t)a : INT32_MIN; }

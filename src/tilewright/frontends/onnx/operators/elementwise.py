@@ -151,7 +151,7 @@ def reciprocal(at: Lowering) -> Value:
 
 
 def power(at: Lowering) -> Value:
-    """x ** y of x's type; small whole powers are products, integers go by way of float64."""
+    """x ** y of x's type; where one is an integer and the other a float, by way of float64."""
     x, exponent = at.tensor(0), at.constant(1)
     if exponent is not None and exponent.size == 1 and exponent.ndim <= len(at.shape(0)):
         number = float(exponent.reshape(-1)[0])
@@ -161,7 +161,13 @@ def power(at: Lowering) -> Value:
             return at.emit("mul", x, x)
         if number == 0.5 and at.dtype(0).kind == "f":
             return at.emit("sqrt", x)
-    wide = at.dtype(0) if at.dtype(0).kind == "f" else np.dtype(np.float64)
+    if at.dtype(0).kind == at.dtype(1).kind == "f":
+        wide = at.dtype(0)
+    elif at.dtype(0).kind == "f":
+        exact = exponent is not None and (exponent.astype(np.float32) == exponent).all()
+        wide = at.dtype(0) if exact else np.dtype(np.float64)
+    else:
+        wide = np.dtype(np.float64 if at.dtype(1).kind == "f" else np.int64)
     result = at.emit("pow", at.cast(x, wide), at.cast(at.tensor(1), wide))
     return at.cast(result, at.dtype(0))
 
