@@ -12,6 +12,8 @@ from onnx import helper, numpy_helper
 
 import tilewright
 from tests.frontends.onnx.onnx_models import IR_VERSION
+from tilewright.frontends.onnx import import_onnx
+from tilewright.graph.interpreter import interpret
 from tilewright.report.onnx_reference import exact_session
 
 Arrays = Mapping[str, np.ndarray]
@@ -56,6 +58,12 @@ def executed(model: onnx.ModelProto, feeds: Arrays) -> dict[str, np.ndarray]:
         else:
             np.testing.assert_allclose(array, want, rtol=1e-5, atol=1e-5, err_msg=name)
     return dict(outputs)
+
+
+def interpreted(model: onnx.ModelProto, feeds: Arrays) -> dict[str, np.ndarray]:
+    """The outputs of the interpreter alone."""
+    imported = import_onnx(model)
+    return dict(interpret(imported.module, imported.weights, dict(feeds)))
 
 
 def runtime_of(model: onnx.ModelProto, feeds: Arrays) -> dict[str, np.ndarray]:
