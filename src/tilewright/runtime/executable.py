@@ -178,7 +178,19 @@ class Executable:
             with written(Path(trace)) as fresh:
                 result = runner.run(inputs, trace=fresh, check_races=check_races, watch=watch)
         self._profile, self._measured, self._runs = None, result.measured, 0
-        return result.outputs
+        return (
+            {**result.outputs, **self._empty()} if self.manifest.empty_outputs else result.outputs
+        )
+
+    def _empty(self) -> dict[str, Array]:
+        """The model's outputs without elements."""
+        import numpy as np
+
+        shapes = {
+            t.name: (tuple(int(size) for size in t.shape), t.dtype)
+            for t in self.manifest.empty_outputs
+        }
+        return {name: np.zeros(shape, dtype) for name, (shape, dtype) in shapes.items()}
 
     @property
     def profile(self) -> Profile:
