@@ -29,15 +29,17 @@ from tilewright.frontends.onnx.limits import (
     shown,
 )
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
-from tilewright.frontends.onnx.microsoft import contributed
+from tilewright.frontends.onnx.microsoft import CONTRIBUTED, DOMAIN, contributed
 from tilewright.frontends.onnx.nodes import (
     AttributeValue,
     Node,
     attributes_of,
     live_nodes,
+    near_names,
     nodes_of,
     schema_of,
     sort_nodes,
+    takes_lists,
 )
 from tilewright.frontends.onnx.operators import RULES
 from tilewright.frontends.onnx.sequences import Absent, Item, ValueList
@@ -205,8 +207,13 @@ class Body:
         if not known:
             reason = f"operator set {node.version} has no such operator"
             if node.domain:
-                reason = f"operators of the domain {shown(node.domain)} are not supported"
-        return refuse("onnx-unsupported-operator", reason, where=node.where)
+                reason = f"the domain {shown(node.domain)} is not one whose operators are known"
+        own = [f"{DOMAIN}.{name}" for name in CONTRIBUTED] if node.domain == DOMAIN else []
+        if own:
+            reason = f"it is none of the {len(own)} operators of its domain that are known"
+        near = near_names(node.key, [*own, *RULES, *CONTROL, *sequences.RULES])
+        help = f"near to it are {', '.join(near)}" if near else ""
+        return refuse("onnx-unsupported-operator", reason, where=node.where, help=help)
 
     def _results(self, node: Node, scope: Scope) -> Sequence[Item] | None:
         """The values of a node's outputs; None if they depend on what was refused."""
@@ -237,7 +244,7 @@ class Body:
         if node.key in CONTROL:
             return CONTROL[node.key](self, node, attributes, items, scope)
         if any(isinstance(item, ValueList | Absent) for item in items):
-            if functions.has_body(node):
+            if functions.has_body(node) and takes_lists(node):
                 return self._expanded(node, items, scope)
             raise at.refuse("it takes no sequence and no optional", code="onnx-dtype")
         operands = [item for item in items if not isinstance(item, ValueList | Absent)]
