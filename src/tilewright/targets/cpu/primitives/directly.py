@@ -1,8 +1,12 @@
 """A tile of a convolution once more, window by window, where Winograd's method is not finite.
 
 The method's transforms mix all inputs of a tile: one that is infinite, not a number, or near the
-greatest float spoils outputs whose windows do not hold it. Of those tiles, which the sum of their
-outputs tells, the outputs are computed directly, and the others are as they were.
+greatest float spoils outputs whose windows do not hold it. Of those tiles the outputs are computed
+directly, and the others are as they were.
+
+The four outputs at a tile's corners tell. The first row of A^T has a factor for every point but
+infinity, and the last one for every point but 0, so that each product is a term of a corner at
+least, which it makes infinite or no number if it is one itself.
 """
 
 from __future__ import annotations
@@ -24,12 +28,9 @@ def write_check(writer: Writer, block: Block, code: KernelCode, number: int) -> 
     tile, count = block.tile, block.tile**2
     name = code.function("winograd_directly", _text(block))
     between = block.block_step(block.w, "co")
-    writer.line(f"vec odd[{tile}];")
-    with writer.block(f"UNROLL for (int i = 0; i < {tile}; i++)"):
-        writer.line(f"odd[i] = o[i * {tile}];")
-        writer.line(f"UNROLL for (int j = 1; j < {tile}; j++) odd[i] += o[i * {tile} + j];")
-    writer.line(f"UNROLL for (int i = 1; i < {tile}; i++) odd[0] += odd[i];")
-    with writer.block("if (__builtin_expect(sum_v(odd[0] - odd[0]) != 0, 0))"):
+    corners = f"(o[0] + o[{tile - 1}]) + (o[{count - tile}] + o[{count - 1}])"
+    writer.line(f"const vec corners = {corners};")
+    with writer.block("if (__builtin_expect(any_odd(corners), 0))"):
         writer.line(f"vec again[{count}];")
         place = plus("weights", str(number * between))
         writer.line(f"{name}(again, image, {place}, top + z * {tile}, left + g * {tile});")
