@@ -76,7 +76,10 @@ def _tensor(at: Lowering, operands: Items, index: int) -> Value:
 
 
 def _place(at: Lowering, operands: Items, index: int, count: int, last: int) -> int:
-    """A position among ``count``, counted from the end if it is negative; ``last`` if absent."""
+    """A position among ``count``, counted from the end if it is negative; ``last`` if absent.
+
+    That may be ``count`` itself.
+    """
     if index >= len(operands) or operands[index] is None:
         place = last
     else:
@@ -84,9 +87,9 @@ def _place(at: Lowering, operands: Items, index: int, count: int, last: int) -> 
         if position is None or len(position) != 1:
             raise at.refuse("its position is not one number")
         (place,) = position
-    if not -count <= place < count:
+    if not -count <= place < max(count, last + 1):
         raise at.refuse(f"there is no position {place} among {count}", code="onnx-shape")
-    return place % count
+    return place + count if place < 0 else place
 
 
 def _construct(at: Lowering, operands: Items) -> Item:
@@ -95,7 +98,7 @@ def _construct(at: Lowering, operands: Items) -> Item:
 
 def _insert(at: Lowering, operands: Items) -> Item:
     items = _listed(at, operands)
-    place = _place(at, operands, 2, len(items) + 1, len(items))
+    place = _place(at, operands, 2, len(items), len(items))
     if len(items) == MAX_OPERANDS:
         raise at.refuse(f"its sequence has more than {MAX_OPERANDS} tensors", code="onnx-too-large")
     return ValueList((*items[:place], _tensor(at, operands, 1), *items[place:]))
