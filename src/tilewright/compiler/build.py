@@ -18,9 +18,7 @@ from tilewright.errors import KernelError, refuse
 from tilewright.graph.dialect import network_of
 from tilewright.graph.names import network_name
 from tilewright.graph.overflow import losses_on
-from tilewright.graph.placement import (
-    arenas_of,
-)
+from tilewright.graph.placement import arenas_of
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.machine.forms import machine_of
@@ -33,7 +31,7 @@ from tilewright.numerics.formats import Numbers, numbers_of
 from tilewright.runtime.cache import Cache
 from tilewright.runtime.elf import becomes_elf
 from tilewright.runtime.executable import Executable, Progress, quiet, replacing
-from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest
+from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest, Tensor
 from tilewright.runtime.package import write_package
 from tilewright.shapes import Settled, sizes_of
 from tilewright.targets.base import Compilation, Form, Target, find_target
@@ -213,7 +211,15 @@ def _write(
         state.machine, state.network, state.weights, kernels, arenas, form, free
     )
     try:
-        write_package(directory, state.target, compilation, state.plans, state.name, state.notes)
+        write_package(
+            directory,
+            state.target,
+            compilation,
+            state.plans,
+            state.name,
+            state.notes,
+            empty=[Tensor(name=t.name, shape=t.shape, dtype=t.dtype) for t in state.empty],
+        )
     except KernelError:
         # Nothing half-written is left to an attempt without that kernel.
         shutil.rmtree(directory / PROGRAM, ignore_errors=True)

@@ -91,6 +91,7 @@ def import_model(state: CompilationState) -> None:
     state.name = state.name or imported.name
     state.nodes = imported.nodes
     state.files = imported.files
+    state.empty = imported.empty
     state.notes += imported.notes
     state.runner.context = context_of(state, {})
 

@@ -261,7 +261,19 @@ class Executable:
         self._profile, self._measured, self._runs = None, result.measured, 0
         self._last_inputs, self._took = inputs, time.perf_counter() - begin
         self._timed = profile or trace is not None or watch is not None
-        return result.outputs
+        return (
+            {**result.outputs, **self._empty()} if self.manifest.empty_outputs else result.outputs
+        )
+
+    def _empty(self) -> dict[str, Array]:
+        """The model's outputs without elements."""
+        import numpy as np
+
+        shapes = {
+            t.name: (tuple(int(size) for size in t.shape), t.dtype)
+            for t in self.manifest.empty_outputs
+        }
+        return {name: np.zeros(shape, dtype) for name, (shape, dtype) in shapes.items()}
 
     @property
     def profile(self) -> Profile:

@@ -136,6 +136,8 @@ class Manifest(_Part):
     """Element type of the machine: results of integers are compared exactly."""
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+    empty_outputs: tuple[Tensor, ...] = ()
+    """The model's outputs without elements: a run gives them, the program does not."""
     kernels: tuple[KernelEntry, ...]
     peak_memory_bytes: int
     """Activations and weights in main memory."""

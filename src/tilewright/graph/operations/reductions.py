@@ -158,7 +158,7 @@ class ReduceMinOp(FoldOperation):
 class PlaceOperation(ReduceOperation):
     """The index, as int64, of an extreme along one axis; of equal ones the first, or the last.
 
-    NaN is never the extreme, unless it comes first: then the index is 0.
+    NaN is taken for the extreme, as NumPy has it.
     """
 
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
@@ -166,7 +166,7 @@ class PlaceOperation(ReduceOperation):
         "keep_dims": True,
         "last": False,
     }
-    EXTREME: ClassVar[np.ufunc]
+    PLACE: ClassVar[reference.Place]
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape without the axis, or with extent 1 there, of int64."""
@@ -179,7 +179,7 @@ class PlaceOperation(ReduceOperation):
         """Exact."""
         (axis,) = self.reduced(arrays[0].ndim)
         last = bool(self.get("last", False))
-        places = reference.place_of_extreme(arrays[0], axis, type(self).EXTREME, last=last)
+        places = reference.place_of_extreme(arrays[0], axis, type(self).PLACE, last=last)
         return places if self.keeps else np.squeeze(places, axis)
 
 
@@ -191,7 +191,7 @@ class ArgMaxOp(PlaceOperation):
     axes = prop_def()
     keep_dims = opt_prop_def()
     last = opt_prop_def()
-    EXTREME: ClassVar[np.ufunc] = np.fmax
+    PLACE: ClassVar[reference.Place] = np.argmax
 
 
 @irdl_op_definition
@@ -202,4 +202,4 @@ class ArgMinOp(PlaceOperation):
     axes = prop_def()
     keep_dims = opt_prop_def()
     last = opt_prop_def()
-    EXTREME: ClassVar[np.ufunc] = np.fmin
+    PLACE: ClassVar[reference.Place] = np.argmin

@@ -31,7 +31,7 @@ from tilewright.graph.passes.integers.products import (
     product_sums,
 )
 from tilewright.graph.passes.integers.reals import BYTES, activation_dtype, ending_of, real_of
-from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue
+from tilewright.ir import Context, ModuleOp, ModulePass, PythonValue, SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, shape_of
 from tilewright.machine.numbers import MULTIPLIED, integers_of, multiplied_integers
@@ -240,10 +240,14 @@ def _dequantised_sums(op: Operation, ctx: CompilerContext) -> None:
         return
     name = op.node_name or op.operation
     scale = add_weight(ctx, sums.scale, op, f"{name}.scale")
-    zero = add_weight(ctx, np.zeros((), np.int32), op, f"{name}.zero")
-    operands = [sums.value, scale, zero]
-    value = make("dequantise_linear", operands, before=op, like=op).result
-    if not sums.biased:
+    if sums.biased:
+        zero = add_weight(ctx, np.zeros((), np.int32), op, f"{name}.zero")
+        operands = [sums.value, scale, zero]
+        value = make("dequantise_linear", operands, before=op, like=op).result
+    else:
+        # The zero point is stated, so that all that an epilogue reads beside the sums are floats.
+        operands, stated = [sums.value, scale], dict[str, PythonValue](zero=0)
+        value = make("dequantise_linear", operands, stated, before=op, like=op).result
         bias = op.inputs[2]
         rank = len(shape_of(value))
         if op.operation == "conv":

@@ -9,12 +9,15 @@ int32, which are bytes less their zero points; multiply-bytes makes products of 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
+from onnx import TensorProto
 
 from tilewright.frontends.moves import broadcast, cut
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.operators.convolution import convolve
+from tilewright.frontends.onnx.tensors import DTYPES, type_name
 from tilewright.frontends.onnx.windows import spatial_rank, window_of
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
@@ -105,28 +108,44 @@ def quantised(
 
 
 def dequantize(at: Lowering) -> Value:
-    """(x - zero point) * scale."""
+    """(x - zero point) * scale, of the type that is asked for, or else of the scale's."""
+    to = _stated(at, "output_dtype", _FLOATS) or at.dtype(1)
     scale = _placed(at, 1)
     assert scale is not None
-    return at.cast(dequantised(at, at.tensor(0), scale, _placed(at, 2)), at.dtype(1))
+    return at.cast(dequantised(at, at.tensor(0), scale, _placed(at, 2)), to)
 
 
 def quantize(at: Lowering) -> Value:
     """x / scale to the nearest, the even one of two, plus the zero point, saturated."""
-    if at.integer("output_dtype") not in (0, *_NUMBERS):
-        raise at.refuse("its result is not of 8 or 16 bits", code="onnx-dtype")
-    to = _NUMBERS.get(at.integer("output_dtype"))
-    scale = _placed(at, 1)
+    to = _stated(at, "output_dtype", _NUMBERS)
+    scale, zero = _placed(at, 1), _placed(at, 2)
     assert scale is not None
-    return quantised(at, at.tensor(0), scale, _placed(at, 2), to)
+    if to is not None and zero is not None and dtype_of(zero) != to:
+        raise at.refuse(
+            f"its result is to be {to}, and its zero point is {dtype_of(zero)}", code="onnx-dtype"
+        )
+    x, precision = at.tensor(0), _stated(at, "precision", _FLOATS)
+    if precision is None and at.version >= 23 and not at.node.domain:
+        precision = at.dtype(1)  # Said since that operator set; others divide in float32.
+    if precision is not None and precision.itemsize < 4:
+        # A quotient of two short floats, taken in float32 and rounded, is theirs.
+        x, scale = (at.cast(at.cast(value, precision), np.float32) for value in (x, scale))
+        x = at.cast(at.cast(at.emit("div", x, scale), precision), np.float32)
+        scale = at.weight(np.ones((), np.float32), f"{at.node.name}.one")
+    return quantised(at, x, scale, zero, to)
 
 
-_NUMBERS = {
-    2: np.dtype(np.uint8),
-    3: np.dtype(np.int8),
-    4: np.dtype(np.uint16),
-    5: np.dtype(np.int16),
-}
+_FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+_NUMBERS = (TensorProto.UINT8, TensorProto.INT8, TensorProto.UINT16, TensorProto.INT16)
+
+
+def _stated(at: Lowering, name: str, known: Sequence[int]) -> np.dtype[np.generic] | None:
+    """The element type that an attribute states; None for one that states none."""
+    kind = at.integer(name)
+    if kind not in (0, *known):
+        listed = ", ".join(type_name(number) for number in known)
+        raise at.refuse(f"its {name} {type_name(kind)} is none of {listed}", code="onnx-dtype")
+    return DTYPES[kind] if kind else None
 
 
 def operand(at: Lowering, index: int, axis: int = 0) -> SSAValue:

@@ -27,6 +27,10 @@ EXACT_FLOAT = 2**24
 """Integers up to this are exact in float32, and so are their sums."""
 
 
+_PART = 2.0**-8
+"""Of a unit of the sums: what a float bias may differ by from one in whole units."""
+
+
 @dataclass(frozen=True)
 class Weights:
     """Constant weights [co, ...] with a scale for each channel."""
@@ -61,7 +65,8 @@ def weights_of(real: Real | None, axis: int, ctx: CompilerContext) -> Weights | 
 
 
 def _bias(value: SSAValue, scale: Array, ctx: CompilerContext) -> Array | None:
-    """A constant bias as int64 in units of ``scale`` [co]; None if it is none or too large."""
+    """A constant bias as int64 in units of ``scale`` [co]; None if it is none, or too large, or not
+    of whole units where the machine adds up floats behind its sums."""
     real, array = real_of(value, ctx), constant(value, ctx)
     if real is not None and real.dtype == np.int32 and not real.zero.any():
         integers = constant(real.value, ctx)
@@ -74,9 +79,12 @@ def _bias(value: SSAValue, scale: Array, ctx: CompilerContext) -> Array | None:
     if array is None or array.size not in (1, scale.size):
         return None
     with np.errstate(all="ignore"):
-        units = np.rint(array.reshape(-1).astype(np.float64) / scale)
+        exact = array.reshape(-1).astype(np.float64) / scale
+        units = np.rint(exact)
     if not (np.abs(units) < 2**31).all():
         return None
+    if integers_of(ctx.machine) is None and (np.abs(units - exact) > _PART).any():
+        return None  # Float steps behind the sums add it as it is.
     return np.broadcast_to(units.astype(np.int64), scale.shape)
 
 
