@@ -48,6 +48,7 @@ from tilewright.planning import Plan, PlanCache, Timer, plan
 from tilewright.planning.domain import Kernel
 from tilewright.planning.join_pixels import join_pixels
 from tilewright.planning.own import FormsKernels
+from tilewright.planning.parts import as_parts
 from tilewright.runtime.executable import Progress, quiet
 from tilewright.shapes import Shapes
 from tilewright.targets.base import CompiledKernel, Target, find_target
@@ -209,12 +210,15 @@ def _described(op: KernelOp, names: Mapping[SSAValue, str], machine: Machine) ->
     the machine gains by that."""
     kernel = kernel_of(op, names)
     own = machine.own
-    if op.on_host or kernel.producers:
+    if op.on_host:
         return kernel
-    if isinstance(own, FormsKernels):
+    if isinstance(own, FormsKernels) and not kernel.producers:
         kernel = own.formed(kernel, machine)
     placed = placements_of(op, names, kernel)
-    return join_pixels(kernel, machine, {name: placement[2] for name, placement in placed.items()})
+    strides = {name: placement[2] for name, placement in placed.items()}
+    if not kernel.producers:
+        kernel = join_pixels(kernel, machine, strides)
+    return as_parts(kernel, strides, machine)
 
 
 def plans_of(

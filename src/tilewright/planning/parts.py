@@ -1,0 +1,44 @@
+"""Operands that are parts of larger tensors in main memory.
+
+What is written straight into a concatenation, or read out of a slice, has gaps: in NHWC the channels
+of a part are one contiguous block for each pixel. Where a machine's moves price blocks
+(``Move.prices_blocks``), planning is told of the gaps by the strides of the operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tilewright.machine import Machine
+from tilewright.planning.domain import Kernel, Operand, with_operands
+from tilewright.planning.layout import Layout
+
+
+def as_parts(kernel: Kernel, strides: Mapping[str, Sequence[int]], machine: Machine) -> Kernel:
+    """The kernel with the strides of its operands that have gaps; itself where no move prices them.
+
+    ``strides`` has, by operand name, those of the layout's axes in main memory, in elements; an
+    operand that it leaves out is dense.
+    """
+    if not any(move.prices_blocks for move in machine.moves):
+        return kernel
+
+    def operand(plain: Operand) -> Operand:
+        own = tuple(strides.get(plain.name, ()))
+        return plain if not own or is_dense(plain, own) else replace(plain, strides=own)
+
+    return with_operands(kernel, operand)
+
+
+def is_dense(operand: Operand, strides: Sequence[int]) -> bool:
+    """Whether strides are those of a tensor of its own; axes of one index do not matter."""
+    layout = Layout.parse(operand.layout, len(operand.shape))
+    extents, dense = layout.physical_shape(operand.shape), layout.strides(operand.shape)
+    return all(
+        extent == 1 or own == expected
+        for extent, own, expected in zip(extents, strides, dense, strict=True)
+    )
+
+
+__all__ = ["as_parts", "is_dense"]
