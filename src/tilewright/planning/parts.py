@@ -1,6 +1,6 @@
-"""Operands that are parts of larger tensors in main memory.
+"""Kernels as they are planned: over a machine's own dims, their operands where they lie.
 
-What is written straight into a concatenation, or read out of a slice, has gaps: in NHWC the channels
+Operands may be parts of larger tensors in main memory. What is written straight into a concatenation, or read out of a slice, has gaps: in NHWC the channels
 of a part are one contiguous block for each pixel. Where a machine's moves price blocks
 (``Move.prices_blocks``), planning is told of the gaps by the strides of the operand.
 """
@@ -12,7 +12,24 @@ from dataclasses import replace
 
 from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel, Operand, with_operands
+from tilewright.planning.join_pixels import join_pixels
 from tilewright.planning.layout import Layout
+from tilewright.planning.own import FormsKernels
+
+
+def as_planned(
+    kernel: Kernel, machine: Machine, strides: Mapping[str, Sequence[int]] | None = None
+) -> Kernel:
+    """The kernel with the dims that the machine cuts it along, one for all pixels where the machine
+    gains by that, and the strides of operands that have gaps.
+
+    ``strides`` is as ``as_parts`` takes it.
+    """
+    strides, own = strides or {}, machine.own
+    if not kernel.producers:
+        kernel = own.formed(kernel, machine) if isinstance(own, FormsKernels) else kernel
+        kernel = join_pixels(kernel, machine, strides)
+    return as_parts(kernel, strides, machine)
 
 
 def as_parts(kernel: Kernel, strides: Mapping[str, Sequence[int]], machine: Machine) -> Kernel:
@@ -41,4 +58,4 @@ def is_dense(operand: Operand, strides: Sequence[int]) -> bool:
     )
 
 
-__all__ = ["as_parts", "is_dense"]
+__all__ = ["as_parts", "as_planned", "is_dense"]

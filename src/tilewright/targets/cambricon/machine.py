@@ -352,6 +352,17 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             reserved={"vsm": 4 * reserved},
         ),
         Primitive(
+            name="join",
+            operations=("concat",),
+            engine="vector",
+            # Each part of a run along the axis is copied behind the one before it.
+            operands={"input": VSM, "output": VSM},
+            cycles=f"{POINTS}*(ceil(axis/{lanes})+(parts-1)/2)",
+            peak=f"{POINTS}*axis/{lanes}",
+            issue=f"{TILE}+{POINTS}*(1/2+3*parts)",
+            whole=("axis", "parts"),
+        ),
+        Primitive(
             name="vector",
             operations=(*MAPS, *TABLE_FUNCTIONS),
             engine="vector",
