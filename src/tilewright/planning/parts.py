@@ -1,8 +1,9 @@
 """Kernels as they are planned: over a machine's own dims, their operands where they lie.
 
-Operands may be parts of larger tensors in main memory. What is written straight into a concatenation, or read out of a slice, has gaps: in NHWC the channels
-of a part are one contiguous block for each pixel. Where a machine's moves price blocks
-(``Move.prices_blocks``), planning is told of the gaps by the strides of the operand.
+Operands may be parts of larger tensors in main memory. What is written straight into a
+concatenation, or read out of a slice, has gaps: in NHWC the channels of a part are one contiguous
+block for each pixel. Where a machine's moves price blocks (``Move.prices_blocks``), planning is
+told of the gaps by the strides of the operand.
 """
 
 from __future__ import annotations

@@ -97,12 +97,14 @@ class Pipeline:
             u.name: space.further_latency(u, self._resident(u))[cells.row]
             for u in self.loads + self.stores
         }
-        for use in self.loads + self.stores if self.dispatch is not None else ():
-            assert self.dispatch is not None
-            further = self.dispatch.further_latency(use, self.bytes[use.name])
-            self.blocks[use.name] = self.blocks[use.name] + further
         for name, latency in self.blocks.items():
             self.time[name] = self.time[name] + latency
+        for use in self.loads + self.stores if self.dispatch is not None else ():
+            assert self.dispatch is not None
+            name, size = use.name, self.bytes[use.name]
+            self.blocks[name] = self.blocks[name] + self.dispatch.further_latency(use, size)
+            # Instructions of rows follow one another, those of the next transfer behind them.
+            self.time[name] = np.maximum(self.time[name], self.dispatch.busy(use, size))
 
     def _parts(self) -> Ints:
         single_part = np.ones(self.space.rows, np.int64)

@@ -72,8 +72,9 @@ class ConcatOp(JoinOperation):
             own = along("axis", 1, -offset)
             return [own if i == axis else along(f"d{i}") for i in range(len(shape))]
 
-        role: Role = "input"
-        accesses = [(access(part[axis].start), role) for part in self.parts()]
+        accesses: list[tuple[list[Affine], Role]] = [
+            (access(part[axis].start), "input") for part in self.parts()
+        ]
         return self.make_stage(dims, operands, accesses, result, access(0))
 
     def parts(self) -> list[list[range]]:

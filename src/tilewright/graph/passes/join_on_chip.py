@@ -129,9 +129,7 @@ class _Placed:
         return cls(Kernel("join", (stage,)), _strides(values, addresses))
 
 
-def _strides(
-    values: Mapping[str, SSAValue], addresses: Addresses
-) -> dict[str, tuple[int, ...]]:
+def _strides(values: Mapping[str, SSAValue], addresses: Addresses) -> dict[str, tuple[int, ...]]:
     known = {name: addresses.of(value) for name, value in values.items()}
     return {
         name: address.box.strides

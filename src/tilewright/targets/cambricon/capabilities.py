@@ -105,7 +105,7 @@ class CambriconOperand(OperandRecord):
     """Dims of which one must run along the elements that lie side by side in main memory; none is
     asked for where they all have one index."""
     by_tile: bool = False
-    """Whether constants lie in main memory by segment, a tile in one piece (lowering/weights.py)."""
+    """Whether constants lie in main memory by segment: a tile in one piece (weights.py)."""
     leaves: bool = False
     """Whether parts of results are moved on while others of their tile are computed."""
     waits: tuple[str, ...] = ()

@@ -19,10 +19,10 @@ from tilewright.targets.cambricon.lowering.early import (
 )
 from tilewright.targets.cambricon.lowering.emitter import Emitter
 from tilewright.targets.cambricon.lowering.first_tiles import FirstTiles
+from tilewright.targets.cambricon.lowering.join import Join
 from tilewright.targets.cambricon.lowering.kept import Kept, Region
 from tilewright.targets.cambricon.lowering.last_tile import Opening, Transfer
 from tilewright.targets.cambricon.lowering.lrn_gradient import LrnGradient
-from tilewright.targets.cambricon.lowering.join import Join
 from tilewright.targets.cambricon.lowering.matrix_mean import MatrixMean
 from tilewright.targets.cambricon.lowering.maximum import MaximumGradient
 from tilewright.targets.cambricon.lowering.nest import nest_of
