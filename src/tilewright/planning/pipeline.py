@@ -430,8 +430,16 @@ class Step:
         for engine, queue in queues.items():
             # A store delays the loads whose bytes flow at the same time.
             busy = queue.time + stored * queue.flow / np.maximum(queue.time, 1.0)
-            step = np.maximum(step, busy - (queue.ahead - 1) * spare[engine])
+            step = np.maximum(step, busy - self._tiles_ahead(queue) * spare[engine])
         return step
+
+    def _tiles_ahead(self, queue: Queue) -> Floats:
+        """Of how many tiles before this one the time left over serves its loads: as far as slots
+        let a queue run ahead, and of those since the loop advanced last."""
+        inner = np.ones(self.of.space.rows)
+        for count in self.of.trips[self.number + 1 :]:
+            inner = inner * count
+        return np.minimum(queue.ahead - 1, inner[self.row] - 1)
 
     def _in_turns(self, dispatch: RowDispatch) -> Floats:
         """Time in which instructions of one engine at a time are dispatched."""
