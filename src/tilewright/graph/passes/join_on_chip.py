@@ -57,8 +57,9 @@ class JoinOnChip(ModulePass):
         joins = [step for step in network.block.ops if isinstance(step, JoinOperation)]
         # The last ones first: what is joined again lies in the later one as long as that is none.
         for join in reversed(joins):
-            if _is_worth_a_look(join, own.machine):
-                _choose(join, network, own, symbols)
+            if _is_worth_a_look(join, own.machine) and _is_faster_on_chip(join, network, own):
+                join.engine, join.reason = StringAttr("accelerator"), None
+                enclose([join], kernel_symbol([join], len(symbols), symbols))
 
 
 def _is_worth_a_look(join: JoinOperation, machine: Machine) -> bool:
@@ -73,19 +74,15 @@ def _is_worth_a_look(join: JoinOperation, machine: Machine) -> bool:
     return any(box is None or not box.dense for box in boxes)
 
 
-def _choose(
-    join: JoinOperation, network: NetworkOp, context: CompilerContext, symbols: set[str]
-) -> None:
-    """Make a join a kernel where that is faster, or saves a copy on the host."""
+def _is_faster_on_chip(join: JoinOperation, network: NetworkOp, context: CompilerContext) -> bool:
+    """Whether a join takes fewer cycles as a kernel, with those around, or saves a copy."""
     inside, beside = Addresses(network), Addresses(network, but=frozenset((join,)))
     around = _around(join, network, inside)
     parts = [inside.is_part(join, index, value) for index, value in enumerate(join.inputs)]
     own = _Placed.of_join(join, beside)
     together = _cycles([own, *(_Placed.of(op, beside) for op in around)], context)
     apart = _cycles((_Placed.of(op, inside) for op in around), context) if all(parts) else inf
-    if together < apart:
-        join.engine, join.reason = StringAttr("accelerator"), None
-        enclose([join], kernel_symbol([join], len(symbols), symbols))
+    return together < apart
 
 
 def _around(join: JoinOperation, network: NetworkOp, addresses: Addresses) -> list[KernelOp]:

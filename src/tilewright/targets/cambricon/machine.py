@@ -359,7 +359,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             operands={"input": VSM, "output": VSM},
             cycles=f"{POINTS}*(ceil(axis/{lanes})+(parts-1)/2)",
             peak=f"{POINTS}*axis/{lanes}",
-            issue=f"{TILE}+{POINTS}*(1/2+3*parts)",
+            issue=f"{TILE}*(1+parts)+{POINTS}*(1+3*parts)",
             whole=("axis", "parts"),
         ),
         Primitive(

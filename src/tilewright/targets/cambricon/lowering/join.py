@@ -16,9 +16,13 @@ from tilewright.targets.cambricon.lowering.boxes import Box
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.tiles import Tile
+from tilewright.targets.cambricon.machine import lanes_of
 
 TOGETHER = 4
 """Parts that one loop copies: each takes registers."""
+
+INSTRUCTIONS = 3
+"""Of a run of one part: the copy, and the steps to the next places."""
 
 UNROLLED = 4
 """Runs of each part whose instructions stand one after the other."""
@@ -44,6 +48,20 @@ class Join:
         window = c.output.buffer.window.data
         place = next(i for i, axis in enumerate(order) if "axis" in window[axis].dims)
         self.outer, self.inner = order[:place], order[place:]
+        within = prod(c.tile_size(dim) for dim in self._dims(self.inner[1:]))
+        rows = [
+            -(-part.buffer.tensor_shape[order[place]] * within // lanes_of(c.machine))
+            for part in self.parts
+        ]
+        self.cycles = [float(max(row, INSTRUCTIONS)) for row in rows]
+        """Of a run of each part."""
+        # Tiles that come while others are copied do so one by one; those of one slot cannot.
+        if all(part.slots > 1 for part in self.parts):
+            c.pace(UNROLLED * sum(self.cycles[:TOGETHER]))
+
+    def _dims(self, axes: Sequence[int]) -> list[str]:
+        window = self.c.output.buffer.window.data
+        return [dim for axis in axes for dim in window[axis].dims]
 
     def prologue(self) -> None:
         """Nothing stands before all tiles."""
@@ -68,7 +86,8 @@ class Join:
             for first in range(0, len(self.parts), TOGETHER):
                 some = slice(first, first + TOGETHER)
                 sources = [tile.bases[part.buffer] for part in self.parts[some]]
-                to = self._copy(sources, counts[some], to, whole, (loops, written))
+                cycles = written * sum(self.cycles[some])
+                to = self._copy(sources, counts[some], to, whole, (loops, written), cycles)
 
     def _copy(
         self,
@@ -77,9 +96,10 @@ class Join:
         to: Value,
         whole: Value,
         runs: tuple[Value, int],
+        cycles: float,
     ) -> Value:
         """All runs of some parts, ``whole`` bytes apart in the result; where the next part's first
-        one goes. There are so many loops of so many ``runs``."""
+        one goes. There are so many loops of so many ``runs``, which take so many cycles."""
         e, element = self.e, self.c.output.element
         sizes = [e.multiply(count, element) for count in counts]
         behind: Value = 0
@@ -102,6 +122,7 @@ class Join:
             def several() -> None:
                 for _ in range(written):
                     run()
+                self.c.hook(cycles)
 
             e.repeat(loops, several, least=1)
         return e.add(to, behind)
