@@ -8,13 +8,14 @@ schedule, or another place in main memory, may have fewer::
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
-from tilewright.machine import Machine, Primitive
-from tilewright.planning.bounds import slow_move
+from tilewright.machine import Machine, Move, Primitive
+from tilewright.planning.bounds import primitives_for, slow_move
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.footprint import run_elements
 from tilewright.planning.schedule import Schedule
@@ -71,31 +72,61 @@ def _primitive(machine: Machine, schedule: Schedule) -> Primitive | None:
     return next((p for p in machine.primitives if p.name == schedule.primitive), None)
 
 
-def _blocks(
-    operand: Operand, kernel: Kernel, machine: Machine, primitive: Primitive, schedule: Schedule
-) -> Blocks | None:
+def latency_of_blocks(kernel: Kernel, machine: Machine) -> float:
+    """Cycles that an engine takes at least for the latencies of a kernel's blocks, however it is
+    cut: larger tiles than the whole have no fewer blocks."""
+
+    def of(primitive: Primitive) -> float:
+        busy: dict[str, float] = {}
+        for operand in kernel.operands:
+            move = _move(operand, kernel, machine, primitive)
+            if move is not None:
+                count, _ = _counted(operand, kernel.anchor.extents)
+                latency = count * move.latency / move.in_flight
+                busy[move.engine] = busy.get(move.engine, 0.0) + latency
+        return max(busy.values(), default=0.0)
+
+    return min((of(primitive) for primitive in primitives_for(kernel, machine)), default=0.0)
+
+
+def _move(operand: Operand, kernel: Kernel, machine: Machine, primitive: Primitive) -> Move | None:
+    """The move of an operand that takes it block by block; None if none does."""
     storage = primitive.operands.get(operand.role)
     if storage is None or operand.held or storage.memory == machine.main:
         return None
     ends = (machine.main, storage.memory)
     move = machine.path(*(ends[::-1] if operand is kernel.output else ends))[0]
     constant = operand.role in ("weight", "bias") and not operand.computed
-    if not move.own.block_by_block() or (constant and storage.own.lies_by_tile()):
-        return None
-    extents = kernel.anchor.extents
-    # The largest tile: what stays while smaller ones are computed moves in one.
-    sizes = {dim: schedule.levels[0].size(dim, extent) for dim, extent in extents.items()}
+    by_tile = constant and storage.own.lies_by_tile()
+    return None if by_tile or not move.own.block_by_block() else move
+
+
+def _counted(operand: Operand, sizes: Mapping[str, int]) -> tuple[int, int]:
+    """The blocks of a tile of these sizes, and the elements of one."""
     spans = {dim: (0, size) for dim, size in sizes.items()}
     lengths = [
         min(axis.interval(spans)[1], extent)
         for axis, extent in zip(operand.access, operand.shape, strict=True)
     ]
+    if not lengths:
+        return 1, 1
     run = int(run_elements(operand, [np.array([length]) for length in lengths])[0])
-    blocks = prod(lengths) // run
+    return prod(lengths) // run, run
+
+
+def _blocks(
+    operand: Operand, kernel: Kernel, machine: Machine, primitive: Primitive, schedule: Schedule
+) -> Blocks | None:
+    move, extents = _move(operand, kernel, machine, primitive), kernel.anchor.extents
+    if move is None:
+        return None
+    # The largest tile: what stays while smaller ones are computed moves in one.
+    sizes = {dim: schedule.levels[0].size(dim, extent) for dim, extent in extents.items()}
+    blocks, run = _counted(operand, sizes)
     if blocks <= 1:
         return None
     tiles = prod(-(-extents[dim] // sizes[dim]) for dim in extents if dim in operand.dims)
     return Blocks(operand.name, tiles * blocks, run * operand.element_bytes, move.latency)
 
 
-__all__ = ["Blocks", "most_blocks", "move_text"]
+__all__ = ["Blocks", "latency_of_blocks", "most_blocks", "move_text"]

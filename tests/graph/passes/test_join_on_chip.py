@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
@@ -23,10 +25,10 @@ class Net:
     def __init__(self, *shape: int) -> None:
         self.shape = shape
         self.nodes: list[onnx.NodeProto] = []
-        self.weights: dict[str, np.ndarray] = {}
+        self.weights: dict[str, NDArray[Any]] = {}
         self.random = np.random.default_rng(sum(shape))
 
-    def op(self, operator: str, *inputs: str, **attributes: object) -> str:
+    def op(self, operator: str, *inputs: str, **attributes: Any) -> str:
         name = f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, inputs, [name], name, **attributes))
         return name
@@ -69,7 +71,8 @@ def dense(size: int) -> tuple[Net, str]:
 
 def unet(size: int, levels: int = 2) -> tuple[Net, str]:
     """Down and up again, by convolutions and copies of pixels."""
-    net, x, channels = Net(1, 3, size, size), "x", 3
+    net = Net(1, 3, size, size)
+    x, channels = "x", 3
     skipped: list[tuple[str, int]] = []
     for co in (16, 32)[:levels]:
         x, channels = net.conv(x, channels, co, 3), co
@@ -112,7 +115,8 @@ def cycles(path: Path, folder: Path, target: str = "cambricon") -> tuple[float, 
     """What all kernels are predicted to take, and take; the run is right bit for bit."""
     made = tilewright.compile(path, target, directory=folder)
     (image,) = made.inputs
-    sample = {"x": np.random.default_rng(1).normal(0, 1, image.shape).astype(np.float32)}
+    shape = [int(extent) for extent in image.shape]
+    sample = {"x": np.random.default_rng(1).normal(0, 1, shape).astype(np.float32)}
     check = made.check(sample, made.run(sample))
     assert check.passed and check.mismatches == 0
     summary = made.summary()
@@ -151,7 +155,11 @@ def test_the_choice_is_the_faster_one(
     path = net.saved(y, tmp_path / "net.onnx")
     _, chosen = cycles(path, tmp_path / "chosen")
     is_joined = bool(joins(path))
-    monkeypatch.setattr(join_on_chip, "_is_faster_on_chip", lambda *_: not is_joined)
+
+    def otherwise(*_: object) -> bool:
+        return not is_joined
+
+    monkeypatch.setattr(join_on_chip, "_is_faster_on_chip", otherwise)
     _, other = cycles(path, tmp_path / "other")
     assert chosen <= 1.05 * other
     if size >= 9:
@@ -169,7 +177,11 @@ NETWORKS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["cambricon", "cambricon-s", "cambricon-m"])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_networks_with_joins_take_what_is_predicted(name: str, target: str, tmp_path: Path) -> None:
+def test_networks_with_joins_take_no_longer_than_predicted(
+    name: str, target: str, tmp_path: Path
+) -> None:
+    """Short kernels begin while those before end, so that a network may take less than their sum;
+    blocks that nobody prices would make it take several times as long."""
     net, y = NETWORKS[name]()
     predicted, taken = cycles(net.saved(y, tmp_path / "net.onnx"), tmp_path / "package", target)
-    assert taken == pytest.approx(predicted, rel=0.12)
+    assert 0.65 * predicted <= taken <= 1.12 * predicted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -21,6 +21,7 @@ from tilewright.ir.types import layout_of, shape_of
 from tilewright.machine import Machine
 from tilewright.planning import plan
 from tilewright.planning.domain import Kernel
+from tilewright.planning.limits import latency_of_blocks
 from tilewright.planning.parts import as_planned
 
 
@@ -76,13 +77,25 @@ def _is_worth_a_look(join: JoinOperation, machine: Machine) -> bool:
 
 def _is_faster_on_chip(join: JoinOperation, network: NetworkOp, context: CompilerContext) -> bool:
     """Whether a join takes fewer cycles as a kernel, with those around, or saves a copy."""
+    machine = context.machine
     inside, beside = Addresses(network), Addresses(network, but=frozenset((join,)))
-    around = _around(join, network, inside)
-    parts = [inside.is_part(join, index, value) for index, value in enumerate(join.inputs)]
-    own = _Placed.of_join(join, beside)
-    together = _cycles([own, *(_Placed.of(op, beside) for op in around)], context)
-    apart = _cycles((_Placed.of(op, inside) for op in around), context) if all(parts) else inf
-    return together < apart
+    own = _planned(_join_kernel(join, beside, machine), context)
+    if own == inf:
+        return False
+    if not all(inside.is_part(join, index, value) for index, value in enumerate(join.inputs)):
+        return True
+    around = [
+        (_kernel(op, inside, machine), _kernel(op, beside, machine))
+        for op in _around(join, network, inside)
+    ]
+    moved = [(apart, dense) for apart, dense in around if apart != dense]
+    alone = [_planned(dense, context) for _, dense in moved]
+    # What latencies alone take mostly decides, and saves planning all kernels once more.
+    least = [latency_of_blocks(apart, machine) for apart, _ in moved]
+    together = own + sum(alone)
+    if together < sum(max(pair) for pair in zip(least, alone, strict=True)):
+        return True
+    return together < sum(_planned(apart, context) for apart, _ in moved)
 
 
 def _around(join: JoinOperation, network: NetworkOp, addresses: Addresses) -> list[KernelOp]:
@@ -102,28 +115,20 @@ def _around(join: JoinOperation, network: NetworkOp, addresses: Addresses) -> li
     ]
 
 
-@dataclass(frozen=True)
-class _Placed:
-    """A kernel, and the strides of its operands where they lie."""
+def _kernel(op: KernelOp, addresses: Addresses, machine: Machine) -> Kernel:
+    """A kernel of the network as it is planned, its operands where they lie."""
+    values = {f"v{number}": value for number, value in enumerate((*op.inputs, op.result))}
+    names = {value: name for name, value in values.items()}
+    return as_planned(kernel_of(op, names), machine, _strides(values, addresses))
 
-    kernel: Kernel
-    strides: dict[str, tuple[int, ...]]
 
-    @classmethod
-    def of(cls, op: KernelOp, addresses: Addresses) -> _Placed:
-        """A kernel of the network."""
-        values = {f"v{number}": value for number, value in enumerate((*op.inputs, op.result))}
-        names = {value: name for name, value in values.items()}
-        return cls(kernel_of(op, names), _strides(values, addresses))
-
-    @classmethod
-    def of_join(cls, join: JoinOperation, addresses: Addresses) -> _Placed:
-        """The kernel that a join would be."""
-        values = {f"v{number}": value for number, value in enumerate((*join.inputs, join.result))}
-        *inputs, result = values
-        stage = join.stage(inputs, result)
-        assert stage is not None
-        return cls(Kernel("join", (stage,)), _strides(values, addresses))
+def _join_kernel(join: JoinOperation, addresses: Addresses, machine: Machine) -> Kernel:
+    """The kernel that a join would be."""
+    values = {f"v{number}": value for number, value in enumerate((*join.inputs, join.result))}
+    *inputs, result = values
+    stage = join.stage(inputs, result)
+    assert stage is not None  # A primitive computes it.
+    return as_planned(Kernel("join", (stage,)), machine, _strides(values, addresses))
 
 
 def _strides(values: Mapping[str, SSAValue], addresses: Addresses) -> dict[str, tuple[int, ...]]:
@@ -135,14 +140,10 @@ def _strides(values: Mapping[str, SSAValue], addresses: Addresses) -> dict[str, 
     }
 
 
-def _cycles(kernels: Iterable[_Placed], context: CompilerContext) -> float:
-    """What kernels are expected to take together; infinite where one has no plan."""
-    total = 0.0
-    for placed in kernels:
-        try:
-            kernel = as_planned(placed.kernel, context.machine, placed.strides)
-            asked = None if context.planner is None else context.planner(kernel)
-            total += (asked or plan(kernel, context.machine, cache=context.plans)).predicted_cycles
-        except TilewrightError:
-            return inf
-    return total
+def _planned(kernel: Kernel, context: CompilerContext) -> float:
+    """What a kernel is expected to take; infinite where it has no plan."""
+    try:
+        asked = None if context.planner is None else context.planner(kernel)
+        return (asked or plan(kernel, context.machine, cache=context.plans)).predicted_cycles
+    except TilewrightError:
+        return inf
