@@ -183,7 +183,8 @@ def _kernel(row: Row) -> str:
 def _details(row: Row) -> list[str]:
     """What a kernel computes and how, indented below its row."""
     facts = [("nodes", ", ".join(row["nodes"])), ("why", row.get("reason", ""))]
-    facts += [("schedule", row["schedule"]), ("limited by", row.get("why_low", ""))]
+    facts += [("schedule", row["schedule"]), ("bound by", row.get("slow_move", ""))]
+    facts += [("limited by", row.get("why_low", ""))]
     facts += [("not balanced", row.get("unbalanced", ""))]
     return [
         line

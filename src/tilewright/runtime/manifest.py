@@ -113,6 +113,12 @@ class KernelEntry(_Part):
     candidates: int | None = None
     complete: bool = True
     """False when a limit cut the space that was searched."""
+    slow_move: str = ""
+    """The move that its bounds are the time of, if neither compute nor main memory is as slow."""
+    blocks: str = ""
+    """The operand that moves in the most small blocks, in words (planning/limits.py)."""
+    block_cycles: int = 0
+    """What the latencies of these blocks take, one after the other."""
     unbalanced: str = ""
     """Why cores differ from the one whose part the plan prices (planning/balance.py)."""
 

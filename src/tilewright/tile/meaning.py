@@ -197,6 +197,15 @@ def _complete(_: Tile, part: Array) -> Array:
     return part
 
 
+def _concat(tile: Tile) -> Array:
+    """What each operand has of the result's box, in its place; along other axes all are alike."""
+    result = np.zeros(tile.result_size, tile.dtype)
+    for array, box in zip(tile.arrays, tile.boxes, strict=False):
+        starts = (before for before, _ in box.padding)
+        result[tuple(slice(s, s + n) for s, n in zip(starts, array.shape, strict=True))] = array
+    return result
+
+
 def _place(place: reference.Place) -> Callable[[Tile], Array]:
     """The index of an extreme along the one dim that is reduced."""
 
@@ -396,6 +405,7 @@ ANCHORS: Mapping[str, Anchor] = {
     "reduce_min": Anchor(_fold(np.minimum, _highest, wide=False), np.minimum, _complete),
     "arg_max": Anchor(_place(np.argmax), None, _complete),
     "arg_min": Anchor(_place(np.argmin), None, _complete),
+    "concat": Anchor(_concat, None, _complete),
     "gather": Anchor(_gather, None, _complete),
     "scatter": Anchor(_scatter, None, _complete),
     "running_sum": Anchor(_running(np.cumsum), None, _complete),

@@ -18,7 +18,7 @@ from tilewright.graph.operations.base import (
 )
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def, prop_def
 from tilewright.ir.types import Array, shape_of
-from tilewright.planning.domain import Affine, Role, Stage
+from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
 class JoinOperation(Operation):
@@ -59,6 +59,23 @@ class ConcatOp(JoinOperation):
     def evaluate(self, *arrays: Array) -> Array:
         """Exact."""
         return np.concatenate(arrays, axis=self.integer("axis", -MAXIMUM_RANK, MAXIMUM_RANK))
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims d0.. of the other axes | axis, of which each operand has some indices, and the
+        operands: every element of the result is in one of them."""
+        shape = shape_of(self.result)
+        axis = self.integer("axis", -len(shape), len(shape) - 1) % len(shape)
+        dims = [dim for dim in axis_dims(shape) if dim.name != f"d{axis}"]
+        dims += [Dim("axis", shape[axis]), Dim("parts", len(self.inputs), "reduction")]
+
+        def access(offset: int) -> list[Affine]:
+            own = along("axis", 1, -offset)
+            return [own if i == axis else along(f"d{i}") for i in range(len(shape))]
+
+        accesses: list[tuple[list[Affine], Role]] = [
+            (access(part[axis].start), "input") for part in self.parts()
+        ]
+        return self.make_stage(dims, operands, accesses, result, access(0))
 
     def parts(self) -> list[list[range]]:
         """Neighbouring ranges along the axis."""

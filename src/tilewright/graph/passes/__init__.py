@@ -17,6 +17,7 @@ from tilewright.graph.passes.fuse_pools import FusePools
 from tilewright.graph.passes.fuse_separable import FuseSeparable
 from tilewright.graph.passes.join_biases import JoinBiases
 from tilewright.graph.passes.join_groups import JoinGroups
+from tilewright.graph.passes.join_on_chip import JoinOnChip
 from tilewright.graph.passes.multiply_bytes import MultiplyBytes
 from tilewright.graph.passes.narrow_floats import NarrowFloats
 from tilewright.graph.passes.own import layout_passes
@@ -51,6 +52,7 @@ PASSES: dict[str, type[ModulePass]] = {
         FuseSeparable,
         JoinBiases,
         JoinGroups,
+        JoinOnChip,
         MultiplyBytes,
         NarrowFloats,
         Partition,
@@ -146,6 +148,7 @@ def layout_pipeline(machine: Machine) -> list[PassEntry]:
     pairs = [PassEntry(FuseSeparable(), "what a pair of convolutions hands on stays in a cache")]
     pools = [PassEntry(FusePools(), "after methods, which have tiles that windows may lie within")]
     norms = [PassEntry(FuseNorms(), "after methods: products in pieces have kernels of their own")]
+    joins = [PassEntry(JoinOnChip(), "after layouts: whether parts of a tensor have gaps is known")]
     return [
         *numbers,
         *(pairs if machine.primitives_for("separable_conv") else []),
@@ -154,6 +157,7 @@ def layout_pipeline(machine: Machine) -> list[PassEntry]:
         *(norms if any(p.own.norms_behind_rows() for p in machine.primitives) else []),
         PassEntry(AssignLayouts(), "after kernels are formed: each asks for layouts as a whole"),
         *layout_passes(machine),
+        *(joins if machine.primitives_for("concat") else []),
     ]
 
 
