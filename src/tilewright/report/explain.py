@@ -308,7 +308,7 @@ class _Fates:
         )
 
     def _objection(self, kernel: KernelOp) -> Objection:
-        refused = self.state.refused.get(kernel.symbol.data)
+        refused = self.state.refusal_of(kernel.symbol.data)
         if refused is not None:
             return Objection(refused.code, refused.reason, refused.help)
         known = self.objections.get(kernel.symbol.data)

@@ -9,12 +9,13 @@ from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.operations import JoinOperation, Operation
 from tilewright.graph.passes.addresses import Addresses
 from tilewright.graph.passes.assign_layouts import copy_kernel
-from tilewright.graph.passes.constraints import objection
 from tilewright.graph.passes.editing import compiler, sweep
-from tilewright.graph.passes.enclosing import enclose, kernel_symbol, symbols_of
+from tilewright.graph.passes.enclosing import symbols_of
+from tilewright.graph.passes.insertion import insert_kernel, objected
 from tilewright.graph.passes.strides import dense_box, parse, reshape_box, slice_box
 from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue, StringAttr, UnitAttr
 from tilewright.ir import Operation as AnyOperation
+from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import layout_of, shape_of
 from tilewright.machine import Machine
 
@@ -45,17 +46,17 @@ class EliminateViews(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite the module in place."""
-        machine, network = compiler(ctx).machine, network_of(op)
+        context, network = compiler(ctx), network_of(op)
         symbols = symbols_of(network)
-        _copy_parts(network, machine, symbols)
+        _copy_parts(network, context, symbols)
         # Each round copies at least one view that the addresses of the last one ruled out.
-        while _copy_views(network, machine, symbols):
+        while _copy_views(network, context, symbols):
             pass
-        _copy_outputs(network, machine, symbols)
+        _copy_outputs(network, context, symbols)
         sweep(network)
 
 
-def _copy_parts(network: NetworkOp, machine: Machine, symbols: set[str]) -> None:
+def _copy_parts(network: NetworkOp, context: CompilerContext, symbols: set[str]) -> None:
     addresses = Addresses(network)
     for op in list(network.block.ops):
         if not isinstance(op, JoinOperation):
@@ -64,10 +65,10 @@ def _copy_parts(network: NetworkOp, machine: Machine, symbols: set[str]) -> None
         inputs, parts = list(op.inputs), op.parts()
         for index, (value, part) in enumerate(zip(inputs, parts, strict=True)):
             if not addresses.is_part(op, index, value):
-                copy = copy_kernel(value, layout_of(op.result), op, machine, symbols)
+                copy = copy_kernel(value, layout_of(op.result), op, context, symbols)
                 inputs[index] = copy.result
                 if slice_box(whole, part) is None:
-                    _scatter(copy, machine)
+                    _scatter(copy, context.machine)
         op.operands = inputs
 
 
@@ -79,19 +80,16 @@ def _scatter(copy: KernelOp, machine: Machine) -> None:
         copy.reason = StringAttr("what it joins to other values lies element by element")
 
 
-def _copy_views(network: NetworkOp, machine: Machine, symbols: set[str]) -> bool:
+def _copy_views(network: NetworkOp, context: CompilerContext, symbols: set[str]) -> bool:
     addresses = Addresses(network)
     for op in list(network.block.ops):
         if not isinstance(op, Operation) or addresses.of(op.result) is not None:
             continue
         if op.operation == "reshape":
             layout = _dense_layout(op)
-            op.operands[0] = copy_kernel(op.inputs[0], layout, op, machine, symbols).result
+            op.operands[0] = copy_kernel(op.inputs[0], layout, op, context, symbols).result
         else:
-            refusal = objection(op, machine)
-            op.engine = StringAttr("accelerator" if refusal is None else "host")
-            op.reason = StringAttr(refusal[1]) if refusal is not None else None
-            enclose([op], kernel_symbol([op], len(symbols), symbols))
+            insert_kernel(op, objected(op, context.machine), context, symbols)
         return True
     return False
 
@@ -107,7 +105,7 @@ def _dense_layout(op: Operation) -> str:
     raise refuse("views-reshape", reason, op.node_name, "run assign-layouts first")
 
 
-def _copy_outputs(network: NetworkOp, machine: Machine, symbols: set[str]) -> None:
+def _copy_outputs(network: NetworkOp, context: CompilerContext, symbols: set[str]) -> None:
     addresses = Addresses(network)
     last = network.output_op
     copies: dict[SSAValue, SSAValue] = {}
@@ -121,9 +119,11 @@ def _copy_outputs(network: NetworkOp, machine: Machine, symbols: set[str]) -> No
         ):
             continue
         if value not in copies:
-            copies[value] = _copy(value, last, machine, symbols)
+            copies[value] = _copy(value, last, context, symbols)
         last.operands[index] = copies[value]
 
 
-def _copy(value: SSAValue, before: AnyOperation, machine: Machine, symbols: set[str]) -> SSAValue:
-    return copy_kernel(value, "", before, machine, symbols).result
+def _copy(
+    value: SSAValue, before: AnyOperation, context: CompilerContext, symbols: set[str]
+) -> SSAValue:
+    return copy_kernel(value, "", before, context, symbols).result
