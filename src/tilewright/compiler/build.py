@@ -186,6 +186,19 @@ def form_of(target: Target, weights: str | None, bare: bool) -> Form:
     return Form("array" if bare else weights or "file", bare)
 
 
+def settle_on_host(state: CompilationState) -> None:
+    """Run the stages that a network of formed kernels still lacks, as far as it takes to know all
+    kernels that are the host's: what instructions cannot say shows once they are made.
+
+    A planned network is then planned as ``compile`` does. Raises TilewrightError.
+    """
+    if state.target.falls_back:
+        with temporary_folder() as directory:
+            if not state.kernels:
+                advance(state, PLACED)
+            emit(state, directory)
+
+
 def emit(
     state: CompilationState,
     directory: Path,

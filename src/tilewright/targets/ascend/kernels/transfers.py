@@ -2,8 +2,9 @@
 
 In main memory rows follow each other without a gap, or some pitch apart; in UB each begins a block.
 Rows whose bytes are whole blocks go in bursts of one copy. Others, and rows that are read from the
-last to the first, are copied one by one: a copy takes whole blocks, so it reads, or writes, up to 31 bytes past the row's end. What is written there
-the next row overwrites, so rows go in ascending order; behind the last one a tensor has ``SLACK``.
+last to the first, are copied one by one: a copy takes whole blocks, so it reads, or writes, up to
+31 bytes past the row's end. What is written there the next row overwrites, so rows go in ascending
+order; behind the last one a tensor has ``SLACK``.
 
 Matrices in Nz become rows on their way, and blocks again on their way back (``Matrices``): a copy
 for each 16 columns, of bursts of one block.
