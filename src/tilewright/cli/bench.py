@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from tilewright.cli import console, numbers
-from tilewright.cli.run import InputOption, ModelArgument, RandomOption, open_or_compile
+from tilewright.cli.inputs import InputOption, RandomOption, inputs_for
+from tilewright.cli.run import ModelArgument, open_or_compile
 from tilewright.errors import refuse
 
 
@@ -62,7 +63,7 @@ def bench(
             constants=constant,
         )
         compile_seconds = time.perf_counter() - start
-        arrays = console.inputs_for(executable.inputs, inputs, random)
+        arrays = inputs_for(executable.inputs, inputs, random)
         executable.runner.threads = threads
         executable.run(arrays, profile=True)
         progress("run", 0, 0)

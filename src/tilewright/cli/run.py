@@ -11,6 +11,7 @@ import typer
 
 from tilewright.cli import console, hlal, numbers
 from tilewright.cli.engine import EngineOption, run_layers
+from tilewright.cli.inputs import InputOption, RandomOption, inputs_for
 from tilewright.cli.sizes import bound_model, bound_package, request_to_run
 from tilewright.errors import refuse
 
@@ -20,16 +21,6 @@ if TYPE_CHECKING:
 
 
 ModelArgument = Annotated[Path, typer.Argument(help=f"{console.MODELS} Or a package, or .hlal.")]
-InputOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input", metavar="NAME=FILE.npy", help="An input's array; or FILE.npz with all."
-    ),
-]
-RandomOption = Annotated[
-    int | None, typer.Option("--random", metavar="SEED", help="Random inputs of this seed.")
-]
-
 
 MOST_RUNS = 9
 """Runs after the first whose median is reported."""
@@ -206,7 +197,7 @@ def run(
                 not no_cache,
                 constant,
             )
-            arrays = console.inputs_for(executable.inputs, inputs, random)
+            arrays = inputs_for(executable.inputs, inputs, random)
             progress("run", 0, 0)
             executable.runner.threads = threads
             begin = time.perf_counter()

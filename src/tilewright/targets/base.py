@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright.choices import target_names, target_points
-from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.errors import Problem, TilewrightError, choose, refuse
 from tilewright.graph.arenas import Arenas
 from tilewright.ir import ModuleOp, to_text
 from tilewright.ir.passes import WeightStore
@@ -435,7 +435,7 @@ def find_target(name: str) -> Target:
     """The installed target of that name; refuses an unknown one with the list."""
     points = target_points()
     if name not in points:
-        raise refuse("target-unknown", f"no target {name!r}", help=", ".join(sorted(points)))
+        raise refuse("target-unknown", f"no target {name!r}", help=choose(name, sorted(points)))
     try:
         entry: Any = points[name].load()
     except (ImportError, AttributeError) as error:

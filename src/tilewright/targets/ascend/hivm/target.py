@@ -45,7 +45,7 @@ class Ascend910bTarget(Target):
         for _, op, compiled in compiled_steps(compilation):
             if compiled is None or compiled.program is None:
                 if isinstance(op, KernelOp):
-                    reason = op.reason.data if op.reason is not None else "a copy"
+                    reason = op.told_reason or "a copy"
                     functions.append(f"  // {op.symbol.data} runs on the host: {comment(reason)}")
                 continue
             (program,) = programs_of(compiled.program)
