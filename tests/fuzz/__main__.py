@@ -109,7 +109,8 @@ def stretch(tally: Tally, count: int, seed: int) -> Path | None:
 
 
 def sweep_on(targets: Sequence[str], count: int, seed: int, folder: Path) -> int:
-    """Random networks on targets that may refuse none; each failure is told, and kept."""
+    """Random networks, others for each target, none of which may be refused; each failure is told,
+    and kept."""
 
     def told(case: Case, verdict: Verdict) -> None:
         short = shortened(case, verdict)
@@ -117,8 +118,8 @@ def sweep_on(targets: Sequence[str], count: int, seed: int, folder: Path) -> int
         print(f"{verdict.engine} {verdict.result}: {verdict.detail}\n  {short} {path}", flush=True)
 
     begin, failed = time.monotonic(), 0
-    for target in targets:
-        swept = sweep([target], count, seed, told)
+    for number, target in enumerate(targets):
+        swept = sweep([target], count, seed * 1000 + number, told)
         failed += len(swept.failures)
         share = f"{swept.hosted} of {swept.kernels} kernels on the host"
         took = time.monotonic() - begin

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from tilewright.errors import refuse
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.operations import JoinOperation, Operation
 from tilewright.graph.passes.addresses import Addresses
 from tilewright.graph.passes.assign_layouts import copy_kernel
-from tilewright.graph.passes.editing import compiler, sweep
+from tilewright.graph.passes.editing import compiler, make, replace, sweep
 from tilewright.graph.passes.enclosing import symbols_of
 from tilewright.graph.passes.insertion import insert_kernel, objected
 from tilewright.graph.passes.strides import dense_box, parse, reshape_box, slice_box
@@ -18,6 +20,9 @@ from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import layout_of, shape_of
 from tilewright.machine import Machine
+
+MOST_AXES = 4
+"""Axes of a box that most machines transfer at once."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +43,9 @@ class EliminateViews(ModulePass):
     Views that are left stand outside kernels and are addresses (addresses.py): plan-memory gives
     them a place in the memory of another value, and no code is made for them. An operand of a join
     (a concatenation, an interleaving) is copied if no kernel can write it in place: an input of the
-    network, a weight, a view, or a value that already lies in another join. A network's outputs are
-    dense and row-major; an output that is not, or that is a weight, is copied too.
+    network, a weight, a view, or a value that already lies in another join. A transpose of more
+    axes than transfers have has one for those that stay side by side. A network's outputs are dense
+    and row-major; an output that is not, or that is a weight, is copied too.
     """
 
     name = "eliminate-views"
@@ -88,10 +94,46 @@ def _copy_views(network: NetworkOp, context: CompilerContext, symbols: set[str])
         if op.operation == "reshape":
             layout = _dense_layout(op)
             op.operands[0] = copy_kernel(op.inputs[0], layout, op, context, symbols).result
-        else:
+        elif op.operation != "transpose" or not _narrowed(op, addresses):
             insert_kernel(op, objected(op, context.machine), context, symbols)
         return True
     return False
+
+
+def _narrowed(op: Operation, addresses: Addresses) -> bool:
+    """Let a transpose of more axes than transfers have, if it can, transpose fewer: those that lie
+    alike in operand and result become one, between two reshapes that are addresses."""
+    (value,), rank = op.inputs, len(shape_of(op.result))
+    address = addresses.of(value)
+    dense = address is not None and address.box.dense
+    if rank <= MOST_AXES or not dense or layout_of(value) or layout_of(op.result):
+        return False
+    shape, order = _joined_axes(shape_of(value), op.integers("permutation"))
+    if len(shape) == rank:
+        return False
+    joined = make("reshape", [value], {"shape": shape}, before=op, like=op)
+    turned = make("transpose", [joined.result], {"permutation": order}, before=op, like=op)
+    result = shape_of(op.result)
+    replace(op, make("reshape", [turned.result], {"shape": result}, before=op, like=op).result)
+    return True
+
+
+def _joined_axes(
+    shape: Sequence[int], permutation: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and permutation of the same transpose with as few axes as can be."""
+    places = {axis: n for n, axis in enumerate(a for a in range(len(shape)) if shape[a] > 1)}
+    runs: list[list[int]] = []
+    for axis in permutation:
+        if axis not in places:
+            continue
+        if runs and places[axis] == places[runs[-1][-1]] + 1:
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    sources = sorted(runs)
+    joined = tuple(prod(shape[axis] for axis in run) for run in sources)
+    return joined, tuple(sources.index(run) for run in runs)
 
 
 def _dense_layout(op: Operation) -> str:
