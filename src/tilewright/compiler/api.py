@@ -211,7 +211,7 @@ def compile(
             emit(state, place, form)
             if by_hand is not None:
                 hosted = [kernel.kernel for kernel in state.kernels if kernel.on_host]
-                reasons = {n: state.refused.get(k.symbol) for k in hosted for n in k.nodes}
+                reasons = {n: state.refusal_of(k.symbol) for k in hosted for n in k.nodes}
                 by_hand.check(reasons)
 
     if cache is not None and plain:

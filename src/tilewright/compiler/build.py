@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright import frontends
 from tilewright.compiler.packages import opened
-from tilewright.compiler.pipeline import advance, check_files, run_pipeline
+from tilewright.compiler.pipeline import PLACED, advance, check_files, run_pipeline
 from tilewright.compiler.quantise import check_format
 from tilewright.compiler.state import CompilationState, Model
 from tilewright.errors import KernelError, refuse
@@ -35,7 +35,7 @@ from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest, Tensor
 from tilewright.runtime.package import write_package
 from tilewright.shapes import Settled, sizes_of
 from tilewright.targets.base import Compilation, Form, Target, find_target
-from tilewright.temporary import make_folder, remove_folder
+from tilewright.temporary import make_folder, remove_folder, temporary_folder
 
 
 def opened_model(
@@ -182,6 +182,18 @@ def form_of(target: Target, weights: str | None, bare: bool) -> Form:
         reason = f"packages for {target.name} are no C of their own"
         raise refuse("option-form", reason, "--bare" if bare else "--weights", "--target cpu")
     return Form("array" if bare else weights or "file", bare)
+
+
+def settle_engines(state: CompilationState) -> None:
+    """Lower a network of formed kernels, if its target's host takes what instructions cannot say:
+    only then is it known which kernels that are, and how the others are planned beside them.
+
+    Raises TilewrightError.
+    """
+    if state.target.falls_back:
+        with temporary_folder() as directory:
+            advance(state, PLACED)
+            emit(state, directory)
 
 
 def emit(

@@ -268,6 +268,11 @@ class KernelOp(IRDLOperation):
         """Whether the kernel runs on the host."""
         return self.engine is not None and self.engine.data == "host"
 
+    @property
+    def told_reason(self) -> str:
+        """Why the kernel is on the host, or ""."""
+        return self.reason.data if self.reason is not None else ""
+
     def verify_(self) -> None:
         """Check the block against the operands and the result."""
         where, block = f"graph.kernel {self.symbol.data!r}", self.body.block

@@ -73,7 +73,7 @@ def _entries(compilation: Compilation, plans: Mapping[str, Plan]) -> list[Kernel
         symbol = item.kernel.symbol
         op = ops[symbol]
         if item.schedule is None:
-            reason = op.reason.data if op.reason is not None else ""
+            reason = op.told_reason
             rows.append(
                 KernelEntry(name=symbol, nodes=item.kernel.nodes, engine="host", reason=reason)
             )

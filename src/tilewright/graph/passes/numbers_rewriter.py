@@ -13,7 +13,8 @@ from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, WeightOp
 from tilewright.graph.operations import Operation
 from tilewright.graph.operations.pooling import AveragePoolOp
 from tilewright.graph.passes.editing import constant, erase, insert, make, sweep
-from tilewright.graph.passes.enclosing import enclose, kernel_symbol, symbols_of
+from tilewright.graph.passes.enclosing import enclose, symbols_of
+from tilewright.graph.passes.insertion import insert_kernel
 from tilewright.graph.passes.points import ALIGNING, KEEPING, Points, largest_product_sum
 from tilewright.graph.passes.stated_points import Pairs
 from tilewright.graph.values import value_names
@@ -150,14 +151,11 @@ class NumbersRewriter:
         """The result of a kernel that quantises or dequantises a value."""
         kind = tensor(shape_of(value), element)
         op = make(name, [value], before=before, result_type=kind)
-        on_machine = bool(self.ctx.machine.primitives_for(name))
-        op.engine = StringAttr("accelerator" if on_machine else "host")
-        if not on_machine:
-            reason = f"{self.ctx.machine.name} computes in {self.points.bits}-bit fixed point only"
-            op.reason = StringAttr(reason)
-        hint = self.points.names.get(value, "")
-        symbol = kernel_symbol([op], len(self.symbols), self.symbols, f"{name}_{hint}")
-        return enclose([op], symbol).result
+        machine, reason = self.ctx.machine, None
+        if not machine.primitives_for(name):
+            reason = f"{machine.name} computes in {self.points.bits}-bit fixed point only"
+        hint = f"{name}_{self.points.names.get(value, '')}"
+        return insert_kernel(op, reason, self.ctx, self.symbols, hint).result
 
     def weight(self, array: Array, element: FixedType, before: AnyOperation, hint: str) -> SSAValue:
         """A weight of fixed-point integers."""

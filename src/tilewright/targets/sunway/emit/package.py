@@ -27,7 +27,7 @@ from typing import Any
 
 from tilewright.codegen.c.parameters import Parameter
 from tilewright.codegen.c.prune import drop_unread, prune_folder
-from tilewright.errors import refusals_of, refuse
+from tilewright.errors import Refusals, refuse
 from tilewright.graph.dialect import GraphOperation, KernelOp, network_of
 from tilewright.graph.names import network_name
 from tilewright.graph.placement import ACTIVATIONS, TEMPORARY, WEIGHTS, placement_of
@@ -86,14 +86,19 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     texts: dict[str, str] = {}
     calls: list[Call] = []
     rows: list[dict[str, Any]] = []
+    layers: dict[str, tuple[LayerHead, Sequence[str], int]] = {}
+    refused = Refusals()
+    for symbol, kernel in compiled.items():
+        with refused.of(symbol):
+            own = hosted.get(symbol)
+            layers[symbol] = _layer(kernel, own, texts, compilation.machine.cores)
+    refused.check()
     for _, op in steps_of(network):
         if not isinstance(op, KernelOp):
             where = op.node_name if isinstance(op, GraphOperation) else ""
             raise refuse("sunway-operation", f"no kernel computes {op.name}", where)
         kernel = compiled[op.symbol.data]
-        with refusals_of(kernel.kernel.symbol):
-            own = hosted.get(op.symbol.data)
-            head, arguments, groups = _layer(kernel, own, texts, compilation.machine.cores)
+        head, arguments, groups = layers[op.symbol.data]
         start, size = _span(op.result)
         places = [f"activations + {start}", *arguments]
         place, *arguments = (
