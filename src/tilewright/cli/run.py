@@ -241,6 +241,7 @@ def run(
                 console.say(
                     f"check {word} ({how}):\n  largest error {error:.3g}, {wrong} mismatches"
                 )
+                console.say(f"  beside {compared.model}")
                 for overflow in compared.overflows:
                     console.say(f"warning: {overflow}")
     if compared is not None and not compared.passed:

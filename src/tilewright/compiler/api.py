@@ -120,7 +120,7 @@ def compile(
     if cache is not None and request is not None:
         recalled = cache.recall(request.digest, Path(str(model)).parent)
         if recalled is not None:
-            return placed(recalled.executable, directory)
+            return _beside(placed(recalled.executable, directory), model, shapes, caffemodel)
 
     from tilewright import frontends
     from tilewright.compiler.build import (
@@ -218,5 +218,18 @@ def compile(
             write=write, progress=progress, request=request,
         )  # fmt: skip
         if kept is not None:
-            return kept
-    return write_apart(write, directory, cache, progress)
+            return _beside(kept, model, shapes, caffemodel)
+    made = write_apart(write, directory, cache, progress)
+    return _beside(made, model, shapes, caffemodel)
+
+
+def _beside(
+    executable: Executable, model: Model, shapes: Shapes | None, caffemodel: str | Path | None
+) -> Executable:
+    """An executable that knows the model that it was compiled from, for checks."""
+    from tilewright.compiler.written import written
+
+    if not executable.free:  # Of free dims the package keeps the model itself.
+        file = model if isinstance(model, str | Path) else None
+        executable.model = written(lambda: (model, shapes), file, caffemodel=caffemodel)
+    return executable

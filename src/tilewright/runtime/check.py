@@ -1,4 +1,8 @@
-"""How a run compares with the graph interpreter on the same graph and inputs."""
+"""How a run compares with the graph interpreter on the same graph and inputs.
+
+That graph is the one that the program was made from: what is wrong in it is equal on both sides.
+So the outputs are also compared with the model as it was written (model_check.py).
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ from tilewright.graph.sensitivity import (
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp
 from tilewright.ir.types import Array
+from tilewright.runtime.model_check import ModelCheck
 
 RELATIVE_TOLERANCE = 1e-4
 """Of a float output's largest finite magnitude: sums of float32 in another order differ by about
@@ -30,7 +35,7 @@ ABSOLUTE_TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Check:
-    """How a run compares with the graph interpreter on the same graph and inputs."""
+    """How a run compares with what its program means, and with the model as it was written."""
 
     max_abs_error: float
     max_rel_error: float
@@ -38,11 +43,19 @@ class Check:
     mismatches: int
     """Elements that differ: at all on integer machines, beyond the tolerance on float ones."""
     passed: bool
+    """Whether nothing differs from what the program means, and the model is near enough."""
     exact: bool
     """Whether the machine computes in integers, so that equality is asked for."""
     overflows: tuple[Overflow, ...] = ()
     """Nodes whose results are beyond what floats of 16 bits hold, on the machine as in the
     interpreter: the comparison does not count them."""
+    model: ModelCheck | None = None
+    """How far the outputs are from the model as it was written; None where that was not asked."""
+
+    @property
+    def equal(self) -> bool:
+        """Whether the outputs are what the program means, whatever the model says."""
+        return not self.mismatches
 
 
 def compared(

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tilewright.ir.types import Array
     from tilewright.runtime.cache import Cache
     from tilewright.runtime.check import Check
+    from tilewright.runtime.model_check import ModelSource
     from tilewright.targets.base import Profile, Runner, TensorInfo
 
 Progress = Callable[[str, int, int], None]
@@ -72,6 +73,8 @@ class Executable:
         self._runs = 0
         self._measured: Callable[[], Profile] | None = None
         self._reference: tuple[ModuleOp, Weights] | None = None
+        self.model: ModelSource | None = None
+        """Gives the model as it was written, for ``check``; None where it is not at hand."""
 
     @staticmethod
     def load(
@@ -231,11 +234,15 @@ class Executable:
         Where the host computes in float32 on the way (``Runner.exact``), within the tolerance, or
         within the error to expect where the network magnifies roundings (graph/sensitivity.py);
         where the machine's numbers are coarser than float32, within what their roundings give.
+
+        Then with the model as it was written, where that is at hand: how far they are from what it
+        gives in its own types, within the bound of the number format (docs/number-formats.md).
         """
         import numpy as np
 
         from tilewright.graph.overflow import OverflowObserver
         from tilewright.runtime.check import compared
+        from tilewright.runtime.model_check import beside_model
 
         module, weights = self._read_reference()
         observer = OverflowObserver(module, weights)
@@ -246,7 +253,13 @@ class Executable:
             module, weights, inputs, outputs, exact=exact, roundoff=self.runner.roundoff,
             expected=expected,
         )  # fmt: skip
-        return replace(check, overflows=tuple(observer.overflows()))
+        beside = beside_model(self.model, inputs, outputs, final=module, weights=weights)
+        return replace(
+            check,
+            overflows=tuple(observer.overflows()),
+            model=beside,
+            passed=check.passed and beside.passed,
+        )
 
     def measure(self, inputs: Mapping[str, Array], runs: int, seconds: float) -> list[float]:
         """Run again, after a first run, and let ``profile`` be that of the median run.
