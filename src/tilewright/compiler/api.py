@@ -98,6 +98,7 @@ def compile(
     and measured compilations, those by learned costs, dumps and models in memory are not kept.
     Raises TilewrightError.
     """
+    file = model if isinstance(model, str | Path) else None
     plain = calibration is None and dump is None and database is None
     plain = plain and planner == "model" and not schedules and fusion_cost == "closed"
     alone = example_inputs is None and dynamic_shapes is None and not constants
@@ -120,7 +121,7 @@ def compile(
     if cache is not None and request is not None:
         recalled = cache.recall(request.digest, Path(str(model)).parent)
         if recalled is not None:
-            return _beside(placed(recalled.executable, directory), model, shapes, caffemodel)
+            return _beside(placed(recalled.executable, directory), model, file, shapes, caffemodel)
 
     from tilewright import frontends
     from tilewright.compiler.build import (
@@ -218,18 +219,21 @@ def compile(
             write=write, progress=progress, request=request,
         )  # fmt: skip
         if kept is not None:
-            return _beside(kept, model, shapes, caffemodel)
+            return _beside(kept, model, file, shapes, caffemodel)
     made = write_apart(write, directory, cache, progress)
-    return _beside(made, model, shapes, caffemodel)
+    return _beside(made, model, file, shapes, caffemodel)
 
 
 def _beside(
-    executable: Executable, model: Model, shapes: Shapes | None, caffemodel: str | Path | None
+    executable: Executable,
+    model: Model,
+    file: str | Path | None,
+    shapes: Shapes | None,
+    caffemodel: str | Path | None,
 ) -> Executable:
     """An executable that knows the model that it was compiled from, for checks."""
     from tilewright.compiler.written import written
 
     if not executable.free:  # Of free dims the package keeps the model itself.
-        file = model if isinstance(model, str | Path) else None
         executable.model = written(lambda: (model, shapes), file, caffemodel=caffemodel)
     return executable

@@ -1,4 +1,4 @@
-"""Which numbers an output can be: the ends of its format, and the grid that a model rounds it to."""
+"""Which numbers an output can be: between which ends, and on which grid of a model's own."""
 
 from __future__ import annotations
 

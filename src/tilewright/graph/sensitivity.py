@@ -108,12 +108,16 @@ def rounding_errors(
     def rounded(array: Array) -> Array:
         if not is_float(array) or not array.size:
             return array
-        magnitude = np.abs(array.astype(np.float64))
-        if not relative:
-            finite = np.isfinite(magnitude)
-            magnitude = np.where(finite & (magnitude > 0), magnitude[finite].max(initial=0.0), 0.0)
-        unit = step * magnitude * generator.uniform(-0.5, 0.5, array.shape)
-        return (array.astype(np.float64) + np.where(np.isfinite(unit), unit, 0)).astype(array.dtype)
+        noise = generator.random(array.shape, np.float32)
+        noise -= 0.5
+        if relative:
+            noise *= step * array.astype(np.float32, copy=False)
+        else:
+            finite = np.isfinite(array)
+            noise *= step * float(np.abs(array[finite]).max(initial=0))
+            noise[array == 0] = 0
+        noise[~np.isfinite(noise)] = 0
+        return array + noise.astype(array.dtype)
 
     worst, squares = dict.fromkeys(plain, 0.0), dict.fromkeys(plain, 0.0)
     for _ in range(runs):

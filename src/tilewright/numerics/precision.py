@@ -1,4 +1,4 @@
-"""How far from a model each number format may take its results: the rule of docs/number-formats.md."""
+"""How far from a model a number format may take its results (docs/number-formats.md)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,11 @@ PRECISIONS: Mapping[ElementType, Precision] = {
 """
 
 
+PLAIN: ElementType = "float32"
+"""What networks are computed in whose operations give nothing coarser."""
+
+
 def coarsest(elements: set[ElementType]) -> ElementType:
     """The element type of which one rounding errs most; float32 where none rounds."""
-    known = [element for element in elements if element in PRECISIONS]
-    return max(known, key=lambda element: (PRECISIONS[element].step, element), default="float32")
+    known = [element for element in PRECISIONS if element in elements]
+    return max(known or [PLAIN], key=lambda element: PRECISIONS[element].step)

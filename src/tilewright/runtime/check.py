@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from tilewright.graph.sensitivity import (
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp
 from tilewright.ir.types import Array
-from tilewright.runtime.model_check import ModelCheck
+from tilewright.runtime.model_check import ModelCheck, plain_json
 
 RELATIVE_TOLERANCE = 1e-4
 """Of a float output's largest finite magnitude: sums of float32 in another order differ by about
@@ -56,6 +57,10 @@ class Check:
     def equal(self) -> bool:
         """Whether the outputs are what the program means, whatever the model says."""
         return not self.mismatches
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``; numbers that are not finite are null."""
+        return plain_json(self)
 
 
 def compared(

@@ -28,7 +28,7 @@ from tilewright.runtime.check import Check
 from tilewright.runtime.digest import compiler_digest
 from tilewright.runtime.executable import Executable, Progress, quiet
 from tilewright.runtime.manifest import PLANS, PROGRAM, Manifest, read_own
-from tilewright.runtime.model_check import ModelSource
+from tilewright.runtime.model_check import ModelCheck, ModelSource
 from tilewright.runtime.planned import PlannedExecutable
 from tilewright.runtime.summary import free_dims
 from tilewright.shapes import sizes_of
@@ -218,6 +218,10 @@ class DynamicExecutable(Executable):
     def check(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Check:
         """Compare outputs of ``run`` with the interpreter; see ``Executable.check``."""
         return self.specialise_for(inputs).check(inputs, outputs)
+
+    def beside_model(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> ModelCheck:
+        """How far outputs are from the model as it was written; see ``Executable.beside_model``."""
+        return self.specialise_for(inputs).beside_model(inputs, outputs)
 
     @property
     def runner(self) -> Runner:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tilewright.ir.types import Array
     from tilewright.runtime.cache import Cache
     from tilewright.runtime.check import Check
-    from tilewright.runtime.model_check import ModelSource
+    from tilewright.runtime.model_check import ModelCheck, ModelSource
     from tilewright.targets.base import Profile, Runner, TensorInfo
 
 Progress = Callable[[str, int, int], None]
@@ -242,7 +242,6 @@ class Executable:
 
         from tilewright.graph.overflow import OverflowObserver
         from tilewright.runtime.check import compared
-        from tilewright.runtime.model_check import beside_model
 
         module, weights = self._read_reference()
         observer = OverflowObserver(module, weights)
@@ -253,13 +252,20 @@ class Executable:
             module, weights, inputs, outputs, exact=exact, roundoff=self.runner.roundoff,
             expected=expected,
         )  # fmt: skip
-        beside = beside_model(self.model, inputs, outputs, final=module, weights=weights)
+        beside = self.beside_model(inputs, outputs)
         return replace(
             check,
             overflows=tuple(observer.overflows()),
             model=beside,
             passed=check.passed and beside.passed,
         )
+
+    def beside_model(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> ModelCheck:
+        """How far outputs of ``run`` are from the model as it was written, in its own types."""
+        from tilewright.runtime.model_check import beside_model
+
+        module, weights = self._read_reference()
+        return beside_model(self.model, inputs, outputs, final=module, weights=weights)
 
     def measure(self, inputs: Mapping[str, Array], runs: int, seconds: float) -> list[float]:
         """Run again, after a first run, and let ``profile`` be that of the median run.

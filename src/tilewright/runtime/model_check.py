@@ -1,4 +1,4 @@
-"""How far a run's outputs are from the model as it was written: docs/number-formats.md has the rule.
+"""How far a run's outputs are from the model as it was written (docs/number-formats.md).
 
 The graph as it was imported, before any pass, is evaluated in the model's own types. Nothing that
 the compiler did to the network has a part in that, so what a pass changes is seen here, where the
@@ -8,8 +8,9 @@ meaning of the final graph changes with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import inf, isfinite
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from tilewright.graph.sensitivity import is_float, rounding_errors
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.ir.types import Array, FixedType, element_name, tensor_type
 from tilewright.numerics.element_types import ElementType
-from tilewright.numerics.precision import PRECISIONS, Precision, coarsest
+from tilewright.numerics.precision import PRECISIONS, coarsest
 from tilewright.numerics.tables import FUNCTIONS
 
 ModelSource = Callable[[], "tuple[ModuleOp, WeightSource]"]
@@ -65,11 +66,8 @@ class OutputError:
     """Elements of the run that the model would have rounded (to a grid that it states)."""
     size: int
 
-    @property
-    def passed(self) -> bool:
-        """Whether the errors are within their bounds."""
-        within = self.max_error <= self.max_allowed and self.rms_error <= self.rms_allowed
-        return within and not self.off_grid
+    passed: bool
+    """Whether the errors are within what is allowed, and nothing is off the grid."""
 
 
 @dataclass(frozen=True)
@@ -86,43 +84,38 @@ class ModelCheck:
     def __str__(self) -> str:
         """One line where all is well, else a table of the outputs."""
         if self.reason:
-            return f"the model as it was written: not compared, {self.reason}"
-        if self.passed:
-            worst = max(self.outputs, key=_share, default=None)
-            if worst is None:
-                return "the model as it was written: no outputs"
-            counts = "".join(
-                f", {sum(getattr(row, kind) for row in self.outputs):,} {kind}"
-                for kind in ("saturated", "clipped")
-                if any(getattr(row, kind) for row in self.outputs)
-            )
+            return f"from the model as it was written: not compared, {self.reason}"
+        if self.passed and self.outputs:
+            row = max(self.outputs, key=lambda row: row.max_error / (row.largest or 1.0))
             return (
-                f"the model as it was written: largest error {worst.max_error:.3g} of "
-                f"{worst.largest:.3g}, root mean square {worst.rms_error:.3g}{counts} "
-                f"(within the bound of {self.element})"
+                f"from the model: {row.max_error:.3g} of {row.largest:.3g} at most, "
+                f"rms {row.rms_error:.3g}{_counted(row)}; bound of {self.element}"
             )
-        heads = ["output", "largest", "max error", "allowed", "rms error", "allowed"]
-        heads += ["saturated", "clipped", "off grid", "elements"]
+        heads = ["output", "largest", "error", "allowed", "rms", "allowed"]
         table = [heads, *map(_cells, self.outputs)]
         widths = [max(len(row[place]) for row in table) for place in range(len(heads))]
-        lines = [f"the model as it was written: beyond the bound of {self.element}"]
+        lines = [f"from the model as it was written: beyond the bound of {self.element}"]
         for number, row in enumerate(table):
-            mark = "  <" if number and not self.outputs[number - 1].passed else ""
+            mark = ""
+            if number:
+                output = self.outputs[number - 1]
+                mark = _counted(output) + ("" if output.passed else "  <")
             cells = [row[0].ljust(widths[0])]
             cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-            lines.append(f"  {'  '.join(cells)}{mark}")
+            lines.append(f"    {'  '.join(cells)}{mark}")
         return "\n".join(lines)
 
 
-def _share(row: OutputError) -> float:
-    return row.max_error / row.largest if row.largest else row.max_error
+def _counted(row: OutputError) -> str:
+    """The elements that are counted, of those kinds that there are."""
+    kinds = {"saturated": row.saturated, "clipped": row.clipped, "off the grid": row.off_grid}
+    return "".join(f", {count:,} {kind}" for kind, count in kinds.items() if count)
 
 
 def _cells(row: OutputError) -> list[str]:
     name = "".join(c if c.isprintable() else "\ufffd" for c in row.name)
     numbers = (row.largest, row.max_error, row.max_allowed, row.rms_error, row.rms_allowed)
-    counts = (row.saturated, row.clipped, row.off_grid, row.size)
-    return [name, *(f"{number:.3g}" for number in numbers), *(f"{count:,}" for count in counts)]
+    return [name, *(f"{number:.3g}" for number in numbers)]
 
 
 def beside_model(
@@ -149,6 +142,8 @@ def beside_model(
         return ModelCheck(element, (), True, "its values do not fit into memory")
     except (TilewrightError, OSError) as error:
         return ModelCheck(element, (), True, f"it cannot be evaluated: {error}")
+    if wanted.keys() != outputs.keys():
+        return ModelCheck(element, (), True, f"its outputs are {', '.join(wanted)}")
     model = network_of(module)
     precision = PRECISIONS[element]
     expected = precision.expected(depth(model), _tables(network))
@@ -158,11 +153,11 @@ def beside_model(
         _row(name, want, outputs[name], ends_of(values[name], weights), expected, grids[name])
         for name, want in wanted.items()
     ]
-    if any(_magnified(row) for row in rows):
+    if not all(_within(row) for row in rows):
         errors = rounding_errors(
             module, constants, inputs, wanted, precision.step, relative=precision.relative
         )
-        rows = [_with(row, *errors[row.name], precision) for row in rows]
+        rows = [_magnified(row, *errors[row.name], precision.most) for row in rows]
     return ModelCheck(element, tuple(rows), all(row.passed for row in rows))
 
 
@@ -203,50 +198,63 @@ def _row(
     expected: float,
     grid: Array | None,
 ) -> OutputError:
+    """An output beside the model's, within the bound that holds where nothing is magnified."""
     wide, got = want.astype(np.float64), run.astype(np.float64)
-    finite = np.isfinite(wide)
-    largest = float(np.abs(wide[finite]).max(initial=0.0))
+    largest = float(np.abs(wide[np.isfinite(wide)]).max(initial=0.0))
     if wide.shape != got.shape:
-        worst = usual = np.inf
-    else:
+        return OutputError(name, largest, inf, inf, 0.0, 0.0, 0, 0, 0, want.size, passed=False)
+    with np.errstate(invalid="ignore"):
         same = (wide == got) | (np.isnan(wide) & np.isnan(got))
-        with np.errstate(invalid="ignore"):
-            error = np.where(same, 0.0, np.abs(got - wide))
-        error = np.where(np.isnan(error), np.inf, error)
-        worst = float(error.max(initial=0.0))
-        usual = float(np.sqrt(np.mean(np.square(error)))) if error.size else 0.0
-    saturated = clipped = 0
+        error = np.where(same, 0.0, np.abs(got - wide))
+    error = np.where(np.isnan(error), inf, error)
+    worst = float(error.max(initial=0.0))
+    usual = float(np.sqrt(np.mean(np.square(error)))) if error.size else 0.0
+    saturated = clipped = off_grid = 0
     if ends is not None:
         saturated = int(np.count_nonzero((got <= ends[0]) | (got >= ends[1])))
         clipped = int(np.count_nonzero((wide < ends[0]) | (wide > ends[1])))
     allowed = expected * largest if is_float(want) else 0.0
-    off_grid = 0
-    if grid is not None and wide.shape == got.shape and _says(grid, allowed):
+    if grid is not None and _says(grid, allowed):
         with np.errstate(invalid="ignore"):
-            steps = got / grid
-            off_grid = int(np.count_nonzero(np.abs(steps - np.rint(steps)) > OFF_GRID))
-    return OutputError(
+            off_grid = int(np.count_nonzero(np.abs(got / grid - np.rint(got / grid)) > OFF_GRID))
+    row = OutputError(
         name, largest, worst, usual, LARGEST * allowed, USUAL * allowed, saturated, clipped,
-        off_grid, want.size,
+        off_grid, want.size, passed=False,
     )  # fmt: skip
+    return replace(row, passed=_within(row) and not off_grid)
 
 
 def _says(grid: Array, allowed: float) -> bool:
     """Whether the format in which a network ran can say the numbers of a grid: powers of two."""
-    powers = np.frexp(grid)[0] == 0.5  # noqa: PLR2004 -- of a power of two
-    return bool(powers.all()) or allowed <= OFF_GRID * float(grid.min())
+    mantissas, _ = np.frexp(grid)
+    return bool((mantissas == 0.5).all()) or allowed <= OFF_GRID * float(grid.min())
 
 
-def _magnified(row: OutputError) -> bool:
-    """Whether roundings may have been magnified on the way to an output, so that it is measured."""
-    return row.max_error > row.max_allowed or row.rms_error > row.rms_allowed
+def _within(row: OutputError) -> bool:
+    return row.max_error <= row.max_allowed and row.rms_error <= row.rms_allowed
 
 
-def _with(row: OutputError, worst: float, usual: float, precision: Precision) -> OutputError:
-    """A row whose bounds follow what rounded operands do to the model, up to the format's most."""
-    most = precision.most * row.largest if isfinite(precision.most) else inf
-    return replace(
+def _magnified(row: OutputError, worst: float, usual: float, most: float) -> OutputError:
+    """A row whose bound follows what rounded operands do to the model, up to the format's most."""
+    limit = inf if most == inf else most * row.largest
+    row = replace(
         row,
-        max_allowed=max(row.max_allowed, min(MAGNIFIED * worst, LARGEST * most)),
-        rms_allowed=max(row.rms_allowed, min(MAGNIFIED * usual, most)),
+        max_allowed=max(row.max_allowed, min(MAGNIFIED * worst, LARGEST * limit)),
+        rms_allowed=max(row.rms_allowed, min(MAGNIFIED * usual, limit)),
     )
+    return replace(row, passed=_within(row) and not row.off_grid)
+
+
+def plain_json(row: Any) -> dict[str, Any]:
+    """A dataclass for ``--json``; numbers that are not finite are null."""
+    return {name: _plain(value) for name, value in asdict(row).items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in cast("tuple[Any, ...]", value)]
+    return value
