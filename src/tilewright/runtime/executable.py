@@ -165,7 +165,9 @@ class Executable:
         Perfetto. ``observe`` is shown the name and the logical array of every value between
         kernels, in program order, named as in the final graph. ``profile`` times the kernels
         of this very run (on ``cpu`` a small network then takes longer); without it, the property
-        runs them once more when it is asked for. Raises TilewrightError for inputs of a wrong
+        runs them once more when it is asked for. ``check_races`` makes simulated machines look for
+        missing waits, and for results that depend on bytes that nobody wrote: it runs once more,
+        on memories that begin with other contents. Raises TilewrightError for inputs of a wrong
         name, shape or dtype.
         """
         runner = self._runner or self.runner
@@ -181,6 +183,12 @@ class Executable:
             with written(Path(trace)) as fresh:
                 result = runner.run(inputs, trace=fresh, check_races=check_races, watch=watch)
         self._profile, self._measured, self._runs = None, result.measured, 0
+        if check_races and runner.spoils:
+            from tilewright.graph.dialect import network_of
+            from tilewright.runtime.unwritten import refuse_unwritten
+
+            _ = self.profile  # Of this run, not of those that follow.
+            refuse_unwritten(runner, network_of(self.graph), inputs, result.outputs)
         return result.outputs
 
     @property
