@@ -23,6 +23,11 @@ def spoil(memory: NDArray[np.uint8], seed: int) -> None:
     memory[whole:] = pattern[: memory.size - whole]
 
 
+def byte_of(seed: int, first: int) -> int:
+    """The byte that memories of a shim in C begin with: ``first`` for seed 0."""
+    return (first + 0x3C * seed) & 0xFF
+
+
 @lru_cache(maxsize=8)
 def _pattern(seed: int) -> NDArray[np.uint8]:
     # No byte is 0, which is what a missing write most often looks like when it is right.
