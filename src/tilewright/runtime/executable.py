@@ -184,11 +184,10 @@ class Executable:
                 result = runner.run(inputs, trace=fresh, check_races=check_races, watch=watch)
         self._profile, self._measured, self._runs = None, result.measured, 0
         if check_races and runner.spoils:
-            from tilewright.graph.dialect import network_of
             from tilewright.runtime.unwritten import refuse_unwritten
 
-            _ = self.profile  # Of this run, not of those that follow.
-            refuse_unwritten(runner, network_of(self.graph), inputs, result.outputs)
+            counted = profile or trace is not None
+            refuse_unwritten(runner, lambda: self.graph, inputs, result.outputs, profile=counted)
         return result.outputs
 
     @property

@@ -6,32 +6,40 @@ are what is compared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
-from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp
+from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, network_of
 from tilewright.graph.values import value_names
+from tilewright.ir import ModuleOp
 from tilewright.ir.types import Array
 from tilewright.runtime.observing import Observing
 from tilewright.targets.base import Runner
 
 
 def refuse_unwritten(
-    runner: Runner, network: NetworkOp, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
+    runner: Runner,
+    graph: Callable[[], ModuleOp],
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    *,
+    profile: bool = False,
 ) -> None:
     """Refuse (``program-unwritten``) a program whose ``outputs`` depend on bytes that it reads and
     nobody wrote; names the first kernel whose result does.
 
-    Runs once more; where that differs, twice more.
+    Runs once more, with a ``profile`` as the first run had, since that may be another program;
+    where results differ, twice more, to compare the values of the ``graph`` between kernels.
     """
     first = runner.seed
     try:
         runner.seed = first + 1
-        again = _run(runner, inputs)
+        again = _run(runner, inputs, profile)
         if all(_same(outputs[name], array) for name, array in again.items()):
             return
+        network = network_of(graph())
         other = _seen(runner, network, inputs)
         runner.seed = first
         seen = _seen(runner, network, inputs)
@@ -59,10 +67,10 @@ def refuse_unwritten(
     )
 
 
-def _run(runner: Runner, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+def _run(runner: Runner, inputs: Mapping[str, Array], profile: bool) -> Mapping[str, Array]:
     """The outputs of another run; what it refuses is due to its memories, since one has passed."""
     try:
-        return runner.run(inputs).outputs
+        return runner.run(inputs, profile=profile).outputs
     except TilewrightError as error:
         problem = error.problems[0]
         reason = f"on memories that begin with other contents: {problem.reason}"
