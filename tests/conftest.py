@@ -69,9 +69,10 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The user's cache directory, for the tests and the processes that they start."""
+    """The user's cache directory and key, for the tests and the processes that they start."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("TILEWRIGHT_KEY", str(tmp_path_factory.mktemp("key") / "key"))
         for name in ("", "_BYTES", "_ENTRIES"):
             patch.delenv(f"TILEWRIGHT_CACHE{name}", raising=False)
         yield

@@ -10,6 +10,7 @@ import typer
 
 from tilewright.cli import console, hlal, numbers
 from tilewright.cli.engine import EngineOption, run_layers
+from tilewright.cli.inputs import InputOption, RandomOption, inputs_for
 from tilewright.cli.sizes import bound_model, bound_package, request_to_run
 from tilewright.errors import refuse
 
@@ -19,22 +20,12 @@ if TYPE_CHECKING:
 
 
 ModelArgument = Annotated[Path, typer.Argument(help=f"{console.MODELS} Or a package, or .hlal.")]
-InputOption = Annotated[
-    list[str] | None,
+TrustOption = Annotated[
+    bool,
     typer.Option(
-        "--input", metavar="NAME=FILE.npy", help="An input's array; or FILE.npz with all."
+        "--trust-library", help="Load the package's library, though your key did not seal it."
     ),
 ]
-RandomOption = Annotated[
-    int | None, typer.Option("--random", metavar="SEED", help="Random inputs of this seed.")
-]
-
-
-MOST_RUNS = 9
-"""Runs after the first whose median is reported."""
-
-AGAIN = 0.25
-"""Seconds of these runs, after which no other begins."""
 
 LONG = 2.0
 """Seconds of a simulation that is not run again, since only the host's part would differ."""
@@ -60,13 +51,14 @@ def open_or_compile(
     planner: str = "model",
     keep: bool = True,
     constants: list[str] | None = None,
-    beside: Path | None = None,
+    trust: bool = False,
+    origin: Path | None = None,
 ) -> Executable:
     """The package at ``model``, or the model compiled into a temporary one.
 
     A model that was compiled before is taken from the cache, unless told not to ``keep`` it.
     Free dims take their sizes from ``shape`` and from the shapes of the arrays in ``files``.
-    ``beside`` is the model that a package was made from, for its check.
+    ``origin`` is the model that a package was made from, for its check.
     """
     from tilewright.compiler.written import written
     from tilewright.runtime.executable import quiet
@@ -74,9 +66,9 @@ def open_or_compile(
     if is_package(model):
         from tilewright.compiler.packages import Executable
 
-        package = Executable.load(model, cache=console.cache(), progress=progress)
-        if beside is not None and not package.free:
-            package.model = written(lambda: bound_model(beside, shape, files, quiet), beside)
+        package = Executable.load(model, cache=console.cache(), progress=progress, trust=trust)
+        if origin is not None and not package.free:
+            package.model = written(lambda: bound_model(origin, shape, files, quiet), origin)
         fixed = constants or (bool(shape) and not package.free)
         chosen = exact_convolution or planner != "model"
         if target or settings or fixed or choices or caffemodel or chosen:
@@ -85,6 +77,10 @@ def open_or_compile(
                 "give these options to a model file",
             )  # fmt: skip
         return bound_package(package, shape, files, progress)
+    if trust:
+        raise refuse(
+            "option-trust", "a model brings no library", "--trust-library", "give it to a package"
+        )
     cache = console.cache() if keep else None
     request = None
     if cache is not None and planner == "model" and not constants:
@@ -165,6 +161,7 @@ def run(
     planner: console.PlannerOption = "model",
     threads: console.ThreadsOption = 1,
     no_cache: console.NoCacheOption = False,
+    trust_library: TrustOption = False,
     engine: EngineOption = None,
     limit: hlal.LimitOption = hlal.MOST_INSTRUCTIONS,
     no_barriers: hlal.NoBarriersOption = False,
@@ -229,9 +226,10 @@ def run(
                 planner,
                 not no_cache,
                 constant,
+                trust_library,
                 beside,
             )
-            arrays = console.inputs_for(executable.inputs, inputs, random)
+            arrays = inputs_for(executable.inputs, inputs, random)
             progress("run", 0, 0)
             executable.runner.threads = threads
             begin = time.perf_counter()
@@ -244,6 +242,8 @@ def run(
                 progress("check", 0, 0)
                 compared = executable.check(arrays, results)
             if executable.profile.cycles is None or took < LONG:
+                from tilewright.runtime.executable import AGAIN, MOST_RUNS
+
                 progress("run", 0, 0)
                 executable.measure(arrays, MOST_RUNS, AGAIN)
         if as_json:

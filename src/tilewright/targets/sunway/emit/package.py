@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.codegen.c.parameters import Parameter
+from tilewright.codegen.c.prune import drop_unread, prune_folder
 from tilewright.errors import refusals_of, refuse
 from tilewright.graph.dialect import GraphOperation, KernelOp, network_of
 from tilewright.graph.names import network_name
@@ -65,7 +66,8 @@ MANIFEST = "program.json"
 SHIM_HEADERS = ("athread.h", "count.h", "dma.h", "internal.h", "shim.h", "simd.h", "slave.h")
 SHIM_SOURCES = ("buses.c", "count.c", "dma.c", "memory.c", "play.c", "replay.c", "shim.c")
 SLAVE = ("cpe.h", "im2col.h", "ldm_slave.c", "mesh.h")
-MPE = ("integers.h", "pieces.h", "quantised.h", "shorts.h", "vectors.h")
+MPE = ("scalars.h", "vectors.h", "integers.h", "quantised.h", "shorts.h", "pieces.h")
+"""None includes a later one."""
 
 
 def write_package(compilation: Compilation, directory: Path) -> None:
@@ -127,6 +129,11 @@ def write_package(compilation: Compilation, directory: Path) -> None:
         threads=groups > 1,
     )
     texts |= _support(compilation.machine, on_host=bool(on_host))
+    drop_unread(texts, "slave")
+    if "slave/scalars.h" in texts:
+        prune_folder(texts, "slave", ["scalars.h"])
+    if on_host:
+        prune_folder(texts, "mpe", MPE)
     manifest = {
         "format": 1,
         "name": name,
@@ -237,7 +244,6 @@ def _support(machine: Machine, *, on_host: bool) -> Mapping[str, str]:
     texts["slave/winograd.h"] = winograd_text()
     texts["slave/scalars.h"] = (cpu / "scalars.h").read_text()
     if on_host:
-        texts["mpe/scalars.h"] = texts["slave/scalars.h"]
         texts |= {f"mpe/{name}": (cpu / name).read_text() for name in MPE}
     return texts
 
