@@ -68,7 +68,8 @@ def test_a_check_names_the_node_and_counts_what_is_lost(tmp_path: Path) -> None:
     )
     beyond = np.count_nonzero(np.abs(X @ a @ b) > 65520)  # Half a unit above the largest.
     (overflow,) = check.overflows
-    assert check.passed and not np.isfinite(outputs["out"]).all()
+    assert check.equal and not np.isfinite(outputs["out"]).all()
+    assert check.model is not None and not check.model.passed and not check.passed
     assert (overflow.node, overflow.element, overflow.limit) == ("second", "float16", 65504)
     assert overflow.size == 16 * 64 and abs(overflow.lost - beyond) <= 2 and beyond > 100
     assert "--keep-float second" in str(overflow)

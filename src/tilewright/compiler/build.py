@@ -77,6 +77,14 @@ def specialise(
     emit(bound(directory, manifest, sizes, progress), place)
 
 
+def shapes_at(manifest: Manifest, sizes: Mapping[str, int]) -> dict[str, list[int]]:
+    """The shapes of a package's inputs at sizes of its free dims."""
+    return {
+        tensor.name: [sizes[dim] if isinstance(dim, str) else dim for dim in tensor.shape]
+        for tensor in manifest.inputs
+    }
+
+
 def bound(
     directory: Path,
     manifest: Manifest,
@@ -88,10 +96,7 @@ def bound(
     model = manifest.open_model
     if model is None or model.file not in manifest.files:
         raise refuse("package-invalid", "it has no model", str(directory))
-    shapes = {
-        tensor.name: [sizes[dim] if isinstance(dim, str) else dim for dim in tensor.shape]
-        for tensor in manifest.inputs
-    }
+    shapes = shapes_at(manifest, sizes)
     target = find_target(manifest.target)
     machine = machine_of(manifest.machine, str(directory / MANIFEST))
     with target.planner("model", machine) as asked:

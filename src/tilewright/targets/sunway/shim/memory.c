@@ -49,12 +49,16 @@ void *shim_malloc(size_t bytes)
     block->writing = block->readers + (size + page) / 4;
     block->reading = block->writing + (size + page) / 4;
     block_count++;
+    poison(block->data, (long)size);
     return block->data;
 }
 
 void *shim_calloc(size_t count, size_t bytes)
 {
-    return shim_malloc(count * bytes);
+    void *data = shim_malloc(count * bytes);
+    if (data)
+        memset(data, 0, count * bytes);
+    return data;
 }
 
 void shim_free(void *memory)
