@@ -14,6 +14,9 @@ from tilewright.cli.sizes import with_constants
 if TYPE_CHECKING:
     from tilewright.planning import Plan
 
+MANY = 0.25
+"""Part of a kernel's cycles from which on the latencies of an operand's blocks are worth a line."""
+
 
 def plan_command(
     model: Annotated[Path, typer.Argument(help=console.MODELS)],
@@ -50,6 +53,7 @@ def plan_command(
     from tilewright.compiler.pipeline import plans_of, resolve, run_pipeline
     from tilewright.graph.dialect import KernelOp
     from tilewright.planning.balance import imbalance
+    from tilewright.planning.limits import most_blocks, move_text
 
     with console.refusals(as_json), console.progress(quiet) as progress:
         chosen, machine = resolve(target, None, console.machine_values(settings))
@@ -85,6 +89,10 @@ def plan_command(
         plan = state.plans[item.kernel.symbol]
         row |= {"engine": "accelerator"} | plan.to_json() | {"text": str(plan.schedule)}
         row["unbalanced"] = imbalance(item.kernel, machine, plan.schedule)
+        row["slow_move"] = move_text(item.kernel, machine, plan.schedule)
+        blocks = most_blocks(item.kernel, machine, plan.schedule)
+        many = blocks is not None and blocks.cycles >= MANY * plan.cycles
+        row["blocks"] = str(blocks) if many else ""
         if beside is not None:
             row["beside"] = others[item.kernel.symbol].to_json()
         rows.append(row)
@@ -104,6 +112,10 @@ def plan_command(
             f"{row['efficiency']:>7.1%}{row['candidates']:>6,}{' ' if row['complete'] else '*'}\n"
             f"  {row['text']}"
         )
+        if row["slow_move"]:
+            console.say(f"  bound by {row['slow_move']}")
+        if row["blocks"]:
+            console.say(f"  small blocks: {row['blocks']}")
         if row["unbalanced"]:
             console.say(f"  not balanced: {row['unbalanced']}")
     if beside is not None and planned:

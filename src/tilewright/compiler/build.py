@@ -17,10 +17,8 @@ from tilewright.compiler.state import CompilationState, Model
 from tilewright.errors import KernelError, refuse
 from tilewright.graph.dialect import network_of
 from tilewright.graph.names import network_name
-from tilewright.graph.overflow import overflows_on
-from tilewright.graph.placement import (
-    arenas_of,
-)
+from tilewright.graph.overflow import losses_on
+from tilewright.graph.placement import arenas_of
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.machine.forms import machine_of
@@ -33,7 +31,7 @@ from tilewright.numerics.formats import Numbers, numbers_of
 from tilewright.runtime.cache import Cache
 from tilewright.runtime.elf import becomes_elf
 from tilewright.runtime.executable import Executable, Progress, quiet, replacing
-from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest
+from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest, Tensor
 from tilewright.runtime.package import write_package
 from tilewright.shapes import Settled, sizes_of
 from tilewright.targets.base import Compilation, Form, Target, find_target
@@ -156,7 +154,7 @@ def write_apart(
 ) -> Executable:
     """A package that ``write`` makes, in its place or in a temporary one."""
     if directory is not None and becomes_elf(Path(directory)):
-        write_apart(write, None, cache, progress).save(directory)
+        write_apart(write, None, cache, progress).save(directory, build=False)
         return opened(Path(directory), cache=cache, progress=progress)
     if directory is not None:
         with replacing(Path(directory)) as fresh:
@@ -216,16 +214,24 @@ def _write(
     state: CompilationState, form: Form, directory: Path, free: Mapping[str, tuple[int, ...]]
 ) -> None:
     state.progress("emit", 0, 0)
-    if state.samples is not None and state.machine.number.is_short_float:
+    if state.samples is not None:
         samples = samples_of(network_of(state.network), state.samples)
-        state.notes += map(str, overflows_on(state.network, state.weights, samples))
+        state.notes += map(str, losses_on(state.network, state.weights, samples))
     arenas = arenas_of(network_of(state.network))
     kernels = tuple(state.kernels)
     compilation = Compilation(
         state.machine, state.network, state.weights, kernels, arenas, form, free
     )
     try:
-        write_package(directory, state.target, compilation, state.plans, state.name, state.notes)
+        write_package(
+            directory,
+            state.target,
+            compilation,
+            state.plans,
+            state.name,
+            state.notes,
+            empty=[Tensor(name=t.name, shape=t.shape, dtype=t.dtype) for t in state.empty],
+        )
     except KernelError:
         # Nothing half-written is left to an attempt without that kernel.
         shutil.rmtree(directory / PROGRAM, ignore_errors=True)

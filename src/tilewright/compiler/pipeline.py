@@ -18,8 +18,8 @@ from tilewright.compiler.state import (
     drop_dead_weights,
 )
 from tilewright.errors import KernelError, Refusals, refuse
-from tilewright.graph.dialect import KernelOp, network_of
-from tilewright.graph.kernels import kernel_of
+from tilewright.graph.dialect import KernelOp, WeightOp, network_of
+from tilewright.graph.kernels import kernel_of, operand_values
 from tilewright.graph.passes import (
     address_pipeline,
     kernel_pipeline,
@@ -27,7 +27,7 @@ from tilewright.graph.passes import (
     simplify_pipeline,
 )
 from tilewright.graph.passes.stated_points import other_points
-from tilewright.graph.placement import arenas_of
+from tilewright.graph.placement import arenas_of, placement_of
 from tilewright.graph.values import value_names
 from tilewright.ir import SSAValue, StringAttr
 from tilewright.ir.passes import CompilerContext, PassRunner
@@ -46,8 +46,7 @@ from tilewright.numbers.calibration import (
 from tilewright.numerics.formats import Numbers
 from tilewright.planning import Plan, PlanCache, Timer, plan
 from tilewright.planning.domain import Kernel
-from tilewright.planning.join_pixels import join_pixels
-from tilewright.planning.own import FormsKernels
+from tilewright.planning.parts import as_planned
 from tilewright.runtime.executable import Progress, quiet
 from tilewright.shapes import Shapes
 from tilewright.targets.base import CompiledKernel, Target, find_target
@@ -91,6 +90,7 @@ def import_model(state: CompilationState) -> None:
     state.name = state.name or imported.name
     state.nodes = imported.nodes
     state.files = imported.files
+    state.empty = imported.empty
     state.notes += imported.notes
     state.runner.context = context_of(state, {})
 
@@ -207,13 +207,15 @@ def _described(op: KernelOp, names: Mapping[SSAValue, str], machine: Machine) ->
     """Planning's kernel, with the dims that the machine cuts it along, and one for all pixels where
     the machine gains by that."""
     kernel = kernel_of(op, names)
-    own = machine.own
-    if op.on_host or kernel.producers:
+    if op.on_host:
         return kernel
-    if isinstance(own, FormsKernels):
-        kernel = own.formed(kernel, machine)
-    placed = placements_of(op, names, kernel)
-    return join_pixels(kernel, machine, {name: placement[2] for name, placement in placed.items()})
+    # Constants lie as planning's kernel has them.
+    strides = {
+        name: placement_of(value).strides
+        for name, value in operand_values(op, names).items()
+        if not isinstance(value.owner, WeightOp)
+    }
+    return as_planned(kernel, machine, strides)
 
 
 def plans_of(

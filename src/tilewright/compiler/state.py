@@ -73,6 +73,8 @@ class CompilationState:
     notes: list[str] = field(default_factory=list[str])
     files: tuple[frontends.MappedFile, ...] = ()
     """The model's files, which weights are views of."""
+    empty: tuple[frontends.EmptyOutput, ...] = ()
+    """The model's outputs without elements, which no program gives."""
     planner: Planner | None = None
     """Asked for each kernel's schedule before the cost model is; passes that choose methods ask it
     ``for_methods``."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.graph.overflow import Overflow
+from tilewright.graph.overflow import Overflow, Underflow
 from tilewright.graph.sensitivity import (
     COARSE_MARGIN,
     MARGIN,
@@ -43,6 +43,8 @@ class Check:
     overflows: tuple[Overflow, ...] = ()
     """Nodes whose results are beyond what floats of 16 bits hold, on the machine as in the
     interpreter: the comparison does not count them."""
+    underflows: tuple[Underflow, ...] = ()
+    """Nodes whose tensors are too small for floats of 16 bits, in both alike."""
 
 
 def compared(
