@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 
 from tests.fuzz.cases import Case, cases
 from tilewright.compiler.api import compile
+from tilewright.compiler.pipeline import resolve
 from tilewright.frontends.onnx import import_onnx
 from tilewright.report.agreement import Verdict, Wanted, guarded
 from tilewright.runtime import Executable
@@ -71,13 +73,15 @@ class Sweep:
             self.told(case, verdict)
 
     def _judge(self, target: str, wanted: Wanted) -> Verdict:
-        executable = compile(wanted.imported, target)
+        executable = compile(wanted.imported, target, **quantised(target, wanted))
         silent = self._count(executable)
         if silent:
             return Verdict(target, "differs", f"on the host without a reason: {silent}")
         if not find_target(executable.manifest.target).runs:
             return Verdict(target, "agrees", "written, and run by other tools")
-        check = executable.check(wanted.inputs, executable.run(dict(wanted.inputs)))
+        check = executable.check(
+            wanted.inputs, executable.run(dict(wanted.inputs), check_races=True)
+        )
         return Verdict(target, "agrees" if check.passed else "differs", str(check))
 
     def _count(self, executable: Executable) -> str:
@@ -87,6 +91,13 @@ class Sweep:
         self.kernels += len(kernels)
         self.hosted += len(hosted)
         return next((kernel.name for kernel in hosted if not kernel.reason), "")
+
+
+def quantised(target: str, wanted: Wanted) -> dict[str, Any]:
+    """Options for machines of int8, on which networks of floats run once they are quantised."""
+    if resolve(target)[1].number.kind != "integer":
+        return {}
+    return {"numbers": "int8", "calibration": [wanted.inputs]}
 
 
 def sweep(
