@@ -102,8 +102,8 @@ def test_a_slow_move_is_the_bound(speed: float) -> None:
         for move in MACHINE.moves
     )
     machine = MACHINE.model_copy(update={"moves": moves})
-    kernel = kernels.conv(16, 32, 14)
-    stored = 2 * 32 * 14 * 14 / speed
+    kernel = kernels.conv(16, 32, 28)
+    stored = 2 * 32 * 28 * 28 / speed
     primitive = machine.primitive("conv")
     assert physical_bound(kernel, machine, primitive) == stored
     assert granule_bound(kernel, machine, primitive) == stored
