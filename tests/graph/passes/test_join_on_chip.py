@@ -159,7 +159,7 @@ def test_the_choice_is_the_faster_one(
     def otherwise(*_: object) -> bool:
         return not is_joined
 
-    monkeypatch.setattr(join_on_chip, "_is_faster_on_chip", otherwise)
+    monkeypatch.setattr(join_on_chip, "is_faster_on_chip", otherwise)
     _, other = cycles(path, tmp_path / "other")
     assert chosen <= 1.05 * other
     if size >= 9:

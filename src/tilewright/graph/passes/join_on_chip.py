@@ -58,7 +58,7 @@ class JoinOnChip(ModulePass):
         joins = [step for step in network.block.ops if isinstance(step, JoinOperation)]
         # The last ones first: what is joined again lies in the later one as long as that is none.
         for join in reversed(joins):
-            if _is_worth_a_look(join, own.machine) and _is_faster_on_chip(join, network, own):
+            if _is_worth_a_look(join, own.machine) and is_faster_on_chip(join, network, own):
                 join.engine, join.reason = StringAttr("accelerator"), None
                 enclose([join], kernel_symbol([join], len(symbols), symbols))
 
@@ -75,7 +75,7 @@ def _is_worth_a_look(join: JoinOperation, machine: Machine) -> bool:
     return any(box is None or not box.dense for box in boxes)
 
 
-def _is_faster_on_chip(join: JoinOperation, network: NetworkOp, context: CompilerContext) -> bool:
+def is_faster_on_chip(join: JoinOperation, network: NetworkOp, context: CompilerContext) -> bool:
     """Whether a join takes fewer cycles as a kernel, with those around, or saves a copy."""
     machine = context.machine
     inside, beside = Addresses(network), Addresses(network, but=frozenset((join,)))
