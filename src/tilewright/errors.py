@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 LONGEST_WORD = 256
 LONGEST_TEXT = 4096
@@ -60,6 +61,22 @@ class TilewrightError(Exception):
 def refuse(code: str, reason: str, where: str = "", help: str = "") -> TilewrightError:
     """The error for one problem; ``raise refuse(...)``."""
     return TilewrightError(Problem(code, reason, where, help))
+
+
+def nearest(name: str, known: Iterable[str], most: int = 3) -> str:
+    """What helps where a name is none of very many: the nearest of them, if any is near."""
+    near = get_close_matches(name, list(known), most, 0.5)
+    return f"did you mean {' or '.join(near)}?" if near else ""
+
+
+def choose(name: str, known: Iterable[str]) -> str:
+    """What helps where a name is none of those known: the nearest, then all of them.
+
+    ``choose("zu3", ("zu2", "zu9"))`` is "did you mean zu2 or zu9? there are zu2, zu9".
+    """
+    names = list(known)
+    help = (nearest(name, names), f"there are {', '.join(names)}" if names else "")
+    return " ".join(part for part in help if part)
 
 
 class KernelError(TilewrightError):

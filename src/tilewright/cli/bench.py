@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from tilewright.cli import console, numbers
-from tilewright.cli.run import InputOption, ModelArgument, RandomOption, open_or_compile
+from tilewright.cli.inputs import InputOption, RandomOption, inputs_for
+from tilewright.cli.run import ModelArgument, TrustOption, open_or_compile
 from tilewright.errors import refuse
 
 
@@ -34,6 +35,7 @@ def bench(
     threads: console.ThreadsOption = 1,
     kernels: console.KernelsOption = False,
     no_cache: console.NoCacheOption = False,
+    trust_library: TrustOption = False,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
@@ -60,9 +62,10 @@ def bench(
             inputs,
             keep=not no_cache,
             constants=constant,
+            trust=trust_library,
         )
         compile_seconds = time.perf_counter() - start
-        arrays = console.inputs_for(executable.inputs, inputs, random)
+        arrays = inputs_for(executable.inputs, inputs, random)
         executable.runner.threads = threads
         executable.run(arrays, profile=True)
         progress("run", 0, 0)

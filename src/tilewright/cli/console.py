@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,7 +23,6 @@ from tilewright.files import written
 if TYPE_CHECKING:
     from tilewright.ir.types import Array
     from tilewright.runtime.cache import Cache
-    from tilewright.targets.base import TensorInfo
 
 
 def complete_target(incomplete: str) -> list[str]:
@@ -230,72 +229,6 @@ def cache() -> Cache:
             raise refuse("option-cache", f"{text[:80]!r} is not a number", variable)
         bounds[name] = int(text) if text else normal
     return Cache(directory, most_bytes=bounds["BYTES"], most_entries=bounds["ENTRIES"])
-
-
-def read_array(path: Path) -> Array:
-    """Read an .npy file; never unpickles."""
-    import numpy as np
-
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise refuse("input-file", str(error), str(path), "save it with numpy.save") from error
-    if not isinstance(array, np.ndarray):
-        raise refuse("input-file", "is no .npy array", str(path), "save it with numpy.save")
-    return array
-
-
-def read_arrays(path: Path) -> dict[str, Array]:
-    """Read an .npz file; never unpickles."""
-    from tilewright.numbers.calibration import arrays_of
-
-    return arrays_of(path, "input-file")
-
-
-def shape_of_file(path: Path) -> tuple[int, ...]:
-    """The shape of the array in an .npy file, whose data are not read."""
-    import numpy as np
-
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise refuse("input-file", str(error), str(path), "save it with numpy.save") from error
-    if not isinstance(array, np.ndarray):
-        raise refuse("input-file", "is no .npy array", str(path), "save it with numpy.save")
-    return array.shape
-
-
-def input_files(names: Sequence[str], options: Sequence[str] | None) -> dict[str, Path]:
-    """The files of ``--input NAME=FILE.npy``; the name may be left out where there is one input."""
-    files: dict[str, Path] = {}
-    for option in options or []:
-        name, separator, file = option.partition("=")
-        if not separator:
-            if len(names) != 1:
-                raise refuse("option-input", f"{option!r} is not NAME=FILE.npy", "--input")
-            name, file = names[0], option
-        files[name] = Path(file)
-    return files
-
-
-def inputs_for(
-    infos: tuple[TensorInfo, ...], files: list[str] | None, seed: int | None
-) -> dict[str, Array]:
-    """The arrays of ``--input NAME=FILE.npy`` or ``FILE.npz``; the inputs left over are random."""
-    import numpy as np
-
-    whole = [option for option in files or () if option.endswith(".npz") and "=" not in option]
-    arrays = {name: array for path in whole for name, array in read_arrays(Path(path)).items()}
-    alone = [option for option in files or () if option not in whole]
-    named = input_files([info.name for info in infos], alone)
-    arrays |= {name: read_array(path) for name, path in named.items()}
-    if arrays and seed is None:
-        return arrays
-    random = np.random.default_rng(seed or 0)
-    for info in infos:
-        values = random.standard_normal([int(size) for size in info.shape])
-        arrays.setdefault(info.name, values.astype(info.dtype))
-    return arrays
 
 
 def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewright.cli import console, numbers
-from tilewright.cli.run import InputOption, RandomOption
+from tilewright.cli.inputs import InputOption, RandomOption, inputs_for
 from tilewright.cli.sizes import bound_model
 from tilewright.errors import refuse
 
@@ -116,7 +116,7 @@ def diff(
             else frontends.load(model, shapes=shapes, caffemodel=caffemodel)
         )
         executable = compile(imported, chosen_target, machine=machine, progress=progress, **choices)
-        arrays = console.inputs_for(executable.inputs, inputs, random)
+        arrays = inputs_for(executable.inputs, inputs, random)
         progress("run", 0, 0)
         seen: dict[str, Array] = {}
         executable.run(arrays, observe=seen.__setitem__)

@@ -9,6 +9,7 @@ import typer
 
 from tilewright.choices import ENGINES
 from tilewright.cli import console, numbers
+from tilewright.cli.inputs import inputs_for
 from tilewright.errors import refuse
 
 EngineOption = Annotated[
@@ -62,7 +63,7 @@ def run_layers(
             calibration=numbers.samples(calibration, preprocess),
             check=check,
         )
-        results = net.forward(console.inputs_for(net.inputs, inputs, random))
+        results = net.forward(inputs_for(net.inputs, inputs, random))
         if output is not None:
             console.save_arrays(output, results)
     if not as_json:

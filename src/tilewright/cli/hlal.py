@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.cli import console
+from tilewright.cli.inputs import arrays_of_files
 from tilewright.errors import refuse
 from tilewright.files import written
 
@@ -126,12 +127,7 @@ def inputs_for(program: Program, files: list[str] | None, seed: int | None) -> d
     import numpy as np
 
     names = [array.name for array in program.data.arrays]
-    whole = [file for file in files or () if file.endswith(".npz") and "=" not in file]
-    arrays = {
-        name: array for path in whole for name, array in console.read_arrays(Path(path)).items()
-    }
-    rest = console.input_files(names, [file for file in files or () if file not in whole])
-    arrays |= {name: console.read_array(path) for name, path in rest.items()}
+    arrays = arrays_of_files(names, files)
     if seed is not None:
         random = np.random.default_rng(seed)
         for array in program.data.arrays:

@@ -72,7 +72,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "dlplib:dlplib_command",
         "Write dlplib.h and build libdlplib.so, with which programs in C call DLPlib.",
     ),
-    "targets": ("targets:targets", "List the targets, or show one target's machine."),
+    "targets": (
+        "targets:targets",
+        "List the targets, or show the machine of one of them or of a file.",
+    ),
     "opt": ("opt:opt", "Parse a graph or tile file, run passes, and print it."),
     "asm": ("asm:asm", "Assemble text into instruction words."),
     "disasm": (

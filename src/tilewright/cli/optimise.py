@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from tilewright.compiler.pipeline import resolve
-from tilewright.errors import refuse
+from tilewright.errors import choose, refuse
 from tilewright.graph.operations import context as graph_context
 from tilewright.graph.passes import PASSES as GRAPH_PASSES
 from tilewright.graph.passes.own import own_passes
@@ -73,7 +74,9 @@ def optimise_text(
         }
         steps = PassPipeline.parse_spec(available, passes).passes if passes else ()
     except Exception as error:  # xDSL raises bare exceptions for pass specifications
-        raise refuse("pass-unknown", str(error), passes, ", ".join(sorted(known))) from error
+        unknown = next((name for name in re.findall(r"[\w-]+", passes) if name not in known), "")
+        help = choose(unknown, sorted(known))
+        raise refuse("pass-unknown", str(error), passes, help) from error
     runner = PassRunner(context)
     runner.run(module, [PassEntry(step, "asked for") for step in steps])
     return to_text(module)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -100,18 +101,52 @@ def plan_command(
         )
         if row["unbalanced"]:
             console.say(f"  not balanced: {row['unbalanced']}")
-    cycles = sum(_cycles(row) for row in planned)
-    bound = sum(row["granule_bound_cycles"] for row in planned)
-    seconds = sum(row["seconds"] for row in planned)
-    console.say(
-        f"total {cycles:,.0f} cycles, granule bound {bound:,.0f}"
-        + (f", efficiency {bound / cycles:.1%}" if cycles else "")
-        + f"; planned in {seconds:.2f} s"
-    )
     if beside is not None and planned:
         _say_beside(planner, beside, planned)
     if any(not row["complete"] for row in planned):
         console.say("* a limit cut the space that was searched")
+    console.say("\n".join(["", *summary(rows, machine.clock_hz)]))
+
+
+SLOWEST = 4
+"""Kernels that the summary names."""
+
+
+def summary(rows: Sequence[dict[str, Any]], clock_hz: float) -> list[str]:
+    """What a plan comes to, in ten lines at most: time, bounds, the slowest kernels, the host's."""
+    from tilewright.runtime.glance import duration
+
+    planned = [row for row in rows if row["engine"] == "accelerator"]
+    host = [str(row["name"]) for row in rows if row["engine"] == "host"]
+    lines: list[str] = []
+    cycles = sum(_cycles(row) for row in planned)
+    if planned:
+        bound = sum(row["bound_cycles"] for row in planned)
+        granule = sum(row["granule_bound_cycles"] for row in planned)
+        moved = sum(row["moved_bytes"] for row in planned)
+        lines += [
+            f"total {cycles:,.0f} cycles, {duration(cycles / clock_hz)}, in {len(planned)} kernels"
+            f" that move {moved:,} bytes",
+            f"granule bound {granule:,.0f} cycles, {_share(granule, cycles)} of the total; "
+            f"physical bound {bound:,.0f}, {_share(bound, cycles)}",
+        ]
+        slowest = sorted(planned, key=_cycles, reverse=True)[:SLOWEST]
+        lines += [
+            f"  {_name(row):<18}{_cycles(row):>12,.0f} cycles, {_share(_cycles(row), cycles)}"
+            for row in slowest
+        ]
+    if host:
+        few = ", ".join(host[:SLOWEST]) + (" and others" if len(host) > SLOWEST else "")
+        lines.append(f"on the host: {len(host)} of {len(rows)} kernels ({few}; explain says why)")
+    else:
+        lines.append("on the host: no kernel")
+    lines.append(f"planned in {sum(row['seconds'] for row in planned):.2f} s")
+    return lines
+
+
+def _share(part: float, whole: float) -> str:
+    """A part of a whole in per cent."""
+    return f"{part / whole:.1%}" if whole else "0 %"
 
 
 def _say_beside(planner: str, beside: str, rows: list[dict[str, Any]]) -> None:

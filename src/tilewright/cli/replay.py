@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewright.cli import console
-from tilewright.cli.run import InputOption, RandomOption
+from tilewright.cli.inputs import InputOption, RandomOption, inputs_for, read_arrays
 from tilewright.errors import refuse
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ def replay(
         progress("import", 0, 0)
         beside = model.with_suffix(".npz")
         if inputs is None and random is None and beside.is_file():
-            arrays = console.read_arrays(beside)
+            arrays = read_arrays(beside)
         else:
-            arrays = console.inputs_for(_inputs(model), inputs, random)
+            arrays = inputs_for(_inputs(model), inputs, random)
         try:
             loaded = onnx.load(model)
         except (DecodeError, OSError, ValueError) as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilewright.cli import console
+from tilewright.cli.inputs import file_of, shapes_in, shapes_of_files
 from tilewright.errors import refuse
 
 if TYPE_CHECKING:
@@ -26,12 +27,8 @@ def request_to_run(
     """What a model is asked for with sizes from options and files; None where no digest tells."""
     from tilewright.compiler.request import request_of
 
-    input_shapes: dict[str, tuple[int, ...]] = {}
-    for option in files or ():
-        name, separator, file = option.rpartition("=")
-        if not file.endswith(".npy"):
-            return None
-        input_shapes[name + separator] = console.shape_of_file(Path(file))
+    given = [file_of(option) for option in files or ()]
+    input_shapes = [(file.name, file.is_archive, shapes_in(file.path)) for file in given]
     sizes = {"shape": tuple(shape or ()), "given": input_shapes}
     return request_of(model, target or "cpu", {**asked, **sizes, "command": "run"})
 
@@ -91,11 +88,8 @@ def _sizes(
     """A size for every free dim; refuses (``shape-open``) what nothing tells."""
     from tilewright.shapes import sizes_of
 
-    input_shapes = {
-        name: console.shape_of_file(path)
-        for name, path in console.input_files(list(settled.inputs), files).items()
-        if name in settled.inputs
-    }
+    given = shapes_of_files(list(settled.inputs), files)
+    input_shapes = {name: shape for name, shape in given.items() if name in settled.inputs}
     dims = {name: settled.inputs[name] for name in input_shapes}
     told = {dim for shape in dims.values() for dim in shape if isinstance(dim, str)}
     sizes = sizes_of(dims, {name: free[name] for name in free if name in told}, input_shapes)

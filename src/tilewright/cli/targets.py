@@ -13,14 +13,20 @@ from tilewright.cli import console
 def targets(
     name: Annotated[
         str | None,
-        typer.Argument(help="Show this target's machine.", autocompletion=console.complete_target),
+        typer.Argument(
+            help="Show the machine of this target, or of a machine file.",
+            autocompletion=console.complete_target,
+        ),
     ] = None,
     as_json: console.JsonOption = False,
 ) -> None:
-    """List the targets, or show one target's machine.
+    """List the targets, or show the machine of one of them or of a file.
 
     Example: tilewright targets cambricon-x --json
+
+    Example: tilewright targets my-machine.toml
     """
+    from tilewright.compiler.pipeline import resolve
     from tilewright.targets.base import find_target
 
     with console.refusals(as_json):
@@ -34,8 +40,7 @@ def targets(
             for row in [] if as_json else rows:
                 console.say(f"{row['name']:<16} {row['description']}")
             return
-        target = find_target(name)
-        machine = target.machine()
+        target, machine = resolve(name, None, {})
     if as_json:
         facts: dict[str, Any] = target.options()
         facts["implements"] = sorted(target.implements)

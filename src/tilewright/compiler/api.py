@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def compile(
     model: Model,
-    target: str | Target = "cpu",
+    target: str | Target | Any = "cpu",
     *,
     machine: Machine | str | Path | None = None,
     values: Mapping[str, float] | None = None,
@@ -83,7 +83,8 @@ def compile(
     they are quantised (the default in ``int8``; docs/quantisation.md).
 
     A PyTorch module is captured with ``example_inputs`` (a tensor, a tuple of arguments, or a dict
-    of them by name) and, for torch.export, ``dynamic_shapes`` (docs/pytorch.md).
+    of them by name) and, for torch.export, ``dynamic_shapes`` (docs/pytorch.md). They may stand in
+    the place of ``target``, too: ``compile(module, example)``.
 
     ``constants`` gives inputs of an ONNX model values for good (``{"sizes": [1, 3, 64, 64]}``):
     sizes, axes and branches may depend on them, and a run does not take them any more.
@@ -98,6 +99,8 @@ def compile(
     and measured compilations, those by learned costs, dumps and models in memory are not kept.
     Raises TilewrightError.
     """
+    if not isinstance(target, str):
+        target, example_inputs = _told_apart(target, example_inputs)
     plain = calibration is None and dump is None and database is None
     plain = plain and planner == "model" and not schedules and fusion_cost == "closed"
     alone = example_inputs is None and dynamic_shapes is None and not constants
@@ -220,3 +223,16 @@ def compile(
         if kept is not None:
             return kept
     return write_apart(write, directory, cache, progress)
+
+
+def _told_apart(second: Any, example_inputs: Any) -> tuple[str | Target, Any]:
+    """Target and example inputs, of which the second argument is one."""
+    from tilewright.targets.base import Target
+
+    if isinstance(second, Target):
+        return second, example_inputs
+    if isinstance(second, Path):
+        return str(second), example_inputs
+    if example_inputs is not None:
+        raise refuse("target-unknown", f"a {type(second).__name__} names no target")
+    return "cpu", second

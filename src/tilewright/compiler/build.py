@@ -154,7 +154,7 @@ def write_apart(
 ) -> Executable:
     """A package that ``write`` makes, in its place or in a temporary one."""
     if directory is not None and becomes_elf(Path(directory)):
-        write_apart(write, None, cache, progress).save(directory)
+        write_apart(write, None, cache, progress).save(directory, build=False)
         return opened(Path(directory), cache=cache, progress=progress)
     if directory is not None:
         with replacing(Path(directory)) as fresh:

@@ -29,7 +29,8 @@ CAFFEMODEL = "caffemodel"
 def files_of(model: Model, caffemodel: str | Path | None) -> Mapping[str, Path] | None:
     """The files that a model is made of, by the names under which it knows them.
 
-    None for a model that lies in memory, as modules of PyTorch do: it is compiled each time.
+    None for a model that lies in memory, as modules of PyTorch do, which is compiled each time, and
+    for files that are missing, which its front-end refuses.
     """
     if isinstance(model, frontends.Opened):
         return model.files() if model.on_disk else None
@@ -37,6 +38,8 @@ def files_of(model: Model, caffemodel: str | Path | None) -> Mapping[str, Path] 
         return None
     paths = {"model": Path(model)}
     if caffemodel is not None:
+        if not Path(caffemodel).is_file():
+            return None
         paths[CAFFEMODEL] = Path(caffemodel)
     return paths
 

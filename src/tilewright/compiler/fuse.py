@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from tilewright.choices import FUSION_COSTS, LEARNED, SIMULATED
 from tilewright.compiler.pipeline import Stage, advance, run_pipeline
 from tilewright.compiler.state import CompilationState, Model, drop_dead_weights
-from tilewright.errors import refuse
+from tilewright.errors import choose, refuse
 from tilewright.graph.dialect import network_of
 from tilewright.graph.passes import kernel_pipeline
 from tilewright.graph.passes.fuse_pointwise import FusePointwise
@@ -52,7 +52,7 @@ def fuse(
     for name in searches:
         if name not in SEARCHES:
             raise refuse(
-                "option-search", f"there is no search {name!r}", "--search", _list(SEARCHES)
+                "option-search", f"there is no search {name!r}", "--search", choose(name, SEARCHES)
             )
     learned = learned_cost(cost, machine)
     timer = target.simulator(machine) if cost == SIMULATED else None
@@ -104,7 +104,8 @@ def learned_cost(
     source, _, file = cost.partition("=")
     if source not in sources or bool(file) != (source == LEARNED):
         names = [f"{name}=FILE" if name == LEARNED else name for name in sources]
-        raise refuse("option-cost", f"there is no source {cost[:100]!r}", option, _list(names))
+        reason = f"there is no source {cost[:100]!r}"
+        raise refuse("option-cost", reason, option, choose(source, names))
     if source != LEARNED:
         return None
     learned = read(Path(file))
@@ -157,7 +158,3 @@ def _given(patterns: Sequence[str], machine: Machine) -> list[Fusion]:
         name = "pattern" if len(patterns) == 1 else f"pattern{number}"
         fusions.append(Fusion(name=name, query=text))
     return fusions
-
-
-def _list(names: Iterable[str]) -> str:
-    return f"there are {', '.join(names)}"

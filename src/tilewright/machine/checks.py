@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from tilewright.errors import Problem, TilewrightError
+from tilewright.errors import Problem, TilewrightError, nearest
 from tilewright.machine.c_interface import c_problems
 from tilewright.machine.dims import DIMS, dims_of
 from tilewright.machine.expression import parse_expression
@@ -218,9 +217,8 @@ def _of_one(text: str) -> int | float:
 def _check_operations(where: str, names: Iterable[str], findings: _Findings) -> None:
     for name in names:
         if name not in DIMS:
-            near = get_close_matches(name, DIMS, 1, 0.5)
-            hint = f"did you mean {near[0]}?" if near else ""
-            findings.add(where, f"there is no operation {shown(name)!r}", hint)
+            reason = f"there is no operation {shown(name)!r}"
+            findings.add(where, reason, nearest(name, DIMS, 1))
 
 
 def _check_operands(

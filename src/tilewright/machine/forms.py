@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from tilewright.errors import Problem, TilewrightError
+from tilewright.errors import Problem, TilewrightError, nearest
 from tilewright.machine.checks import MachineError, shown
 from tilewright.machine.model import (
     CFunction,
@@ -80,8 +79,7 @@ def _problems(details: ErrorDetails, data: dict[str, Any], source: str) -> list[
         ]
     hint = ""
     if details["type"] == "extra_forbidden":
-        near = get_close_matches(path[-1], _siblings(path, kind), 1, 0.5)
-        hint = f"did you mean {near[0]}?" if near else ""
+        hint = nearest(path[-1], _siblings(path, kind), 1)
     return [Problem("machine-invalid", _reason(details), before + key, hint)]
 
 

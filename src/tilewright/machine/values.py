@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from tilewright.errors import Problem, TilewrightError
+from tilewright.errors import Problem, TilewrightError, nearest
 from tilewright.machine.checks import shown
 from tilewright.machine.forms import GROUPS, machine_of
 
@@ -51,6 +50,11 @@ def value_keys(machine: Machine) -> tuple[str, ...]:
     return tuple(keys)
 
 
+def _switches(machine: Machine) -> list[str]:
+    """What ``off`` takes away: all fusions, or one of them."""
+    return ["fusion", *(f"fusion.{fusion.name}" for fusion in machine.fusions)]
+
+
 def _own_keys(place: str, record: Record | None) -> list[str]:
     """The keys of the scalar values of a family's own record, if there is one."""
     if record is None or not record.family:
@@ -63,21 +67,26 @@ def _own_keys(place: str, record: Record | None) -> list[str]:
 def with_values(machine: Machine, values: Mapping[str, Any]) -> Machine:
     """The machine with other values; see ``Machine.with_values``."""
     data = machine.to_json()
-    known = value_keys(machine)
+    known = (*value_keys(machine), *_switches(machine))
     problems: list[Problem] = []
+    switched = {key: value for key, value in values.items() if key in _switches(machine)}
+    for key, value in switched.items():
+        if value != "off":
+            reason = f"{shown(value)} is no state of a fusion"
+            problems.append(Problem("machine-invalid", reason, shown(key), "off takes it away"))
+    data["fusions"] = [
+        fusion
+        for fusion in data["fusions"]
+        if "fusion" not in switched and f"fusion.{fusion['name']}" not in switched
+    ]
+    values = {key: value for key, value in values.items() if key not in switched}
+    known = tuple(key for key in known if not any(f"{key}.".startswith(f"{s}.") for s in switched))
     # The style comes first: the fields beside it are of that style.
     for key, value in sorted(values.items(), key=lambda item: item[0] != "synchronisation"):
         place = _place(data, key, known)
         if place is None:
-            near = get_close_matches(key, known, 3, 0.5)
-            problems.append(
-                Problem(
-                    "machine-key",
-                    f"{machine.name} has no such value",
-                    shown(key),
-                    f"did you mean {' or '.join(near)}?" if near else "",
-                )
-            )
+            reason = f"{machine.name} has no such value"
+            problems.append(Problem("machine-key", reason, shown(key), nearest(key, known)))
         else:
             field = key.rpartition(".")[2]
             text = field in _TEXT or (".own." in f".{key}" and isinstance(place[field], str))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from tilewright.errors import refuse
+from tilewright.errors import choose, refuse
 
 ObserverName = Literal["minimum-maximum", "percentile", "mean-squared-error"]
 
@@ -102,14 +102,15 @@ def numbers_of(
     """
     if format not in FORMATS:
         raise refuse(
-            "numbers-format", f"no number format is called {format!r}", help=", ".join(FORMATS)
+            "numbers-format", f"no number format is called {format!r}", help=choose(format, FORMATS)
         )
     known = FORMATS[format]
     names: dict[str, ObserverName] = {name: name for name in OBSERVERS}
     if observer is not None and observer not in names:
         raise refuse(
-            "numbers-observer", f"no observer is called {observer!r}", help=", ".join(OBSERVERS)
-        )
+            "numbers-observer", f"no observer is called {observer!r}",
+            help=choose(observer, OBSERVERS),
+        )  # fmt: skip
     if known.kind != "linear" and observer is not None:
         raise refuse(
             "numbers-observer",

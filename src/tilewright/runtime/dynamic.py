@@ -14,17 +14,12 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.errors import refuse
-from tilewright.graph.interpreter import Observer
-from tilewright.graph.weights import Weights
-from tilewright.ir import ModuleOp
-from tilewright.ir.types import Array
 from tilewright.runtime.cache import Cache
-from tilewright.runtime.check import Check
 from tilewright.runtime.digest import compiler_digest
 from tilewright.runtime.executable import Executable, Progress, quiet
 from tilewright.runtime.manifest import PLANS, PROGRAM, Manifest, read_own
@@ -32,7 +27,15 @@ from tilewright.runtime.planned import PlannedExecutable
 from tilewright.runtime.summary import free_dims
 from tilewright.shapes import sizes_of
 from tilewright.shapes.run import check_sizes
-from tilewright.targets.base import Profile, Runner, find_target
+from tilewright.targets.base import find_target
+
+if TYPE_CHECKING:
+    from tilewright.graph.interpreter import Observer
+    from tilewright.graph.weights import Weights
+    from tilewright.ir import ModuleOp
+    from tilewright.ir.types import Array
+    from tilewright.runtime.check import Check
+    from tilewright.targets.base import Profile, Runner
 
 MOST_LOADED = 16
 """Specialisations that one process keeps loaded."""
@@ -75,12 +78,13 @@ class DynamicExecutable(Executable):
         self._guard = RLock()
         _ = self.free  # Bounds that are none are refused now.
 
-    def sizes(self, inputs: Mapping[str, Array]) -> dict[str, int]:
+    def sizes(self, inputs: Mapping[str, Array] | Any) -> dict[str, int]:
         """The sizes of the free dims that inputs have; raises TilewrightError (``shape-``)."""
         dims = {info.name: info.shape for info in self.inputs}
-        return sizes_of(dims, self.free, {n: np.asarray(a).shape for n, a in inputs.items()})
+        arrays = self.named(inputs)
+        return sizes_of(dims, self.free, {n: np.asarray(a).shape for n, a in arrays.items()})
 
-    def specialise_for(self, inputs: Mapping[str, Array]) -> Executable:
+    def specialise_for(self, inputs: Mapping[str, Array] | Any) -> Executable:
         """The package for these inputs' shapes: found, or built now."""
         return self.specialise(self.sizes(inputs))
 
@@ -185,7 +189,7 @@ class DynamicExecutable(Executable):
 
     def run(
         self,
-        inputs: Mapping[str, Array],
+        inputs: Mapping[str, Array] | Any,
         *,
         trace: str | Path | None = None,
         check_races: bool = False,
@@ -203,12 +207,12 @@ class DynamicExecutable(Executable):
         )
 
     def reference(
-        self, inputs: Mapping[str, Array], observe: Observer | None = None
+        self, inputs: Mapping[str, Array] | Any, observe: Observer | None = None
     ) -> dict[str, Array]:
         """What the graph interpreter gives for the same final graph and inputs."""
         return self.specialise_for(inputs).reference(inputs, observe)
 
-    def check(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Check:
+    def check(self, inputs: Mapping[str, Array] | Any, outputs: Mapping[str, Array]) -> Check:
         """Compare outputs of ``run`` with the interpreter; see ``Executable.check``."""
         return self.specialise_for(inputs).check(inputs, outputs)
 
@@ -216,6 +220,12 @@ class DynamicExecutable(Executable):
     def runner(self) -> Runner:
         """The runner of the specialisation that was used last."""
         return self.last.runner
+
+    def _build_library(self) -> None:
+        raise refuse(
+            "shape-open", "a library is of one shape", str(self.directory),
+            "save what specialise() gives for the sizes",
+        )  # fmt: skip
 
     @property
     def profile(self) -> Profile:

@@ -86,7 +86,9 @@ def _totals(facts: Mapping[str, Any], rows: list[Row]) -> list[tuple[str, str]]:
     away = len(rows) - len(on_host)
     totals: list[tuple[str, str]] = []
     runs = facts.get("runs", 0)
-    how = f"median of {runs} runs after the first" if runs else "the first run"
+    how = f"median of {runs} runs after the first" if runs > 1 else "the first run"
+    if runs == 1:
+        how = "a run after the first"
     if facts.get("cycles") is not None:
         totals.append(
             (

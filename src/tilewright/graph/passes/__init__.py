@@ -17,6 +17,7 @@ from tilewright.graph.passes.fuse_pools import FusePools
 from tilewright.graph.passes.fuse_separable import FuseSeparable
 from tilewright.graph.passes.join_biases import JoinBiases
 from tilewright.graph.passes.join_groups import JoinGroups
+from tilewright.graph.passes.multiply_bytes import MultiplyBytes
 from tilewright.graph.passes.narrow_floats import NarrowFloats
 from tilewright.graph.passes.own import layout_passes
 from tilewright.graph.passes.partition import Partition
@@ -50,6 +51,7 @@ PASSES: dict[str, type[ModulePass]] = {
         FuseSeparable,
         JoinBiases,
         JoinGroups,
+        MultiplyBytes,
         NarrowFloats,
         Partition,
         PlanMemory,
@@ -82,6 +84,7 @@ def simplify_pipeline(machine: Machine) -> list[PassEntry]:
     return [
         *(integers if machine.computes_as_given or integers_of(machine) is not None else []),
         PassEntry(FoldConstants(), "so that later passes see constants where there are any"),
+        PassEntry(MultiplyBytes(), "before zero points that are subtracted join anything else"),
         PassEntry(Simplify(), "fewer forms: one spelling for each thing that exporters write"),
         PassEntry(FuseBatchNorm(), "normalisations cost nothing inside a convolution's weights"),
         PassEntry(Simplify(), "scales and shifts that normalisations left join their producers"),

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
 import numpy as np
 
-from tilewright.errors import Problem, TilewrightError
+from tilewright.errors import Problem, TilewrightError, nearest
 from tilewright.graph.dialect import NetworkOp, WeightOp, network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.compute_in_integers import ComputeInIntegers
@@ -118,12 +117,7 @@ def quantise_pipeline(
 def check_nodes(nodes: tuple[str, ...], known: list[str]) -> None:
     """Refuse names that no node of the model has, with those nearest to them."""
     problems = [
-        Problem(
-            "numbers-keep",
-            "the model has no such node",
-            repr(name),
-            f"near it: {', '.join(near)}" if (near := get_close_matches(name, known, 3)) else "",
-        )
+        Problem("numbers-keep", "the model has no such node", repr(name), nearest(name, known))
         for name in nodes
         if name not in known
     ]

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from tilewright.choices import ENGINES
-from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.errors import Problem, TilewrightError, choose, refuse
 from tilewright.frontends.caffe import import_caffe
 from tilewright.graph.dialect import network_of
 from tilewright.graph.operations import Operation
@@ -78,7 +78,7 @@ class Net:
         cache: OperatorCache | None = None,
     ) -> None:
         if engine not in ENGINES:
-            raise refuse("dlp-parameter", f"no engine {engine!r}", help=", ".join(ENGINES))
+            raise refuse("dlp-parameter", f"no engine {engine!r}", help=choose(engine, ENGINES))
         self.model = import_caffe(prototxt, caffemodel=caffemodel, shapes=shapes)
         handle = Handle(
             target if engine == "DLP" else "cpu", check=check, compute=compute, cache=cache

@@ -1,7 +1,7 @@
 """Sample inputs: what they are read from, and the ranges of values that they give."""
 
 from tilewright.numbers.calibration.channels import Channels, observed_channels
-from tilewright.numbers.calibration.files import arrays_of, calibration_of
+from tilewright.numbers.calibration.files import arrays_of, calibration_of, shapes_of
 from tilewright.numbers.calibration.preprocessing import Preprocessing, preprocessing_of
 from tilewright.numbers.calibration.ranges import observed_ranges
 from tilewright.numbers.calibration.samples import (
@@ -25,4 +25,5 @@ __all__ = [
     "preprocessing_of",
     "sample_shapes",
     "samples_of",
+    "shapes_of",
 ]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import lzma
 import zipfile
+import zlib
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +16,12 @@ from tilewright.ir.types import Array
 from tilewright.numbers.calibration.images import ImageFolder
 from tilewright.numbers.calibration.preprocessing import Preprocessing
 from tilewright.numbers.calibration.samples import Samples
+
+UNREADABLE = (
+    OSError, ValueError, EOFError, KeyError, RuntimeError,
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError,
+)  # fmt: skip
+"""What damaged, encrypted and foreign archives raise."""
 
 MAX_BYTES = 1 << 33
 """Of all arrays of an .npz together, as they lie in memory."""
@@ -40,33 +50,50 @@ def arrays_of(path: Path, code: str = "calibration-file") -> dict[str, Array]:
 
     Raises TilewrightError of that code.
     """
+    shapes_of(path, code)
+    with _readable(path, code), np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def shapes_of(path: Path, code: str = "calibration-file") -> dict[str, tuple[int, ...]]:
+    """The shapes of the arrays of an .npz by name, from their headers alone.
+
+    Raises TilewrightError of that code, also where a header claims more than the file holds.
+    """
+    with _readable(path, code), zipfile.ZipFile(path) as archive:
+        total = sum(item.file_size for item in archive.infolist())
+        if total > MAX_BYTES:
+            raise ValueError(f"holds {total} bytes, more than {MAX_BYTES}")
+        return {
+            item.filename.removesuffix(".npy"): _shape_of(archive, item)
+            for item in archive.infolist()
+        }
+
+
+@contextmanager
+def _readable(path: Path, code: str) -> Generator[None]:
+    """Turn what reading an archive may raise into a refusal."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            _check_sizes(archive)
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError) as e:
+        yield
+    except UNREADABLE as e:
         raise refuse(code, str(e) or "cannot be read", str(path), "save it with numpy.savez") from e
 
 
-def _check_sizes(archive: zipfile.ZipFile) -> None:
-    """Check what the arrays' headers claim against what the archive holds."""
-    total = sum(item.file_size for item in archive.infolist())
-    if total > MAX_BYTES:
-        raise ValueError(f"holds {total} bytes, more than {MAX_BYTES}")
-    for item in archive.infolist():
-        with archive.open(item) as file:
-            version = np.lib.format.read_magic(file)
-            if version not in ((1, 0), (2, 0)):
-                raise ValueError(f"{item.filename} is no array of a known version")
-            read = (
-                np.lib.format.read_array_header_1_0
-                if version == (1, 0)
-                else np.lib.format.read_array_header_2_0
-            )
-            shape, _, dtype = read(file)
-            wanted = dtype.itemsize
-            for extent in shape:
-                wanted *= int(extent)
-            if wanted > item.file_size:
-                raise ValueError(f"{item.filename} is cut short")
+def _shape_of(archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> tuple[int, ...]:
+    """The shape in an array's header, which may claim no more than the archive holds."""
+    with archive.open(item) as file:
+        version = np.lib.format.read_magic(file)
+        if version not in ((1, 0), (2, 0)):
+            raise ValueError(f"{item.filename} is no array of a known version")
+        read = (
+            np.lib.format.read_array_header_1_0
+            if version == (1, 0)
+            else np.lib.format.read_array_header_2_0
+        )
+        shape, _, dtype = read(file)
+        wanted = dtype.itemsize
+        for extent in shape:
+            wanted *= int(extent)
+        if file.tell() + wanted > item.file_size:
+            raise ValueError(f"{item.filename} is cut short")
+        return tuple(shape)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tilewright.choices import PLANNERS
-from tilewright.errors import refuse
+from tilewright.errors import choose, refuse
 from tilewright.machine import Machine
 from tilewright.planning import PlanCache, Search, Timer, plan
 from tilewright.planning.domain import Kernel
@@ -123,7 +123,8 @@ def _parsed(text: str) -> tuple[str, dict[str, str]]:
     """Name and options."""
     match = _TEXT.fullmatch(text)
     if match is None or match[1] not in PLANNERS:
-        raise refuse("option-planner", f"no planner {text[:80]!r}", help=", ".join(PLANNERS))
+        asked = re.split(r"\W", text.strip(), maxsplit=1)[0]
+        raise refuse("option-planner", f"no planner {text[:80]!r}", help=choose(asked, PLANNERS))
     options: dict[str, str] = {}
     if match[1] == "space":
         key, _, value = (match[2] or "").partition("=")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import tilewright.codegen.c as codegen
 from tilewright.codegen.c import libraries
-from tilewright.codegen.c.compiler import build_library, compiler_version
+from tilewright.codegen.c.compiler import build_library
 from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
 from tilewright.temporary import temporary_folder
 
@@ -47,7 +47,7 @@ class Outcome:
 
 
 def _library(name: str, texts: Mapping[str, str], includes: Sequence[Path]) -> Path:
-    digest = sha256("\0".join([*FLAGS, compiler_version(), *texts, *texts.values()]).encode())
+    digest = sha256("\0".join([*FLAGS, *texts, *texts.values()]).encode())
     for folder in includes:
         for path in sorted(folder.glob("*.h")):
             digest.update(path.read_bytes())
@@ -59,7 +59,7 @@ def _library(name: str, texts: Mapping[str, str], includes: Sequence[Path]) -> P
                 source.write_text(texts[source.name])
             build_library(sources, target, includes, FLAGS)
 
-    return libraries.obtain(f"{name}-{digest.hexdigest()[:32]}", build)
+    return libraries.obtain(name, digest.hexdigest(), build, native=False)
 
 
 @cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilewright.machine import Machine, Primitive, Storage
 from tilewright.machine.model import MATRICES
 from tilewright.targets.ascend.capabilities import AscendMachine, AscendMemory, AscendPrimitive
@@ -12,7 +14,7 @@ from tilewright.targets.ascend.formats import (
     image,
     nz,
 )
-from tilewright.targets.ascend.machine import CUBE, DaVinci, machine_of
+from tilewright.targets.ascend.machine import CUBE, DaVinci, Rate, machine_of
 from tilewright.targets.ascend.vector_primitives import points_of, vector_primitives
 
 
@@ -45,6 +47,38 @@ def chip_machine(core: DaVinci) -> Machine:
             "own": AscendMachine(),
         }
     )
+
+
+MEMORIES = {"l1": "cbuf", "l0a": "ca", "l0b": "cb", "l0c": "cc", "ub": "ub"}
+"""A core's fields of sizes -> the memories of its machine."""
+
+
+def as_varied(core: DaVinci, machine: Machine) -> DaVinci:
+    """A core with the values that a variant of its machine has in place of its own."""
+    main = machine.memory(machine.main)
+    sizes = {memory.name: memory.bytes for memory in machine.memories}
+    rates = {(move.source, move.target): move.bytes_per_cycle for move in machine.moves}
+    latencies = {move.source: move.latency for move in reversed(machine.moves)}
+    queues = {engine.name: engine.queue for engine in machine.engines}
+    varied: dict[str, object] = {field: sizes.get(name) or 0 for field, name in MEMORIES.items()}
+    varied["clock_hz"] = _rate(core.clock_hz, machine.clock_hz)
+    varied["latency"] = _rate(core.latency, latencies.get(machine.main, 0))
+    varied["queue"] = _rate(core.queue, queues.get("m", 0))
+    varied["paths"] = {
+        path: _rate(rate, rates.get(path, rate.value)) for path, rate in core.paths.items()
+    }
+    if isinstance(main.own, AscendMemory):
+        varied["l2"] = main.own.cached
+        varied["hit"] = _rate(core.hit, main.own.hit_bytes_per_cycle or 0)
+        varied["memory"] = _rate(core.memory, main.bytes_per_cycle or 0)
+    if isinstance(machine.own, AscendMachine) and machine.own.events is not None:
+        varied["events"] = machine.own.events
+    return replace(core, **varied)
+
+
+def _rate(known: Rate, value: float) -> Rate:
+    """A figure of the hardware, or the one that was asked for in its place."""
+    return known if known.value == value else Rate(value, "A", "asked for")
 
 
 def network_machine(core: DaVinci) -> Machine:

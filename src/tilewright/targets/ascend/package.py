@@ -33,6 +33,7 @@ from tilewright.targets.ascend.kernels.fractal import METHODS
 from tilewright.targets.ascend.lower import lower_kernel
 from tilewright.targets.ascend.lowering.launches import Device, Launch, Length
 from tilewright.targets.ascend.machine import CORES, DaVinci
+from tilewright.targets.ascend.network import as_varied
 from tilewright.targets.ascend.sharing import main_memory
 from tilewright.targets.base import Compilation
 from tilewright.targets.generic.program_file import (
@@ -61,10 +62,11 @@ class LaunchFile(BaseModel):
 
 
 def core_of(machine: Machine) -> DaVinci:
-    """The core whose machine, or a variant of it, this is."""
+    """The core of a machine, with what a variant of it changes: sizes of memories, event ids,
+    rates, latency and queues."""
     for core in CORES:
         if core.name == machine.name:
-            return core
+            return as_varied(core, machine)
     raise refuse("target-machine", f"{machine.name} is no DaVinci core", "name")
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from tilewright.codegen.c.compiler import defines
-from tilewright.errors import refuse
+from tilewright.errors import choose, refuse
 from tilewright.targets.cpu.planning.costs import CacheCosts
 from tilewright.targets.cpu.tiles import TILE_FLAGS, tiles_granted, tiles_supported
 
@@ -129,7 +129,7 @@ def processor(name: str) -> Processor:
         return this_processor()
     if name not in PROCESSORS:
         raise refuse(
-            "cpu-processor", f"no processor {name!r}", help=", ".join([NATIVE, *PROCESSORS])
+            "cpu-processor", f"no processor {name!r}", help=choose(name, [NATIVE, *PROCESSORS])
         )
     return PROCESSORS[name]
 

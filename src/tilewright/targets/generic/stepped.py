@@ -128,7 +128,7 @@ class SteppedRunner(Runner):
             compiled = load_kernels(self.parts.directory)
         return {n: compiled.get(symbols.get(n, "")) or interpreted(op) for n, op in ops.items()}
 
-    def prepare(self) -> None:
+    def build(self) -> None:
         """Build the host's kernels."""
         _ = self.host
 

@@ -25,7 +25,7 @@ def merge_pad(op: Operation, ctx: CompilerContext) -> bool:
     pad = op.inputs[0].owner if op.inputs else None
     if op.operation not in ("conv", "average_pool", "max_pool") or not isinstance(pad, Operation):
         return False
-    if pad.operation != "pad" or pad.get("mode", "constant") != "constant":
+    if pad.operation != "pad" or pad.get("mode", "constant") != "constant" or len(pad.inputs) > 1:
         return False
     fill = _fill(op, pad, ctx)
     if fill is None and not _is_neutral(op, pad):

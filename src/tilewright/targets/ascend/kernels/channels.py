@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.kernels.elementwise import SLACK
@@ -55,6 +56,10 @@ class _Channels:
         # Two slots of a chunk before and after the scatter, apart for whole and for ragged chunks.
         room = self.core.ub // (4 if self.channels % CUBE == 0 or self.channels < CUBE else 8)
         self.chunk = min(padded(share.part), room // BLOCK // CUBE * CUBE, MAX_REPEAT * CUBE)
+        if room // 2 < BLOCK * CUBE:
+            needed = f"{CUBE} positions of {CUBE} channels"
+            reason = f"{self.core.ub} bytes of UB have no room for {needed}"
+            raise refuse("plan-capacity", reason)
         ragged = not share.places and self.positions % self.chunk
         if self.positions > self.chunk and ragged:
             self.chunk = min(self.chunk, room // 2 // BLOCK // CUBE * CUBE)

@@ -29,9 +29,9 @@ class CRunner(InstructionRunner):
         name = network_name(self.parts.network.symbol.data)
         return ctypes.CDLL(str(load_library(self.parts.directory / FOLDER, name, FLAGS)))
 
-    def prepare(self) -> None:
+    def build(self) -> None:
         """Build the C."""
-        super().prepare()
+        super().build()
         _ = self.library
 
     def simulation(self, *, traced: bool) -> _Run:

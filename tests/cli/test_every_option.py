@@ -1,0 +1,254 @@
+"""Every option of every command, alone, on a model and on a package: it works, or has a code.
+
+The options are read off the commands, so an option without an example here fails a test.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from typer.testing import CliRunner, Result
+
+from tilewright.cli.main import COMMANDS, app, command
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LENET = EXAMPLES / "lenet5" / "lenet5.onnx"
+HLAL = EXAMPLES / "hlal" / "two_layers.hlal"
+
+
+@dataclass(frozen=True)
+class Files:
+    """What the examples name."""
+
+    folder: Path
+
+    @property
+    def model(self) -> Path:
+        return self.folder / "model.onnx"
+
+    @property
+    def package(self) -> Path:
+        return self.folder / "package"
+
+    def example(self, text: str) -> list[str]:
+        """The arguments of an example, in which ``@`` is the folder."""
+        return [part.replace("@", str(self.folder)) for part in text.split()]
+
+
+def convolution() -> onnx.ModelProto:
+    """One small convolution and its ReLU."""
+    random = np.random.default_rng(3)
+    weights = random.standard_normal((4, 2, 3, 3)).astype(np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"], name="conv"),
+            helper.make_node("Relu", ["c"], ["y"], name="relu"),
+        ],
+        "small",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 2, 6, 6])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 4, 4, 4])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Files]:
+    """A model, its package, its inputs, and files of every other kind that options take."""
+    made = Files(tmp_path_factory.mktemp("options"))
+    onnx.save(convolution(), made.model)
+    image = np.random.default_rng(4).standard_normal((1, 2, 6, 6)).astype(np.float32)
+    np.save(made.folder / "x.npy", image)
+    np.savez(made.folder / "x.npz", x=image)
+    np.savez(made.folder / "unnamed.npz", image)
+    np.save(made.folder / "fc1_out.npy", np.zeros((1, 1, 1, 256), np.float32))
+    np.savez(made.folder / "samples.npz", x=np.stack([image[0], image[0] * 2]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TILEWRIGHT_CACHE", str(made.folder / "cache"))
+        arguments = ("compile", made.model, "-t", "cambricon-x", "-o", made.package, "-q")
+        assert call(*arguments).exit_code == 0
+        shutil.copy(HLAL, made.folder / "program.hlal")
+        assert call("compile", made.model, "--emit", "tile", "-o", made.folder / "k.mlir", "-q")
+        yield made
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+BASE = {
+    "compile": "compile @/model.onnx -o @/out -t cambricon-x",
+    "run": "run @/model.onnx",
+    "plan": "plan @/model.onnx -t cambricon-x",
+    "fuse": "fuse @/model.onnx -t zu2",
+    "learn": f"learn {LENET} -t zu2 -o @/learned.json",
+    "explain": "explain @/model.onnx -t cambricon-x",
+    "diff": "diff @/model.onnx -t cambricon-x",
+    "replay": "replay @/model.onnx -t cambricon-x --random 1",
+    "memory": "memory @/model.onnx",
+    "quantise": "quantise @/model.onnx --numbers int8 --calibration @/samples.npz",
+    "bench": "bench @/model.onnx -t cambricon-x",
+    "cache": "cache",
+    "tune": "tune @/model.onnx --database @/tuned.json --seconds 0.01",
+    "calibrate": "calibrate -o @/calibration.json",
+    "dlplib": "dlplib -o @/dlplib",
+    "targets": "targets cambricon-x",
+    "opt": "opt --list",
+    "asm": "asm @/program.hlal -t cambricon -o @/words.bin",
+    "disasm": "disasm @/package",
+    "trace": "trace @/program.hlal --random 1 -o @/hlal.json",
+}
+"""A call of each command that works."""
+
+ANYWHERE = {
+    "--target": "--target cambricon-x",
+    "--output": "--output @/COMMAND.json",
+    "--numbers": "--numbers int8 --calibration @/samples.npz -t cpu",
+    "--calibration": "--numbers int8 --calibration @/samples.npz -t cpu",
+    "--preprocess": "--preprocess size=6x6 --calibration @/samples.npz",
+    "--observer": "--numbers int8 --calibration @/samples.npz -t cpu --observer percentile",
+    "--keep-float": "--numbers int8 --calibration @/samples.npz -t cpu --keep-float relu",
+    "--equalise": "--numbers int8 --calibration @/samples.npz -t cpu --equalise",
+    "--shape": "--shape x=1x2x6x6",
+    "--constant": "--constant size=1",
+    "--caffemodel": "--caffemodel @/weights.caffemodel",
+    "--set": "--set clock_hz=500000000",
+    "--exact-convolution": "--exact-convolution",
+    "--planner": "--planner greedy -t cambricon-x",
+    "--threads": "--threads 2",
+    "--no-cache": "--no-cache",
+    "--json": "--json",
+    "--quiet": "--quiet",
+    "--kernels": "--kernels",
+    "--input": "--input @/x.npz",
+    "--random": "--random 3",
+    "--exact-memory": "--exact-memory",
+    "--database": "--database @/tuned.json",
+    "--limit": "--limit 100000",
+    "--no-barriers": "--no-barriers",
+    "--parallel": "--parallel",
+    "--samples": "--samples 4",
+    "--trust-library": "--trust-library",
+}
+"""Arguments that show an option, wherever a command has it."""
+
+OWN = {
+    ("bench", "--repeat"): "--repeat 2",
+    ("cache", "--clear"): "--clear",
+    ("compile", "--bare"): "--bare -t cpu",
+    ("compile", "--build"): "--build -t cpu",
+    ("compile", "--cpu"): "--cpu portable -t cpu",
+    ("compile", "--dump"): "--dump @/dumps",
+    ("compile", "--emit"): "--emit tile -o @/text.mlir",
+    ("compile", "--fusion-cost"): "--fusion-cost closed -t zu2",
+    ("compile", "--name"): "--name net -t cpu",
+    ("compile", "--weights"): "--weights array -t cpu",
+    ("compile", "--database"): "--database @/none.json -t cpu",
+    ("diff", "--float"): "--no-float",
+    ("diff", "--reference"): "--reference onnxruntime",
+    ("diff", "--save"): "--save @/both.npz",
+    ("diff", "--tolerance"): "--tolerance 0.1",
+    ("explain", "--operators"): "--operators",
+    ("fuse", "--cost"): "--cost simulated",
+    ("fuse", "--pattern"): "--pattern conv->max_pool",
+    ("fuse", "--search"): "--search paths",
+    ("memory", "--svg"): "--svg @/memory.svg",
+    ("opt", "--list"): "--list",
+    ("opt", "--passes"): "-p place-moves @/kernel.mlir",
+    ("opt", "--weights"): "--weights @/weights.safetensors @/kernel.mlir",
+    ("plan", "--beside"): "--beside greedy",
+    ("run", "--check"): "--check --random 1",
+    ("run", "--engine"): "--engine DLP",
+    ("run", "--trace"): "--trace @/trace.json -t cambricon-x",
+    ("tune", "--jobs"): "--jobs 1",
+    ("tune", "--seconds"): "--seconds 0.02",
+    ("asm", "--target"): "--target cambricon",
+    ("quantise", "--target"): "--target cpu",
+    ("trace", "--input"): "--input fc1_out=@/fc1_out.npy",
+    ("trace", "--target"): "--target cambricon",
+    ("tune", "--cluster"): "--cluster tcp://127.0.0.1:1",
+    ("learn", "--samples"): "--samples 30",
+    ("learn", "--target"): "--target zu9",
+    ("asm", "--listing"): "--listing @/listing.txt",
+}
+"""The same, of options that one command has or that mean something of their own there."""
+
+REFUSED = {
+    "--cluster": "option-cluster",
+    "--caffemodel": "model-weights",
+    "--constant": "input-name",
+    "--engine": "option-engine",
+    "--limit": "option-hlal",
+    "--no-barriers": "option-hlal",
+    "--operators": "option-model",
+    "--parallel": "option-hlal",
+    "--preprocess": "calibration-file",
+    "--trust-library": "option-trust",
+}
+"""Options that are for other models than the example, and the code that says so."""
+
+
+def options_of(name: str) -> list[str]:
+    """The options of a command, each by its long name."""
+    options = [item for item in command(name).params if item.param_type_name == "option"]
+    return [max(item.opts, key=len) for item in options]
+
+
+EVERY = [(name, option) for name in COMMANDS for option in options_of(name)]
+
+
+def test_every_option_has_an_example() -> None:
+    missing = [
+        (name, option)
+        for name, option in EVERY
+        if (name, option) not in OWN and option not in ANYWHERE
+    ]
+    assert not missing and BASE.keys() == COMMANDS.keys()
+    assert not [pair for pair in OWN if pair not in EVERY]
+
+
+def outcome(result: Result) -> str:
+    """What a call came to: "" where it worked, else the code of what was refused."""
+    if result.exit_code == 0:
+        return ""
+    assert result.exit_code == 2, (result.output, result.exception)
+    assert "Traceback" not in result.output
+    code = re.search(r"error \[([a-z0-9-]+)\]|\"code\": \"([a-z0-9-]+)\"", result.output)
+    assert code, result.output
+    return code[1] or code[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "option"), EVERY)
+def test_each_option_works(name: str, option: str, files: Files) -> None:
+    example = OWN.get((name, option)) or ANYWHERE[option]
+    example = example.replace("COMMAND", name)
+    result = call(*files.example(BASE[name]), *files.example(example))
+    assert outcome(result) == ("" if name in ("asm", "trace") else REFUSED.get(option, ""))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "option"), [(n, o) for n, o in EVERY if n in ("run", "bench", "disasm")]
+)
+def test_each_option_works_on_a_package_or_is_refused(name: str, option: str, files: Files) -> None:
+    example = OWN.get((name, option)) or ANYWHERE[option]
+    outcome(call(name, files.package, *files.example(example)))
+
+
+@pytest.mark.parametrize("name", ["run", "diff", "replay", "bench"])
+@pytest.mark.parametrize("given", ["x.npy", "x=@/x.npy", "x.npz", "x=@/x.npz", "unnamed.npz"])
+def test_inputs_come_from_files_of_either_kind(name: str, given: str, files: Files) -> None:
+    given = given if given.startswith("x=") else f"@/{given}"
+    result = call(
+        *files.example(BASE[name]), "-t", "cambricon-x", *files.example(f"--input {given}")
+    )
+    assert outcome(result) == ""
