@@ -271,19 +271,9 @@ class Executable:
 
             counted = profile or trace is not None
             refuse_unwritten(runner, lambda: self.graph, inputs, result.outputs, profile=counted)
-        return (
-            {**result.outputs, **self._empty()} if self.manifest.empty_outputs else result.outputs
-        )
-
-    def _empty(self) -> dict[str, Array]:
-        """The model's outputs without elements."""
-        import numpy as np
-
-        shapes = {
-            t.name: (tuple(int(size) for size in t.shape), t.dtype)
-            for t in self.manifest.empty_outputs
-        }
-        return {name: np.zeros(shape, dtype) for name, (shape, dtype) in shapes.items()}
+        if not self.manifest.empty_outputs:
+            return result.outputs
+        return {**result.outputs, **{t.name: t.empty() for t in self.manifest.empty_outputs}}
 
     @property
     def profile(self) -> Profile:

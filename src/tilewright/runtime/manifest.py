@@ -59,6 +59,12 @@ class Tensor(_Part):
     """Sizes, and names of free dims; of an output, ``?`` for a dim that the model does not name."""
     dtype: str
 
+    def empty(self) -> Any:
+        """Zeros of its shape, which has to be known: for tensors that have no elements."""
+        import numpy as np
+
+        return np.zeros(tuple(int(size) for size in self.shape), self.dtype)
+
 
 class FreeDim(_Part):
     """A dim of the inputs that stays free, and its bounds, both included."""
