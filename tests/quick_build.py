@@ -59,7 +59,8 @@ def build_together(
     """
     unit = library.with_suffix(".c")
     unit.write_text("\n".join(one_file(program, prefix) for prefix, program in programs.items()))
-    command = [*find_compiler(), *FLAGS, *options, str(unit), "-o", str(library), "-lm"]
+    folders = [f"-I{program / 'src'}" for program in programs.values()]
+    command = [*find_compiler(), *FLAGS, *options, *folders, str(unit), "-o", str(library), "-lm"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, f"{unit.name}: {ran.stderr[:2000]}"
     return library
@@ -76,8 +77,9 @@ def one_file(program: Path, prefix: str = "") -> str:
             text = re.sub(names, rf"{prefix}_{source.stem}_\1", text)
         for header in sorted((program / "src").glob("*_kernels.h")):
             text = text.replace(f'#include "{header.name}"', header.read_text())
-        # Those of every package are the same but for their names, and are read once for all.
-        text = re.sub(rf'#include "\w+_({"|".join(HEADERS)})"', rf'#include "{SUPPORT}/\1"', text)
+        if prefix:  # Helpers have the same names in all packages: they are read once for all.
+            names = "|".join(HEADERS)
+            text = re.sub(rf'#include "\w+_({names})"', rf'#include "{SUPPORT}/\1"', text)
         for header in sorted((program / "include").glob("*.h")):
             text = text.replace(f'#include "{header.name}"', f'#include "{header}"')
         lines.append(text)

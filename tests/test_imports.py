@@ -8,7 +8,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "tilewright"
 
 FLOORS: list[set[str]] = [
-    {"errors", "choices", "c_words", "files", "places", "temporary"}
+    {"errors", "choices", "c_words", "files", "locks", "places", "temporary"}
     | {"numerics", "machine", "memory", "shapes"},
     {"simulate", "ir"},
     {"planning"},

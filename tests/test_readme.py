@@ -2,10 +2,12 @@
 
 import re
 import runpy
+import shutil
 import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 import tilewright
@@ -20,6 +22,21 @@ def test_readme_shows_the_c_of_lenet5(tmp_path: Path) -> None:
     tilewright.compile(LENET, cpu="portable", directory=tmp_path / "package")
     sources = [path.read_text() for path in (tmp_path / "package/program/src").glob("*.c")]
     assert any(shown in source for source in sources)
+
+
+def test_the_sample_in_python_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (sample,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(sample, "README.md", "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    held_out = np.load("examples/lenet5/held_out.npz")
+    image = held_out["calibration"][:1].astype(np.float32) / 16
+    wanted = tilewright.compile(LENET).reference(image)["probabilities"].argmax()
+    assert printed[0] == str(wanted) and "lenet5 on cpu" in printed[1]
+    assert list((tmp_path / "lenet5-saved/libraries").glob("*.so"))
 
 
 def test_api_page_is_up_to_date() -> None:

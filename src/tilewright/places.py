@@ -29,3 +29,12 @@ def make_own(directory: Path) -> None:
             "cache-unsafe", "other users may write there, and what it holds is run",
             str(directory), "name a directory of your own",
         )  # fmt: skip
+
+
+def key_file() -> Path:
+    """TILEWRIGHT_KEY, else ``tilewright/key`` in the user's configuration (XDG specification)."""
+    if asked := os.environ.get("TILEWRIGHT_KEY"):
+        return Path(asked)
+    named = os.environ.get("XDG_CONFIG_HOME", "")
+    base = Path(named) if Path(named).is_absolute() else Path.home() / ".config"
+    return base / "tilewright" / "key"

@@ -136,6 +136,7 @@ ANYWHERE = {
     "--no-barriers": "--no-barriers",
     "--parallel": "--parallel",
     "--samples": "--samples 4",
+    "--trust-library": "--trust-library",
 }
 """Arguments that show an option, wherever a command has it."""
 
@@ -143,6 +144,7 @@ OWN = {
     ("bench", "--repeat"): "--repeat 2",
     ("cache", "--clear"): "--clear",
     ("compile", "--bare"): "--bare -t cpu",
+    ("compile", "--build"): "--build -t cpu",
     ("compile", "--cpu"): "--cpu portable -t cpu",
     ("compile", "--dump"): "--dump @/dumps",
     ("compile", "--emit"): "--emit tile -o @/text.mlir",
@@ -189,6 +191,7 @@ REFUSED = {
     "--operators": "option-model",
     "--parallel": "option-hlal",
     "--preprocess": "calibration-file",
+    "--trust-library": "option-trust",
 }
 """Options that are for other models than the example, and the code that says so."""
 

@@ -16,6 +16,7 @@ from tilewright.planning.bounds import (
     main_bandwidth,
     physical_bound,
     primitives_for,
+    slow_move,
 )
 from tilewright.targets.cambricon_x.machine import MACHINE
 
@@ -91,3 +92,22 @@ def test_no_schedule_goes_below(kernel: kernels.Kernel, bandwidth: float) -> Non
     assert physical_bound(kernel, machine, primitive) <= found.granule_bound <= timeline.cycles
     assert latency_bound(kernel, machine, primitive) <= timeline.cycles
     assert main_bandwidth(machine) == bandwidth
+
+
+@pytest.mark.parametrize("speed", [1.0, 2.0])
+def test_a_slow_move_is_the_bound(speed: float) -> None:
+    """Results that leave by few bytes a cycle: the bound is their time, and the move is named."""
+    moves = tuple(
+        move.model_copy(update={"bytes_per_cycle": speed}) if move.target == "dram" else move
+        for move in MACHINE.moves
+    )
+    machine = MACHINE.model_copy(update={"moves": moves})
+    kernel = kernels.conv(16, 32, 28)
+    stored = 2 * 32 * 28 * 28 / speed
+    primitive = machine.primitive("conv")
+    assert physical_bound(kernel, machine, primitive) == stored
+    assert granule_bound(kernel, machine, primitive) == stored
+    schedule = Planner(machine).plan(kernel).schedule
+    assert stored <= run(kernel, schedule, machine).cycles <= 1.25 * stored
+    assert slow_move(kernel, machine, primitive) in {m.name for m in moves if m.target == "dram"}
+    assert slow_move(kernel, MACHINE, CONV) == ""

@@ -127,7 +127,7 @@ def test_libraries_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "own"))
     monkeypatch.setattr(libraries, "MOST_LIBRARIES", 3)
     for number in range(6):
-        path = libraries.obtain(f"key{number}", lambda place: place.write_bytes(b"x") and None)
+        path = libraries.obtain("key", f"{number}", lambda place: place.write_bytes(b"x") and None)
         assert path.read_bytes() == b"x"
     assert len(list((tmp_path / "own/libraries").iterdir())) == 3
     libraries.clear()
@@ -139,7 +139,7 @@ def test_a_cache_that_cannot_be_written_is_gone_around(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "file" / "below"))
-    path = libraries.obtain("key", lambda place: place.write_bytes(b"x") and None)
+    path = libraries.obtain("key", "1", lambda place: place.write_bytes(b"x") and None)
     assert path.read_bytes() == b"x" and tmp_path not in path.parents
 
 

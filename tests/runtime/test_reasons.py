@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tilewright.runtime.manifest import KernelEntry
 from tilewright.runtime.reasons import why_low
 
 
@@ -29,7 +30,19 @@ def reason(**changed: Any) -> str:
         "moved_bytes": 1_000,
         "simulated": True,
     }
-    return why_low(machine(changed.pop("in_flight", 1)), **{**values, **changed})
+    described = machine(changed.pop("in_flight", 1))
+    values |= changed
+    entry = KernelEntry(
+        name="k0",
+        nodes=(),
+        engine="accelerator",
+        schedule=values.pop("schedule", ""),
+        physical_bound=values.pop("physical"),
+        granule_bound=values.pop("granule"),
+        blocks=values.pop("blocks", ""),
+        block_cycles=values.pop("block_cycles", 0),
+    )
+    return why_low(described, entry, **values)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +57,9 @@ def reason(**changed: Any) -> str:
         ({"simulated": False, "schedule": "winograd_4 [..]"}, ["other programs", "transforms"]),
         ({"simulated": False, "schedule": "conv_pieces [..]"}, ["other programs", "splitting"]),
         ({"simulated": False, "schedule": "conv_pieces_3 [..]"}, ["other programs", "splitting"]),
+        ({"blocks": "y moves in 30", "block_cycles": 3_000}, ["small blocks: y moves in 30"]),
+        ({"blocks": "y moves in 20", "block_cycles": 2_000}, ["small tiles", "5,000 cycles"]),
+        ({"taken": 5_600.0, "blocks": "y", "block_cycles": 600}, ["too short"]),
         ({"granule": 8_000.0}, ["rounding of sizes costs 60 %", "small tiles"]),
         ({"physical": 8_900.0, "granule": 9_450.0}, ["rounding", "too short", "550 cycles"]),
         ({"physical": 880.0, "granule": 920.0, "taken": 960.0}, []),

@@ -11,7 +11,7 @@ import typer
 
 from tilewright.cli import console, numbers
 from tilewright.cli.inputs import InputOption, RandomOption, inputs_for
-from tilewright.cli.run import ModelArgument, open_or_compile
+from tilewright.cli.run import ModelArgument, TrustOption, open_or_compile
 from tilewright.errors import refuse
 
 
@@ -35,6 +35,7 @@ def bench(
     threads: console.ThreadsOption = 1,
     kernels: console.KernelsOption = False,
     no_cache: console.NoCacheOption = False,
+    trust_library: TrustOption = False,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
@@ -61,6 +62,7 @@ def bench(
             inputs,
             keep=not no_cache,
             constants=constant,
+            trust=trust_library,
         )
         compile_seconds = time.perf_counter() - start
         arrays = inputs_for(executable.inputs, inputs, random)

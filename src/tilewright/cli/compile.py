@@ -45,6 +45,10 @@ def compile_command(
         bool,
         typer.Option("--bare", help="C without threads, heap, files: for microcontrollers."),
     ] = False,
+    build: Annotated[
+        bool,
+        typer.Option("--build", help="Put the library for this processor into the package."),
+    ] = False,
     planner: console.PlannerOption = "model",
     database: console.DatabaseOption = None,
     fusion_cost: Annotated[
@@ -83,7 +87,7 @@ def compile_command(
 
     if emit is not None:
         others = {"--weights": weights, "--bare": bare, "--database": database}
-        others |= {"--dump": dump, "--kernels": kernels, "--json": as_json}
+        others |= {"--build": build, "--dump": dump, "--kernels": kernels, "--json": as_json}
         others |= {"--fusion-cost": fusion_cost != FUSION_COSTS[0]}
         with console.refusals(), console.progress(quiet) as progress:
             for option, value in others.items():
@@ -117,7 +121,7 @@ def compile_command(
             constants=console.constants(constant),
             caffemodel=caffemodel,
             **numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise),
-            directory=place,
+            directory=None if build else place,
             dump=dump,
             exact_memory=exact_memory,
             exact_convolution=exact_convolution,
@@ -131,6 +135,8 @@ def compile_command(
             progress=progress,
             cache=None if no_cache else console.cache(),
         )
+        if build:
+            executable.save(place, build=True)
     if as_json:
         profile = executable.summary()
         console.print_json(

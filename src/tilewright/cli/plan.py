@@ -14,6 +14,9 @@ from tilewright.cli.sizes import with_constants
 if TYPE_CHECKING:
     from tilewright.planning import Plan
 
+MANY = 0.25
+"""Part of a kernel's cycles from which on the latencies of an operand's blocks are worth a line."""
+
 
 def plan_command(
     model: Annotated[Path, typer.Argument(help=console.MODELS)],
@@ -46,9 +49,12 @@ def plan_command(
 
     Example: tilewright plan vgg16.onnx -t cambricon-x --planner greedy --beside exact
     """
+    from tilewright.compiler.build import settle_engines
     from tilewright.compiler.pipeline import plans_of, resolve, run_pipeline
+    from tilewright.graph.dialect import KernelOp
     from tilewright.planning import Planner
     from tilewright.planning.balance import imbalance
+    from tilewright.planning.limits import most_blocks, move_text
 
     with console.refusals(as_json), console.progress(quiet) as progress:
         chosen, machine = resolve(target, None, console.machine_values(settings))
@@ -65,8 +71,9 @@ def plan_command(
                 numbers=numbers.numbers_on(machine, choices),
                 progress=progress,
                 ask=asked,
-                until="plan",
+                until="calibrate" if chosen.falls_back else "plan",
             )
+            settle_engines(state)
         others: dict[str, Plan] = {}
         if second is not None:
             kernels = [item.kernel for item in state.kernels if item.schedule is not None]
@@ -75,14 +82,20 @@ def plan_command(
                     kernels, Planner(machine, chosen.timer(machine), ask=asked), progress
                 )
     rows: list[dict[str, Any]] = []
+    walked = state.network.walk()
+    reasons = {op.symbol.data: op.told_reason for op in walked if isinstance(op, KernelOp)}
     for item in state.kernels:
         row: dict[str, Any] = {"name": item.kernel.symbol, "nodes": list(item.kernel.nodes)}
         if item.schedule is None:
-            rows.append(row | {"engine": "host"})
+            rows.append(row | {"engine": "host", "reason": reasons[item.kernel.symbol]})
             continue
         plan = state.plans[item.kernel.symbol]
         row |= {"engine": "accelerator"} | plan.to_json() | {"text": str(plan.schedule)}
         row["unbalanced"] = imbalance(item.kernel, machine, plan.schedule)
+        row["slow_move"] = move_text(item.kernel, machine, plan.schedule)
+        blocks = most_blocks(item.kernel, machine, plan.schedule)
+        many = blocks is not None and blocks.cycles >= MANY * plan.cycles
+        row["blocks"] = str(blocks) if many else ""
         if beside is not None:
             row["beside"] = others[item.kernel.symbol].to_json()
         rows.append(row)
@@ -94,7 +107,7 @@ def plan_command(
     console.say(f"{'kernel':<18}" + "".join(f"{h:>12}" for h in heads) + "   eff. space")
     for row in rows:
         if row["engine"] == "host":
-            console.say(f"{_name(row):<18} on the host")
+            console.say(f"{_name(row):<18} on the host: {row['reason']}")
             continue
         console.say(
             f"{_name(row):<18}{_cycles(row):>12,.0f}{row['bound_cycles']:>12,.0f}"
@@ -102,6 +115,10 @@ def plan_command(
             f"{row['efficiency']:>7.1%}{row['candidates']:>6,}{' ' if row['complete'] else '*'}\n"
             f"  {row['text']}"
         )
+        if row["slow_move"]:
+            console.say(f"  bound by {row['slow_move']}")
+        if row["blocks"]:
+            console.say(f"  small blocks: {row['blocks']}")
         if row["unbalanced"]:
             console.say(f"  not balanced: {row['unbalanced']}")
     if beside is not None and planned:

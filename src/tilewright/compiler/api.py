@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def compile(
     model: Model,
-    target: str | Target = "cpu",
+    target: str | Target | Any = "cpu",
     *,
     machine: Machine | str | Path | None = None,
     values: Mapping[str, float] | None = None,
@@ -83,7 +83,8 @@ def compile(
     they are quantised (the default in ``int8``; docs/quantisation.md).
 
     A PyTorch module is captured with ``example_inputs`` (a tensor, a tuple of arguments, or a dict
-    of them by name) and, for torch.export, ``dynamic_shapes`` (docs/pytorch.md).
+    of them by name) and, for torch.export, ``dynamic_shapes`` (docs/pytorch.md). They may stand in
+    the place of ``target``, too: ``compile(module, example)``.
 
     ``constants`` gives inputs of an ONNX model values for good (``{"sizes": [1, 3, 64, 64]}``):
     sizes, axes and branches may depend on them, and a run does not take them any more.
@@ -98,6 +99,9 @@ def compile(
     and measured compilations, those by learned costs, dumps and models in memory are not kept.
     Raises TilewrightError.
     """
+    file = model if isinstance(model, str | Path) else None
+    if not isinstance(target, str):
+        target, example_inputs = _told_apart(target, example_inputs)
     plain = calibration is None and dump is None and database is None
     plain = plain and planner == "model" and not schedules and fusion_cost == "closed"
     alone = example_inputs is None and dynamic_shapes is None and not constants
@@ -120,7 +124,7 @@ def compile(
     if cache is not None and request is not None:
         recalled = cache.recall(request.digest, Path(str(model)).parent)
         if recalled is not None:
-            return placed(recalled.executable, directory)
+            return _beside(placed(recalled.executable, directory), model, file, shapes, caffemodel)
 
     from tilewright import frontends
     from tilewright.compiler.build import (
@@ -208,7 +212,7 @@ def compile(
             emit(state, place, form)
             if by_hand is not None:
                 hosted = [kernel.kernel for kernel in state.kernels if kernel.on_host]
-                reasons = {n: state.refused.get(k.symbol) for k in hosted for n in k.nodes}
+                reasons = {n: state.refusal_of(k.symbol) for k in hosted for n in k.nodes}
                 by_hand.check(reasons)
 
     if cache is not None and plain:
@@ -218,5 +222,34 @@ def compile(
             write=write, progress=progress, request=request,
         )  # fmt: skip
         if kept is not None:
-            return kept
-    return write_apart(write, directory, cache, progress)
+            return _beside(kept, model, file, shapes, caffemodel)
+    made = write_apart(write, directory, cache, progress)
+    return _beside(made, model, file, shapes, caffemodel)
+
+
+def _beside(
+    executable: Executable,
+    model: Model,
+    file: str | Path | None,
+    shapes: Shapes | None,
+    caffemodel: str | Path | None,
+) -> Executable:
+    """An executable that knows the model that it was compiled from, for checks."""
+    from tilewright.compiler.written import written
+
+    if not executable.free:  # Of free dims the package keeps the model itself.
+        executable.model = written(lambda: (model, shapes), file, caffemodel=caffemodel)
+    return executable
+
+
+def _told_apart(second: Any, example_inputs: Any) -> tuple[str | Target, Any]:
+    """Target and example inputs, of which the second argument is one."""
+    from tilewright.targets.base import Target
+
+    if isinstance(second, Target):
+        return second, example_inputs
+    if isinstance(second, Path):
+        return str(second), example_inputs
+    if example_inputs is not None:
+        raise refuse("target-unknown", f"a {type(second).__name__} names no target")
+    return "cpu", second

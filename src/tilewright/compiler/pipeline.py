@@ -16,9 +16,9 @@ from tilewright.compiler.state import (
     context_of,
     drop_dead_weights,
 )
-from tilewright.errors import KernelError, refusals_of, refuse
-from tilewright.graph.dialect import KernelOp, network_of
-from tilewright.graph.kernels import kernel_of
+from tilewright.errors import KernelError, Refusals, refuse
+from tilewright.graph.dialect import KernelOp, WeightOp, network_of
+from tilewright.graph.kernels import kernel_of, operand_values
 from tilewright.graph.passes import (
     address_pipeline,
     kernel_pipeline,
@@ -26,7 +26,7 @@ from tilewright.graph.passes import (
     simplify_pipeline,
 )
 from tilewright.graph.passes.stated_points import other_points
-from tilewright.graph.placement import arenas_of
+from tilewright.graph.placement import arenas_of, placement_of
 from tilewright.graph.values import value_names
 from tilewright.ir import SSAValue, StringAttr
 from tilewright.ir.passes import CompilerContext, PassRunner
@@ -45,8 +45,7 @@ from tilewright.numbers.calibration import (
 from tilewright.numerics.formats import Numbers
 from tilewright.planning import Ask, Plan, Planner
 from tilewright.planning.domain import Kernel
-from tilewright.planning.join_pixels import join_pixels
-from tilewright.planning.own import FormsKernels
+from tilewright.planning.parts import as_planned
 from tilewright.runtime.executable import Progress, quiet
 from tilewright.shapes import Shapes
 from tilewright.targets.base import CompiledKernel, Target, find_target
@@ -90,6 +89,7 @@ def import_model(state: CompilationState) -> None:
     state.name = state.name or imported.name
     state.nodes = imported.nodes
     state.files = imported.files
+    state.empty = imported.empty
     state.notes += imported.notes
     state.runner.context = context_of(state, {})
 
@@ -144,12 +144,11 @@ def plan_kernels(state: CompilationState) -> None:
         # nothing is timed, kernels alike stay alike and are planned once.
         begin = planned[0] = replace(planned[0], first=True)
         described = [(begin if k.symbol == begin.symbol else k, host) for k, host in described]
-    refused: list[KernelError] | None = [] if state.target.falls_back else None
+    refused = Refusals()
     state.plans = plans_of(planned, state.planner, state.progress, refused)
-    if refused is not None:
-        refused += _not_lowered(state, planned, ops, names)
-        if refused:  # all at once: each return to the formed network costs the whole road
-            raise KernelError(refused[0].symbol, refused[0].problems, refused[1:])
+    if state.target.falls_back:
+        _not_lowered(state, planned, ops, names, refused)
+    refused.check()
     # A planner that was asked for knows nothing of values that are held.
     if state.hold and keeps_values(state.machine) and state.planner.ask is None:
         by_symbol = {kernel.symbol: kernel for kernel in planned}
@@ -203,35 +202,35 @@ def _described(op: KernelOp, names: Mapping[SSAValue, str], machine: Machine) ->
     """Planning's kernel, with the dims that the machine cuts it along, and one for all pixels where
     the machine gains by that."""
     kernel = kernel_of(op, names)
-    own = machine.own
-    if op.on_host or kernel.producers:
+    if op.on_host:
         return kernel
-    if isinstance(own, FormsKernels):
-        kernel = own.formed(kernel, machine)
-    placed = placements_of(op, names, kernel)
-    return join_pixels(kernel, machine, {name: placement[2] for name, placement in placed.items()})
+    # Constants lie as planning's kernel has them.
+    strides = {
+        name: placement_of(value).strides
+        for name, value in operand_values(op, names).items()
+        if not isinstance(value.owner, WeightOp)
+    }
+    return as_planned(kernel, machine, strides)
 
 
 def plans_of(
     kernels: Sequence[Kernel],
     planner: Planner,
     progress: Progress = quiet,
-    refused: list[KernelError] | None = None,
+    refused: Refusals | None = None,
 ) -> dict[str, Plan]:
     """Plans by the kernels' symbols; kernels alike are planned once.
 
     Refusals are added to ``refused``, and their kernels left out; without it, raises KernelError.
     """
+    gathered = Refusals() if refused is None else refused
     plans: dict[str, Plan] = {}
     for number, kernel in enumerate(kernels):
         progress("plan", number, len(kernels))
-        try:
-            with refusals_of(kernel.symbol):
-                plans[kernel.symbol] = planner.plan(kernel)
-        except KernelError as error:
-            if refused is None:
-                raise
-            refused.append(error)
+        with gathered.of(kernel.symbol):
+            plans[kernel.symbol] = planner.plan(kernel)
+        if refused is None:
+            gathered.check()
     return plans
 
 
@@ -240,29 +239,25 @@ def _not_lowered(
     kernels: Sequence[Kernel],
     ops: Mapping[str, KernelOp],
     names: Mapping[SSAValue, str],
-) -> list[KernelError]:
-    """Refusals of the kernels of which the timer could time no schedule, with the reasons."""
+    refused: Refusals,
+) -> None:
+    """Refuse the kernels of which the timer could time no schedule, with the reasons."""
     untimed = [
         k for k in kernels if k.symbol in state.plans and state.plans[k.symbol].cycles == inf
     ]
     if not untimed:
-        return []
+        return
     run = state.target.run_timer(state.machine, arenas_of(network_of(state.network)))
     if run is None:
-        return []
-    refused: list[KernelError] = []
+        return
     for kernel in untimed:
         schedule = state.plans[kernel.symbol].schedule
         placements = placements_of(ops[kernel.symbol], names, kernel)
-        try:
-            with refusals_of(kernel.symbol):
-                program = tile_module(
-                    kernel, schedule, state.machine, placements, honours=state.target.honours
-                )
-                run([CompiledKernel(kernel, schedule, program)])
-        except KernelError as error:
-            refused.append(error)
-    return refused
+        with refused.of(kernel.symbol):
+            program = tile_module(
+                kernel, schedule, state.machine, placements, honours=state.target.honours
+            )
+            run([CompiledKernel(kernel, schedule, program)])
 
 
 def build_tiles(state: CompilationState) -> None:
@@ -271,6 +266,7 @@ def build_tiles(state: CompilationState) -> None:
     names = value_names(network)
     kernels = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
     used: dict[str, tuple[str, ...]] = {}
+    refused = Refusals()
     for number, item in enumerate(state.kernels):
         state.progress("tile", number, len(state.kernels))
         if item.schedule is None:
@@ -286,14 +282,15 @@ def build_tiles(state: CompilationState) -> None:
             honours=state.target.honours,
         )
         state.runner.context = context_of(state, {}, machine)
-        with refusals_of(item.kernel.symbol):
+        with refused.of(item.kernel.symbol):
             program = build(item.kernel, item.schedule, machine, placements)
             title = f"{item.kernel.symbol}-"
             state.runner.run(program, passes, title, verify_each=False)
-        if state.machine.synchronisation.style != "none":
-            for tile_program in programs_of(program):
-                used |= last_used(tile_program)
-        state.kernels[number] = replace(item, program=program)
+            if state.machine.synchronisation.style != "none":
+                for tile_program in programs_of(program):
+                    used |= last_used(tile_program)
+            state.kernels[number] = replace(item, program=program)
+    refused.check()
 
 
 PIPELINE: tuple[Stage, ...] = (

@@ -56,6 +56,7 @@ DIMS: Mapping[str, tuple[str, ...]] = {
         ),
         _REDUCED,
     ),
+    "concat": (*_ROWS, "parts"),
     "gather": (*_POINTS, "v"),
     "scatter": (*_POINTS, "u"),
     **dict.fromkeys(
@@ -68,7 +69,7 @@ DIMS: Mapping[str, tuple[str, ...]] = {
             *("mod", "select", "equal", "less", "less_equal", "bit_and", "bit_or", "bit_xor"),
             *("bit_shift", "add_linear", "mul_linear", "quantise", "dequantise", "requantise"),
             *("convert_layout", "copy", "quantise_linear", "dequantise_linear"),
-            *("requantise_linear", "look_up", "transpose", "slice", "pad", "concat", "reshape"),
+            *("requantise_linear", "look_up", "transpose", "slice", "pad", "reshape"),
             "interleave",
         ),
         _POINTS,

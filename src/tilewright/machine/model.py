@@ -104,6 +104,11 @@ class Move(_Part):
             object.__setattr__(self, "efficiency", self.curves[self.curve])
         return self
 
+    @property
+    def prices_blocks(self) -> bool:
+        """Whether a box costs more the more contiguous blocks it has."""
+        return self.transaction > 1 or bool(self.efficiency) or self.own.block_by_block()
+
 
 class Engine(_Part):
     """An in-order queue of commands that runs beside the other engines."""

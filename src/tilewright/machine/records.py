@@ -189,6 +189,10 @@ class OperandRecord(Record):
         of their reduction while other operands there come anew for each tile."""
         return ()
 
+    def lies_by_tile(self) -> bool:
+        """Whether constants lie in main memory tile by tile: each is one contiguous block."""
+        return False
+
     def windows_apart(self) -> tuple[str, ...]:
         """Of an input: dims of a window along which each window is moved by itself, with what the
         one before it has moved already. The buffer has room for the windows along that axis, and

@@ -120,6 +120,7 @@ class _Search:
                 trial = self._trial(shared, row[first:last])
                 gain = self._gain(trial, row, first, last) if trial else 0.0
                 if gain > 0:
+                    trial = self._in_a_row(trial, row[first:last])
                     self.chosen |= trial
                     readers = (s for s, kernel in trial.items() if kernel.plan.schedule.stays)
                     self.tensors.append(
@@ -220,9 +221,34 @@ class _Search:
         loads = int(shared.saved * main_bandwidth(self.machine) / (len(shared.readers) - 1))
         taken = self._cycles([readers[0]], trial)
         loading = replace(
-            first.plan, timed_cycles=taken, moved_bytes=first.plan.moved_bytes + loads
+            first.plan,
+            predicted_cycles=first.plan.predicted_cycles + loads / main_bandwidth(self.machine),
+            timed_cycles=taken,
+            moved_bytes=first.plan.moved_bytes + loads,
         )
         return {**trial, readers[0]: replace(first, plan=loading)}
+
+    def _in_a_row(
+        self, trial: Mapping[str, HeldKernel], inside: Sequence[str]
+    ) -> dict[str, HeldKernel]:
+        """A trial's kernels with what they take one behind the other.
+
+        Those that read what stays are short, and begin while the one before ends: each has its
+        share of what all take together.
+        """
+        taken = self._cycles(inside, trial)
+        alone = sum(kernel.plan.cycles for kernel in trial.values())
+        if taken == inf or not alone:
+            return dict(trial)
+        plans = {
+            symbol: replace(
+                kernel.plan,
+                predicted_cycles=kernel.plan.cycles * taken / alone,
+                timed_cycles=kernel.plan.cycles * taken / alone,
+            )
+            for symbol, kernel in trial.items()
+        }
+        return {symbol: replace(trial[symbol], plan=own) for symbol, own in plans.items()}
 
     def _gain(
         self, trial: Mapping[str, HeldKernel], row: Sequence[str], first: int, last: int

@@ -1,12 +1,13 @@
 """Lower bounds of a kernel's cycles, whatever the schedule.
 
 The **physical bound** is the largest of: compute at peak; compulsory bytes (every touched element
-of every operand once) at full bandwidth; and the traffic that a finite on-chip memory makes
-inevitable. The **granule bound** is the same with the machine's own whole-layer rounding, such as
-ceil(co / 16): what a perfect schedule reaches on this machine. Both leave out latency. The
-**latency bound** is the granule bound with the latencies that no schedule hides: a transfer is no
-larger than the memory that it fills, and those of one engine pay for their latencies one after the
-other, as many at a time as the move has in flight.
+of every operand once) at full bandwidth; the same bytes through each engine that moves them, at the
+speed of its moves; and the traffic that a finite on-chip memory makes inevitable. The **granule
+bound** is the same with the machine's own whole-layer rounding, such as ceil(co / 16): what a
+perfect schedule reaches on this machine. Both leave out latency. The **latency bound** is the
+granule bound with the latencies that no schedule hides: a transfer is no larger than the memory
+that it fills, and those of one engine pay for their latencies one after the other, as many at a
+time as the move has in flight.
 
 Where operands stay in main memory behind caches, a kernel may find everything in the caches but
 what exceeds them; positions of a window that lie outside the image may be skipped; and a
@@ -24,7 +25,7 @@ accelerators", HPCA 2020). Without R the figure is no bound for kernels larger t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import ceil, inf, sqrt
 from typing import Any
 
@@ -84,7 +85,7 @@ def physical_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> fl
     if in_place(kernel, machine, primitive):
         compute = _evaluate(primitive.peak, extents) * inside_fraction(kernel)
         return max(compute, _cached_cycles(kernel, machine))
-    return max(peak_cycles(kernel, primitive), traffic_cycles(kernel, machine, primitive))
+    return max(peak_cycles(kernel, primitive), moving_cycles(kernel, machine, primitive))
 
 
 def granule_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
@@ -98,7 +99,7 @@ def granule_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> flo
         compute = min(cycles, _evaluate(primitive.peak, rounded)) * inside_fraction(kernel)
         return max(compute, physical_bound(kernel, machine, primitive))
     compute = compute_cycles(kernel, primitive)
-    return max(compute, traffic_cycles(kernel, machine, primitive))
+    return max(compute, moving_cycles(kernel, machine, primitive))
 
 
 def compute_cycles(kernel: Kernel, primitive: Primitive) -> float:
@@ -115,6 +116,44 @@ def traffic_cycles(kernel: Kernel, machine: Machine, primitive: Primitive) -> fl
     """Cycles of main memory for the bytes that a kernel moves at least."""
     finite = finite_memory_bytes(kernel, machine, primitive)
     return max(compulsory_bytes(kernel), finite) / main_bandwidth(machine)
+
+
+def moving_cycles(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
+    """Cycles of main memory, or of the engine that moves longest, for the bytes moved at least."""
+    engines = engine_flows(kernel, machine, primitive)
+    longest = max((sum(flows.values()) for flows in engines.values()), default=0.0)
+    return max(traffic_cycles(kernel, machine, primitive), longest)
+
+
+def engine_flows(
+    kernel: Kernel, machine: Machine, primitive: Primitive, internal: Collection[str] = ()
+) -> dict[str, dict[str, float]]:
+    """By engine and move, the cycles in which every touched element passes once; operands that are
+    ``internal`` to a chain are left out."""
+    engines: dict[str, dict[str, float]] = {}
+    for operand in kernel.operands:
+        storage = primitive.operands.get(operand.role)
+        if storage is None or operand.held or operand.name in internal:
+            continue
+        size = whole_elements(operand, kernel.anchor.extents) * operand.element_bytes
+        ends = (machine.main, storage.memory)
+        for move in machine.path(*(ends[::-1] if operand is kernel.output else ends)):
+            flows = engines.setdefault(move.engine, {})
+            flows[move.name] = flows.get(move.name, 0.0) + size / move.bytes_per_cycle
+    return engines
+
+
+def slow_move(kernel: Kernel, machine: Machine, primitive: Primitive) -> str:
+    """The move that a kernel's bounds are the time of; "" where compute, or main memory, takes at
+    least as long."""
+    if kernel.producers or in_place(kernel, machine, primitive):
+        return ""
+    engines = engine_flows(kernel, machine, primitive)
+    longest = max(engines.values(), key=lambda flows: sum(flows.values()), default={})
+    others = compute_cycles(kernel, primitive), traffic_cycles(kernel, machine, primitive)
+    if sum(longest.values()) <= max(others):
+        return ""
+    return max(longest, key=lambda move: longest[move])
 
 
 def latency_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:

@@ -21,6 +21,7 @@ from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.bounds import (
     compute_cycles,
+    engine_flows,
     main_bandwidth,
     peak_cycles,
     primitives_for,
@@ -99,10 +100,11 @@ def plan_chain(
 
 
 def bounds(kernel: Kernel, machine: Machine) -> tuple[float, float]:
-    """Physical and granule bound of a kernel with its producers: the work of the busiest engine,
-    and main memory's for what is not internal."""
+    """Physical and granule bound of a kernel with its producers: the work of the busiest engine, of
+    those that move the part for what is not internal, and main memory's for that."""
     peak: dict[str, float] = {}
     granule: dict[str, float] = {}
+    moving: dict[str, float] = {}
     moved = 0
     for unit in _flat(kernel):
         primitives = primitives_for(unit, machine)
@@ -111,10 +113,14 @@ def bounds(kernel: Kernel, machine: Machine) -> tuple[float, float]:
             engine = fastest.engine
             total[engine] = total.get(engine, 0.0) + min(cycles(unit, each) for each in primitives)
         internal = {o.name for o in kernel.produced}
+        flows = [engine_flows(unit, machine, each, internal) for each in primitives]
+        for engine in flows[0]:
+            least = min(sum(own.get(engine, {}).values()) for own in flows)
+            moving[engine] = moving.get(engine, 0.0) + least
         for operand in unit.operands:
             if operand.name not in internal and not operand.held:
                 moved += whole_elements(operand, unit.anchor.extents) * operand.element_bytes
-    traffic = moved / main_bandwidth(machine)
+    traffic = max(moved / main_bandwidth(machine), *moving.values(), 0.0)
     return max(traffic, *peak.values()), max(traffic, *granule.values())
 
 

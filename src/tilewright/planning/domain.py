@@ -155,6 +155,9 @@ class Operand:
     """Binary point of a fixed-point element: value = integer / 2**fraction."""
     layout: str = ""
     """Layout of the tensor in main memory (layout.py); "" is row-major logical order."""
+    strides: tuple[int, ...] = ()
+    """Of the layout's axes in main memory, in elements, where the tensor is a part of a larger one;
+    () where it is dense."""
     computed: bool = False
     """Whether it is a weight that the network computes: no compiler lays it out."""
     held: str = ""
@@ -308,3 +311,17 @@ class Kernel:
     def operands(self) -> tuple[Operand, ...]:
         """All operands in main memory: the inputs, then the output."""
         return (*self.inputs, self.output)
+
+
+def with_operands(kernel: Kernel, change: Callable[[Operand], Operand]) -> Kernel:
+    """The kernel with every operand of its stages, and of its producers', replaced."""
+    stages = tuple(
+        replace(
+            stage,
+            inputs=tuple(change(read) for read in stage.inputs),
+            output=change(stage.output),
+        )
+        for stage in kernel.stages
+    )
+    producers = tuple(with_operands(producer, change) for producer in kernel.producers)
+    return replace(kernel, stages=stages, producers=producers)

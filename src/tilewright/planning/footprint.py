@@ -54,6 +54,8 @@ class Use:
     """Whether parts of it are stored while others of its tile are computed."""
     apart: tuple[str, ...] = ()
     """Dims of a window along which each window is moved by itself."""
+    by_tile: bool = False
+    """Whether main memory has it tile by tile, each in one piece."""
 
     @property
     def name(self) -> str:
@@ -96,7 +98,9 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
         granules = tuple(axis.granule(storage.multiples) for axis in operand.access)
         host = hosts.get(storage.joined, "") if storage.joined else ""
         leaves, apart = storage.own.stores_parts(), storage.own.windows_apart()
-        uses.append(Use(operand, memory, move, granules, host, output, leaves, apart))
+        constant = operand.role in ("weight", "bias") and not operand.computed
+        by_tile = constant and storage.own.lies_by_tile()
+        uses.append(Use(operand, memory, move, granules, host, output, leaves, apart, by_tile))
     own = [use for use in uses if not use.host]
     return tuple(
         use
@@ -242,16 +246,21 @@ def _distinct(axis: Affine, extent: int, extents: Mapping[str, int]) -> int:
 def run_elements(operand: Operand, lengths: Sequence[Ints]) -> Ints:
     """Contiguous elements in main memory of boxes with these lengths along the logical axes.
 
-    Boxes are taken to begin at whole blocks of the layout. Windows that a move gathers are paid as
-    they are written, one after the other.
+    Boxes are taken to begin at whole blocks of the layout. Where the tensor is a part of a larger
+    one, nothing is contiguous across its ends. Windows that a move gathers are paid as they are
+    written, one after the other.
     """
     if operand.image is not None:
         return prod(lengths, start=np.ones(1, np.int64))
     layout = Layout.parse(operand.layout, len(operand.shape))
     extents = layout.physical_shape(operand.shape)
+    strides = operand.strides or layout.strides(operand.shape)
     first = lengths[0] if lengths else np.ones(1, np.int64)  # a scalar has no axes
     run, whole = np.ones_like(first), np.ones_like(first, np.bool_)
-    for factor, extent in zip(reversed(layout.factors), reversed(extents), strict=True):
+    behind = 1  # elements from the first index of the axes within to what follows their last
+    for factor, extent, stride in reversed([*zip(layout.factors, extents, strides, strict=True)]):
+        if extent > 1:
+            whole, behind = whole & (stride == behind), stride * extent
         length = -(-lengths[factor.axis] // factor.divisor)
         full = length >= np.minimum(extent, -(-operand.shape[factor.axis] // factor.divisor))
         run = run * np.where(whole, np.minimum(length, extent), 1)

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from tilewright.machine import Machine
-from tilewright.planning.domain import Kernel, Operand
+from tilewright.planning.domain import Kernel, Operand, with_operands
 from tilewright.planning.footprint import Bools, Ints
 from tilewright.planning.layout import Layout
 
@@ -27,16 +27,7 @@ def holding(kernel: Kernel, names: Collection[str], memory: str) -> Kernel:
     def operand(read: Operand) -> Operand:
         return replace(read, held=memory) if read.name in names else read
 
-    stages = tuple(
-        replace(
-            stage,
-            inputs=tuple(operand(read) for read in stage.inputs),
-            output=operand(stage.output),
-        )
-        for stage in kernel.stages
-    )
-    producers = tuple(holding(producer, names, memory) for producer in kernel.producers)
-    return replace(kernel, stages=stages, producers=producers)
+    return with_operands(kernel, operand)
 
 
 def whole_sums(kernel: Kernel) -> tuple[str, ...]:

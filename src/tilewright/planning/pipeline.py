@@ -97,12 +97,14 @@ class Pipeline:
             u.name: space.further_latency(u, self._resident(u))[cells.row]
             for u in self.loads + self.stores
         }
-        for use in self.loads + self.stores if self.dispatch is not None else ():
-            assert self.dispatch is not None
-            further = self.dispatch.further_latency(use, self.bytes[use.name])
-            self.blocks[use.name] = self.blocks[use.name] + further
         for name, latency in self.blocks.items():
             self.time[name] = self.time[name] + latency
+        for use in self.loads + self.stores if self.dispatch is not None else ():
+            assert self.dispatch is not None
+            name, size = use.name, self.bytes[use.name]
+            self.blocks[name] = self.blocks[name] + self.dispatch.further_latency(use, size)
+            # Instructions of rows follow one another, those of the next transfer behind them.
+            self.time[name] = np.maximum(self.time[name], self.dispatch.busy(use, size))
 
     def _parts(self) -> Ints:
         single_part = np.ones(self.space.rows, np.int64)
@@ -428,8 +430,16 @@ class Step:
         for engine, queue in queues.items():
             # A store delays the loads whose bytes flow at the same time.
             busy = queue.time + stored * queue.flow / np.maximum(queue.time, 1.0)
-            step = np.maximum(step, busy - (queue.ahead - 1) * spare[engine])
+            step = np.maximum(step, busy - self._tiles_ahead(queue) * spare[engine])
         return step
+
+    def _tiles_ahead(self, queue: Queue) -> Floats:
+        """Of how many tiles before this one the time left over serves its loads: as far as slots
+        let a queue run ahead, and of those since the loop advanced last."""
+        inner = np.ones(self.of.space.rows)
+        for count in self.of.trips[self.number + 1 :]:
+            inner = inner * count
+        return np.minimum(queue.ahead - 1, inner[self.row] - 1)
 
     def _in_turns(self, dispatch: RowDispatch) -> Floats:
         """Time in which instructions of one engine at a time are dispatched."""

@@ -47,6 +47,11 @@ class RowDispatch:
         assert use.move is not None
         return latency_of_rows(use.move, self.transfers[use.name], size) - use.move.latency
 
+    def busy(self, use: Use, size: Floats) -> Floats:
+        """Per cell, the time that a transfer's rows take of their engine, one after the other."""
+        assert use.move is not None
+        return _busy(use.move, self.transfers[use.name], size)
+
     def turns(self, row: Ints, compute: Floats, moved: Sequence[Transfer]) -> Floats:
         """Cycles from a tile to the next for which engines that take turns ask.
 
@@ -60,7 +65,7 @@ class RowDispatch:
             move, lines = transfer.move, transfer.lines
             flow = transfer.size / move.bytes_per_cycle
             count, busy = begun.get(move.engine, (0.0, 0.0))
-            longest = np.maximum(flow, (lines * move.latency + flow) / move.in_flight)
+            longest = _busy(move, lines, transfer.size)
             begun[move.engine] = count + lines, busy + longest
             first = self._head(move.engine, lines) * flow
             flows, left = flows + flow, left + np.where(transfer.stores, flow - first, 0.0)
@@ -75,6 +80,11 @@ class RowDispatch:
     def _head(self, engine: str, count: Floats) -> Floats:
         """The part of some instructions that has begun before the dispatcher goes on."""
         return np.maximum(1 - self.queues[engine] / np.maximum(count, 1), 0.0)
+
+
+def _busy(move: Move, lines: Floats, size: Floats) -> Floats:
+    flow = size / move.bytes_per_cycle
+    return np.maximum(flow, (lines * move.latency + flow) / move.in_flight)
 
 
 def _lines(space: Space, cells: Cells, use: Use) -> Floats:

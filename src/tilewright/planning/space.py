@@ -243,7 +243,7 @@ class Space:
 
         ``grown`` says how many tiles the box covers along a dim.
         """
-        if use.move is None or not use.move.own.block_by_block():
+        if use.move is None or use.by_tile or not use.move.own.block_by_block():
             return np.zeros(self.rows)
         lengths: list[Ints] = []
         for table, extent in zip(self.tables[use.name], use.operand.shape, strict=True):

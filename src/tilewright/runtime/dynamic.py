@@ -14,25 +14,29 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.errors import refuse
-from tilewright.graph.interpreter import Observer
-from tilewright.graph.weights import Weights
-from tilewright.ir import ModuleOp
-from tilewright.ir.types import Array
 from tilewright.runtime.cache import Cache
-from tilewright.runtime.check import Check
 from tilewright.runtime.digest import compiler_digest
 from tilewright.runtime.executable import Executable, Progress, quiet
 from tilewright.runtime.manifest import PLANS, PROGRAM, Manifest, read_own
+from tilewright.runtime.model_check import ModelCheck, ModelSource
 from tilewright.runtime.planned import PlannedExecutable
 from tilewright.runtime.summary import free_dims
 from tilewright.shapes import sizes_of
 from tilewright.shapes.run import check_sizes
-from tilewright.targets.base import Profile, Runner, find_target
+from tilewright.targets.base import find_target
+
+if TYPE_CHECKING:
+    from tilewright.graph.interpreter import Observer
+    from tilewright.graph.weights import Weights
+    from tilewright.ir import ModuleOp
+    from tilewright.ir.types import Array
+    from tilewright.runtime.check import Check
+    from tilewright.targets.base import Profile, Runner
 
 MOST_LOADED = 16
 """Specialisations that one process keeps loaded."""
@@ -45,6 +49,9 @@ Specialiser = Callable[[Path, Manifest, Mapping[str, int], Path, Progress], None
 
 Interpreted = Callable[[Path, Manifest, Mapping[str, int]], "tuple[ModuleOp, Weights]"]
 """The graph of a package's model at sizes of its free dims, for checks, and its constants."""
+
+Written = Callable[[Path, Manifest, Mapping[str, int]], ModelSource]
+"""What gives a package's model as it was written, at sizes of its free dims."""
 
 
 class DynamicExecutable(Executable):
@@ -75,12 +82,13 @@ class DynamicExecutable(Executable):
         self._guard = RLock()
         _ = self.free  # Bounds that are none are refused now.
 
-    def sizes(self, inputs: Mapping[str, Array]) -> dict[str, int]:
+    def sizes(self, inputs: Mapping[str, Array] | Any) -> dict[str, int]:
         """The sizes of the free dims that inputs have; raises TilewrightError (``shape-``)."""
         dims = {info.name: info.shape for info in self.inputs}
-        return sizes_of(dims, self.free, {n: np.asarray(a).shape for n, a in inputs.items()})
+        arrays = self.named(inputs)
+        return sizes_of(dims, self.free, {n: np.asarray(a).shape for n, a in arrays.items()})
 
-    def specialise_for(self, inputs: Mapping[str, Array]) -> Executable:
+    def specialise_for(self, inputs: Mapping[str, Array] | Any) -> Executable:
         """The package for these inputs' shapes: found, or built now."""
         return self.specialise(self.sizes(inputs))
 
@@ -96,9 +104,12 @@ class DynamicExecutable(Executable):
         key = tuple(ordered.values())
         with self._guard:
             if key not in self._loaded:
-                self._loaded[key] = self._planned(ordered) or self.cache.obtain(
+                made = self._planned(ordered) or self.cache.obtain(
                     self._key(ordered), lambda place: self._build(ordered, place), self._say
                 )
+                if _specialisers:
+                    made.model = _specialisers[-1][2](self.content, self.manifest, ordered)
+                self._loaded[key] = made
             self._loaded.move_to_end(key)
             self._last = self._loaded[key]
             self._unload()
@@ -119,10 +130,10 @@ class DynamicExecutable(Executable):
         return None
 
     def _interpreted(self, sizes: Mapping[str, int]) -> tuple[ModuleOp, Weights]:
-        _, interpreted = self._compiler()
+        _, interpreted, _ = self._compiler()
         return interpreted(self.content, self.manifest, sizes)
 
-    def _compiler(self) -> tuple[Specialiser, Interpreted]:
+    def _compiler(self) -> tuple[Specialiser, Interpreted, Written]:
         if not _specialisers:
             raise refuse(
                 "package-invalid", "no compiler is there for a new shape", str(self.directory),
@@ -133,7 +144,7 @@ class DynamicExecutable(Executable):
     def _build(self, sizes: Mapping[str, int], place: Path) -> None:
         listed = ", ".join(f"{name}={size}" for name, size in sizes.items())
         self._say(f"specialising for {listed}")
-        specialiser, _ = self._compiler()
+        specialiser, _, _ = self._compiler()
         specialiser(self.content, self.manifest, sizes, place, self.progress)
         # What a target builds once, such as the library of its C sources, is kept and sealed too.
         find_target(self.manifest.target).load(place / PROGRAM).prepare()
@@ -185,7 +196,7 @@ class DynamicExecutable(Executable):
 
     def run(
         self,
-        inputs: Mapping[str, Array],
+        inputs: Mapping[str, Array] | Any,
         *,
         trace: str | Path | None = None,
         check_races: bool = False,
@@ -203,19 +214,29 @@ class DynamicExecutable(Executable):
         )
 
     def reference(
-        self, inputs: Mapping[str, Array], observe: Observer | None = None
+        self, inputs: Mapping[str, Array] | Any, observe: Observer | None = None
     ) -> dict[str, Array]:
         """What the graph interpreter gives for the same final graph and inputs."""
         return self.specialise_for(inputs).reference(inputs, observe)
 
-    def check(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Check:
+    def check(self, inputs: Mapping[str, Array] | Any, outputs: Mapping[str, Array]) -> Check:
         """Compare outputs of ``run`` with the interpreter; see ``Executable.check``."""
         return self.specialise_for(inputs).check(inputs, outputs)
+
+    def beside_model(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> ModelCheck:
+        """How far outputs are from the model as it was written; see ``Executable.beside_model``."""
+        return self.specialise_for(inputs).beside_model(inputs, outputs)
 
     @property
     def runner(self) -> Runner:
         """The runner of the specialisation that was used last."""
         return self.last.runner
+
+    def _build_library(self) -> None:
+        raise refuse(
+            "shape-open", "a library is of one shape", str(self.directory),
+            "save what specialise() gives for the sizes",
+        )  # fmt: skip
 
     @property
     def profile(self) -> Profile:
@@ -241,9 +262,9 @@ class DynamicExecutable(Executable):
         return {"free": free, **({} if self._last is None else self._last.summary())}
 
 
-_specialisers: list[tuple[Specialiser, Interpreted]] = []
+_specialisers: list[tuple[Specialiser, Interpreted, Written]] = []
 
 
-def specialise_by(specialiser: Specialiser, interpreted: Interpreted) -> None:
+def specialise_by(specialiser: Specialiser, interpreted: Interpreted, written: Written) -> None:
     """Say what compiles packages for new shapes: the compiler does (compiler/packages.py)."""
-    _specialisers.append((specialiser, interpreted))
+    _specialisers.append((specialiser, interpreted, written))

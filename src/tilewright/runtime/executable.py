@@ -7,7 +7,6 @@ import them.
 from __future__ import annotations
 
 import shutil
-import tempfile
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -16,8 +15,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tilewright.codegen.c.compiler import has_compiler
+from tilewright.codegen.c.packaged import LIBRARIES, Packaged
 from tilewright.errors import TilewrightError, refuse
-from tilewright.files import problem_of, written
+from tilewright.files import written
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.runtime.elf import becomes_elf
 from tilewright.runtime.glance import report
@@ -30,6 +31,7 @@ from tilewright.runtime.manifest import (
     read_manifest,
     read_own,
 )
+from tilewright.runtime.replacing import replacing
 from tilewright.runtime.summary import summary
 from tilewright.shapes import Bounds
 from tilewright.shapes.run import check_sizes
@@ -42,10 +44,18 @@ if TYPE_CHECKING:
     from tilewright.ir.types import Array
     from tilewright.runtime.cache import Cache
     from tilewright.runtime.check import Check
+    from tilewright.runtime.model_check import ModelCheck, ModelSource
     from tilewright.targets.base import Profile, Runner, TensorInfo
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
+
+
+MOST_RUNS = 9
+"""Runs after the first whose median is reported."""
+
+AGAIN = 0.25
+"""Seconds of these runs, after which no other begins."""
 
 
 def quiet(what: str, done: int, total: int) -> None:
@@ -57,11 +67,17 @@ class Executable:
     """A package ready to run; made by ``tilewright.compile`` or ``Executable.load``."""
 
     def __init__(
-        self, directory: Path, *, temporary: bool = False, manifest: Manifest | None = None
+        self,
+        directory: Path,
+        *,
+        temporary: bool = False,
+        manifest: Manifest | None = None,
+        trust: bool = False,
     ) -> None:
         """Open a package; a ``temporary`` one is removed together with this object.
 
-        ``manifest`` is what ``read_manifest`` has just given for it, if it has been read.
+        ``manifest`` is what ``read_manifest`` has just given for it, if it has been read. ``trust``
+        lets libraries of the package be loaded that the user's own key has not sealed.
         """
         self.directory = directory
         self.manifest: Manifest = read_manifest(directory) if manifest is None else manifest
@@ -70,24 +86,48 @@ class Executable:
         self._runner: Runner | None = None
         self._profile: Profile | None = None
         self._runs = 0
+        self._last_inputs: Mapping[str, Array] | None = None
+        self._took, self._timed = 0.0, False
         self._measured: Callable[[], Profile] | None = None
         self._reference: tuple[ModuleOp, Weights] | None = None
+        self.model: ModelSource | None = None
+        """Gives the model as it was written, for ``check``; None where it is not at hand."""
+        self._libraries = Packaged(
+            directory / LIBRARIES,
+            frozenset(
+                name.removeprefix(f"{LIBRARIES}/")
+                for name in self.manifest.files
+                if name.startswith(f"{LIBRARIES}/")
+            ),
+            trust,
+        )
 
     @staticmethod
     def load(
-        directory: str | Path, *, cache: Cache | None = None, progress: Progress = quiet
+        directory: str | Path,
+        *,
+        cache: Cache | None = None,
+        progress: Progress = quiet,
+        trust: bool = False,
     ) -> Executable:
         """Open a package on disk; raises TilewrightError if it is damaged or none.
 
         For a package with free dims the result is a ``DynamicExecutable``, which keeps what it
-        builds in ``cache`` and tells ``progress`` what it is doing.
+        builds in ``cache`` and tells ``progress`` what it is doing. ``trust`` says that the package
+        comes from where you think: its libraries are loaded, also those that your own key has not
+        sealed (docs/package-safety.md).
         """
-        return opened(Path(directory), cache=cache, progress=progress)
+        return opened(Path(directory), cache=cache, progress=progress, trust=trust)
 
-    def save(self, directory: str | Path) -> Path:
+    def save(self, directory: str | Path, *, build: bool | None = None) -> Path:
         """Copy what the package lists to a new or empty place; an older package there is replaced.
 
-        A name that ends with .elf becomes one file (runtime/elf_package.py).
+        The library of its C for the processor at hand is put beside the C, sealed with the user's
+        key, so that a run needs no compiler (docs/package-safety.md): where it can be built, or
+        always with ``build=True``, which raises TilewrightError if it cannot; ``build=False``
+        leaves it out.
+
+        A name that ends with .elf becomes one file (runtime/elf_package.py), without libraries.
 
         Nothing half-written is left: the copy is made beside and then renamed.
         """
@@ -95,20 +135,38 @@ class Executable:
         if becomes_elf(target):
             from tilewright.runtime.elf_package import write_elf  # It needs the targets.
 
+            if build:
+                raise refuse("option-form", "a package of one file holds no library", str(target))
             write_elf(self.directory, target)
             return target
+        if build or (build is None and has_compiler()):
+            try:
+                self._build_library()
+            except TilewrightError:
+                if build:
+                    raise
         with replacing(target) as fresh:
             for name in (MANIFEST, *self.manifest.files):
                 (fresh / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(self.directory / name, fresh / name)
+            if build is not False and self._libraries.built:
+                names = self._libraries.write(fresh / LIBRARIES)
+                read_own(fresh).add(fresh, [f"{LIBRARIES}/{name}" for name in names])
         return target
+
+    def _build_library(self) -> None:
+        """Build the library for the processor at hand, if it is not there."""
+        if not self.manifest.runs:
+            raise refuse("option-form", "only other tools run this package", str(self.directory))
+        with self._libraries.at_hand():
+            self.runner.build()
 
     def specialise(self, sizes: Mapping[str, int]) -> Executable:
         """The package for these sizes of its free dims: itself, where none are free."""
         check_sizes({}, sizes)
         return self
 
-    def specialise_for(self, inputs: Mapping[str, Array]) -> Executable:
+    def specialise_for(self, inputs: Mapping[str, Array] | Any) -> Executable:
         """The package for these inputs' shapes: itself, where no dims are free."""
         del inputs
         return self
@@ -144,41 +202,78 @@ class Executable:
         if self._runner is None:
             from tilewright.targets.base import find_target
 
-            self._runner = find_target(self.manifest.target).load(self.content / PROGRAM)
+            with self._libraries.at_hand():
+                runner = find_target(self.manifest.target).load(self.content / PROGRAM)
+                if self._libraries.files:
+                    runner.build()
+            self._runner = runner
         return self._runner
+
+    def named(self, inputs: Mapping[str, Array] | Any) -> Mapping[str, Array]:
+        """Arrays by input name; one array alone is that of the only input.
+
+        Refuses (``input-name``) one array where there are several inputs, or none.
+        """
+        if isinstance(inputs, Mapping):
+            return inputs
+        names = [tensor.name for tensor in self.manifest.inputs]
+        if len(names) != 1:
+            raise refuse(
+                "input-name", f"one array is given, the model has {len(names)} inputs",
+                help=f"give a dict of arrays by name: {', '.join(names) or 'it is empty'}",
+            )  # fmt: skip
+        import numpy as np
+
+        return {names[0]: np.asarray(inputs)}
 
     def run(
         self,
-        inputs: Mapping[str, Array],
+        inputs: Mapping[str, Array] | Any,
         *,
         trace: str | Path | None = None,
         check_races: bool = False,
         observe: Observer | None = None,
         profile: bool = False,
     ) -> dict[str, Array]:
-        """Run once on arrays by input name; returns arrays by output name.
+        """Run once on arrays by input name, or on the array of the only input.
+
+        Returns arrays by output name.
 
         Afterwards ``profile`` holds the run's measurements. ``trace`` writes a timeline for
         Perfetto. ``observe`` is shown the name and the logical array of every value between
         kernels, in program order, named as in the final graph. ``profile`` times the kernels
         of this very run (on ``cpu`` a small network then takes longer); without it, the property
-        runs them once more when it is asked for. Raises TilewrightError for inputs of a wrong
+        runs them once more when it is asked for. ``check_races`` makes simulated machines look for
+        missing waits, and for results that depend on bytes that nobody wrote: it runs once more,
+        on memories that begin with other contents. Raises TilewrightError for inputs of a wrong
         name, shape or dtype.
         """
         runner = self._runner or self.runner
+        if type(inputs) is not dict:
+            inputs = self.named(inputs)
         watch = None
         if observe is not None:
             from tilewright.graph.dialect import network_of
             from tilewright.runtime.observing import Observing
 
             watch = Observing(network_of(self.graph), observe).step
+        begin = time.perf_counter()
         if trace is None:
             result = runner.run(inputs, check_races=check_races, watch=watch, profile=profile)
         else:
             with written(Path(trace)) as fresh:
                 result = runner.run(inputs, trace=fresh, check_races=check_races, watch=watch)
         self._profile, self._measured, self._runs = None, result.measured, 0
-        return result.outputs
+        self._last_inputs, self._took = inputs, time.perf_counter() - begin
+        self._timed = profile or trace is not None or watch is not None
+        if check_races and runner.spoils:
+            from tilewright.runtime.unwritten import refuse_unwritten
+
+            counted = profile or trace is not None
+            refuse_unwritten(runner, lambda: self.graph, inputs, result.outputs, profile=counted)
+        if not self.manifest.empty_outputs:
+            return result.outputs
+        return {**result.outputs, **{t.name: t.empty() for t in self.manifest.empty_outputs}}
 
     @property
     def profile(self) -> Profile:
@@ -195,6 +290,8 @@ class Executable:
     def _last_profile(self) -> Profile | None:
         if self._profile is None and self._measured is not None:
             self._profile, self._measured = self._measured(), None
+            if not self._timed and self._profile.cycles is None:
+                self._runs = 1  # A native run that reads no clocks was made again.
         return self._profile
 
     @property
@@ -217,26 +314,31 @@ class Executable:
         return self._reference
 
     def reference(
-        self, inputs: Mapping[str, Array], observe: Observer | None = None
+        self, inputs: Mapping[str, Array] | Any, observe: Observer | None = None
     ) -> dict[str, Array]:
         """What the graph interpreter gives for the same final graph and inputs."""
         from tilewright.graph.interpreter import interpret
 
+        inputs = self.named(inputs)
         module, weights = self._read_reference()
         return interpret(module, weights, dict(inputs), observe)
 
-    def check(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Check:
+    def check(self, inputs: Mapping[str, Array] | Any, outputs: Mapping[str, Array]) -> Check:
         """Compare outputs of ``run`` with the interpreter: exactly on integer machines.
 
         Where the host computes in float32 on the way (``Runner.exact``), within the tolerance, or
         within the error to expect where the network magnifies roundings (graph/sensitivity.py);
         where the machine's numbers are coarser than float32, within what their roundings give.
+
+        Then with the model as it was written, where that is at hand: how far they are from what it
+        gives in its own types, within the bound of the number format (docs/number-formats.md).
         """
         import numpy as np
 
         from tilewright.graph.overflow import OverflowObserver
         from tilewright.runtime.check import compared
 
+        inputs = self.named(inputs)
         module, weights = self._read_reference()
         observer = OverflowObserver(module, weights)
         exact = ELEMENTS[self.manifest.element].is_integer and self.runner.exact
@@ -246,7 +348,24 @@ class Executable:
             module, weights, inputs, outputs, exact=exact, roundoff=self.runner.roundoff,
             expected=expected,
         )  # fmt: skip
-        return replace(check, overflows=tuple(observer.overflows()))
+        losses = {"overflows": observer.overflows(), "underflows": observer.underflows()}
+        beside = self.beside_model(inputs, outputs)
+        return replace(
+            check,
+            **{name: tuple(found) for name, found in losses.items()},
+            model=beside,
+            passed=check.passed and beside.passed,
+        )
+
+    def beside_model(
+        self, inputs: Mapping[str, Array] | Any, outputs: Mapping[str, Array]
+    ) -> ModelCheck:
+        """How far outputs of ``run`` are from the model as it was written, in its own types."""
+        from tilewright.runtime.model_check import beside_model
+
+        inputs = self.named(inputs)
+        module, weights = self._read_reference()
+        return beside_model(self.model, inputs, outputs, final=module, weights=weights)
 
     def measure(self, inputs: Mapping[str, Array], runs: int, seconds: float) -> list[float]:
         """Run again, after a first run, and let ``profile`` be that of the median run.
@@ -271,15 +390,24 @@ class Executable:
     def _set_profile(self, profile: Profile, runs: int) -> None:
         self._profile, self._runs = profile, runs
 
+    def _settle(self) -> None:
+        """Let a few runs after the first tell the time, where that takes no time itself."""
+        if self._runs == 0 and self._last_inputs is not None and self._took < AGAIN:
+            self.measure(self._last_inputs, MOST_RUNS, AGAIN)
+
     def report(self, *, kernels: bool = False) -> str:
         """What is in the package and, after a run, what it took: plain text (docs/reports.md).
 
-        With ``kernels`` all kernels are listed, the slowest first, with their schedules.
+        The first run, which also loads what all others find, does not count: where that was short,
+        a few more are made now on the same inputs, and the report is of the median one. With
+        ``kernels`` all kernels are listed, the slowest first, with their schedules.
         """
         return report(self.manifest, self.summary(), kernels=kernels)
 
     def summary(self) -> dict[str, Any]:
-        """Totals of the plan and of the last run, as ``tilewright run --json`` prints them."""
+        """Totals of the plan and of a run, as ``tilewright run --json`` prints them; ``report``
+        says which."""
+        self._settle()
         return summary(self.manifest, self._last_profile(), self._runs)
 
 
@@ -295,6 +423,7 @@ def opened(
     cache: Cache | None = None,
     progress: Progress = quiet,
     own: bool = False,
+    trust: bool = False,
 ) -> Executable:
     """Open a package, with free dims or without; see ``Executable.load``.
 
@@ -306,13 +435,13 @@ def opened(
         folder = make_folder()
         try:
             read_elf(directory, folder)
-            return opened(folder, temporary=True, cache=cache, progress=progress)
+            return opened(folder, temporary=True, cache=cache, progress=progress, trust=trust)
         except BaseException:
             remove_folder(folder)
             raise
     manifest = read_own(directory) if own else read_manifest(directory)
     if manifest.open_model is None:
-        return Executable(directory, temporary=temporary, manifest=manifest)
+        return Executable(directory, temporary=temporary, manifest=manifest, trust=trust)
     from tilewright.runtime.dynamic import DynamicExecutable  # It builds on this module.
 
     return DynamicExecutable(
@@ -324,64 +453,8 @@ def placed(executable: Executable, directory: str | Path | None) -> Executable:
     """A package that has been found whole: its copy in ``directory``, or itself without one."""
     if directory is None:
         return executable
-    place = executable.save(directory)
+    place = executable.save(directory, build=False)
     return opened(place) if place.is_file() else Executable(place, manifest=executable.manifest)
-
-
-class replacing:
-    """Make a directory's new content beside it and put it in place only when it is whole.
-
-    ``with replacing(target) as fresh:`` yields an empty directory. An existing ``target`` must be
-    a package or an empty directory; it is replaced at the end, and kept if anything fails.
-    """
-
-    def __init__(self, target: Path) -> None:
-        self.target = target
-        self._work: Path | None = None
-
-    def __enter__(self) -> Path:
-        target = self.target
-        if target.exists():
-            is_directory = target.is_dir() and not target.is_symlink()
-            if not is_directory or (any(target.iterdir()) and not (target / MANIFEST).is_file()):
-                raise refuse(
-                    "output-exists", "exists and is no package", str(target),
-                    "name another directory",
-                )  # fmt: skip
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            self._work = Path(tempfile.mkdtemp(prefix=f".{target.name[:100]}.", dir=target.parent))
-            fresh = self._work / "new"
-            fresh.mkdir()
-        except BaseException as error:
-            self._remove_work()
-            if isinstance(error, OSError):
-                raise TilewrightError(problem_of(error, "output-failed", str(target))) from error
-            raise
-        return fresh
-
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
-        assert self._work is not None
-        old = self._work / "old"
-        try:
-            if kind is None:
-                if self.target.exists():
-                    self.target.rename(old)
-                (self._work / "new").rename(self.target)
-        finally:
-            if old.exists() and not self.target.exists():
-                old.rename(self.target)  # Interrupted between the two.
-            self._remove_work()
-        if isinstance(error, OSError):
-            # Of a copy, `filename` is the file that was read.
-            written = error.filename2 or error.filename
-            inside = written is None or str(written).startswith(str(self._work))
-            where = str(self.target) if inside else str(written)
-            raise TilewrightError(problem_of(error, "output-failed", where)) from error
-
-    def _remove_work(self) -> None:
-        if self._work is not None:
-            shutil.rmtree(self._work, ignore_errors=True)
 
 
 __all__ = ["Executable", "Progress", "opened", "placed", "quiet", "replacing"]

@@ -86,7 +86,9 @@ def _totals(facts: Mapping[str, Any], rows: list[Row]) -> list[tuple[str, str]]:
     away = len(rows) - len(on_host)
     totals: list[tuple[str, str]] = []
     runs = facts.get("runs", 0)
-    how = f"median of {runs} runs after the first" if runs else "the first run"
+    how = f"median of {runs} runs after the first" if runs > 1 else "the first run"
+    if runs == 1:
+        how = "a run after the first"
     if facts.get("cycles") is not None:
         totals.append(
             (
@@ -181,7 +183,8 @@ def _kernel(row: Row) -> str:
 def _details(row: Row) -> list[str]:
     """What a kernel computes and how, indented below its row."""
     facts = [("nodes", ", ".join(row["nodes"])), ("why", row.get("reason", ""))]
-    facts += [("schedule", row["schedule"]), ("limited by", row.get("why_low", ""))]
+    facts += [("schedule", row["schedule"]), ("bound by", row.get("slow_move", ""))]
+    facts += [("limited by", row.get("why_low", ""))]
     facts += [("not balanced", row.get("unbalanced", ""))]
     return [
         line

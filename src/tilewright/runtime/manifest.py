@@ -5,6 +5,7 @@ A package is a directory:
     manifest.json         this file, with the size and SHA-256 of every other one
     program/              what the target emitted: C, or instruction words and weights
     reference/            the final graph and its weights, for checks against the interpreter
+    libraries/            what was built of the program's C, if ``save`` has put it there
 
 or, when dims of the model's inputs are free (``tilewright.runtime.dynamic``):
 
@@ -57,6 +58,12 @@ class Tensor(_Part):
     shape: tuple[DimSize | str, ...]
     """Sizes, and names of free dims; of an output, ``?`` for a dim that the model does not name."""
     dtype: str
+
+    def empty(self) -> Any:
+        """Zeros of its shape, which has to be known: for tensors that have no elements."""
+        import numpy as np
+
+        return np.zeros(tuple(int(size) for size in self.shape), self.dtype)
 
 
 class FreeDim(_Part):
@@ -112,6 +119,12 @@ class KernelEntry(_Part):
     candidates: int | None = None
     complete: bool = True
     """False when a limit cut the space that was searched."""
+    slow_move: str = ""
+    """The move that its bounds are the time of, if neither compute nor main memory is as slow."""
+    blocks: str = ""
+    """The operand that moves in the most small blocks, in words (planning/limits.py)."""
+    block_cycles: int = 0
+    """What the latencies of these blocks take, one after the other."""
     unbalanced: str = ""
     """Why cores differ from the one whose part the plan prices (planning/balance.py)."""
 
@@ -135,6 +148,8 @@ class Manifest(_Part):
     """Element type of the machine: results of integers are compared exactly."""
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+    empty_outputs: tuple[Tensor, ...] = ()
+    """The model's outputs without elements: a run gives them, the program does not."""
     kernels: tuple[KernelEntry, ...]
     peak_memory_bytes: int
     """Activations and weights in main memory."""
@@ -168,6 +183,12 @@ class Manifest(_Part):
         names = [path.relative_to(directory).as_posix() for path in paths]
         listed = dict(zip(names, _entries(paths), strict=True))
         full = self.model_copy(update={"files": listed})
+        (directory / MANIFEST).write_text(full.model_dump_json(indent=1) + "\n")
+
+    def add(self, directory: Path, names: Sequence[str]) -> None:
+        """Write it beside the package's files with those of ``names`` added, or listed anew."""
+        new = dict(zip(names, _entries([directory / name for name in names]), strict=True))
+        full = self.model_copy(update={"files": dict(sorted({**self.files, **new}.items()))})
         (directory / MANIFEST).write_text(full.model_dump_json(indent=1) + "\n")
 
 

@@ -13,6 +13,7 @@ from tilewright.graph.placement import ACTIVATIONS, TEMPORARY, WEIGHTS
 from tilewright.ir.types import element_dtype
 from tilewright.planning import Plan
 from tilewright.planning.balance import imbalance
+from tilewright.planning.limits import most_blocks, move_text
 from tilewright.runtime.manifest import PROGRAM, REFERENCE, KernelEntry, Manifest, Tensor
 from tilewright.runtime.reference import packed_weights, write_reference
 from tilewright.targets.base import Compilation, Target
@@ -25,8 +26,13 @@ def write_package(
     plans: Mapping[str, Plan],
     name: str,
     notes: Sequence[str],
+    *,
+    empty: Sequence[Tensor] = (),
 ) -> None:
-    """Fill an empty directory with a package; ``plans`` are by kernel symbol."""
+    """Fill an empty directory with a package; ``plans`` are by kernel symbol.
+
+    ``empty`` are outputs without elements, which the network does not have.
+    """
     network = network_of(compilation.network)
     arenas = compilation.arenas
     program = directory / PROGRAM
@@ -48,6 +54,7 @@ def write_package(
         activation_bytes=arenas[ACTIVATIONS] + arenas.get(TEMPORARY, 0),
         lower_bound_memory_bytes=activation_bound(network) + arenas[WEIGHTS],
         notes=tuple(notes),
+        empty_outputs=tuple(empty),
         runs=target.runs,
     )
     manifest.write(directory)
@@ -66,13 +73,14 @@ def _entries(compilation: Compilation, plans: Mapping[str, Plan]) -> list[Kernel
         symbol = item.kernel.symbol
         op = ops[symbol]
         if item.schedule is None:
-            reason = op.reason.data if op.reason is not None else ""
+            reason = op.told_reason
             rows.append(
                 KernelEntry(name=symbol, nodes=item.kernel.nodes, engine="host", reason=reason)
             )
             continue
         kernel_plan = plans[symbol]
         held = ", ".join(operand.name for operand in item.kernel.operands if operand.held)
+        blocks = most_blocks(item.kernel, compilation.machine, kernel_plan.schedule)
         rows.append(
             KernelEntry(
                 name=symbol,
@@ -85,6 +93,9 @@ def _entries(compilation: Compilation, plans: Mapping[str, Plan]) -> list[Kernel
                 moved_bytes=kernel_plan.moved_bytes,
                 candidates=kernel_plan.candidates,
                 complete=kernel_plan.complete,
+                slow_move=move_text(item.kernel, compilation.machine, kernel_plan.schedule),
+                blocks="" if blocks is None else str(blocks),
+                block_cycles=0 if blocks is None else blocks.cycles,
                 unbalanced=imbalance(item.kernel, compilation.machine, kernel_plan.schedule),
             )
         )

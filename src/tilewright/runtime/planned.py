@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -44,6 +44,7 @@ class PlannedExecutable(Executable):
             own["kernels"] = tuple(e.model_copy(update=none) for e in plan.manifest.kernels)
         super().__init__(plan.directory, manifest=plan.manifest.model_copy(update=own))
         self._plan, self._interpreted = plan, reference
+        self._libraries = plan._libraries
 
     @property
     def runner(self) -> Runner:
@@ -52,7 +53,7 @@ class PlannedExecutable(Executable):
 
     def run(
         self,
-        inputs: Mapping[str, Array],
+        inputs: Mapping[str, Array] | Any,
         *,
         trace: str | Path | None = None,
         check_races: bool = False,
@@ -60,6 +61,7 @@ class PlannedExecutable(Executable):
         profile: bool = False,
     ) -> dict[str, Array]:
         """Run once on arrays of the size; ``observe`` sees values of the plan's size."""
+        inputs = self.named(inputs)
         dims = {info.name: info.shape for info in self.inputs}
         sizes_of(dims, {}, {name: np.shape(array) for name, array in inputs.items()})
         return super().run(

@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tilewright.runtime.manifest import KernelEntry
+
 LOW = 0.9
 """Part of the physical bound below which a kernel's row says why."""
+
+BLOCKS = 0.5
+"""Part of the time beyond the granule bound from which on latencies of blocks are the reason."""
 
 
 def why_low(
     machine: Mapping[str, Any],
+    entry: KernelEntry,
     *,
     taken: float | None,
-    physical: float | None,
-    granule: float | None,
     moved_bytes: int | None,
     simulated: bool,
-    schedule: str = "",
 ) -> str:
     """The reason for a kernel that took ``taken`` cycles; "" for one that is near its bound.
 
-    ``machine`` is its description as JSON; ``physical`` and ``granule`` are the bounds in cycles,
-    ``schedule`` is the schedule's text, which begins with the primitive's name.
+    ``machine`` is its description as JSON.
     """
+    physical, granule = entry.physical_bound, entry.granule_bound
     if not taken or not physical or not granule or physical / taken >= LOW:
         return ""
     reasons: list[str] = []
@@ -32,8 +35,8 @@ def why_low(
             f"the machine's rounding of sizes costs {100 * (granule / physical - 1):.0f} %"
         )
     if granule < 0.95 * taken:
-        reasons.append(_beyond_rounding(machine, taken, granule, moved_bytes, simulated))
-    used = schedule.partition(" ")[0]
+        reasons.append(_beyond_rounding(machine, entry, taken, moved_bytes, simulated))
+    used = entry.schedule.partition(" ")[0]
     primitive = next((p for p in machine.get("primitives", ()) if p["name"] == used), {})
     pieces = any(name.startswith("piece_") for name in primitive.get("operations", ()))
     if primitive.get("approximate") or pieces:
@@ -45,20 +48,22 @@ def why_low(
 
 def _beyond_rounding(
     machine: Mapping[str, Any],
+    entry: KernelEntry,
     taken: float,
-    granule: float,
     moved_bytes: int | None,
     simulated: bool,
 ) -> str:
     """What keeps a kernel from the granule bound."""
     if not simulated:
         return "memory, loops' starts and ends, or other programs"
-    lost = taken - granule
+    lost = taken - (entry.granule_bound or 0.0)
     moves: list[Mapping[str, Any]] = machine["moves"]
     latency = max((int(move["latency"]) for move in moves), default=0)
     # A kernel loads, computes and stores at least once, and each of these can begin late.
     if lost <= 6 * latency:
         return f"too short: its first load and last store, {lost:,.0f} cycles, overlap with nothing"
+    if entry.block_cycles >= BLOCKS * lost:
+        return f"small blocks: {entry.blocks}"
     rate = max((float(move["bytes_per_cycle"]) for move in moves), default=0.0)
     moving = (moved_bytes or 0) / rate / taken if rate else 0.0
     serial = [move["name"] for move in moves if move["in_flight"] == 1 and move["latency"]]

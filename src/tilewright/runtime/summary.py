@@ -60,6 +60,8 @@ def summary(manifest: Manifest, profile: Profile | None, runs: int = 0) -> dict[
         }
         if entry.reason:
             row["reason"] = entry.reason
+        if entry.slow_move:
+            row["slow_move"] = entry.slow_move
         if entry.unbalanced:
             row["unbalanced"] = entry.unbalanced
         if (run := measured.get(entry.name)) is not None:
@@ -71,12 +73,10 @@ def summary(manifest: Manifest, profile: Profile | None, runs: int = 0) -> dict[
             row["efficiency"] = efficiency(entry.granule_bound, taken)
             reason = why_low(
                 manifest.machine,
+                entry,
                 taken=taken,
-                physical=entry.physical_bound,
-                granule=entry.granule_bound,
                 moved_bytes=run.dram_bytes,
                 simulated=run.cycles is not None,
-                schedule=entry.schedule,
             )
             if reason:
                 row["why_low"] = reason

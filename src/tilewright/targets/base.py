@@ -2,6 +2,9 @@
 
 Targets are found through the entry points ``tilewright.targets``; adding one edits no file outside
 its folder. Graph passes, planning and tile passes ask the machine, never the target.
+
+Whoever runs a package that is there needs neither graph nor planning, which take longer to import
+than a library to load: what only compiling needs is imported where it is needed.
 """
 
 from __future__ import annotations
@@ -12,35 +15,36 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from tilewright.choices import target_names, target_points
 from tilewright.errors import Problem, TilewrightError, choose, refuse
-from tilewright.graph.arenas import Arenas
-from tilewright.ir import ModuleOp, to_text
-from tilewright.ir.passes import WeightStore
-from tilewright.ir.types import Array
-from tilewright.machine import Machine
-from tilewright.machine.capabilities import Capability, records, used
 from tilewright.numerics.element_types import ElementType
-from tilewright.planning.domain import Kernel
-from tilewright.planning.mesh import Mesh
-from tilewright.planning.operand_layouts import layout_problems
-from tilewright.planning.planners.choice import Chosen, planner_of
-from tilewright.planning.planners.measured import Measure
-from tilewright.planning.schedule import Schedule
 from tilewright.tile.decisions import EVERY_DECISION, Decision
 
-Timer = Callable[[Kernel, Schedule], float]
+if TYPE_CHECKING:
+    from tilewright.graph.arenas import Arenas
+    from tilewright.ir import ModuleOp
+    from tilewright.ir.passes import WeightStore
+    from tilewright.ir.types import Array
+    from tilewright.machine import Machine
+    from tilewright.machine.capabilities import Capability
+    from tilewright.planning.domain import Kernel
+    from tilewright.planning.mesh import Mesh
+    from tilewright.planning.planners.choice import Chosen
+    from tilewright.planning.planners.measured import Measure
+    from tilewright.planning.schedule import Schedule
+
+Timer = Callable[["Kernel", "Schedule"], float]
 """Simulated cycles of one kernel under one schedule."""
 
-HostStep = Callable[[Arenas], None]
+HostStep = Callable[["Arenas"], None]
 """Runs one kernel on the host: reads its operands from the arenas and writes its result there."""
 
 
-Watch = Callable[[str, Arenas], None]
+Watch = Callable[[str, "Arenas"], None]
 """Is shown the arenas after each step of a run, with the symbol of the kernel that has run ("" for
 an operation outside kernels). It must not change their bytes, nor keep them."""
 
@@ -104,6 +108,8 @@ class Compilation:
     @cached_property
     def text(self) -> str:
         """The network as text, as the program and the reference keep it."""
+        from tilewright.ir import to_text
+
         return f"{to_text(self.network)}\n"
 
 
@@ -183,6 +189,10 @@ class Runner(ABC):
     roundoff: float = 0.0
     """Unit roundoff of the numbers in which the machine computes, where these are coarser than the
     graph's float32: 2 ** -11 for half precision."""
+    spoils: bool = False
+    """Whether memories begin with contents that show in results where a program reads what nobody
+    wrote; ``seed`` chooses them. Runs of equal seeds are then alike, bit for bit."""
+    seed: int = 0
 
     @property
     def threads(self) -> int:
@@ -222,9 +232,13 @@ class Runner(ABC):
         """
         raise refuse("profile-missing", "times are known after a run alone", help="call run()")
 
-    def prepare(self) -> None:
-        """Build now what is otherwise built when a run first needs it, and kept in the package."""
+    def build(self) -> None:
+        """Build now the C that the processor at hand runs, where a run would do it."""
         return
+
+    def prepare(self) -> None:
+        """Build now all that is otherwise built when a run first needs it, simulators included."""
+        self.build()
 
     def check_inputs(self, inputs: Mapping[str, Array]) -> None:
         """Refuse inputs of the wrong name, shape or dtype.
@@ -300,6 +314,9 @@ class Target(ABC):
         Layouts that are none are refused, too (``machine-invalid``). ``source`` is the machine's
         file, named before the keys.
         """
+        from tilewright.machine.capabilities import records, used
+        from tilewright.planning.operand_layouts import layout_problems
+
         before = f"{source}: " if source else ""
         problems = [
             Problem("machine-invalid", reason, f"{before}{where}", help)
@@ -367,6 +384,8 @@ class Target(ABC):
 
         ``database`` holds schedules that were measured. Raises TilewrightError.
         """
+        from tilewright.planning.planners.choice import planner_of
+
         return planner_of(
             text,
             machine,

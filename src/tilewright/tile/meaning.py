@@ -197,7 +197,16 @@ def _complete(_: Tile, part: Array) -> Array:
     return part
 
 
-def _place(extreme: np.ufunc) -> Callable[[Tile], Array]:
+def _concat(tile: Tile) -> Array:
+    """What each operand has of the result's box, in its place; along other axes all are alike."""
+    result = np.zeros(tile.result_size, tile.dtype)
+    for array, box in zip(tile.arrays, tile.boxes, strict=False):
+        starts = (before for before, _ in box.padding)
+        result[tuple(slice(s, s + n) for s, n in zip(starts, array.shape, strict=True))] = array
+    return result
+
+
+def _place(place: reference.Place) -> Callable[[Tile], Array]:
     """The index of an extreme along the one dim that is reduced."""
 
     def part(tile: Tile) -> Array:
@@ -205,7 +214,7 @@ def _place(extreme: np.ufunc) -> Callable[[Tile], Array]:
         (inner,) = [n for n in tile.dims if n not in written and depends(tile.windows[0], n)]
         view = tile.view(0, tile.padded(0), [*written, inner])
         last = bool(tile.parameters.get("last"))
-        places = reference.place_of_extreme(view, -1, extreme, last=last)[..., 0]
+        places = reference.place_of_extreme(view, -1, place, last=last)[..., 0]
         return _to_box(tile, written, places.astype(tile.dtype))
 
     return part
@@ -394,8 +403,9 @@ ANCHORS: Mapping[str, Anchor] = {
     "reduce_product": Anchor(_fold(np.multiply, lambda _: 1, wide=True), np.multiply, _narrow),
     "reduce_max": Anchor(_fold(np.maximum, _lowest, wide=False), np.maximum, _complete),
     "reduce_min": Anchor(_fold(np.minimum, _highest, wide=False), np.minimum, _complete),
-    "arg_max": Anchor(_place(np.fmax), None, _complete),
-    "arg_min": Anchor(_place(np.fmin), None, _complete),
+    "arg_max": Anchor(_place(np.argmax), None, _complete),
+    "arg_min": Anchor(_place(np.argmin), None, _complete),
+    "concat": Anchor(_concat, None, _complete),
     "gather": Anchor(_gather, None, _complete),
     "scatter": Anchor(_scatter, None, _complete),
     "running_sum": Anchor(_running(np.cumsum), None, _complete),

@@ -188,3 +188,10 @@ def test_tensors_become_arrays_and_come_back(dtype: Any) -> None:
         assert array.shape == tuple(view.shape)
         assert array.flags.c_contiguous
         assert torch.equal(tensor_of(array.copy()), view)
+
+
+def test_an_example_may_stand_in_the_place_of_the_target() -> None:
+    module, x = nn.Sequential(nn.Linear(3, 4), nn.ReLU()).eval(), torch.randn(2, 3)
+    (found,) = tilewright.compile(module, x).run(x).values()
+    with torch.no_grad():
+        np.testing.assert_allclose(found, module(x).numpy(), rtol=1e-5, atol=1e-6)

@@ -170,6 +170,7 @@ def test_a_missing_compiler_is_said_plainly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     TARGET.emit(small().compilation(), tmp_path)
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))  # Others may have built it.
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(TilewrightError, match=r"cpu-compiler.*install"):
         TARGET.load(tmp_path)

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -43,6 +42,14 @@ def find_compiler() -> tuple[str, ...]:
         help=f"install one of {', '.join(COMPILERS)} (Debian: apt-get install gcc), or name one: "
         "CC=/path/to/cc",
     )
+
+
+def has_compiler() -> bool:
+    """Whether there is a C compiler."""
+    try:
+        return bool(_named(os.environ.get("CC", "")))
+    except TilewrightError:
+        return False
 
 
 def _named(asked: str) -> tuple[str, ...]:
@@ -97,26 +104,6 @@ def _defines(macro: str, command: tuple[str, ...]) -> bool:
     return any(line.split()[1:2] == [macro] for line in ran.stdout.splitlines())
 
 
-def openmp_flags() -> tuple[str, ...]:
-    """What makes the compiler use OpenMP; () where it has none, and threads are POSIX's."""
-    command = _named(os.environ.get("CC", ""))
-    return _openmp_flags(command) if command else ()
-
-
-@cache
-def _openmp_flags(compiler: tuple[str, ...]) -> tuple[str, ...]:
-    program = "#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n"
-    with temporary_folder() as scratch:
-        command = [*compiler, "-fopenmp", "-x", "c", "-", "-o", str(scratch / "probe")]
-        try:
-            ran = subprocess.run(
-                command, input=program, capture_output=True, text=True, check=False, timeout=60
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return ()
-    return () if ran.returncode else ("-fopenmp",)
-
-
 def build_library(
     sources: Sequence[Path],
     target: Path,
@@ -127,6 +114,8 @@ def build_library(
 
     Raises TilewrightError with the compiler's first words if it fails.
     """
+    from concurrent.futures import ThreadPoolExecutor  # Who loads a library needs none.
+
     compiler = find_compiler()
     search = [f"-I{path}" for path in includes]
     with temporary_folder() as scratch:
@@ -173,12 +162,16 @@ def precompile(header: Path, includes: Sequence[Path], flags: Sequence[str]) -> 
 
 
 def run_compiler(command: Sequence[str], folder: Path | None = None) -> None:
-    """Run the compiler in a folder; raises TilewrightError with its first words if it fails."""
+    """Run the compiler in a folder.
+
+    If it fails, raises TilewrightError with its first lines and the command.
+    """
     try:
         ran = subprocess.run(
             command,
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
             timeout=TIMEOUT_SECONDS,
             cwd=folder,
@@ -187,7 +180,8 @@ def run_compiler(command: Sequence[str], folder: Path | None = None) -> None:
         raise refuse("cpu-compiler", f"the C compiler failed: {error}", command[0]) from error
     if ran.returncode < 0:
         ended = signal.strsignal(-ran.returncode) or f"signal {-ran.returncode}"
-        raise refuse("cpu-compiler", f"the C compiler was ended: {ended}", " ".join(command[-3:]))
+        raise refuse("cpu-compiler", f"the C compiler was ended: {ended}", shlex.join(command))
     if ran.returncode:
-        message = "\n".join((ran.stderr or ran.stdout).splitlines()[:12])
-        raise refuse("cpu-compiler", f"the C compiler failed: {message}", " ".join(command[-3:]))
+        lines = (ran.stderr.strip() or ran.stdout.strip() or "it says nothing").splitlines()
+        message = "\n".join([f"the C compiler failed with status {ran.returncode}:", *lines[:12]])
+        raise refuse("cpu-compiler", message, shlex.join(command))

@@ -18,7 +18,7 @@ from tilewright.graph.operations.base import (
 )
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def, prop_def
 from tilewright.ir.types import Array, shape_of
-from tilewright.planning.domain import Stage
+from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
 class JoinOperation(Operation):
@@ -59,6 +59,23 @@ class ConcatOp(JoinOperation):
     def evaluate(self, *arrays: Array) -> Array:
         """Exact."""
         return np.concatenate(arrays, axis=self.integer("axis", -MAXIMUM_RANK, MAXIMUM_RANK))
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims d0.. of the other axes | axis, of which each operand has some indices, and the
+        operands: every element of the result is in one of them."""
+        shape = shape_of(self.result)
+        axis = self.integer("axis", -len(shape), len(shape) - 1) % len(shape)
+        dims = [dim for dim in axis_dims(shape) if dim.name != f"d{axis}"]
+        dims += [Dim("axis", shape[axis]), Dim("parts", len(self.inputs), "reduction")]
+
+        def access(offset: int) -> list[Affine]:
+            own = along("axis", 1, -offset)
+            return [own if i == axis else along(f"d{i}") for i in range(len(shape))]
+
+        accesses: list[tuple[list[Affine], Role]] = [
+            (access(part[axis].start), "input") for part in self.parts()
+        ]
+        return self.make_stage(dims, operands, accesses, result, access(0))
 
     def parts(self) -> list[list[range]]:
         """Neighbouring ranges along the axis."""
@@ -282,7 +299,8 @@ class PadOp(Operation):
     """The operand surrounded by ``pads`` elements: before each axis, then after each axis.
 
     ``mode`` is constant (of ``value``; in fixed point rounded to the binary point), reflect
-    (without repeating the edge) or edge.
+    (without repeating the edge) or edge. Where a second operand of one element stands, a constant
+    is that.
     """
 
     name = "graph.pad"
@@ -294,10 +312,17 @@ class PadOp(Operation):
         "mode": "constant",
         "value": 0.0,
     }
+    ARITY: ClassVar[tuple[int, int]] = (1, 2)
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Every extent plus its pads."""
         self.check_operands(types)
+        if len(types) == 2:
+            own, computed = types[0].element_type, types[1]
+            alone = computed.element_type == own and not computed.get_shape()
+            self.need(alone, "what it is padded with is one element of the same type")
+            stated = self.get("mode", "constant") != "constant" or self.get("value", 0.0) != 0.0
+            self.need(not stated, "its value is an operand or an attribute")
         shape = types[0].get_shape()
         rank = len(shape)
         pads = self.integers("pads", 2 * rank, 0)
@@ -331,6 +356,8 @@ class PadOp(Operation):
             return np.pad(x, widths, mode="reflect")
         if mode == "edge":
             return np.pad(x, widths, mode="edge")
+        if len(arrays) == 2:
+            return np.pad(x, widths, mode="constant", constant_values=arrays[1])
         value: float = self.get("value", 0.0)
         if self.is_fixed:
             limits = np.iinfo(x.dtype)
@@ -346,4 +373,7 @@ class PadOp(Operation):
         pads = self.integers("pads")
         access = [along(dim.name, 1, -pads[axis]) for axis, dim in enumerate(dims)]
         target = [along(dim.name) for dim in dims]
-        return self.make_stage(dims, operands, [(access, "input")], result, target)
+        accesses: list[tuple[Sequence[Affine], Role]] = [(access, "input")]
+        if len(operands) == 2:
+            accesses.append(((), "residual"))
+        return self.make_stage(dims, operands, accesses, result, target)

@@ -17,6 +17,8 @@ from tilewright.graph.passes.fuse_pools import FusePools
 from tilewright.graph.passes.fuse_separable import FuseSeparable
 from tilewright.graph.passes.join_biases import JoinBiases
 from tilewright.graph.passes.join_groups import JoinGroups
+from tilewright.graph.passes.join_on_chip import JoinOnChip
+from tilewright.graph.passes.multiply_bytes import MultiplyBytes
 from tilewright.graph.passes.narrow_floats import NarrowFloats
 from tilewright.graph.passes.own import layout_passes
 from tilewright.graph.passes.partition import Partition
@@ -50,6 +52,8 @@ PASSES: dict[str, type[ModulePass]] = {
         FuseSeparable,
         JoinBiases,
         JoinGroups,
+        JoinOnChip,
+        MultiplyBytes,
         NarrowFloats,
         Partition,
         PlanMemory,
@@ -82,6 +86,7 @@ def simplify_pipeline(machine: Machine) -> list[PassEntry]:
     return [
         *(integers if machine.computes_as_given or integers_of(machine) is not None else []),
         PassEntry(FoldConstants(), "so that later passes see constants where there are any"),
+        PassEntry(MultiplyBytes(), "before zero points that are subtracted join anything else"),
         PassEntry(Simplify(), "fewer forms: one spelling for each thing that exporters write"),
         PassEntry(FuseBatchNorm(), "normalisations cost nothing inside a convolution's weights"),
         PassEntry(Simplify(), "scales and shifts that normalisations left join their producers"),
@@ -143,6 +148,7 @@ def layout_pipeline(machine: Machine) -> list[PassEntry]:
     pairs = [PassEntry(FuseSeparable(), "what a pair of convolutions hands on stays in a cache")]
     pools = [PassEntry(FusePools(), "after methods, which have tiles that windows may lie within")]
     norms = [PassEntry(FuseNorms(), "after methods: products in pieces have kernels of their own")]
+    joins = [PassEntry(JoinOnChip(), "after layouts: whether parts of a tensor have gaps is known")]
     return [
         *numbers,
         *(pairs if machine.primitives_for("separable_conv") else []),
@@ -151,6 +157,7 @@ def layout_pipeline(machine: Machine) -> list[PassEntry]:
         *(norms if any(p.own.norms_behind_rows() for p in machine.primitives) else []),
         PassEntry(AssignLayouts(), "after kernels are formed: each asks for layouts as a whole"),
         *layout_passes(machine),
+        *(joins if machine.primitives_for("concat") else []),
     ]
 
 

@@ -40,6 +40,8 @@ class Addresses:
         default_factory=dict[SSAValue, tuple[JoinOperation, int]]
     )
     """Operand -> the join whose part it is, and which."""
+    but: frozenset[JoinOperation] = frozenset()
+    """Joins that are left out, as if each had a tensor of its own for its result."""
     _known: dict[SSAValue, Address | None] = field(default_factory=dict[SSAValue, Address | None])
     _ranges: dict[JoinOperation, list[list[range]]] = field(
         default_factory=dict[JoinOperation, list[list[range]]]
@@ -48,7 +50,7 @@ class Addresses:
 
     def __post_init__(self) -> None:
         for op in self.network.block.ops:
-            if not isinstance(op, JoinOperation):
+            if not isinstance(op, JoinOperation) or op in self.but:
                 continue
             whole = dense_box(layout_of(op.result), shape_of(op.result))
             for index, (value, part) in enumerate(zip(op.inputs, self._parts_of(op), strict=True)):

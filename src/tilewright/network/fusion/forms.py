@@ -40,8 +40,7 @@ from tilewright.machine import Machine, Primitive
 from tilewright.machine.fusions import hands_on
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.domain import Kernel, Operand
-from tilewright.planning.join_pixels import join_pixels
-from tilewright.planning.own import FormsKernels
+from tilewright.planning.parts import as_planned as planned
 
 Trials = list[tuple[KernelOp, Primitive]]
 """Kernels that compute a group, each with the primitive that takes it."""
@@ -89,13 +88,7 @@ def described(kernel: KernelOp, machine: Machine, primitive: Primitive | None = 
 
 def as_planned(kernel: KernelOp, machine: Machine) -> Kernel:
     """A kernel that has its numbers and layouts as it is planned, its tensors dense."""
-    plain = plain_kernel(kernel)
-    if plain.producers:
-        return plain
-    own = machine.own
-    return join_pixels(
-        own.formed(plain, machine) if isinstance(own, FormsKernels) else plain, machine
-    )
+    return planned(plain_kernel(kernel), machine)
 
 
 def _numbered(kernel: Kernel, machine: Machine) -> Kernel:

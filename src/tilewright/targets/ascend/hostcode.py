@@ -24,6 +24,7 @@ from math import prod
 from pathlib import Path
 
 from tilewright.codegen.c.files import FILES
+from tilewright.codegen.c.prune import prune_folder
 from tilewright.codegen.c.source import Writer, comment, string
 from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.dialect import KernelOp, network_of
@@ -44,7 +45,7 @@ from tilewright.targets.generic.host import steps_of
 from tilewright.targets.generic.program_file import KernelRow
 
 FOLDER = "acl"
-SUPPORT = ("scalars.h", "integers.h", "pieces.h", "quantised.h", "shorts.h", "vectors.h")
+SUPPORT = ("scalars.h", "vectors.h", "integers.h", "quantised.h", "shorts.h", "pieces.h")
 """Headers of the cpu target's kernels."""
 
 ACL = Path(__file__).parent / "acl"
@@ -75,10 +76,11 @@ def write_host(
         (folder / "README.md").write_text(f"The network has no host code.\n\n{error}\n")
         return
     (folder / "main.c").write_text(main)
-    (folder / "layers.c").write_text(layers)
     cpu = files("tilewright.targets.cpu")
-    for name in SUPPORT:
-        (folder / name).write_text((cpu / name).read_text())
+    texts = {"layers.c": layers, **{name: (cpu / name).read_text() for name in SUPPORT}}
+    prune_folder(texts, "", SUPPORT)
+    for name, text in texts.items():
+        (folder / name).write_text(text)
     for name in ("acl.h", "acl.c", "Makefile"):
         (folder / name).write_text((ACL / name).read_text())
     (folder / "core.h").write_text(core_text(core))
@@ -143,7 +145,7 @@ def core_text(core: DaVinci) -> str:
 def _layers(hosted: Sequence[KernelCall]) -> tuple[str, dict[str, tuple[str, str]]]:
     """The C of the host's kernels, and by symbol each one's declaration and call."""
     text = [f"/* What the host computes. */\n#define LANES {PORTABLE.lanes}\n"]
-    text += ['#include "pieces.h"\n#include "shorts.h"\n']
+    text += ['#include "pieces.h"\n']
     calls: dict[str, tuple[str, str]] = {}
     for call in hosted:
         symbol, source = call.kernel.kernel.symbol, call.source

@@ -104,6 +104,8 @@ class CambriconOperand(OperandRecord):
     along: tuple[str, ...] = ()
     """Dims of which one must run along the elements that lie side by side in main memory; none is
     asked for where they all have one index."""
+    by_tile: bool = False
+    """Whether constants lie in main memory by segment: a tile in one piece (weights.py)."""
     leaves: bool = False
     """Whether parts of results are moved on while others of their tile are computed."""
     waits: tuple[str, ...] = ()
@@ -113,6 +115,10 @@ class CambriconOperand(OperandRecord):
     def side_by_side(self) -> tuple[str, ...]:
         """``along``."""
         return self.along
+
+    def lies_by_tile(self) -> bool:
+        """``by_tile``."""
+        return self.by_tile
 
     def stores_parts(self) -> bool:
         """``leaves``."""

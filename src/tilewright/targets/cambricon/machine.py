@@ -96,6 +96,7 @@ BATCH = "b0*b1*b2*b3*b4*b5"
 """Matrices of a batched product."""
 
 VSM, MSM = Storage(memory="vsm"), Storage(memory="msm")
+BY_TILE = CambriconOperand(by_tile=True)
 ROW_MAJOR = "NCHW"
 ROWS = Storage(memory="vsm", layout=ROW_MAJOR)
 """Rows of matrices in batches: their last axis is the innermost, as channels are in images."""
@@ -106,7 +107,7 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
     """ACC-C in one of its sizes; make other variants with ``with_values``."""
     lanes = size.lanes
 
-    def move(name: str, source: str, target: str, engine: str, linear: bool = False) -> Move:
+    def move(name: str, source: str, target: str, engine: str) -> Move:
         return Move(
             name=name,
             source=source,
@@ -114,7 +115,7 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
             engine=engine,
             bytes_per_cycle=BANDWIDTH,
             latency=LATENCY,
-            own=CambriconMove(linear=linear),
+            own=CambriconMove(linear=True),
         )
 
     primitives = _primitives(lanes, int(size.vsm * RESERVED))
@@ -137,11 +138,10 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
             Memory(name="tables", bytes=TABLES * TABLE_ELEMENTS * 2, granule=TABLE_ELEMENTS * 2),
         ),
         moves=(
-            # Weights lie in main memory by segment (lowering/weights.py); pixels do not.
-            move("vload", "dram", "vsm", "vector_dma", linear=True),
-            move("vstore", "vsm", "dram", "vector_dma", linear=True),
+            move("vload", "dram", "vsm", "vector_dma"),
+            move("vstore", "vsm", "dram", "vector_dma"),
             move("mload", "dram", "msm", "matrix_dma"),
-            move("mstore", "msm", "dram", "matrix_dma", linear=True),
+            move("mstore", "msm", "dram", "matrix_dma"),
             move("load_table", "dram", "tables", "vector_dma"),
         ),
         engines=tuple(
@@ -160,10 +160,10 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
 
 def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
     operands = {"input": VSM, "residual": VSM, "output": VSM}
-    product = operands | {"weight": MSM, "bias": VSM}
+    product = operands | {"weight": Storage(memory="msm", own=BY_TILE), "bias": VSM}
     rows = {
         **dict.fromkeys(("input", "residual", "output", "bias"), ROWS),
-        "weight": Storage(memory="msm", layout=ROW_MAJOR),
+        "weight": Storage(memory="msm", layout=ROW_MAJOR, own=BY_TILE),
     }
     row = f"max(kh*ceil(co/{lanes})*ceil(kw*ci/{lanes}), 3+2*kh)"
     four = f"max(kh*ceil(4*co/{lanes})*ceil((kw+3)*ci/{lanes}), 3+2*kh)"
@@ -276,7 +276,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             operations=("depthwise_conv",),
             engine="vector",
             own=CambriconPrimitive(clips=True),
-            operands=operands | {"weight": VSM, "bias": VSM},
+            operands=operands | {"weight": Storage(memory="vsm", own=BY_TILE), "bias": VSM},
             epilogue=EPILOGUE,
             # A product of the channels, of several pixels where windows lie side by side, for each
             # position of the kernel.
@@ -350,6 +350,17 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
                 "c": (1, max((4 * reserved - 2 * SIDE * SIDE) // MATRIX_MEAN_BYTES, 1)),
             },
             reserved={"vsm": 4 * reserved},
+        ),
+        Primitive(
+            name="join",
+            operations=("concat",),
+            engine="vector",
+            # Each part of a run along the axis is copied behind the one before it.
+            operands={"input": VSM, "output": VSM},
+            cycles=f"{POINTS}*(ceil(axis/{lanes})+(parts-1)/2)",
+            peak=f"{POINTS}*axis/{lanes}",
+            issue=f"{TILE}*(1+parts)+{POINTS}*(1+3*parts)",
+            whole=("axis", "parts"),
         ),
         Primitive(
             name="vector",

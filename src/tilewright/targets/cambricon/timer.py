@@ -35,7 +35,7 @@ HONOURS: frozenset[Decision] = frozenset()
 
 
 def timer(machine: Machine, *, begun: bool = True) -> Timer:
-    """Simulated cycles of a kernel that runs alone, its operands dense in main memory.
+    """Simulated cycles of a kernel that runs alone, its operands as they lie in main memory.
 
     The words are those that a package would hold where a kernel before has loaded the first
     weights (lowering/early.py), or that load them themselves: the first kernel, and all if not
@@ -100,6 +100,8 @@ def _placed(
 ) -> tuple[dict[str, Placement], dict[str, int], dict[str, int]]:
     """A place for every operand, the bytes of each arena, and those of memories of the machine.
 
+    Parts of larger tensors lie as they do there, with nothing in their gaps.
+
     Held operands lie behind the memory that the kernel's machine has: the whole machine has more.
     """
     room: dict[str, int] = {}
@@ -110,12 +112,15 @@ def _placed(
         plain = operand.computed and kernel.anchor.operation == "matmul"
         arena = WEIGHTS if operand.role in CONSTANT_ROLES and not plain else ACTIVATIONS
         layout = Layout.parse(operand.layout, len(operand.shape))
-        size = -(-layout.size(operand.shape) * operand.element_bytes // ALIGNMENT) * ALIGNMENT
+        strides = operand.strides or layout.strides(operand.shape)
+        extents = layout.physical_shape(operand.shape)
+        elements = 1 + sum((n - 1) * step for n, step in zip(extents, strides, strict=True))
+        size = -(-elements * operand.element_bytes // ALIGNMENT) * ALIGNMENT
         if operand.held:
             start = room.setdefault(operand.held, machine.memory(operand.held).bytes or 0)
-            placements[operand.name] = (operand.held, start, layout.strides(operand.shape))
+            placements[operand.name] = (operand.held, start, strides)
             room[operand.held] += size
             continue
-        placements[operand.name] = (arena, sizes[arena], layout.strides(operand.shape))
+        placements[operand.name] = (arena, sizes[arena], strides)
         sizes[arena] += size
     return placements, sizes, room

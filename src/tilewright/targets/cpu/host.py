@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError, refuse
+from tilewright.graph.arenas import Arenas
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.kernels import operand_values
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, Placement, placement_of
@@ -26,7 +27,7 @@ from tilewright.machine import Machine
 from tilewright.planning import Planner
 from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.domain import Kernel
-from tilewright.targets.base import Arenas, Compilation, CompiledKernel, HostStep
+from tilewright.targets.base import Compilation, CompiledKernel, HostStep
 from tilewright.targets.cpu.calls import KernelCall
 from tilewright.targets.cpu.machine import lanes_of, machine
 from tilewright.targets.cpu.package import write_package

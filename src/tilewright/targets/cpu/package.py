@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tilewright.codegen.c.prune import pruned
 from tilewright.graph.dialect import network_of
 from tilewright.graph.names import identifier, network_name
 from tilewright.graph.placement import WEIGHTS
@@ -35,12 +36,13 @@ from tilewright.targets.cpu.texts import (
 from tilewright.targets.cpu.weights import array_text, checksum_of, write_weights
 
 SUPPORT = Path(__file__).parent
-"""Where the headers lie that every package includes as they are."""
+"""Where the headers lie of which every package has what it uses."""
 
 HEADERS = (
-    *("checksum.h", "integers.h", "pieces.h", "quantised.h", "scalars.h", "shorts.h", "team.h"),
-    "vectors.h",
+    *("scalars.h", "vectors.h", "integers.h", "quantised.h", "shorts.h", "pieces.h"),
+    *("team.h", "checksum.h"),
 )
+"""None includes a later one."""
 
 
 def write_package(
@@ -68,11 +70,21 @@ def write_package(
     if weights:
         write_weights(network, compilation, held)
     identity = checksum_of(held) if weights else None
+    run = network_text(prefix, inputs, outputs, steps, form, identity)
+    support = pruned(
+        {name: (SUPPORT / name).read_text() for name in HEADERS},
+        [run, *(source.text for _, source, _ in functions)],
+    )
     files: dict[str, str | bytes] = {
         f"include/{prefix}.h": header_text(prefix, compilation, inputs, outputs, steps, identity),
-        f"src/{prefix}.c": network_text(prefix, inputs, outputs, steps, form, identity),
-        f"src/{prefix}_kernels.h": kernels_header_text(prefix, functions, lanes, form),
-        **{f"src/{prefix}_{name}": support_text(name, prefix) for name in HEADERS},
+        f"src/{prefix}.c": run,
+        f"src/{prefix}_kernels.h": kernels_header_text(
+            prefix, functions, lanes, form, support.includes["pieces.h"]
+        ),
+        **{
+            f"src/{prefix}_{name}": support_text(text, prefix)
+            for name, text in support.texts.items()
+        },
         MANIFEST: _manifest(prefix, compilation, inputs, outputs, steps, lanes, processor),
     }
     for name, source, used in functions:
@@ -99,12 +111,12 @@ def write_package(
     return sorted(paths)
 
 
-def support_text(name: str, prefix: str) -> str:
-    """A header that every package includes, under names of the package's own.
+def support_text(text: str, prefix: str) -> str:
+    """A header of helpers under names of the package's own.
 
     Two packages' sources can lie in one folder, also of different versions of Tilewright.
     """
-    text = (SUPPORT / name).read_text().replace("TILEWRIGHT_", f"{prefix.upper()}_")
+    text = text.replace("TILEWRIGHT_", f"{prefix.upper()}_")
     return text.replace('#include "', f'#include "{prefix}_')
 
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 
 from tilewright.codegen.c.source import C_TYPES
 from tilewright.errors import refuse
-from tilewright.graph.arenas import Arenas, box
 from tilewright.graph.names import identifier
-from tilewright.graph.placement import Placement, placement_of
-from tilewright.ir import SSAValue
-from tilewright.ir.types import Array, element_dtype, layout_of, shape_of, tensor_type
-from tilewright.planning.layout import Layout
 from tilewright.targets.base import TensorInfo
+
+if TYPE_CHECKING:
+    from tilewright.graph.arenas import Arenas
+    from tilewright.ir import SSAValue
+    from tilewright.ir.types import Array
+    from tilewright.planning.layout import Layout
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+"""NumPy knows its name from here on."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,9 @@ class Port:
     @classmethod
     def of(cls, name: str, value: SSAValue) -> Port:
         """The port of a network's value that has a placement."""
+        from tilewright.graph.placement import placement_of
+        from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
+
         place = placement_of(value)
         kind = tensor_type(value)
         return cls(
@@ -68,6 +76,8 @@ class Port:
     @property
     def dense(self) -> bool:
         """Whether the tensor lies as the caller's array does (strides of one index are none)."""
+        from tilewright.planning.layout import Layout
+
         layout = Layout.parse(self.layout, len(self.shape))
         own = zip(self.shape, self.strides, layout.strides(self.shape), strict=True)
         return layout.row_major and all(n == 1 or stride == step for n, stride, step in own)
@@ -93,7 +103,6 @@ class Port:
             raise ValueError("a negative extent or offset")
         texts = [str(row[key]) for key in ("name", "dtype", "layout", "arena")]
         name, dtype, layout, arena = texts
-        Layout.parse(layout, len(shape))
         return cls(
             name, identifier(name, "port"), shape, dtype, layout, arena, int(row["offset"]), strides
         )
@@ -105,6 +114,10 @@ class Port:
 
     def box(self, arenas: Arenas) -> tuple[Array, Layout]:
         """The tensor's physical array in the arenas, sharing their bytes, and its layout."""
+        from tilewright.graph.arenas import box
+        from tilewright.graph.placement import Placement
+        from tilewright.planning.layout import Layout
+
         layout = Layout.parse(self.layout, len(self.shape))
         place = Placement(self.arena, self.offset, self.strides)
         return box(arenas, place, layout.physical_shape(self.shape), np.dtype(self.dtype)), layout

@@ -14,7 +14,7 @@ from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
 from threading import Lock
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,9 @@ from tilewright.codegen.c import libraries
 from tilewright.codegen.c.compiler import (
     FLAGS,
     build_library,
-    compiler_version,
-    openmp_flags,
     precompile,
 )
 from tilewright.errors import refuse
-from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
-from tilewright.ir.types import Array
 from tilewright.targets.base import KernelProfile, Profile, Runner, RunResult, Watch
 from tilewright.targets.cpu.ports import Port
 from tilewright.targets.cpu.processors import (
@@ -41,6 +37,9 @@ from tilewright.targets.cpu.processors import (
 )
 from tilewright.targets.cpu.program import ALIGNMENT, MANIFEST, WEIGHTS_FILE
 from tilewright.temporary import temporary_folder
+
+if TYPE_CHECKING:
+    from tilewright.ir.types import Array
 
 LARGEST_ARENA = 1 << 36
 MOST_THREADS = 1024
@@ -65,8 +64,8 @@ def load_library(program: Path, prefix: str, flags: Sequence[str] = ()) -> Path:
 
     ``flags`` are the compiler's; without any, those of the processor at hand.
 
-    It is built from a copy of the sources, and kept in the user's cache, never in the package,
-    under a digest of all that it is built from.
+    It is built from a copy of the sources, and kept in the user's cache under a digest of all that
+    it is built from, unless the package brings it (codegen/c/packaged.py).
     """
     texts = {
         path.relative_to(program): path.read_bytes()
@@ -75,11 +74,11 @@ def load_library(program: Path, prefix: str, flags: Sequence[str] = ()) -> Path:
     }
     if not any(path.suffix == ".c" for path in texts):
         raise refuse("package-invalid", "there are no C sources", str(program))
-    flags = flags or (*FLAGS, *openmp_flags(), *this_processor().flags)
+    flags = flags or (*FLAGS, *this_processor().flags)
     digest = sha256()
     for path, text in texts.items():
-        digest.update(f"{path} {len(text)}\n".encode() + text)
-    digest.update(" ".join([*flags, compiler_version(), _processor()]).encode())
+        digest.update(f"{path.as_posix()} {len(text)}\n".encode() + text)
+    digest.update(" ".join(flags).encode())
 
     def build(library: Path) -> None:
         with temporary_folder() as scratch:
@@ -94,7 +93,8 @@ def load_library(program: Path, prefix: str, flags: Sequence[str] = ()) -> Path:
                 precompile(common, includes, flags)
             build_library(sources, library, includes, flags)
 
-    return libraries.obtain(f"{prefix}-{digest.hexdigest()[:32]}", build)
+    native = any("native" in flag for flag in flags)
+    return libraries.of_package(prefix, digest.hexdigest(), build, native=native)
 
 
 def opened(library: Path, *functions: str) -> ctypes.CDLL:
@@ -104,13 +104,6 @@ def opened(library: Path, *functions: str) -> ctypes.CDLL:
         if not hasattr(loaded, function):
             raise refuse("package-invalid", f"its C has no function {function}")
     return loaded
-
-
-def _processor() -> str:
-    path = Path("/proc/cpuinfo")
-    text = path.read_text() if path.exists() else ""
-    match = re.search(r"^flags\s*:\s*(.*)$", text, re.MULTILINE)
-    return match.group(1) if match else ""
 
 
 def arena(size: int) -> NDArray[np.uint8]:
@@ -215,7 +208,7 @@ class CpuRunner(Runner):
         made_for = processor(str(manifest["processor"]))
         # Other flags than its processor's build it without tiles, too (pieces.h).
         refuse_foreign(made_for, tiles=manifest.get("tiles", False) and not flags)
-        flags = flags or (*FLAGS, *openmp_flags(), *made_for.flags)
+        flags = flags or (*FLAGS, *made_for.flags)
         self.prefix = str(manifest["prefix"])
         self._inputs = tuple(Port.of_json(port) for port in manifest["inputs"])
         self._outputs = tuple(Port.of_json(port) for port in manifest["outputs"])
@@ -231,7 +224,8 @@ class CpuRunner(Runner):
         self.bare = bool(manifest["bare"])
         names = ("run", "step") if self.bare else ("run_by", "profile_by", "step", "team_stop")
         self.library = opened(
-            load_library(program, self.prefix, flags), *(f"{self.prefix}_{name}" for name in names)
+            load_library(program, self.prefix, flags),
+            *(f"{self.prefix}_{name}" for name in names),
         )
         size = int(manifest["weight_bytes"])
         if manifest["weights"] == "array":
@@ -337,6 +331,8 @@ class CpuRunner(Runner):
         watch: Watch | None,
     ) -> None:
         """What ``profile`` does, one step at a time."""
+        from tilewright.graph.placement import ACTIVATIONS, WEIGHTS  # A plain run needs no graph.
+
         arenas = {WEIGHTS: self.weights, ACTIVATIONS: self.workspace}
         for port, array in zip(self._inputs, inputs, strict=True):
             view, layout = port.box(arenas)

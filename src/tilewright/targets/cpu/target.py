@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright.codegen.c.compiler import FLAGS, compiler_version
 from tilewright.errors import refuse
-from tilewright.graph.dialect import GraphOperation, network_of
-from tilewright.graph.passes.editing import VIEWS
-from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
-from tilewright.planning.planners.measured import Measure
 from tilewright.targets.base import Compilation, Runner, Target, sources_text
-from tilewright.targets.cpu.machine import lanes_of, machine
 from tilewright.targets.cpu.processors import NATIVE, PROCESSORS, processor, this_processor
 from tilewright.targets.cpu.program import WEIGHTS_FILE
 from tilewright.targets.cpu.runner import CpuRunner
 from tilewright.tile.decisions import Decision
+
+if TYPE_CHECKING:
+    from tilewright.machine import Machine
+    from tilewright.planning.planners.measured import Measure
 
 
 class CpuTarget(Target):
@@ -40,10 +39,14 @@ class CpuTarget(Target):
 
     def machine(self) -> Machine:
         """The processor that this process runs on."""
+        from tilewright.targets.cpu.machine import machine
+
         return machine()
 
     def variant(self, name: str) -> Machine:
         """A processor of ``--cpu``: a name, for cross builds, or the file of a calibration."""
+        from tilewright.targets.cpu.machine import machine
+
         if name.endswith(".json"):
             from tilewright.targets.cpu.calibrate import Calibration
 
@@ -59,7 +62,10 @@ class CpuTarget(Target):
 
         Raises TilewrightError for an operation that is neither in a kernel nor a mere view.
         """
+        from tilewright.graph.dialect import GraphOperation, network_of
+        from tilewright.graph.passes.editing import VIEWS
         from tilewright.targets.cpu.calls import KernelCall  # The generators of all primitives.
+        from tilewright.targets.cpu.machine import lanes_of
         from tilewright.targets.cpu.package import write_package
 
         for op in network_of(compilation.network).block.ops:

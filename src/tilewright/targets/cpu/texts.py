@@ -51,8 +51,10 @@ def kernel_file_text(
     return "\n".join(lines)
 
 
-def kernels_header_text(prefix: str, functions: Functions, lanes: int, form: Form) -> str:
-    """The header that all sources share: vectors, and every function."""
+def kernels_header_text(
+    prefix: str, functions: Functions, lanes: int, form: Form, includes: Sequence[str]
+) -> str:
+    """The header that all sources share: what it ``includes`` of helpers, and every function."""
     guard = f"{prefix.upper()}_KERNELS_H"
     lines = [
         f"/* The kernels of {prefix}: each runs one group of the network's nodes. */",
@@ -61,7 +63,7 @@ def kernels_header_text(prefix: str, functions: Functions, lanes: int, form: For
         "",
         *(["#define BARE /* no operating system */"] if form.bare else []),
         f"#define LANES {lanes}",
-        f'#include "{prefix}_pieces.h"',
+        *(line.replace('#include "', f'#include "{prefix}_') for line in includes),
         "",
     ]
     for name, source, _ in functions:

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright.codegen.c.compiler import find_compiler
+from tilewright.codegen.c.compiler import has_compiler
 from tilewright.errors import TilewrightError, refuse
-from tilewright.graph.arenas import read_value, write_value
+from tilewright.graph.arenas import Arenas, read_value, write_value
 from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, YieldOp, network_of
 from tilewright.graph.placement import placement_of
 from tilewright.ir import Operation, SSAValue, VerifyException
 from tilewright.ir.types import Array, element_dtype, layout_of, shape_of, tensor_type
 from tilewright.planning.layout import Layout
-from tilewright.targets.base import Arenas, Compilation, HostStep
+from tilewright.targets.base import Compilation, HostStep
 from tilewright.targets.cpu.host import emit_host, load_host
 
 
@@ -136,9 +136,10 @@ def emit_kernels(compilation: Compilation, directory: Path) -> None:
 
 
 def load_kernels(directory: Path) -> dict[str, HostStep]:
-    """The host's kernels in C by symbol; none where there is no C compiler."""
+    """The host's kernels in C by symbol; none where there is neither a library nor a compiler."""
     try:
-        find_compiler()
+        return load_host(directory)
     except TilewrightError:
+        if has_compiler():
+            raise
         return {}
-    return load_host(directory)

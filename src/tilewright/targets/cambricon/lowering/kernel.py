@@ -19,6 +19,7 @@ from tilewright.targets.cambricon.lowering.early import (
 )
 from tilewright.targets.cambricon.lowering.emitter import Emitter
 from tilewright.targets.cambricon.lowering.first_tiles import FirstTiles
+from tilewright.targets.cambricon.lowering.join import Join
 from tilewright.targets.cambricon.lowering.kept import Kept, Region
 from tilewright.targets.cambricon.lowering.last_tile import Opening, Transfer
 from tilewright.targets.cambricon.lowering.lrn_gradient import LrnGradient
@@ -89,6 +90,7 @@ COMPUTES: Mapping[str, Callable[[Context], Compute]] = {
     "lrn": Lrn,
     "lrn_gradient": LrnGradient,
     "softmax": Softmax,
+    "concat": Join,
     "maximum_gradient": MaximumGradient,
 }
 """By the anchor's operation; all others are maps."""
