@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/build/bytecode
 
 .PHONY: fuzz fuzz-ascend fuzz-cambricon fuzz-hlal suite help demo test test-slow test-all test-frontends \
-  test-oracles test-clang durations check docs format bench clean
+  test-oracles test-clang test-cpus durations check docs format bench clean
 
 help:
 	@echo "make demo    set up, then compile LeNet-5 for two targets and classify the held-out digits"
@@ -23,6 +23,8 @@ help:
 	@echo "             install AscendNPU-IR's tools (160 MB, Linux on x86-64), then ask them about HIVM"
 	@echo "make test-clang"
 	@echo "             install clang from PyPI (100 MB), then build what is emitted with it, too"
+	@echo "make test-cpus"
+	@echo "             run the cpu target's tests as if this were each of three other processors"
 	@echo "make durations"
 	@echo "             write build/durations.txt: how long each test took when it was last run"
 	@echo "make check   lint, types, tests of the files that differ from main and a few of every room"
@@ -114,6 +116,11 @@ test-clang: $(CLANG)/bin/clang
 	PATH="$(CURDIR)/$(CLANG)/bin:$$PATH" $(TESTED) -m "not smoke" tests/targets/generic/c \
 	  tests/targets/ascend/test_emit.py tests/targets/cpu/test_builds.py \
 	  tests/targets/cpu/test_short_floats.py
+
+# No test may ask what is planned for the processor at hand (tests/described_processors.py).
+test-cpus: $(VENV)/.test
+	for cpu in xeon-amx zen5 sse2; do \
+	  $(TESTED) -q -m "not slow" --as-cpu $$cpu tests/targets/cpu || exit 1; done
 
 check: $(VENV)/.check
 	$(BIN)/ruff check .

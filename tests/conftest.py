@@ -15,6 +15,7 @@ import pytest
 import typer.testing
 from hypothesis import settings
 
+from tests import described_processors
 from tests.build_cache import BuildCache
 from tests.plan_cache import KnownPlans
 from tests.quick_build import build_as_one
@@ -53,6 +54,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="rewrite goldens with what is made now")
     parser.addoption("--minimalloc", metavar="FOLDER", help="MiniMalloc's problems, as CSV")
     parser.addoption("--swdnn", metavar="FILE", help="swDNN's results: batch Ni No Ro GFLOPS")
+    parser.addoption(
+        "--as-cpu",
+        choices=[*described_processors.CPUINFO],
+        help="plan for this processor where a test names none (tests/described_processors.py)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    name = config.getoption("--as-cpu")
+    if name is not None:
+        described_processors.take_for(name)
 
 
 gc.disable()  # All that is made until tests are collected stays: see below.
@@ -143,6 +155,11 @@ def builds(
         patch.setattr(calibrate, "POINTS", (1, 4, 6, 8, 12))
         optimise = not request.config.getoption("--quick")
         patch.setattr(runner, "build_library", partial(build_as_one, optimise=optimise))
+        described = request.config.getoption("--as-cpu")
+        if described is not None and not described_processors.runs_here(described):
+            patch.setattr(runner, "refuse_foreign", described_processors.refuse_foreign)
+            run = described_processors.skipping(compiler.run_compiler)
+            patch.setattr(compiler, "run_compiler", run)
         yield
 
 

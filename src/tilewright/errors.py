@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 LONGEST_WORD = 256
@@ -92,12 +92,6 @@ class KernelError(TilewrightError):
         """Refusals of other kernels, found in the same run of the station."""
 
 
-def together(refusals: Sequence[KernelError]) -> KernelError:
-    """The first refusal, with those of other kernels that were found in the same run."""
-    first, *others = refusals
-    return KernelError(first.symbol, first.problems, others)
-
-
 @contextmanager
 def refusals_of(symbol: str) -> Generator[None]:
     """Let refusals inside name the kernel that they are of: raises KernelError for them."""
@@ -107,3 +101,28 @@ def refusals_of(symbol: str) -> Generator[None]:
         raise
     except TilewrightError as error:
         raise KernelError(symbol, error.problems) from error
+
+
+@dataclass
+class Refusals:
+    """The kernels that one run of a station refuses: it goes on behind each, to find them all.
+
+    Each return to the formed network costs the whole road, so that one return has to do.
+    """
+
+    errors: list[KernelError] = field(default_factory=list[KernelError])
+
+    @contextmanager
+    def of(self, symbol: str) -> Generator[None]:
+        """Keep a refusal inside, as that of a kernel, and go on behind it."""
+        try:
+            with refusals_of(symbol):
+                yield
+        except KernelError as error:
+            self.errors.append(error)
+
+    def check(self) -> None:
+        """Raise the first refusal, with those of other kernels; nothing if there are none."""
+        if self.errors:
+            first, *others = self.errors
+            raise KernelError(first.symbol, first.problems, others)

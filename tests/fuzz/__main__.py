@@ -2,6 +2,12 @@
 
 python -m tests.fuzz --count 1000 --seed 7 --folder build/fuzz
 
+python -m tests.fuzz --on all --count 20
+python -m tests.fuzz --on zu2,examples/machines/mixed.toml --count 200
+
+``--on`` asks more of targets that have a host to fall back on (sweep.py): every graph runs on each
+of them, and may not be refused.
+
 Failures shrink, are written to the folder, and are told; then the next stretch of graphs begins
 with another seed, so that one run finds several faults. Exit status 1 if there were any.
 """
@@ -19,6 +25,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 
 from tests.fuzz.cases import Case, cases, judged, operators, reduced
+from tests.fuzz.sweep import accelerators, shortened, sweep
+from tilewright.report.agreement import Verdict
 
 SLOW_EVERY = 6
 """Simulating cambricon-x takes longer than all the rest."""
@@ -100,6 +108,29 @@ def stretch(tally: Tally, count: int, seed: int) -> Path | None:
     return None
 
 
+def sweep_on(targets: Sequence[str], count: int, seed: int, folder: Path) -> int:
+    """Random networks, others for each target, none of which may be refused; each failure is told,
+    and kept."""
+
+    def told(case: Case, verdict: Verdict) -> None:
+        short = shortened(case, verdict)
+        path = short.save(folder)
+        print(f"{verdict.engine} {verdict.result}: {verdict.detail}\n  {short} {path}", flush=True)
+
+    begin, failed = time.monotonic(), 0
+    for number, target in enumerate(targets):
+        swept = sweep([target], count, seed * 1000 + number, told)
+        failed += len(swept.failures)
+        share = f"{swept.hosted} of {swept.kernels} kernels on the host"
+        took = time.monotonic() - begin
+        print(
+            f"{target}: {swept.networks} networks, {len(swept.failures)} failures; {share}; "
+            f"{took:.0f} s so far",
+            flush=True,
+        )
+    return 1 if failed else 0
+
+
 def main() -> int:
     """Run, tell, and count."""
     parser = argparse.ArgumentParser(
@@ -114,7 +145,11 @@ def main() -> int:
     parser.add_argument(
         "--targets", default=",".join(TARGETS), help="simulated targets, which take turns"
     )
+    parser.add_argument("--on", metavar="TARGETS", help="all, or targets and machine files")
     arguments = parser.parse_args()
+    if arguments.on:
+        targets = accelerators() if arguments.on == "all" else arguments.on.split(",")
+        return sweep_on(targets, arguments.count, arguments.seed, arguments.folder)
     tally = Tally(arguments.folder, arguments.simulate, arguments.targets.split(","))
     failures: list[Path] = []
     begin = time.monotonic()

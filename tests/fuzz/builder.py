@@ -90,7 +90,7 @@ class Graph:
             return self.one_of(found)
         return self.fresh(shape(), kind)
 
-    def tensor(self, low: int = 1, high: int = 4, kind: int = FLOAT) -> Value:
+    def tensor(self, low: int = 1, high: int = 6, kind: int = FLOAT) -> Value:
         """Any value of a rank from low to high."""
         return self.value(lambda v: low <= v.rank <= high, lambda: self.shape(low, high), kind)
 

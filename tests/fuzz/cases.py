@@ -17,6 +17,7 @@ from onnx import ModelProto
 
 from tests.fuzz.builder import Graph, data_of
 from tests.fuzz.images import IMAGES
+from tests.fuzz.others import OTHERS
 from tests.fuzz.tensors import TENSORS
 from tests.quick_build import build
 from tilewright.report.agreement import Agreement, agreement
@@ -49,6 +50,29 @@ class Case:
         np.savez(path.with_suffix(".npz"), allow_pickle=False, **self.inputs)
         return path
 
+    def up_to(self, last: onnx.NodeProto) -> Case | None:
+        """A node and what it needs, as a case of its own; None if its results' type is unknown."""
+        graph = self.model.graph
+        values = onnx.shape_inference.infer_shapes(self.model).graph.value_info
+        known = {value.name: value for value in (*values, *graph.output)}
+        kept, wanted = list[onnx.NodeProto](), set(last.output)
+        for node in reversed(graph.node):
+            if wanted & set(node.output):
+                kept.insert(0, node)
+                wanted |= set(node.input)
+        model = ModelProto()
+        model.CopyFrom(self.model)
+        for field, values in (
+            ("node", kept),
+            ("output", [known[name] for name in last.output if name in known]),
+            ("input", [value for value in graph.input if value.name in wanted]),
+            ("initializer", [value for value in graph.initializer if value.name in wanted]),
+        ):
+            model.graph.ClearField(field)
+            getattr(model.graph, field).extend(values)
+        inputs = {value.name: self.inputs[value.name] for value in model.graph.input}
+        return Case(model, inputs) if model.graph.output else None
+
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case | None:
@@ -57,6 +81,7 @@ def cases(draw: st.DrawFn) -> Case | None:
     images = draw(st.integers(0, 2))
     for _ in range(draw(st.integers(1, MOST_STEPS))):
         choices = IMAGES if images and draw(st.integers(0, 2)) else TENSORS
+        choices = choices if draw(st.integers(0, 3)) else OTHERS
         draw(st.sampled_from(choices))(graph)
     model = graph.model()
     return None if model is None else Case(model, data_of(model, draw(st.integers(0, 3))))
@@ -74,31 +99,9 @@ def judged(case: Case, targets: Sequence[str]) -> Agreement:
 
 def reduced(case: Case, targets: Sequence[str]) -> Case:
     """The nodes up to the first that differs, without those it does not need."""
-    graph = case.model.graph
-    known = {
-        value.name: value
-        for value in onnx.shape_inference.infer_shapes(case.model).graph.value_info
-    }
-    known |= {value.name: value for value in graph.output}
-    for last in graph.node:
-        kept, wanted = list[onnx.NodeProto](), set(last.output)
-        for node in reversed(graph.node):
-            if wanted & set(node.output):
-                kept.insert(0, node)
-                wanted |= set(node.input)
-        model = ModelProto()
-        model.CopyFrom(case.model)
-        for field, values in (
-            ("node", kept),
-            ("output", [known[name] for name in last.output if name in known]),
-            ("input", [value for value in graph.input if value.name in wanted]),
-            ("initializer", [value for value in graph.initializer if value.name in wanted]),
-        ):
-            model.graph.ClearField(field)
-            getattr(model.graph, field).extend(values)
-        inputs = {value.name: case.inputs[value.name] for value in model.graph.input}
-        smaller = Case(model, inputs)
-        if model.graph.output and not judged(smaller, targets).passed:
+    for last in case.model.graph.node:
+        smaller = case.up_to(last)
+        if smaller is not None and not judged(smaller, targets).passed:
             return smaller
     return case
 

@@ -165,7 +165,7 @@ def bits(g: Graph) -> None:
 
 
 def matmul(g: Graph) -> None:
-    x = g.tensor(1, 4, g.one_of((FLOAT, FLOAT, FLOAT, DOUBLE)))
+    x = g.tensor(1, 6, g.one_of((FLOAT, FLOAT, FLOAT, DOUBLE)))
     inner = x.shape[-1]
     way = g.one_of(("weights", "weights", "batched", "vector", "self"))
     if way == "self" and x.rank >= 2:
@@ -211,12 +211,12 @@ def einsum(g: Graph) -> None:
 
 
 def softmax(g: Graph) -> None:
-    x = g.tensor(1, 4)
+    x = g.tensor(1, 6)
     g.add(g.one_of(("Softmax", "Softmax", "LogSoftmax")), [x], axis=g.number(-x.rank, x.rank - 1))
 
 
 def layer_normalization(g: Graph) -> None:
-    x = g.tensor(2, 4)
+    x = g.tensor(2, 6)
     axis = g.number(1, x.rank - 1)
     shape = x.shape[axis:]
     operands = [x, g.weights(*shape, low=0.5)]
@@ -226,7 +226,7 @@ def layer_normalization(g: Graph) -> None:
 
 
 def reduction(g: Graph) -> None:
-    x = g.tensor(1, 4, g.one_of((FLOAT, FLOAT, FLOAT, INT32, INT64)))
+    x = g.tensor(1, 6, g.one_of((FLOAT, FLOAT, FLOAT, INT32, INT64)))
     names = ["ReduceSum", "ReduceMax", "ReduceMin", "ReduceSum"]
     if x.kind == FLOAT:
         names += ["ReduceMean", "ReduceMean", "ReduceL1", "ReduceL2", "ReduceSumSquare"]
@@ -239,7 +239,7 @@ def reduction(g: Graph) -> None:
 
 
 def arg(g: Graph) -> None:
-    x = g.tensor(1, 4)
+    x = g.tensor(1, 6)
     axis = g.number(-x.rank, x.rank - 1)
     g.add(g.one_of(("ArgMax", "ArgMin")), [x], axis=axis, keepdims=g.number(0, 1))
 
@@ -265,7 +265,7 @@ def any_kind(g: Graph) -> int:
 
 
 def transpose(g: Graph) -> None:
-    x = g.tensor(2, 5, any_kind(g))
+    x = g.tensor(2, 6, any_kind(g))
     order = list(range(x.rank))
     for i in range(x.rank - 1):
         j = g.number(i, x.rank - 1)
@@ -274,7 +274,7 @@ def transpose(g: Graph) -> None:
 
 
 def reshape(g: Graph) -> None:
-    x = g.tensor(1, 5, any_kind(g))
+    x = g.tensor(1, 6, any_kind(g))
     size, shape = math.prod(x.shape), list[int]()
     for _ in range(g.number(0, 3)):
         left = size // math.prod(shape)
@@ -284,12 +284,12 @@ def reshape(g: Graph) -> None:
 
 
 def flatten(g: Graph) -> None:
-    x = g.tensor(1, 4)
+    x = g.tensor(1, 6)
     g.add("Flatten", [x], axis=g.number(0, x.rank))
 
 
 def squeeze(g: Graph) -> None:
-    x = g.tensor(1, 4, any_kind(g))
+    x = g.tensor(1, 6, any_kind(g))
     ones = [axis for axis, extent in enumerate(x.shape) if extent == 1]
     if ones and g.flag():
         g.add("Squeeze", [x, g.integers(g.one_of(ones))])
@@ -298,7 +298,7 @@ def squeeze(g: Graph) -> None:
 
 
 def concat(g: Graph) -> None:
-    x = g.tensor(1, 4, any_kind(g))
+    x = g.tensor(1, 6, any_kind(g))
     axis = g.number(0, x.rank - 1)
 
     def fits(v: Value) -> bool:
@@ -318,7 +318,7 @@ def concat(g: Graph) -> None:
 
 
 def split(g: Graph) -> None:
-    x = g.tensor(1, 4, any_kind(g))
+    x = g.tensor(1, 6, any_kind(g))
     axis = g.number(0, x.rank - 1)
     if x.shape[axis] < 2:
         return
@@ -330,7 +330,7 @@ def split(g: Graph) -> None:
 
 
 def slice_(g: Graph) -> None:
-    x = g.tensor(1, 4, any_kind(g))
+    x = g.tensor(1, 6, any_kind(g))
     axes = sorted({g.number(0, x.rank - 1) for _ in range(g.number(1, 3))})
     starts: list[int] = []
     ends: list[int] = []
@@ -349,7 +349,7 @@ def slice_(g: Graph) -> None:
 
 
 def pad(g: Graph) -> None:
-    x = g.tensor(1, 4, g.one_of((FLOAT, FLOAT, FLOAT, INT32, BOOL)))
+    x = g.tensor(1, 6, g.one_of((FLOAT, FLOAT, FLOAT, INT32, BOOL)))
     mode = (
         "constant"
         if x.kind != FLOAT
@@ -370,13 +370,13 @@ def pad(g: Graph) -> None:
 
 
 def expand(g: Graph) -> None:
-    x = g.tensor(1, 3, any_kind(g))
+    x = g.tensor(1, 5, any_kind(g))
     shape = [g.one_of((1, 2, 3, 5)) if e == 1 else e for e in x.shape]
     g.add("Expand", [x, g.integers(*([2] * g.number(0, 1)), *shape)])
 
 
 def tile(g: Graph) -> None:
-    x = g.tensor(1, 3, any_kind(g))
+    x = g.tensor(1, 5, any_kind(g))
     g.add("Tile", [x, g.integers(*(g.number(1, 3) for _ in x.shape))])
 
 
@@ -384,7 +384,7 @@ def tile(g: Graph) -> None:
 
 
 def gather(g: Graph) -> None:
-    x = g.tensor(1, 4, any_kind(g))
+    x = g.tensor(1, 6, any_kind(g))
     axis = g.number(0, x.rank - 1)
     shape = g.one_of(((), (1,), (3,), (2, 3)))
     count, extent = math.prod(shape), x.shape[axis]
@@ -423,7 +423,7 @@ def one_hot(g: Graph) -> None:
 
 
 def trilu(g: Graph) -> None:
-    x = g.tensor(2, 4)
+    x = g.tensor(2, 6)
     g.add("Trilu", [x, g.constant(np.int64(g.number(-2, 2)))], upper=g.number(0, 1))
 
 
@@ -459,7 +459,7 @@ def attention(g: Graph) -> None:
 
 def quantised(g: Graph) -> None:
     """Float to integers and back, and an integer product between."""
-    x = g.tensor(2, 4)
+    x = g.tensor(2, 6)
     unsigned = g.flag()
     dtype = np.uint8 if unsigned else np.int8
     scale, zero = g.constant(np.float32(0.05)), g.constant(dtype(128 if unsigned else 3))

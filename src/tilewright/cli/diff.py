@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tilewright.report.differences import Layer
     from tilewright.report.noise import Noise
     from tilewright.runtime import Executable
+    from tilewright.runtime.model_check import ModelCheck
 
 
 FLOAT_TOLERANCE = {"interpreter": 1e-4, "onnxruntime": 1e-3}
@@ -86,7 +87,8 @@ def diff(
 ) -> None:
     """Run a model beside a reference and show layer by layer where they differ.
 
-    Exit status 1 says that a layer differs beyond the tolerance.
+    Beside the interpreter, it also says how far the outputs are from the model as it was written.
+    Exit status 1 says that a layer differs beyond the tolerance, or an output beyond the bound.
 
     Example: tilewright diff resnet50.onnx --target cpu --reference onnxruntime --random 1
     """
@@ -119,7 +121,8 @@ def diff(
         arrays = inputs_for(executable.inputs, inputs, random)
         progress("run", 0, 0)
         seen: dict[str, Array] = {}
-        executable.run(arrays, observe=seen.__setitem__)
+        beside: ModelCheck | None = None  # ONNX Runtime evaluates the model itself.
+        outputs = executable.run(arrays, observe=seen.__setitem__)
         layers = layers_of(network_of(executable.graph), seen)
         shares: dict[str, Noise] = {}
         if with_float and machine.fixed_bits:
@@ -136,6 +139,7 @@ def diff(
         if reference is Reference.interpreter:
             want = _interpreted(executable, arrays)
             rows, left = beside_interpreter(layers, want, allowed, shares)
+            beside = executable.beside_model(arrays, outputs)
         else:
             if model.suffix.lower() != ".onnx":
                 raise refuse("reference-model", "ONNX Runtime reads only ONNX models", str(model))
@@ -143,7 +147,7 @@ def diff(
             want = onnx_tensors(model, arrays, names)
             rows, left = beside_model(layers, imported.nodes, want, allowed, shares)
         compared = Comparison(
-            chosen_target.name, reference.value, allowed, tuple(rows), tuple(left)
+            chosen_target.name, reference.value, allowed, tuple(rows), tuple(left), beside
         )
         if save is not None:
             _save(save, layers, want)
@@ -151,7 +155,7 @@ def diff(
         console.print_json(compared.to_json())
     else:
         console.say(str(compared))
-    if compared.first is not None:
+    if not compared.passed:
         raise typer.Exit(1)
 
 

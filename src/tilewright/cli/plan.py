@@ -49,7 +49,9 @@ def plan_command(
 
     Example: tilewright plan vgg16.onnx -t cambricon-x --planner greedy --beside exact
     """
+    from tilewright.compiler.build import settle_engines
     from tilewright.compiler.pipeline import plans_of, resolve, run_pipeline
+    from tilewright.graph.dialect import KernelOp
     from tilewright.planning.balance import imbalance
     from tilewright.planning.limits import most_blocks, move_text
 
@@ -68,18 +70,21 @@ def plan_command(
                 numbers=numbers.numbers_on(machine, choices),
                 progress=progress,
                 planner=asked,
-                until="plan",
+                until="calibrate" if chosen.falls_back else "plan",
             )
+            settle_engines(state)
         others: dict[str, Plan] = {}
         if second is not None:
             kernels = [item.kernel for item in state.kernels if item.schedule is not None]
             with second as asked:
                 others = plans_of(kernels, machine, asked, chosen.timer(machine), progress)
     rows: list[dict[str, Any]] = []
+    walked = state.network.walk()
+    reasons = {op.symbol.data: op.told_reason for op in walked if isinstance(op, KernelOp)}
     for item in state.kernels:
         row: dict[str, Any] = {"name": item.kernel.symbol, "nodes": list(item.kernel.nodes)}
         if item.schedule is None:
-            rows.append(row | {"engine": "host"})
+            rows.append(row | {"engine": "host", "reason": reasons[item.kernel.symbol]})
             continue
         plan = state.plans[item.kernel.symbol]
         row |= {"engine": "accelerator"} | plan.to_json() | {"text": str(plan.schedule)}
@@ -99,7 +104,7 @@ def plan_command(
     console.say(f"{'kernel':<18}" + "".join(f"{h:>12}" for h in heads) + "   eff. space")
     for row in rows:
         if row["engine"] == "host":
-            console.say(f"{_name(row):<18} on the host")
+            console.say(f"{_name(row):<18} on the host: {row['reason']}")
             continue
         console.say(
             f"{_name(row):<18}{_cycles(row):>12,.0f}{row['bound_cycles']:>12,.0f}"

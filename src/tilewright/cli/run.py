@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +31,13 @@ LONG = 2.0
 """Seconds of a simulation that is not run again, since only the host's part would differ."""
 
 
+def is_package(path: Path) -> bool:
+    """Whether a path is a package's, and no model's."""
+    from tilewright.runtime.elf import is_elf
+
+    return path.is_dir() or is_elf(path)
+
+
 def open_or_compile(
     model: Path,
     target: str | None,
@@ -46,18 +52,23 @@ def open_or_compile(
     keep: bool = True,
     constants: list[str] | None = None,
     trust: bool = False,
+    origin: Path | None = None,
 ) -> Executable:
     """The package at ``model``, or the model compiled into a temporary one.
 
     A model that was compiled before is taken from the cache, unless told not to ``keep`` it.
     Free dims take their sizes from ``shape`` and from the shapes of the arrays in ``files``.
+    ``origin`` is the model that a package was made from, for its check.
     """
-    from tilewright.runtime.elf import is_elf
+    from tilewright.compiler.written import written
+    from tilewright.runtime.executable import quiet
 
-    if model.is_dir() or is_elf(model):
+    if is_package(model):
         from tilewright.compiler.packages import Executable
 
         package = Executable.load(model, cache=console.cache(), progress=progress, trust=trust)
+        if origin is not None and not package.free:
+            package.model = written(lambda: bound_model(origin, shape, files, quiet), origin)
         fixed = constants or (bool(shape) and not package.free)
         chosen = exact_convolution or planner != "model"
         if target or settings or fixed or choices or caffemodel or chosen:
@@ -82,7 +93,12 @@ def open_or_compile(
         if recalled is not None:
             for note in recalled.notes:
                 progress(note, 0, 0)
-            return recalled.executable
+            executable = recalled.executable
+            executable.model = written(
+                lambda: bound_model(model, shape, files, quiet, caffemodel, constants),
+                model, caffemodel=caffemodel,
+            )  # fmt: skip
+            return executable
     from tilewright.compiler.api import compile
     from tilewright.compiler.cached import beside, files_of
 
@@ -119,6 +135,12 @@ def run(
     check: Annotated[
         bool, typer.Option("--check", help="Compare with the graph interpreter.")
     ] = False,
+    beside: Annotated[
+        Path | None,
+        typer.Option(
+            "--model", metavar="FILE", help="With --check: the model a package was made from."
+        ),
+    ] = None,
     trace: Annotated[
         Path | None, typer.Option("--trace", metavar="FILE", help="Write a timeline for Perfetto.")
     ] = None,
@@ -184,6 +206,8 @@ def run(
         hlal.report(*finished, as_json, check)
         return
     with console.refusals(as_json):
+        if beside is not None and not (check and is_package(model)):
+            raise refuse("option-package", "--model is for the --check of a package", str(model))
         if no_barriers or parallel or limit != hlal.MOST_INSTRUCTIONS:
             raise refuse(
                 "option-hlal", "--limit, --no-barriers and --parallel are for HLAL", str(model)
@@ -203,6 +227,7 @@ def run(
                 not no_cache,
                 constant,
                 trust_library,
+                beside,
             )
             arrays = inputs_for(executable.inputs, inputs, random)
             progress("run", 0, 0)
@@ -226,7 +251,7 @@ def run(
                 {
                     "target": executable.manifest.target,
                     "outputs": console.describe(results),
-                    "check": None if compared is None else asdict(compared),
+                    "check": None if compared is None else compared.to_json(),
                     "profile": executable.summary(),
                 }
             )
@@ -241,7 +266,8 @@ def run(
                 console.say(
                     f"check {word} ({how}):\n  largest error {error:.3g}, {wrong} mismatches"
                 )
-                for overflow in compared.overflows:
-                    console.say(f"warning: {overflow}")
+                console.say(f"  {compared.model}")
+                for loss in (*compared.overflows, *compared.underflows):
+                    console.say(f"warning: {loss}")
     if compared is not None and not compared.passed:
         raise typer.Exit(1)

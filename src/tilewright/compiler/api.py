@@ -99,6 +99,7 @@ def compile(
     and measured compilations, those by learned costs, dumps and models in memory are not kept.
     Raises TilewrightError.
     """
+    file = model if isinstance(model, str | Path) else None
     if not isinstance(target, str):
         target, example_inputs = _told_apart(target, example_inputs)
     plain = calibration is None and dump is None and database is None
@@ -123,7 +124,7 @@ def compile(
     if cache is not None and request is not None:
         recalled = cache.recall(request.digest, Path(str(model)).parent)
         if recalled is not None:
-            return placed(recalled.executable, directory)
+            return _beside(placed(recalled.executable, directory), model, file, shapes, caffemodel)
 
     from tilewright import frontends
     from tilewright.compiler.build import (
@@ -211,7 +212,7 @@ def compile(
             emit(state, place, form)
             if by_hand is not None:
                 hosted = [kernel.kernel for kernel in state.kernels if kernel.on_host]
-                reasons = {n: state.refused.get(k.symbol) for k in hosted for n in k.nodes}
+                reasons = {n: state.refusal_of(k.symbol) for k in hosted for n in k.nodes}
                 by_hand.check(reasons)
 
     if cache is not None and plain:
@@ -221,8 +222,24 @@ def compile(
             write=write, progress=progress, request=request,
         )  # fmt: skip
         if kept is not None:
-            return kept
-    return write_apart(write, directory, cache, progress)
+            return _beside(kept, model, file, shapes, caffemodel)
+    made = write_apart(write, directory, cache, progress)
+    return _beside(made, model, file, shapes, caffemodel)
+
+
+def _beside(
+    executable: Executable,
+    model: Model,
+    file: str | Path | None,
+    shapes: Shapes | None,
+    caffemodel: str | Path | None,
+) -> Executable:
+    """An executable that knows the model that it was compiled from, for checks."""
+    from tilewright.compiler.written import written
+
+    if not executable.free:  # Of free dims the package keeps the model itself.
+        executable.model = written(lambda: (model, shapes), file, caffemodel=caffemodel)
+    return executable
 
 
 def _told_apart(second: Any, example_inputs: Any) -> tuple[str | Target, Any]:

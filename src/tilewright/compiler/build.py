@@ -11,16 +11,14 @@ import numpy as np
 
 from tilewright import frontends
 from tilewright.compiler.packages import opened
-from tilewright.compiler.pipeline import advance, check_files, run_pipeline
+from tilewright.compiler.pipeline import PLACED, advance, check_files, run_pipeline
 from tilewright.compiler.quantise import check_format
 from tilewright.compiler.state import CompilationState, Model
 from tilewright.errors import KernelError, refuse
 from tilewright.graph.dialect import network_of
 from tilewright.graph.names import network_name
-from tilewright.graph.overflow import overflows_on
-from tilewright.graph.placement import (
-    arenas_of,
-)
+from tilewright.graph.overflow import losses_on
+from tilewright.graph.placement import arenas_of
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.machine.forms import machine_of
@@ -33,11 +31,11 @@ from tilewright.numerics.formats import Numbers, numbers_of
 from tilewright.runtime.cache import Cache
 from tilewright.runtime.elf import becomes_elf
 from tilewright.runtime.executable import Executable, Progress, quiet, replacing
-from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest
+from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest, Tensor
 from tilewright.runtime.package import write_package
 from tilewright.shapes import Settled, sizes_of
 from tilewright.targets.base import Compilation, Form, Target, find_target
-from tilewright.temporary import make_folder, remove_folder
+from tilewright.temporary import make_folder, remove_folder, temporary_folder
 
 
 def opened_model(
@@ -79,6 +77,14 @@ def specialise(
     emit(bound(directory, manifest, sizes, progress), place)
 
 
+def shapes_at(manifest: Manifest, sizes: Mapping[str, int]) -> dict[str, list[int]]:
+    """The shapes of a package's inputs at sizes of its free dims."""
+    return {
+        tensor.name: [sizes[dim] if isinstance(dim, str) else dim for dim in tensor.shape]
+        for tensor in manifest.inputs
+    }
+
+
 def bound(
     directory: Path,
     manifest: Manifest,
@@ -90,10 +96,7 @@ def bound(
     model = manifest.open_model
     if model is None or model.file not in manifest.files:
         raise refuse("package-invalid", "it has no model", str(directory))
-    shapes = {
-        tensor.name: [sizes[dim] if isinstance(dim, str) else dim for dim in tensor.shape]
-        for tensor in manifest.inputs
-    }
+    shapes = shapes_at(manifest, sizes)
     target = find_target(manifest.target)
     machine = machine_of(manifest.machine, str(directory / MANIFEST))
     with target.planner("model", machine) as asked:
@@ -186,6 +189,18 @@ def form_of(target: Target, weights: str | None, bare: bool) -> Form:
     return Form("array" if bare else weights or "file", bare)
 
 
+def settle_engines(state: CompilationState) -> None:
+    """Lower a network of formed kernels, if its target's host takes what instructions cannot say:
+    only then is it known which kernels that are, and how the others are planned beside them.
+
+    Raises TilewrightError.
+    """
+    if state.target.falls_back:
+        with temporary_folder() as directory:
+            advance(state, PLACED)
+            emit(state, directory)
+
+
 def emit(
     state: CompilationState,
     directory: Path,
@@ -204,16 +219,24 @@ def _write(
     state: CompilationState, form: Form, directory: Path, free: Mapping[str, tuple[int, ...]]
 ) -> None:
     state.progress("emit", 0, 0)
-    if state.samples is not None and state.machine.number.is_short_float:
+    if state.samples is not None:
         samples = samples_of(network_of(state.network), state.samples)
-        state.notes += map(str, overflows_on(state.network, state.weights, samples))
+        state.notes += map(str, losses_on(state.network, state.weights, samples))
     arenas = arenas_of(network_of(state.network))
     kernels = tuple(state.kernels)
     compilation = Compilation(
         state.machine, state.network, state.weights, kernels, arenas, form, free
     )
     try:
-        write_package(directory, state.target, compilation, state.plans, state.name, state.notes)
+        write_package(
+            directory,
+            state.target,
+            compilation,
+            state.plans,
+            state.name,
+            state.notes,
+            empty=[Tensor(name=t.name, shape=t.shape, dtype=t.dtype) for t in state.empty],
+        )
     except KernelError:
         # Nothing half-written is left to an attempt without that kernel.
         shutil.rmtree(directory / PROGRAM, ignore_errors=True)

@@ -17,6 +17,7 @@ from tilewright.runtime.manifest import Manifest
 if TYPE_CHECKING:
     from tilewright.graph.weights import Weights
     from tilewright.ir import ModuleOp
+    from tilewright.runtime.model_check import ModelSource
 
 
 def _specialise(
@@ -35,6 +36,15 @@ def _interpreted(
     return reference_of(directory, manifest, sizes)
 
 
-specialise_by(_specialise, _interpreted)
+def _written(directory: Path, manifest: Manifest, sizes: Mapping[str, int]) -> ModelSource:
+    from tilewright.compiler.build import shapes_at
+    from tilewright.compiler.written import written
+
+    assert manifest.open_model is not None
+    file = directory / manifest.open_model.file
+    return written(lambda: (file, shapes_at(manifest, sizes)))
+
+
+specialise_by(_specialise, _interpreted, _written)
 
 __all__ = ["DynamicExecutable", "Executable", "opened"]

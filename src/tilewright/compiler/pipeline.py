@@ -17,7 +17,7 @@ from tilewright.compiler.state import (
     context_of,
     drop_dead_weights,
 )
-from tilewright.errors import KernelError, refusals_of, refuse
+from tilewright.errors import KernelError, Refusals, refuse
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.kernels import kernel_of, operand_values
 from tilewright.graph.passes import (
@@ -90,6 +90,7 @@ def import_model(state: CompilationState) -> None:
     state.name = state.name or imported.name
     state.nodes = imported.nodes
     state.files = imported.files
+    state.empty = imported.empty
     state.notes += imported.notes
     state.runner.context = context_of(state, {})
 
@@ -146,14 +147,13 @@ def plan_kernels(state: CompilationState) -> None:
         # nothing is timed, kernels alike stay alike and are planned once.
         begin = planned[0] = replace(planned[0], first=True)
         described = [(begin if k.symbol == begin.symbol else k, host) for k, host in described]
-    refused: list[KernelError] | None = [] if state.target.falls_back else None
+    refused = Refusals()
     state.plans = plans_of(
         planned, state.machine, state.planner, timer, state.progress, state.plan_cache, refused
     )
-    if refused is not None:
-        refused += _not_lowered(state, planned, ops, names)
-        if refused:  # all at once: each return to the formed network costs the whole road
-            raise KernelError(refused[0].symbol, refused[0].problems, refused[1:])
+    if state.target.falls_back:
+        _not_lowered(state, planned, ops, names, refused)
+    refused.check()
     # A planner that was asked for knows nothing of values that are held.
     if state.hold and keeps_values(state.machine) and state.planner is None:
         by_symbol = {kernel.symbol: kernel for kernel in planned}
@@ -225,7 +225,7 @@ def plans_of(
     timer: Timer | None = None,
     progress: Progress = quiet,
     cache: PlanCache | None = None,
-    refused: list[KernelError] | None = None,
+    refused: Refusals | None = None,
 ) -> dict[str, Plan]:
     """Plans by the kernels' symbols; kernels alike are planned once.
 
@@ -233,17 +233,15 @@ def plans_of(
     ``refused``, and their kernels left out; without it, raises KernelError.
     """
     cache = {} if cache is None else cache
+    gathered = Refusals() if refused is None else refused
     plans: dict[str, Plan] = {}
     for number, kernel in enumerate(kernels):
         progress("plan", number, len(kernels))
-        try:
-            with refusals_of(kernel.symbol):
-                proposal = None if planner is None else planner(kernel)
-                plans[kernel.symbol] = proposal or plan(kernel, machine, timer=timer, cache=cache)
-        except KernelError as error:
-            if refused is None:
-                raise
-            refused.append(error)
+        with gathered.of(kernel.symbol):
+            proposal = None if planner is None else planner(kernel)
+            plans[kernel.symbol] = proposal or plan(kernel, machine, timer=timer, cache=cache)
+        if refused is None:
+            gathered.check()
     return plans
 
 
@@ -252,27 +250,23 @@ def _not_lowered(
     kernels: Sequence[Kernel],
     ops: Mapping[str, KernelOp],
     names: Mapping[SSAValue, str],
-) -> list[KernelError]:
-    """Refusals of the kernels of which the timer could time no schedule, with the reasons."""
+    refused: Refusals,
+) -> None:
+    """Refuse the kernels of which the timer could time no schedule, with the reasons."""
     untimed = [
         k for k in kernels if k.symbol in state.plans and state.plans[k.symbol].cycles == inf
     ]
     if not untimed:
-        return []
+        return
     run = state.target.run_timer(state.machine, arenas_of(network_of(state.network)))
     if run is None:
-        return []
-    refused: list[KernelError] = []
+        return
     for kernel in untimed:
         schedule = state.plans[kernel.symbol].schedule
         placements = placements_of(ops[kernel.symbol], names, kernel)
-        try:
-            with refusals_of(kernel.symbol):
-                program = tile_module(kernel, schedule, state.machine, placements)
-                run([CompiledKernel(kernel, schedule, program)])
-        except KernelError as error:
-            refused.append(error)
-    return refused
+        with refused.of(kernel.symbol):
+            program = tile_module(kernel, schedule, state.machine, placements)
+            run([CompiledKernel(kernel, schedule, program)])
 
 
 def build_tiles(state: CompilationState) -> None:
@@ -281,6 +275,7 @@ def build_tiles(state: CompilationState) -> None:
     names = value_names(network)
     kernels = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
     used: dict[str, tuple[str, ...]] = {}
+    refused = Refusals()
     for number, item in enumerate(state.kernels):
         state.progress("tile", number, len(state.kernels))
         if item.schedule is None:
@@ -292,14 +287,15 @@ def build_tiles(state: CompilationState) -> None:
             placements = held.placed(placements)
         passes = tile_pipeline(machine, tuple(text for texts in used.values() for text in texts))
         state.runner.context = context_of(state, {}, machine)
-        with refusals_of(item.kernel.symbol):
+        with refused.of(item.kernel.symbol):
             program = build(item.kernel, item.schedule, machine, placements)
             title = f"{item.kernel.symbol}-"
             state.runner.run(program, passes, title, verify_each=False)
-        if state.machine.synchronisation.style != "none":
-            for tile_program in programs_of(program):
-                used |= last_used(tile_program)
-        state.kernels[number] = replace(item, program=program)
+            if state.machine.synchronisation.style != "none":
+                for tile_program in programs_of(program):
+                    used |= last_used(tile_program)
+            state.kernels[number] = replace(item, program=program)
+    refused.check()
 
 
 PIPELINE: tuple[Stage, ...] = (

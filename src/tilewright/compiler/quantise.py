@@ -40,11 +40,9 @@ def read_stated_points(state: CompilationState) -> None:
         return
     points = read_points(network, state.runner.context)
     state.notes += points.left
-    if points.fractions:
+    if points.count:
         state.stated = points
-        state.ranges = {**points.ranges(state.machine.fixed_bits), **(state.ranges or {})}
-        count = len(points.fractions)
-        state.notes.append(f"{count} tensors keep the binary points that the model states")
+        state.notes.append(f"{points.count} tensors keep the binary points that the model states")
 
 
 def quantise(state: CompilationState) -> None:
@@ -205,7 +203,7 @@ def calibrate(state: CompilationState) -> None:
     network = network_of(state.network)
     if state.machine.number.kind != "fixed" or network.numbers is not None:
         return
-    if state.samples is None and state.ranges is None:
+    if state.samples is None and state.ranges is None and state.stated is None:
         if not accelerated_values(network):
             return
         state.notes.append(
@@ -229,6 +227,9 @@ def observe(state: CompilationState) -> None:
         chosen = numbers.format
         return Observer(numbers.observer, levels(chosen.bits), chosen.power_of_two)
 
-    ranges = observed_ranges(state.network, state.weights, samples, observer, state.progress)
+    fixed = state.machine.number.kind == "fixed"
+    ranges = observed_ranges(
+        state.network, state.weights, samples, observer, state.progress, masks=fixed
+    )
     # Ranges from samples of another shape come first; what they do not name has random ones.
     state.runner.context = context_of(state, {**ranges, **(state.ranges or {})})

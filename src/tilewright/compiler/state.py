@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -73,6 +73,8 @@ class CompilationState:
     notes: list[str] = field(default_factory=list[str])
     files: tuple[frontends.MappedFile, ...] = ()
     """The model's files, which weights are views of."""
+    empty: tuple[frontends.EmptyOutput, ...] = ()
+    """The model's outputs without elements, which no program gives."""
     planner: Planner | None = None
     """Asked for each kernel's schedule before the cost model is; passes that choose methods ask it
     ``for_methods``."""
@@ -103,8 +105,20 @@ class CompilationState:
     """Binary points that a quantised model states, for machines of fixed point."""
     apart: dict[str, Problem] = field(default_factory=dict[str, Problem])
     """Why kernels are not computed with those whose results they read, by their symbols."""
-    refused: dict[str, Problem] = field(default_factory=dict[str, Problem])
-    """Why kernels that the machine computes run on the host even so, by their symbols."""
+    refused: dict[Hashable, Problem] = field(default_factory=dict[Hashable, Problem])
+    """Why kernels that the machine computes run on the host even so: by their symbols as they were
+    formed, or by the forms of those that passes inserted later (graph/passes/insertion.py)."""
+
+    def refusal_of(self, symbol: str) -> Problem | None:
+        """Why a kernel that the machine computes runs on the host even so; None if it does not."""
+        form = self.runner.context.inserted.get(symbol, symbol)
+        return self.refused.get(form)
+
+
+def reason_of(problem: Problem) -> str:
+    """A refusal as the reason why a kernel is on the host."""
+    hint = f" ({problem.help})" if problem.help else ""
+    return f"{problem.reason} [{problem.code}]{hint}"
 
 
 def context_of(
@@ -116,6 +130,9 @@ def context_of(
     compiler_context = CompilerContext(
         machine or state.machine, state.weights, ranges, state.factors
     )
+    # What has been inserted outlives a change of the weights, and of the kernel at hand.
+    compiler_context.inserted = state.runner.context.inserted
+    compiler_context.refused = {form: reason_of(problem) for form, problem in state.refused.items()}
     if machine is None or machine is state.machine:
         compiler_context.plans = cast("dict[Any, Any]", state.plan_cache)
         compiler_context.planner = for_methods(state.planner)

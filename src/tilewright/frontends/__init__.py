@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.errors import refuse
-from tilewright.frontends.imported import Imported, ModelNode
+from tilewright.frontends.imported import EmptyOutput, Imported, ModelNode
 from tilewright.frontends.mapped import MappedFile
 from tilewright.frontends.modules import Exported, TorchModule, is_torch_module
 from tilewright.frontends.opened import Opened
@@ -16,6 +16,7 @@ from tilewright.shapes import Shapes
 from tilewright.shapes.forms import concrete
 
 __all__ = [
+    "EmptyOutput",
     "Exported",
     "Imported",
     "MappedFile",

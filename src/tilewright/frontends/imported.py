@@ -23,6 +23,15 @@ class ModelNode:
 
 
 @dataclass(frozen=True)
+class EmptyOutput:
+    """An output of the model that has no elements."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
 class Imported:
     """A model read into the graph dialect."""
 
@@ -42,6 +51,8 @@ class Imported:
     """The model's nodes in its order; empty where a front-end does not say."""
     files: tuple[MappedFile, ...] = ()
     """The files of which weights are views, to be checked before weights are read."""
+    empty: tuple[EmptyOutput, ...] = ()
+    """Outputs without elements, which are none of the network."""
 
     def named(self, name: str) -> Imported:
         """The same network under another name."""

@@ -102,7 +102,11 @@ class GraphOperation(IRDLOperation):
         # long as for all the rest here.
         op = cls.create(operands=list(inputs), result_types=[placeholder], properties=properties)
         if result_type is None:
-            inferred = op.infer([tensor_type(value) for value in inputs])
+            try:
+                inferred = op.infer([tensor_type(value) for value in inputs])
+            except VerifyException:
+                op.erase()  # or else it would go on using its operands
+                raise
             give_type(op.result, inferred)  # nobody holds the result yet
         if node:
             op.result.name_hint = value_hint(node)
@@ -263,6 +267,11 @@ class KernelOp(IRDLOperation):
     def on_host(self) -> bool:
         """Whether the kernel runs on the host."""
         return self.engine is not None and self.engine.data == "host"
+
+    @property
+    def told_reason(self) -> str:
+        """Why the kernel is on the host, or ""."""
+        return self.reason.data if self.reason is not None else ""
 
     def verify_(self) -> None:
         """Check the block against the operands and the result."""

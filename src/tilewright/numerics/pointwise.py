@@ -86,8 +86,13 @@ def _divide(arrays: Sequence[Array], _: Attributes) -> Array:
 
 
 def _power(arrays: Sequence[Array], _: Attributes) -> Array:
+    x, y = arrays
     with np.errstate(all="ignore"):
-        return np.power(arrays[0], arrays[1])
+        if x.dtype.kind not in "iu":
+            return np.power(x, y)
+        # NumPy refuses negative exponents of integers.
+        sign = np.where((x == 1) | (x + 1 == 0), np.where(y & 1, x, 1), 0)
+        return np.where(y < 0, sign, np.power(x, np.maximum(y, 0))).astype(x.dtype)
 
 
 def _remainder(arrays: Sequence[Array], values: Attributes) -> Array:

@@ -9,7 +9,7 @@ bits) are exact while every partial sum stays below 2**53; their results are int
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -142,20 +142,17 @@ def sum_pool2d(
     return _pool(np.add, _padded(x, pads, 0, kind), kernel, strides, (1, 1))
 
 
-def place_of_extreme(x: Array, axis: int, extreme: np.ufunc, *, last: bool) -> Array:
-    """Where along an axis the extreme (``np.fmax``, ``np.fmin``) lies; the axis stays, of extent 1.
+Place = Callable[..., Array]
+"""``np.argmax`` or ``np.argmin``: the place of the extreme, or of NaN, along an axis."""
 
-    Of equal ones it is the first, or the last. NaN takes no part, but where the first element is
-    NaN nothing compares with it: the place is 0.
+
+def place_of_extreme(x: Array, axis: int, place: Place, *, last: bool) -> Array:
+    """Where along an axis the extreme lies; the axis stays, of extent 1.
+
+    Of equal ones, and of several NaN, it is the first, or the last.
     """
-    equal = x == extreme.reduce(x, axis=axis, keepdims=True)
-    if last:
-        equal = np.flip(equal, axis)
-    place = np.argmax(equal, axis=axis, keepdims=True)
-    if last:
-        place = x.shape[axis] - 1 - place
-    first = np.take(x, [0], axis)
-    return np.where(first == first, place, 0).astype(np.int64)
+    found = place(np.flip(x, axis) if last else x, axis=axis, keepdims=True).astype(np.int64)
+    return x.shape[axis] - 1 - found if last else found
 
 
 def maximum_gradient(given: Array) -> Array:

@@ -25,6 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.numerics import reference
+
 Array = NDArray[Any]
 
 _HALF = Fraction(1, 2)
@@ -104,6 +106,18 @@ TRANSFORMS: Mapping[tuple[int, int], Transforms] = {
 """By extents of the output tile and of the window."""
 
 
+def plain_weights(tile: int, taps: int) -> Array:
+    """[taps, inner]: L with L G = 1, so that weights are L (G g G^T) L^T.
+
+    From as many points as there are taps, 0 and infinity among them: zeros stay zeros.
+    """
+    g = TRANSFORMS[tile, taps].weights
+    chosen = [*range(taps - 1), len(g) - 1]
+    result = np.zeros((taps, len(g)))
+    result[:, chosen] = np.linalg.inv(g[chosen])
+    return np.where(np.abs(result) < 1e-9, 0.0, result)
+
+
 def transform_weights(w: Array, tile: int) -> Array:
     """Weights [co, ci, taps, taps] as [co, ci, inner, inner]: in float64, one rounding."""
     return np.ascontiguousarray(_transformed(w, tile).astype(np.float32))
@@ -159,14 +173,24 @@ def conv2d(
     """Images [n, c, h, w] with weights [co, c/group, inner, inner] or as they were; stride 1.
 
     Computes in float64 and rounds the result to float32. ``pads`` are top, left, bottom, right.
+    Where that is not finite, which one input makes of all outputs of its tile, it is computed
+    directly.
     """
     matrices = TRANSFORMS[tile, taps]
-    planes = _transformed(u, tile) if u.shape[2] == taps else u.astype(np.float64)
-    parts = [
-        _conv2d(images, part.transpose(2, 3, 0, 1), pads, matrices)
-        for images, part in zip(np.split(x, group, 1), np.split(planes, group), strict=True)
-    ]
-    return np.ascontiguousarray(np.concatenate(parts, 1))
+    plain = u.shape[2] == taps
+    planes = _transformed(u, tile) if plain else u.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        parts = [
+            _conv2d(images, part.transpose(2, 3, 0, 1), pads, matrices)
+            for images, part in zip(np.split(x, group, 1), np.split(planes, group), strict=True)
+        ]
+        result = np.ascontiguousarray(np.concatenate(parts, 1))
+        if not np.isfinite(result).all():
+            lift = plain_weights(tile, taps)
+            w = u if plain else (lift @ planes @ lift.T).astype(np.float32)
+            direct = reference.conv2d(x, w, pads=pads, group=group)
+            result = np.where(np.isfinite(result), result, direct)
+    return result
 
 
 def _conv2d(x: Array, planes: Array, pads: Sequence[int], matrices: Transforms) -> Array:

@@ -5,7 +5,10 @@ equal share of a tile and sends it to the others, so that main memory gives it o
 for each core. (swTVM names register communication as its future work.) All cores of the row must
 come to the same tiles in the same order, for a core that sends waits until the others receive. So
 the result is cut into one part for each core: those of a row have the same indices of the dims that
-are cut *by rows*, those of a column of the dims that are cut *by columns*.
+are cut *by rows*, those of a column of the dims that are cut *by columns*. Where no dims come in as
+many parts as there are rows, one that is cut alone may come in fewer: the cores of the rows that
+are left (*spare* ones) go through the last part once more, so that they load and send their shares
+of what all of their columns need, and write nothing.
 
 Some primitives multiply while registers are sent (``PrimitiveRecord.in_turns``, swATOP's products
 over the mesh): tiles along the reduction take turns. In each, the cores of one column have loaded
@@ -173,14 +176,37 @@ def needed_by_all(
 def divisions(
     dims: Sequence[str], extents: Mapping[str, int], granules: Mapping[str, int], side: int
 ) -> list[Division]:
-    """Every cut of the dims into ``side`` parts by rows and as many by columns."""
-    cuts = list(_cuts(dims, extents, granules, side))
-    return [
-        Division(rows, columns)
-        for rows in cuts
-        for columns in cuts
-        if not {dim for dim, _ in rows} & {dim for dim, _ in columns}
-    ]
+    """Every cut of the dims into ``side`` parts by rows and as many by columns; where there is
+    none, with spare rows or columns."""
+    exact = list(_cuts(dims, extents, granules, side))
+    every = [*exact, *_spare_cuts(dims, extents, granules, side)]
+    for cuts in (exact, every):
+        found = [
+            Division(rows, columns)
+            for rows in cuts
+            for columns in cuts
+            if not {dim for dim, _ in rows} & {dim for dim, _ in columns}
+        ]
+        if found:
+            return found
+    return []
+
+
+def places(parts: Sequence[int], side: int) -> tuple[int, ...]:
+    """Rows or columns of the mesh that the parts of each dim take, spare ones with them: a dim of
+    which some are spare is cut alone."""
+    return tuple(side if side % count else count for count in parts)
+
+
+def _spare_cuts(
+    dims: Sequence[str], extents: Mapping[str, int], granules: Mapping[str, int], side: int
+) -> Iterator[tuple[tuple[str, int], ...]]:
+    """Cuts of one dim into less than ``side`` parts, but more than half as many."""
+    for dim in dims:
+        granule = granules.get(dim, 1)
+        size = ceil(ceil(extents[dim] / side) / granule) * granule
+        if side / 2 < ceil(extents[dim] / size) < side:
+            yield ((dim, size),)
 
 
 def divides(extents: Sequence[int], side: int) -> bool:

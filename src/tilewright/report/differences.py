@@ -16,6 +16,7 @@ from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
 from tilewright.report.measures import Measures, measure, plain
 from tilewright.report.noise import Noise
+from tilewright.runtime.model_check import ModelCheck, plain_json
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,13 @@ class Comparison:
     rows: tuple[Difference, ...]
     unmatched: tuple[str, ...]
     """Kernels whose result the reference does not have."""
+    model: ModelCheck | None = None
+    """How far the outputs are from the model as it was written, where the reference is not."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether no layer is beyond the tolerance, nor an output beyond its bound."""
+        return self.first is None and (self.model is None or self.model.passed)
 
     @property
     def first(self) -> Difference | None:
@@ -112,7 +120,8 @@ class Comparison:
             "worst": _name(self.worst),
             "adds_most_error": _name(self.noisiest),
             "unmatched": list(self.unmatched),
-            "passed": self.first is None,
+            "model": None if self.model is None else plain_json(self.model),
+            "passed": self.passed,
         }
 
     def __str__(self) -> str:
@@ -143,6 +152,8 @@ class Comparison:
             )
         if self.unmatched:
             lines.append(f"without a counterpart: {', '.join(self.unmatched)}")
+        if self.model is not None:
+            lines.append(str(self.model))
         return "\n".join(lines) + "\n"
 
 

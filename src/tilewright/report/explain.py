@@ -7,12 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from tilewright.compiler.build import emit
+from tilewright.compiler.build import settle_engines
 from tilewright.compiler.pipeline import (
-    PLACED,
     CompilationState,
     Progress,
-    advance,
     optimise_graph,
     place_graph,
     quiet,
@@ -33,7 +31,6 @@ from tilewright.numbers.calibration import Samples
 from tilewright.numerics.formats import Numbers
 from tilewright.shapes import Shapes
 from tilewright.targets.base import Target
-from tilewright.temporary import temporary_folder
 
 Place = Literal["accelerator", "host", "address", "constant", "none"]
 
@@ -177,10 +174,7 @@ def explain(
         objections = _prepare(state)
         calibrate(state)
         if target.falls_back:
-            # What its instructions cannot say is known once they are made: as compile does.
-            with temporary_folder() as directory:
-                advance(state, PLACED)
-                emit(state, directory)
+            settle_engines(state)
         else:
             place_graph(state)
     return Explanation(
@@ -308,7 +302,7 @@ class _Fates:
         )
 
     def _objection(self, kernel: KernelOp) -> Objection:
-        refused = self.state.refused.get(kernel.symbol.data)
+        refused = self.state.refusal_of(kernel.symbol.data)
         if refused is not None:
             return Objection(refused.code, refused.reason, refused.help)
         known = self.objections.get(kernel.symbol.data)
@@ -316,7 +310,7 @@ class _Fates:
         if known is None and isinstance(first, Operation):
             known = objection_to(first, self.state.machine)
         if known is None:
-            reason = kernel.reason.data if kernel.reason is not None else ""
+            reason = kernel.told_reason
             known = Objection("asked-for" if reason == "asked for" else "numbers", reason)
         return known
 

@@ -1,13 +1,18 @@
-"""How a run compares with the graph interpreter on the same graph and inputs."""
+"""How a run compares with the graph interpreter on the same graph and inputs.
+
+That graph is the one that the program was made from: what is wrong in it is equal on both sides.
+So the outputs are also compared with the model as it was written (model_check.py).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from tilewright.graph.overflow import Overflow
+from tilewright.graph.overflow import Overflow, Underflow
 from tilewright.graph.sensitivity import (
     COARSE_MARGIN,
     MARGIN,
@@ -19,6 +24,7 @@ from tilewright.graph.sensitivity import (
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp
 from tilewright.ir.types import Array
+from tilewright.runtime.model_check import ModelCheck, plain_json
 
 RELATIVE_TOLERANCE = 1e-4
 """Of a float output's largest finite magnitude: sums of float32 in another order differ by about
@@ -30,7 +36,7 @@ ABSOLUTE_TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Check:
-    """How a run compares with the graph interpreter on the same graph and inputs."""
+    """How a run compares with what its program means, and with the model as it was written."""
 
     max_abs_error: float
     max_rel_error: float
@@ -38,11 +44,25 @@ class Check:
     mismatches: int
     """Elements that differ: at all on integer machines, beyond the tolerance on float ones."""
     passed: bool
+    """Whether nothing differs from what the program means, and the model is near enough."""
     exact: bool
     """Whether the machine computes in integers, so that equality is asked for."""
     overflows: tuple[Overflow, ...] = ()
     """Nodes whose results are beyond what floats of 16 bits hold, on the machine as in the
     interpreter: the comparison does not count them."""
+    underflows: tuple[Underflow, ...] = ()
+    """Nodes whose tensors are too small for floats of 16 bits, in both alike."""
+    model: ModelCheck | None = None
+    """How far the outputs are from the model as it was written; None where that was not asked."""
+
+    @property
+    def equal(self) -> bool:
+        """Whether the outputs are what the program means, whatever the model says."""
+        return not self.mismatches
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``; numbers that are not finite are null."""
+        return plain_json(self)
 
 
 def compared(

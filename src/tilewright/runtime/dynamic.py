@@ -23,6 +23,7 @@ from tilewright.runtime.cache import Cache
 from tilewright.runtime.digest import compiler_digest
 from tilewright.runtime.executable import Executable, Progress, quiet
 from tilewright.runtime.manifest import PLANS, PROGRAM, Manifest, read_own
+from tilewright.runtime.model_check import ModelCheck, ModelSource
 from tilewright.runtime.planned import PlannedExecutable
 from tilewright.runtime.summary import free_dims
 from tilewright.shapes import sizes_of
@@ -48,6 +49,9 @@ Specialiser = Callable[[Path, Manifest, Mapping[str, int], Path, Progress], None
 
 Interpreted = Callable[[Path, Manifest, Mapping[str, int]], "tuple[ModuleOp, Weights]"]
 """The graph of a package's model at sizes of its free dims, for checks, and its constants."""
+
+Written = Callable[[Path, Manifest, Mapping[str, int]], ModelSource]
+"""What gives a package's model as it was written, at sizes of its free dims."""
 
 
 class DynamicExecutable(Executable):
@@ -100,9 +104,12 @@ class DynamicExecutable(Executable):
         key = tuple(ordered.values())
         with self._guard:
             if key not in self._loaded:
-                self._loaded[key] = self._planned(ordered) or self.cache.obtain(
+                made = self._planned(ordered) or self.cache.obtain(
                     self._key(ordered), lambda place: self._build(ordered, place), self._say
                 )
+                if _specialisers:
+                    made.model = _specialisers[-1][2](self.content, self.manifest, ordered)
+                self._loaded[key] = made
             self._loaded.move_to_end(key)
             self._last = self._loaded[key]
             self._unload()
@@ -123,10 +130,10 @@ class DynamicExecutable(Executable):
         return None
 
     def _interpreted(self, sizes: Mapping[str, int]) -> tuple[ModuleOp, Weights]:
-        _, interpreted = self._compiler()
+        _, interpreted, _ = self._compiler()
         return interpreted(self.content, self.manifest, sizes)
 
-    def _compiler(self) -> tuple[Specialiser, Interpreted]:
+    def _compiler(self) -> tuple[Specialiser, Interpreted, Written]:
         if not _specialisers:
             raise refuse(
                 "package-invalid", "no compiler is there for a new shape", str(self.directory),
@@ -137,7 +144,7 @@ class DynamicExecutable(Executable):
     def _build(self, sizes: Mapping[str, int], place: Path) -> None:
         listed = ", ".join(f"{name}={size}" for name, size in sizes.items())
         self._say(f"specialising for {listed}")
-        specialiser, _ = self._compiler()
+        specialiser, _, _ = self._compiler()
         specialiser(self.content, self.manifest, sizes, place, self.progress)
         # What a target builds once, such as the library of its C sources, is kept and sealed too.
         find_target(self.manifest.target).load(place / PROGRAM).prepare()
@@ -216,6 +223,10 @@ class DynamicExecutable(Executable):
         """Compare outputs of ``run`` with the interpreter; see ``Executable.check``."""
         return self.specialise_for(inputs).check(inputs, outputs)
 
+    def beside_model(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> ModelCheck:
+        """How far outputs are from the model as it was written; see ``Executable.beside_model``."""
+        return self.specialise_for(inputs).beside_model(inputs, outputs)
+
     @property
     def runner(self) -> Runner:
         """The runner of the specialisation that was used last."""
@@ -251,9 +262,9 @@ class DynamicExecutable(Executable):
         return {"free": free, **({} if self._last is None else self._last.summary())}
 
 
-_specialisers: list[tuple[Specialiser, Interpreted]] = []
+_specialisers: list[tuple[Specialiser, Interpreted, Written]] = []
 
 
-def specialise_by(specialiser: Specialiser, interpreted: Interpreted) -> None:
+def specialise_by(specialiser: Specialiser, interpreted: Interpreted, written: Written) -> None:
     """Say what compiles packages for new shapes: the compiler does (compiler/packages.py)."""
-    _specialisers.append((specialiser, interpreted))
+    _specialisers.append((specialiser, interpreted, written))

@@ -7,7 +7,6 @@ import them.
 from __future__ import annotations
 
 import shutil
-import tempfile
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.codegen.c.compiler import has_compiler
 from tilewright.codegen.c.packaged import LIBRARIES, Packaged
 from tilewright.errors import TilewrightError, refuse
-from tilewright.files import problem_of, written
+from tilewright.files import written
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.runtime.elf import becomes_elf
 from tilewright.runtime.glance import report
@@ -32,6 +31,7 @@ from tilewright.runtime.manifest import (
     read_manifest,
     read_own,
 )
+from tilewright.runtime.replacing import replacing
 from tilewright.runtime.summary import summary
 from tilewright.shapes import Bounds
 from tilewright.shapes.run import check_sizes
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tilewright.ir.types import Array
     from tilewright.runtime.cache import Cache
     from tilewright.runtime.check import Check
+    from tilewright.runtime.model_check import ModelCheck, ModelSource
     from tilewright.targets.base import Profile, Runner, TensorInfo
 
 Progress = Callable[[str, int, int], None]
@@ -89,6 +90,8 @@ class Executable:
         self._took, self._timed = 0.0, False
         self._measured: Callable[[], Profile] | None = None
         self._reference: tuple[ModuleOp, Weights] | None = None
+        self.model: ModelSource | None = None
+        """Gives the model as it was written, for ``check``; None where it is not at hand."""
         self._libraries = Packaged(
             directory / LIBRARIES,
             frozenset(
@@ -240,7 +243,9 @@ class Executable:
         Perfetto. ``observe`` is shown the name and the logical array of every value between
         kernels, in program order, named as in the final graph. ``profile`` times the kernels
         of this very run (on ``cpu`` a small network then takes longer); without it, the property
-        runs them once more when it is asked for. Raises TilewrightError for inputs of a wrong
+        runs them once more when it is asked for. ``check_races`` makes simulated machines look for
+        missing waits, and for results that depend on bytes that nobody wrote: it runs once more,
+        on memories that begin with other contents. Raises TilewrightError for inputs of a wrong
         name, shape or dtype.
         """
         runner = self._runner or self.runner
@@ -261,7 +266,14 @@ class Executable:
         self._profile, self._measured, self._runs = None, result.measured, 0
         self._last_inputs, self._took = inputs, time.perf_counter() - begin
         self._timed = profile or trace is not None or watch is not None
-        return result.outputs
+        if check_races and runner.spoils:
+            from tilewright.runtime.unwritten import refuse_unwritten
+
+            counted = profile or trace is not None
+            refuse_unwritten(runner, lambda: self.graph, inputs, result.outputs, profile=counted)
+        if not self.manifest.empty_outputs:
+            return result.outputs
+        return {**result.outputs, **{t.name: t.empty() for t in self.manifest.empty_outputs}}
 
     @property
     def profile(self) -> Profile:
@@ -317,6 +329,9 @@ class Executable:
         Where the host computes in float32 on the way (``Runner.exact``), within the tolerance, or
         within the error to expect where the network magnifies roundings (graph/sensitivity.py);
         where the machine's numbers are coarser than float32, within what their roundings give.
+
+        Then with the model as it was written, where that is at hand: how far they are from what it
+        gives in its own types, within the bound of the number format (docs/number-formats.md).
         """
         import numpy as np
 
@@ -333,7 +348,24 @@ class Executable:
             module, weights, inputs, outputs, exact=exact, roundoff=self.runner.roundoff,
             expected=expected,
         )  # fmt: skip
-        return replace(check, overflows=tuple(observer.overflows()))
+        losses = {"overflows": observer.overflows(), "underflows": observer.underflows()}
+        beside = self.beside_model(inputs, outputs)
+        return replace(
+            check,
+            **{name: tuple(found) for name, found in losses.items()},
+            model=beside,
+            passed=check.passed and beside.passed,
+        )
+
+    def beside_model(
+        self, inputs: Mapping[str, Array] | Any, outputs: Mapping[str, Array]
+    ) -> ModelCheck:
+        """How far outputs of ``run`` are from the model as it was written, in its own types."""
+        from tilewright.runtime.model_check import beside_model
+
+        inputs = self.named(inputs)
+        module, weights = self._read_reference()
+        return beside_model(self.model, inputs, outputs, final=module, weights=weights)
 
     def measure(self, inputs: Mapping[str, Array], runs: int, seconds: float) -> list[float]:
         """Run again, after a first run, and let ``profile`` be that of the median run.
@@ -423,62 +455,6 @@ def placed(executable: Executable, directory: str | Path | None) -> Executable:
         return executable
     place = executable.save(directory, build=False)
     return opened(place) if place.is_file() else Executable(place, manifest=executable.manifest)
-
-
-class replacing:
-    """Make a directory's new content beside it and put it in place only when it is whole.
-
-    ``with replacing(target) as fresh:`` yields an empty directory. An existing ``target`` must be
-    a package or an empty directory; it is replaced at the end, and kept if anything fails.
-    """
-
-    def __init__(self, target: Path) -> None:
-        self.target = target
-        self._work: Path | None = None
-
-    def __enter__(self) -> Path:
-        target = self.target
-        if target.exists():
-            is_directory = target.is_dir() and not target.is_symlink()
-            if not is_directory or (any(target.iterdir()) and not (target / MANIFEST).is_file()):
-                raise refuse(
-                    "output-exists", "exists and is no package", str(target),
-                    "name another directory",
-                )  # fmt: skip
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            self._work = Path(tempfile.mkdtemp(prefix=f".{target.name[:100]}.", dir=target.parent))
-            fresh = self._work / "new"
-            fresh.mkdir()
-        except BaseException as error:
-            self._remove_work()
-            if isinstance(error, OSError):
-                raise TilewrightError(problem_of(error, "output-failed", str(target))) from error
-            raise
-        return fresh
-
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
-        assert self._work is not None
-        old = self._work / "old"
-        try:
-            if kind is None:
-                if self.target.exists():
-                    self.target.rename(old)
-                (self._work / "new").rename(self.target)
-        finally:
-            if old.exists() and not self.target.exists():
-                old.rename(self.target)  # Interrupted between the two.
-            self._remove_work()
-        if isinstance(error, OSError):
-            # Of a copy, `filename` is the file that was read.
-            written = error.filename2 or error.filename
-            inside = written is None or str(written).startswith(str(self._work))
-            where = str(self.target) if inside else str(written)
-            raise TilewrightError(problem_of(error, "output-failed", where)) from error
-
-    def _remove_work(self) -> None:
-        if self._work is not None:
-            shutil.rmtree(self._work, ignore_errors=True)
 
 
 __all__ = ["Executable", "Progress", "opened", "placed", "quiet", "replacing"]

@@ -59,6 +59,12 @@ class Tensor(_Part):
     """Sizes, and names of free dims; of an output, ``?`` for a dim that the model does not name."""
     dtype: str
 
+    def empty(self) -> Any:
+        """Zeros of its shape, which has to be known: for tensors that have no elements."""
+        import numpy as np
+
+        return np.zeros(tuple(int(size) for size in self.shape), self.dtype)
+
 
 class FreeDim(_Part):
     """A dim of the inputs that stays free, and its bounds, both included."""
@@ -142,6 +148,8 @@ class Manifest(_Part):
     """Element type of the machine: results of integers are compared exactly."""
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+    empty_outputs: tuple[Tensor, ...] = ()
+    """The model's outputs without elements: a run gives them, the program does not."""
     kernels: tuple[KernelEntry, ...]
     peak_memory_bytes: int
     """Activations and weights in main memory."""

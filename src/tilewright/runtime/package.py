@@ -26,8 +26,13 @@ def write_package(
     plans: Mapping[str, Plan],
     name: str,
     notes: Sequence[str],
+    *,
+    empty: Sequence[Tensor] = (),
 ) -> None:
-    """Fill an empty directory with a package; ``plans`` are by kernel symbol."""
+    """Fill an empty directory with a package; ``plans`` are by kernel symbol.
+
+    ``empty`` are outputs without elements, which the network does not have.
+    """
     network = network_of(compilation.network)
     arenas = compilation.arenas
     program = directory / PROGRAM
@@ -49,6 +54,7 @@ def write_package(
         activation_bytes=arenas[ACTIVATIONS] + arenas.get(TEMPORARY, 0),
         lower_bound_memory_bytes=activation_bound(network) + arenas[WEIGHTS],
         notes=tuple(notes),
+        empty_outputs=tuple(empty),
         runs=target.runs,
     )
     manifest.write(directory)
@@ -67,7 +73,7 @@ def _entries(compilation: Compilation, plans: Mapping[str, Plan]) -> list[Kernel
         symbol = item.kernel.symbol
         op = ops[symbol]
         if item.schedule is None:
-            reason = op.reason.data if op.reason is not None else ""
+            reason = op.told_reason
             rows.append(
                 KernelEntry(name=symbol, nodes=item.kernel.nodes, engine="host", reason=reason)
             )

@@ -188,6 +188,10 @@ class Runner(ABC):
     roundoff: float = 0.0
     """Unit roundoff of the numbers in which the machine computes, where these are coarser than the
     graph's float32: 2 ** -11 for half precision."""
+    spoils: bool = False
+    """Whether memories begin with contents that show in results where a program reads what nobody
+    wrote; ``seed`` chooses them. Runs of equal seeds are then alike, bit for bit."""
+    seed: int = 0
 
     @property
     def threads(self) -> int:

@@ -206,7 +206,7 @@ def _concat(tile: Tile) -> Array:
     return result
 
 
-def _place(extreme: np.ufunc) -> Callable[[Tile], Array]:
+def _place(place: reference.Place) -> Callable[[Tile], Array]:
     """The index of an extreme along the one dim that is reduced."""
 
     def part(tile: Tile) -> Array:
@@ -214,7 +214,7 @@ def _place(extreme: np.ufunc) -> Callable[[Tile], Array]:
         (inner,) = [n for n in tile.dims if n not in written and depends(tile.windows[0], n)]
         view = tile.view(0, tile.padded(0), [*written, inner])
         last = bool(tile.parameters.get("last"))
-        places = reference.place_of_extreme(view, -1, extreme, last=last)[..., 0]
+        places = reference.place_of_extreme(view, -1, place, last=last)[..., 0]
         return _to_box(tile, written, places.astype(tile.dtype))
 
     return part
@@ -403,8 +403,8 @@ ANCHORS: Mapping[str, Anchor] = {
     "reduce_product": Anchor(_fold(np.multiply, lambda _: 1, wide=True), np.multiply, _narrow),
     "reduce_max": Anchor(_fold(np.maximum, _lowest, wide=False), np.maximum, _complete),
     "reduce_min": Anchor(_fold(np.minimum, _highest, wide=False), np.minimum, _complete),
-    "arg_max": Anchor(_place(np.fmax), None, _complete),
-    "arg_min": Anchor(_place(np.fmin), None, _complete),
+    "arg_max": Anchor(_place(np.argmax), None, _complete),
+    "arg_min": Anchor(_place(np.argmin), None, _complete),
     "concat": Anchor(_concat, None, _complete),
     "gather": Anchor(_gather, None, _complete),
     "scatter": Anchor(_scatter, None, _complete),

@@ -332,6 +332,31 @@ def test_recurrent_cells_clip(operator, gates, direction, tmp_path):
     agree(built, {"x": noise(4, 2, 5, seed=6)}, tmp_path, tolerance=1e-4)
 
 
+@pytest.mark.parametrize("cell", but_fast([("LSTM", 4), ("GRU", 3), ("RNN", 1)], [("RNN", 1)]))
+@pytest.mark.parametrize(
+    "direction", but_fast(["forward", "reverse", "bidirectional"], ["reverse"])
+)
+@pytest.mark.parametrize("known", but_fast([False, True], [False]))
+def test_sequences_end_at_their_own_lengths(cell, direction, known, tmp_path):
+    """A sequence of no step among them; lengths are constants or come with a run."""
+    operator, gates = cell
+    count = 2 if direction == "bidirectional" else 1
+    results = ["y", "h", "c"][: 3 if operator == "LSTM" else 2]
+    node = helper.make_node(
+        operator, ["x", "W", "R", "", "n", "s"], results, hidden_size=4, direction=direction
+    )
+    lengths = np.array([3, 5, 0, 1], np.int32)
+    constants = {"W": noise(count, gates * 4, 3), "R": noise(count, gates * 4, 4, seed=1)}
+    inputs = {"x": (FLOAT, [5, 4, 3]), "s": (FLOAT, [count, 4, 4])}
+    feeds = {"x": noise(5, 4, 3, seed=6), "s": noise(count, 4, 4, seed=2)}
+    if known:
+        constants["n"] = lengths
+    else:
+        inputs["n"], feeds["n"] = (TensorProto.INT32, [4]), lengths
+    built = model([node], inputs, dict.fromkeys(results, FLOAT), constants)
+    agree(built, feeds, tmp_path, tolerance=1e-4)
+
+
 @pytest.mark.parametrize("columns", but_fast([False, True], [True]))
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 def test_an_lstm_quantises_its_steps(columns, dtype, tmp_path):

@@ -79,8 +79,30 @@ def test_roi_align(transformation, mode):
     against_runtime(model, {"x0": noise(2, 3, 9, 10), "x1": BOXES})
 
 
-def test_roi_align_needs_a_number_of_samples():
-    model = single("RoiAlign", [(2, 3, 9, 10), (4, 4), np.zeros(4, np.int64)], 16)
+@pytest.mark.parametrize("transformation", ["half_pixel", "output_half_pixel"])
+@pytest.mark.parametrize("cells", [(3, 2), (1, 1), (7, 7)])
+def test_roi_align_with_as_many_samples_as_there_are_pixels(transformation, cells):
+    """Regions of any size: of no extent, turned around, and far beyond the image."""
+    values = np.random.default_rng(cells)
+    start = values.uniform(-4, 12, (12, 2))
+    boxes = np.concatenate([start, start + values.uniform(-2, 14, (12, 2))], 1)
+    boxes[0, 2:] = boxes[0, :2]
+    boxes[1] = [-60, -50, 80, 90]
+    boxes[2] = [1, 1, 2000, 1000]
+    model = single(
+        "RoiAlign",
+        [(3, 4, 9, 10), (12, 4), values.integers(0, 3, 12)],
+        16,
+        coordinate_transformation_mode=transformation,
+        output_height=cells[0],
+        output_width=cells[1],
+        spatial_scale=0.9,
+    )
+    against_runtime(model, {"x0": noise(3, 4, 9, 10), "x1": boxes.astype(np.float32)})
+
+
+def test_roi_align_of_the_largest_needs_a_number_of_samples():
+    model = single("RoiAlign", [(2, 3, 9, 10), (4, 4), np.zeros(4, np.int64)], 16, mode="max")
     with pytest.raises(TilewrightError, match="sampling_ratio"):
         import_onnx(model)
 

@@ -12,6 +12,7 @@ from tests.frontends.onnx.onnx_models import onnxruntime_of
 from tests.frontends.onnx.quantised_models import Quantised, check_units, prepared
 from tilewright.errors import TilewrightError
 from tilewright.frontends.onnx import import_onnx
+from tilewright.frontends.onnx.microsoft import CONTRIBUTED
 from tilewright.graph.interpreter import interpret
 
 DOMAIN = "com.microsoft"
@@ -227,6 +228,17 @@ def test_multi_head_attention(bias: bool, mask: np.ndarray | None) -> None:
     check(*model_of("MultiHeadAttention", operands, num_heads=4))
 
 
+@pytest.mark.parametrize("mask", [None, np.array([[1, 1, 1, 0, 0], [1] * 5], np.int32)])
+def test_multi_head_attention_with_keys_of_heads(mask: np.ndarray | None) -> None:
+    """Keys and values [b, heads, t, d], as a decoder keeps those of its encoder."""
+    operands = [noise(2, 6, 16), noise(2, 4, 5, 4, seed=1), noise(2, 4, 5, 4, seed=2), None, mask]
+    check(*model_of("MultiHeadAttention", operands, num_heads=4))
+    operands[1] = noise(2, 5, 16, seed=1)
+    model, _ = model_of("MultiHeadAttention", operands, num_heads=4)
+    with pytest.raises(TilewrightError, match=r"its query is not \[b, s, h\]"):
+        import_onnx(model)
+
+
 @pytest.mark.parametrize("interleaved", [0, 1])
 @pytest.mark.parametrize("heads", [False, True])
 def test_rotary_embedding(interleaved: int, heads: bool) -> None:
@@ -302,7 +314,17 @@ def test_products_to_floats() -> None:
 
 def test_what_is_not_known_is_refused() -> None:
     model, _ = model_of("NhwcMaxPool", [np.zeros((1, 4, 4, 3), np.uint8)], kernel_shape=[2, 2])
-    with pytest.raises(TilewrightError, match=r"com\.microsoft"):
+    with pytest.raises(TilewrightError) as refused:
+        import_onnx(model)
+    (problem,) = refused.value.problems
+    assert problem.where == "node 'the_node' (com.microsoft.NhwcMaxPool)"
+    assert (
+        problem.reason
+        == f"it is none of the {len(CONTRIBUTED)} operators of its domain that are known"
+    )
+    assert problem.help.startswith("near to it are MaxPool,")
+    model, _ = model_of("GroupQueryAttention", [noise(1, 2, 8)], num_heads=4)
+    with pytest.raises(TilewrightError, match=r"near to it are com\.microsoft\.Attention, "):
         import_onnx(model)
     model, _ = model_of("Gelu", [noise(3)], unheard=1)
     with pytest.raises(TilewrightError, match="unheard"):

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
+from tests.frontends.onnx.executed import executed, typed_model
 from tests.frontends.onnx.onnx_models import (
     assert_close,
     check,
@@ -310,3 +311,50 @@ def test_scales_that_do_not_fit_blocks_are_refused() -> None:
     model = single("QuantizeLinear", operands, opset=21, axis=1, block_size=2)
     with pytest.raises(TilewrightError, match=r"onnx-shape.*one number for each block of 2"):
         import_onnx(model)
+
+
+@pytest.mark.parametrize("group", [1, 16])
+def test_a_float_bias_is_added_as_it_is(group: int) -> None:
+    """A bias that is not of whole units is not rounded to them: results stay the nearest ones."""
+    values = np.random.default_rng(group)
+    x = values.integers(0, 256, (1, 16, 64, 64)).astype(np.uint8)
+    w = values.integers(-127, 128, (16, 16 // group, 3, 3)).astype(np.int8)
+    sizes = np.float32([0.0235, 0.03 if group > 1 else 0.1])
+    scales = np.linspace(0.002, 0.011, 16, dtype=np.float32)
+    bias = values.standard_normal(16).astype(np.float32)
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "sx", "zx"], ["a"]),
+        helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["f"], axis=0),
+        helper.make_node("Conv", ["a", "f", "b"], ["c"], group=group),
+        helper.make_node("QuantizeLinear", ["c", "sy", "zy"], ["y"]),
+    ]
+    constants = {
+        "sx": sizes[0],
+        "sy": sizes[1],
+        "sw": scales,
+        "w": w,
+        "b": bias,
+        "zx": np.uint8(120),
+        "zy": np.uint8(128),
+        "zw": np.zeros(16, np.int8),
+    }
+    model = typed_model(nodes, {"x": x}, {"y": TensorProto.UINT8}, constants, opset=17)
+    windows = np.lib.stride_tricks.sliding_window_view(x[0].astype(np.int64) - 120, (3, 3), (1, 2))
+    sums = np.stack(
+        [
+            np.einsum(
+                "chwij,cij->hw", windows[k * group // 16 * (16 // group) :][: 16 // group], w[k]
+            )
+            for k in range(16)
+        ]
+    )
+    unit = (sizes[0].astype(np.float64) * scales)[:, None, None]
+    wide = bias.astype(np.float64)[:, None, None]
+
+    def nearest(value: np.ndarray) -> np.ndarray:
+        return np.clip(np.rint(value / np.float64(sizes[1])) + 128, 0, 255).astype(np.uint8)
+
+    want, rounded = nearest(sums * unit + wide), nearest((sums + np.rint(wide / unit)) * unit)
+    assert (want != rounded).sum() > 5, "a bias of whole units does as well"
+    found = executed(model, {"x": x})["y"][0]
+    assert (found != want).sum() <= 1

@@ -211,6 +211,20 @@ def test_conversion_runs_where_it_can(machine: Machine) -> None:
     assert {op.engine.data for op in _copies(module) if op.engine} == {expected}
 
 
+@pytest.mark.parametrize(
+    ("channels", "operation", "copies"),
+    [(32, "reduce_max", 1), (32, "reduce_min", 1), (24, "reduce_max", 2), (32, "reduce_sum", 2)],
+)
+def test_extremes_of_all_elements_are_found_as_they_lie(
+    channels: int, operation: str, copies: int
+) -> None:
+    """In any order, but not beside padded lanes; sums keep theirs. One copy is the input's."""
+    net = Builder(x=(1, 16, 6, 6))
+    y = net.conv(net.inputs["x"], channels)
+    module = assign(net, net.op(operation, y, axes=(0, 1, 2, 3), keep_dims=False))
+    assert len(_copies(module)) == copies
+
+
 def test_first_primitive_that_serves_decides() -> None:
     conv = FLOAT.primitive("conv")
     blocked = conv.model_copy(

@@ -146,15 +146,17 @@ def test_pads_join_what_follows() -> None:
 
 
 def test_pads_that_must_stay() -> None:
-    net = Builder(x=(1, 3, 6, 6))
+    net = Builder(x=(1, 3, 6, 6), value=())
     x = net.inputs["x"]
+    computed = net.op("pad", x, net.inputs["value"], pads=(0, 0, 1, 1, 0, 0, 1, 1))
     ones = net.op("pad", x, pads=(0, 0, 1, 1, 0, 0, 1, 1), value=1.0)
     channels = net.op("pad", x, pads=(0, 1, 0, 0, 0, 0, 0, 0))
     edge = net.op("pad", x, pads=(0, 0, 1, 1, 0, 0, 1, 1), mode="edge")
     zeros = net.op("pad", x, pads=(0, 0, 1, 1, 0, 0, 1, 1))
     pool = net.op("max_pool", zeros, kernel=(2, 2))
-    ops = after(net, net.conv(ones, 2), net.conv(channels, 2), net.conv(edge, 2), pool)
-    assert names(ops).count("pad") == 4
+    images = (computed, ones, channels, edge)
+    ops = after(net, *(net.conv(image, 2) for image in images), pool)
+    assert names(ops).count("pad") == 5
 
 
 def test_pads_in_front_of_a_maximum() -> None:

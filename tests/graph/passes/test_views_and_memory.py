@@ -1,10 +1,12 @@
 """eliminate-views and plan-memory: what is an address, what is copied, what shares bytes."""
 
+import numpy as np
 import pytest
 
 from tests.graph.passes.pass_networks import Builder, accelerator, context, random_network
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, network_of
+from tilewright.graph.interpreter import interpret
 from tilewright.graph.passes import place_pipeline, prepare_pipeline
 from tilewright.graph.passes.assign_layouts import AssignLayouts, is_conversion
 from tilewright.graph.passes.eliminate_views import EliminateViews
@@ -15,6 +17,7 @@ from tilewright.graph.passes.plan_memory import PlanMemory
 from tilewright.graph.placement import arenas_of, placement_of
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.ir.passes import PassRunner
+from tilewright.ir.types import shape_of
 from tilewright.machine import Machine
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
@@ -81,6 +84,31 @@ def test_interleaved_images_are_written_pixel_by_pixel() -> None:
             assert whole.strides == (3 * 14 * 4, 14 * 4, 4, 1)
             assert a.strides == b.strides == (3 * 14 * 4, 14 * 4, 8, 1)
             assert (a.offset - whole.offset, b.offset - whole.offset) == (0, 4 * 4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "order", "axes"),
+    [
+        ((1, 5, 3, 2, 4), (2, 0, 3, 1, 4), 3),  # Queries, keys and values of one image.
+        ((2, 5, 3, 2, 4), (2, 0, 3, 1, 4), 5),
+        ((2, 4, 3, 5, 6), (0, 2, 1, 3, 4), 4),  # A channel shuffle.
+        ((1, 2, 2, 3, 5, 4), (0, 3, 4, 1, 5, 2), 4),  # Depth to space.
+        ((2, 3, 4, 1, 5, 2), (4, 5, 0, 1, 3, 2), 2),
+        ((2, 1, 3, 1, 2, 2), (5, 4, 3, 2, 1, 0), 4),
+    ],
+)
+def test_transposes_of_many_axes_have_one_for_those_that_stay_side_by_side(
+    shape: tuple[int, ...], order: tuple[int, ...], axes: int
+) -> None:
+    net = Builder(x=shape)
+    turned = net.op("transpose", net.op("exp", net.inputs["x"]), permutation=order)
+    module = build(net, net.op("neg", turned))
+    kernels = [op for op in network_of(module).block.ops if isinstance(op, KernelOp)]
+    moved = [k for k in kernels if k.operations[0].name == "graph.transpose"]
+    assert [len(shape_of(kernel.result)) for kernel in moved] == [axes]
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    (found,) = interpret(module, net.store, {"x": x}).values()
+    np.testing.assert_allclose(found, -np.exp(x).transpose(order), rtol=1e-6)
 
 
 @pytest.mark.parametrize("odd", [False, True])

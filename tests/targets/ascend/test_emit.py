@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -44,6 +45,36 @@ def test_compilers_have_nothing_to_say(name: str, compiler: str, tmp_path: Path)
     flags = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{SHIM}", "-c")
     command = [compiler, *flags, str(path), "-o", str(tmp_path / "kernel.o")]
     subprocess.run(command, check=True)
+
+
+ENUMS = re.compile(r"(?:typedef )?enum (?:cce_\w+ )?\{[^}]*\}[^;]*;")
+CALLS = re.compile(r"^ +([a-z]\w*)\(", re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler is here")
+def test_a_compiler_of_c_plus_plus_keeps_the_symbol(name: str, tmp_path: Path) -> None:
+    """As the vendor's does, of which this has the intrinsics as functions that take anything."""
+    program = PROGRAMS[name]
+    text = kernel_text(synchronised(program))
+    calls = sorted({call for call in CALLS.findall(text) if call not in ("for", "if")})
+    words = ("global", "aicore", "gm", "cbuf", "ca", "cb", "cc", "ubuf")
+    head = [
+        *("#include <stdint.h>", "#define __CCE_AICORE__ 100", "typedef _Float16 half;"),
+        *ENUMS.findall((SHIM / "cce.h").read_text()),
+        *(f"#define __{word}__" for word in words),
+        *(f"template <class... T> void {call}(T...) {{}}" for call in calls),
+        # Clang, of which the vendor's compiler is made, lets an unnamed array decay; GCC does not.
+        "#define set_va_reg_sb(...)",
+    ]
+    (tmp_path / "ccec.h").write_text("\n".join(head) + "\n")
+    (tmp_path / "kernel.c").write_text(text)
+    command = ["g++", "-x", "c++", "-std=c++17", "-Wall", "-include", "ccec.h", "-c", "kernel.c"]
+    subprocess.run([*command, "-o", "kernel.o"], cwd=tmp_path, check=True)
+    symbols = subprocess.run(
+        ["nm", "--defined-only", "kernel.o"], cwd=tmp_path, check=True, capture_output=True
+    )
+    assert f" T {program.name}\n" in symbols.stdout.decode()
 
 
 if __name__ == "__main__":

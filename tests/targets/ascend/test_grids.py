@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from math import ceil, prod
 
+import numpy as np
 import pytest
 
 from tilewright.errors import TilewrightError
+from tilewright.planning import plan
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Role, Stage, Value
 from tilewright.targets.ascend.formats import image, nz
 from tilewright.targets.ascend.grids import GridPlans, Step, steps_of, vector_grids
@@ -97,6 +99,38 @@ def test_a_grid_stands_in_schedule_and_tile_program_and_launches_follow_it(name:
     lower_kernel(device, CompiledKernel(of, plan.schedule, module), {})
     assert device.launches == 2 * launches
     assert device.estimates == estimates
+
+
+def sliced(random: np.random.Generator) -> Kernel:
+    """A slice of up to four axes, with steps."""
+    rank = int(random.integers(1, 5))
+    extents = [int(random.choice((1, 2, 3, 5, 16, 17, 32))) for _ in range(rank)]
+    steps = [int(random.choice((1, 1, 2, -1, 3))) for _ in range(rank)]
+    starts = [int(random.integers(0, 3)) for _ in range(rank)]
+    shape = tuple(
+        start + abs(step) * extent
+        for start, step, extent in zip(starts, steps, extents, strict=True)
+    )
+    access = tuple(
+        Affine(((f"d{n}", steps[n]),), starts[n] if steps[n] > 0 else shape[n] - 1)
+        for n in range(rank)
+    )
+    dims = tuple(Dim(f"d{n}", extent) for n, extent in enumerate(extents))
+    given = Operand("x", shape, access, "float16", "input")
+    rows = tuple(Affine(((f"d{n}", 1),)) for n in range(rank))
+    out = Operand("out", tuple(extents), rows, "float16", "output")
+    return Kernel("kernel", (Stage("slice", dims, (given,), out),))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_no_two_blocks_of_a_slice_write_the_same(seed: int) -> None:
+    """Elements that lie apart are written by a copy each, with what lies behind them."""
+    of = sliced(np.random.default_rng(seed))
+    planned = GridPlans(MACHINE, None)(of) or plan(of, MACHINE)
+    module = tile_module(of, planned.schedule, MACHINE)
+    device = Device(ASCEND_910, main_memory(MACHINE))
+    lower_kernel(device, CompiledKernel(of, planned.schedule, module), {})
+    assert device.launches
 
 
 def test_parts_are_runs_and_few() -> None:

@@ -17,7 +17,7 @@ from tests.targets.cpu.built_networks import (
 )
 
 import tilewright
-from tilewright.codegen.c.compiler import CHOICE, FLAGS, openmp_flags
+from tilewright.codegen.c.compiler import CHOICE, FLAGS
 from tilewright.errors import TilewrightError
 from tilewright.targets.cpu import processors
 from tilewright.targets.cpu.processors import PROCESSORS
@@ -84,15 +84,11 @@ def test_what_is_made_for_another_processor_is_refused_here(tmp_path: Path) -> N
     assert "avx2" in caught.value.problems[0].help
 
 
-@pytest.mark.parametrize("openmp", [True, False])
-def test_results_do_not_depend_on_threads(tmp_path: Path, openmp: bool) -> None:
+def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
     program = package(tmp_path, "avx2" if runs_here("avx2") else "portable")
     sources = "".join(path.read_text() for path in (program / "src").glob("*.c"))
     assert sources.count("long parts)") >= 3, "nothing is divided"
-    extra = openmp_flags() if openmp else ()
-    if openmp and not extra:
-        pytest.skip("the compiler has no OpenMP")
-    flags = (*FLAGS, *processors.this_processor().flags, *extra)
+    flags = (*FLAGS, *processors.this_processor().flags)
     runner = CpuRunner(program, flags)
     alone = runner.run({"image": image()}).outputs["probabilities"]
     close(alone)

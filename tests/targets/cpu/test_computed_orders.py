@@ -34,8 +34,13 @@ def product(
 
 
 def compiled(
-    nodes: Sequence[onnx.NodeProto], inputs: dict[str, Sequence[int]], count: int, path: Path
+    nodes: Sequence[onnx.NodeProto],
+    inputs: dict[str, Sequence[int]],
+    count: int,
+    path: Path,
+    cpu: str = "portable",
 ) -> Executable:
+    """For a processor whose plans are the same wherever tests run, and which all run."""
     info = helper.make_tensor_value_info
     graph = helper.make_graph(
         nodes,
@@ -44,7 +49,7 @@ def compiled(
         [info(f"y{number}", TensorProto.FLOAT, None) for number in range(count)],
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
-    return tilewright.compile(path)
+    return tilewright.compile(path, cpu=cpu)
 
 
 def primitives(package: Executable) -> set[str]:
@@ -88,15 +93,16 @@ def test_rows_and_columns(seed: int, tmp_path: Path) -> None:
         np.testing.assert_allclose(found[f"y{number}"], wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("cpu", ["avx512", "avx2", "neon"])
 @pytest.mark.parametrize(
     ("rows", "order", "primitive"),
     [(1, (1, 0), "matmul_dots"), (2, None, "matmul_rows"), (192, (1, 0), ""), (192, None, "")],
 )
 def test_many_rows_are_worth_a_copy(
-    rows: int, order: tuple[int, int] | None, primitive: str, tmp_path: Path
+    rows: int, order: tuple[int, int] | None, primitive: str, cpu: str, tmp_path: Path
 ) -> None:
     nodes, shapes = product((rows, 256), (256, 256), order, False, 0)
-    package = compiled(nodes, shapes, 1, tmp_path / "product.onnx")
+    package = compiled(nodes, shapes, 1, tmp_path / "product.onnx", cpu)
     asis = {"matmul_dots", "matmul_rows"}
     assert primitives(package) == {primitive} if primitive else not primitives(package) & asis
     # A transpose of its own is never made: the copy that lays weights out takes either order.

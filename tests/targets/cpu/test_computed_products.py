@@ -63,8 +63,11 @@ def test_nan_in_windows_places_and_orders(tmp_path: Path) -> None:
         helper.make_node("ArgMax", ["x"], ["most"], axis=3),
         helper.make_node("ArgMin", ["x"], ["least"], axis=2, select_last_index=1),
         helper.make_node("TopK", ["x", "k"], ["top", "places"], axis=3),
+        helper.make_node("ThresholdedRelu", ["x"], ["over"], alpha=0.25),
+        helper.make_node("Shrink", ["x"], ["shrunk"], lambd=0.5, bias=0.5),
     ]
-    shape, floats, places = [1, 16, 9, 9], ("pool", "all", "top"), ("most", "least", "places")
+    shape, places = [1, 16, 9, 9], ("most", "least", "places")
+    floats = ("pool", "all", "top", "over", "shrunk")
     graph = helper.make_graph(
         nodes,
         "missing",
@@ -85,3 +88,9 @@ def test_nan_in_windows_places_and_orders(tmp_path: Path) -> None:
         np.testing.assert_array_equal(outputs[name], reference[name], err_msg=name)
     assert np.all(outputs["pool"][0, 0] == -np.inf) and not np.isnan(outputs["pool"]).any()
     np.testing.assert_array_equal(outputs["all"].ravel()[1:], np.nanmax(x[0, 1:], axis=(1, 2)))
+    np.testing.assert_array_equal(outputs["most"], np.argmax(x, axis=3, keepdims=True))
+    last = x.shape[2] - 1 - np.argmin(np.flip(x, 2), axis=2, keepdims=True)
+    np.testing.assert_array_equal(outputs["least"], last)
+    np.testing.assert_array_equal(outputs["over"], np.where(x > 0.25, x, 0))
+    shrunk = np.where(x < -0.5, x + 0.5, np.where(x > 0.5, x - 0.5, 0)).astype(np.float32)
+    np.testing.assert_array_equal(outputs["shrunk"], shrunk)

@@ -147,11 +147,12 @@ void pairs(const uint8_t *x, const int8_t *w, int32_t *y, long count)
 }
 """
 
+_WIDE = ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq"]
 FLAGS = {
     "portable": (4, [], ""),
-    "avx2": (8, ["-mavx2", "-mfma"], ""),
-    "avx512bw": (16, ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq"], ""),
-    "vnni": (16, ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni"], "vnni"),
+    "avx2": (8, ["-mavx2", "-mfma"], "avx2"),
+    "avx512bw": (16, _WIDE, "avx512bw"),
+    "vnni": (16, [*_WIDE, "-mavx512vnni"], "avx512_vnni"),
 }
 
 
@@ -160,7 +161,7 @@ def built(name: str, folder: Path, *options: str) -> ctypes.CDLL:
     lanes, flags, needs = FLAGS[name]
     cpuinfo = Path("/proc/cpuinfo")
     known = cpuinfo.read_text() if cpuinfo.exists() else ""
-    if lanes > this_processor().lanes or needs not in known:
+    if needs not in known:
         pytest.skip(f"this processor has no {name}")
     source, library = folder / "dots.c", folder / "dots.so"
     source.write_text(f"#define LANES {lanes}\n{PROGRAM}")

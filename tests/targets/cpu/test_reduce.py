@@ -102,3 +102,21 @@ def test_maps_follow() -> None:
     found, expected = m.run(NATIVE), m.expected()
     for name, array in expected.items():
         np.testing.assert_allclose(found[name], array, rtol=3e-6)
+
+
+@pytest.mark.parametrize("kind", [ReduceMaxOp, ReduceMinOp])
+@pytest.mark.parametrize(
+    ("described", "flags"), [(PLAIN, FLAGS), (machine(), NATIVE)], ids=["plain", "native"]
+)
+def test_extremes_of_images_in_blocks(
+    kind: type[GraphOperation], described: Machine, flags: Sequence[str]
+) -> None:
+    """All elements lie in one run, whatever their order."""
+    m = Maker(described, seed=7)
+    x = m.input((2, 32, 5, 7), "NCHWLc")
+    m.finish(m.kernel([(kind, [x], {"axes": (0, 1, 2, 3), "keep_dims": False})]))
+    (kernel,) = (item for item in m.compilation().kernels if item.schedule)
+    assert kernel.schedule is not None and kernel.schedule.primitive == "reduce"
+    found, expected = m.run(flags), m.expected()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array)

@@ -53,7 +53,7 @@ def build(
     flags = f"-std=gnu99 -g1 -O0 -fPIC -pthread -fsanitize={sanitizers} -fno-sanitize-recover=all"
     flags = " ".join([flags, *processor])
     ran = subprocess.run(
-        ["make", "-s", "-j2", "-C", program, f"CFLAGS={flags}", "OPENMP=", *targets],
+        ["make", "-s", "-j2", "-C", program, f"CFLAGS={flags}", *targets],
         capture_output=True,
         text=True,
         check=False,

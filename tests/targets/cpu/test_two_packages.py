@@ -111,9 +111,10 @@ def run(*command: object, cwd: Path) -> str:
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two packages, one named after its file, one as asked, and a program of both."""
     folder = tmp_path_factory.mktemp("pair")
-    tilewright.compile(save_model(folder / "first.onnx", 1), directory=folder / "first")
+    path = save_model(folder / "first.onnx", 1)
+    tilewright.compile(path, directory=folder / "first", cpu="portable")
     model = save_model(folder / "other.onnx", 2)
-    tilewright.compile(model, directory=folder / "second", name="second")
+    tilewright.compile(model, directory=folder / "second", name="second", cpu="portable")
     (folder / "user.c").write_text(PROGRAM)
     IMAGE.tofile(folder / "image.bin")
     return folder
@@ -165,23 +166,8 @@ def test_two_packages_in_one_program(
         symbols = [line.split()[-1] for line in listed if len(line.split()) == 3]
         assert f"{name}_run" in symbols
         assert [symbol for symbol in symbols if not symbol.startswith(f"{name}_")] == []
-    run("cc", *strict, "-fopenmp", *includes, "user.c", *libraries, "-o", "user", "-lm", cwd=folder)
+    run("cc", *strict, "-pthread", *includes, "user.c", *libraries, "-o", "user", "-lm", cwd=folder)
     check_program(folder, folder / "user")
-
-
-@pytest.mark.slow
-def test_the_makefile_finds_openmp(tmp_path: Path) -> None:
-    from tests.targets.cpu.built_networks import package
-
-    from tilewright.codegen.c.compiler import openmp_flags
-
-    if reason := missing("make", "nm"):
-        pytest.skip(reason)
-    if not openmp_flags():
-        pytest.skip("the compiler has no OpenMP")
-    program = package(tmp_path, None)
-    run("make", "-s", "-j2", "libpictures.so", cwd=program)
-    assert "GOMP_parallel" in run("nm", "-D", "libpictures.so", cwd=program)
 
 
 @pytest.mark.slow

@@ -6,11 +6,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
+from tests.slow import but_fast
 
 import tilewright
 from tilewright.graph import passes
 from tilewright.graph.passes.choose_methods import ChooseMethods
 from tilewright.ir.types import Array
+from tilewright.numerics import reference
 from tilewright.numerics.winograd import TRANSFORMS, transform_weights
 from tilewright.targets.cpu.runner import CpuRunner
 
@@ -169,3 +171,58 @@ def test_errors_stay_within_what_analysis_allows(
     assert float(error.max()) / scale < RELATIVE[tile, data["w"].shape[2]]
     if ci >= 64 and height >= 14 and tile > 2:
         assert float(error.max()) / scale > least, "the direct method is more exact"
+
+
+FORMS: list[tuple[str, tuple[Any, ...]]] = [
+    ("winograd_2", (24, 40, 11, 13, (0, 1, 1, 0))),
+    ("winograd_2_plain", (16, 16, 9, 8, (1, 1, 1, 1))),
+    ("winograd_4", (24, 32, 17, 14, (1, 1, 1, 1))),
+    ("winograd_4_plain", (16, 24, 13, 15, (1, 0, 0, 1))),
+    ("winograd_6", (16, 16, 19, 14, (1, 1, 1, 1))),
+    ("winograd_6_plain", (24, 16, 13, 18, (0, 1, 2, 0))),
+    ("winograd_2_5x5", (32, 32, 11, 9, (2, 2, 2, 2), 5, 2)),
+    ("winograd_2_5x5_plain", (16, 16, 10, 9, (2, 1, 1, 2), 5)),
+]
+
+
+@pytest.mark.parametrize("form", but_fast(FORMS, [FORMS[2]]), ids=str)
+def test_what_is_not_finite_stays_in_its_windows(
+    form: tuple[str, tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    """Outputs are finite where a direct convolution's are, and infinite where those are."""
+    primitive, case = form
+    model, data = network(*case)
+    data["w"][0, 1] = 0  # Nothing of a channel: infinity times 0 is not a number.
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(data["w"], "w"))
+    for node in model.graph.node[1:]:  # Relu would hide minus infinity.
+        node.op_type = {"Relu": "Neg"}.get(node.op_type, node.op_type)
+    path = f"{tmp_path}/model.onnx"
+    onnx.save(model, path)
+    monkeypatch.setattr(passes, "ChooseMethods", lambda: ChooseMethods(method=(primitive,)))
+    package = tilewright.compile(path, target="cpu")
+    assert primitive in [k.schedule.partition(" ")[0] for k in package.manifest.kernels if k.nodes]
+    width = data["x"].shape[3]
+    group = data["x"].shape[1] // data["w"].shape[1]
+    for places in (
+        {(0, 1, 0, 0): np.inf},
+        {(0, 3, 6, 7): np.nan, (0, 0, 5, width - 1): -np.inf},
+        {(0, 2, 4, 4): 3e38, (0, 5, 8, 3): -3.3e38},
+    ):
+        x = data["x"].copy()
+        for place, value in places.items():
+            x[place] = value
+        feed = {"x": x, "r": data["r"]}
+        pads = case[4]
+        with np.errstate(all="ignore"):
+            direct = reference.conv2d(x, data["w"], pads=pads, group=group)
+            want = -(direct + data["b"][:, None, None] + data["r"])
+            finite = np.isfinite(want)
+            found = package.run(feed)["y"]
+            np.testing.assert_array_equal(np.isfinite(found), finite)
+            np.testing.assert_array_equal(np.isnan(found), np.isnan(want))
+            np.testing.assert_array_equal(found[~finite], want[~finite])
+            assert 0 < (~finite).sum() < finite.size / 2 or max(places.values()) < np.inf
+            # Large numbers that overflow nowhere leave the method's error, relative to them.
+            largest = float(np.nanmax(np.where(np.isinf(x), 0, np.abs(x))))
+            assert float(np.abs(found - want)[finite].max()) < max(largest * 1e-6, 1e-3)
+            assert package.check(feed, {"y": found}).passed

@@ -40,6 +40,8 @@ class Walk:
     found: dict[tuple[str, str], Runs] = field(default_factory=dict[tuple[str, str], Runs])
     turns: dict[str, int] = field(default_factory=dict[str, int])
     """Tiles that came before, of tensors whose cores fetch one in turns."""
+    spare: bool = False
+    """Whether another core writes this one's part."""
 
     def run(self) -> dict[tuple[str, str], Runs]:
         """Walk the whole program."""
@@ -64,6 +66,8 @@ class Walk:
         """A box, or this core's share of one that those of its row or column load together."""
         kind, tensor = "get" if op.loads else "put", op.buffer.tensor_op.symbol.data
         axis = dict(self.program.get("exchanged", ())).get(tensor)
+        if kind == "put" and self.spare:
+            return
         if op.loads and axis == "all" and self.cpe:
             return
         if op.loads and axis in ("row in turns", "column in turns"):
@@ -87,9 +91,16 @@ class Walk:
             chain.append(next(o for o in chain[-1].body.block.ops if isinstance(o, LoopOp)))
         self.left = 0
         choices = [list(iterations(loop, dims)) for loop in chain]
+        if {axis for _, axis in self.program.get("exchanged", ())} & {"row", "column"}:
+            # A row or column of the mesh that has no part takes the last one, and writes nothing.
+            side = isqrt(self.cores)
+            for own in choices:
+                while side % len(own):
+                    own.append({**own[-1], "spare": (0, 0)})
         each = ceil(prod(map(len, choices)) / self.cores)
         for number, chosen in enumerate(product(*choices)):
             if number // each == self.cpe:
+                self.spare = any("spare" in one for one in chosen)
                 inside = dict(dims)
                 for loop, one in zip(chain, chosen, strict=True):
                     inside[loop.dim.data] = one[loop.dim.data]

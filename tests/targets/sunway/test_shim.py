@@ -44,7 +44,7 @@ HEAD = """
 #include <simd.h>
 #include <slave.h>
 struct para { float *x, *y; };
-__thread_local float a[64];
+__thread_local float a[64] __attribute__((aligned(32)));
 __thread_local floatv4 lane;
 void f_slave(void *argument)
 {
@@ -230,6 +230,14 @@ WRONG = {
     "has written, too": GET + WAIT + PUT.replace("id * 64", "id / 2 * 64") + WAIT,
     "mode 4": GET.replace("PE_MODE", "RANK_MODE") + WAIT,
     "there is no CPE 9": "simd_putr(lane, 9);",
+    "16 bytes is loaded or stored 4 bytes behind": "simd_load(lane, (floatv4 *)(a + 1));",
+    "16 bytes is loaded or stored 8 bytes behind": "simd_store(lane, (floatv4 *)(a + 2));",
+    "32 bytes is loaded or stored 16 bytes behind": (
+        "doublev4 four; simd_load(four, (doublev4 *)(a + 4)); (void)four;"
+    ),
+    "4 bytes is loaded or stored 2 bytes behind": (
+        "simd_loade(lane, (const float *)((const char *)a + 2));"
+    ),
     "leaves CPEs out": "athread_syn(ARRAY_SCOPE, 0xff);",
     "has not received": "if (id == 0) simd_putr(lane, 1);",
     "does not wait in athread_syn": BROADCAST.replace(

@@ -104,26 +104,6 @@ def _defines(macro: str, command: tuple[str, ...]) -> bool:
     return any(line.split()[1:2] == [macro] for line in ran.stdout.splitlines())
 
 
-def openmp_flags() -> tuple[str, ...]:
-    """What makes the compiler use OpenMP; () where it has none, and threads are POSIX's."""
-    command = _named(os.environ.get("CC", ""))
-    return _openmp_flags(command) if command else ()
-
-
-@cache
-def _openmp_flags(compiler: tuple[str, ...]) -> tuple[str, ...]:
-    program = "#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n"
-    with temporary_folder() as scratch:
-        command = [*compiler, "-fopenmp", "-x", "c", "-", "-o", str(scratch / "probe")]
-        try:
-            ran = subprocess.run(
-                command, input=program, capture_output=True, text=True, check=False, timeout=60
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return ()
-    return () if ran.returncode else ("-fopenmp",)
-
-
 def build_library(
     sources: Sequence[Path],
     target: Path,

@@ -28,7 +28,7 @@ SHORT_FLOATS = {"float16": "half", "bfloat16": "brain"}
 
 _RELATIONS = {"equal": "==", "less": "<", "less_equal": "<="}
 _BITS = {"bit_and": "&", "bit_or": "|", "bit_xor": "^"}
-_INTEGER_FUNCTIONS = ("max", "min", "relu", "sign", "prelu", "div", "mod", "fmod")
+_INTEGER_FUNCTIONS = ("max", "min", "relu", "sign", "prelu", "div", "mod", "fmod", "pow")
 COPIES = ("convert_layout", "copy", "identity", "transpose", "slice", "pad", "reshape")
 """Operations that give the element of their operand as it is."""
 

@@ -17,7 +17,7 @@ from onnx import FunctionProto, GraphProto, NodeProto, TensorProto, TypeProto, h
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.frontends.builder import NetworkBuilder
 from tilewright.frontends.limits import MAX_ELEMENTS, too_large
-from tilewright.frontends.onnx import functions, legacy, numbers
+from tilewright.frontends.onnx import functions, legacy, numbers, sequences
 from tilewright.frontends.onnx.control import CONTROL
 from tilewright.frontends.onnx.external import Files
 from tilewright.frontends.onnx.folding import Folder, infer_types, shape_of_type, type_of
@@ -29,17 +29,20 @@ from tilewright.frontends.onnx.limits import (
     shown,
 )
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
-from tilewright.frontends.onnx.microsoft import contributed
+from tilewright.frontends.onnx.microsoft import CONTRIBUTED, DOMAIN, contributed
 from tilewright.frontends.onnx.nodes import (
     AttributeValue,
     Node,
     attributes_of,
     live_nodes,
+    near_names,
     nodes_of,
     schema_of,
     sort_nodes,
+    takes_lists,
 )
 from tilewright.frontends.onnx.operators import RULES
+from tilewright.frontends.onnx.sequences import Absent, Item, ValueList
 from tilewright.frontends.onnx.tensors import DTYPES, Constant, array_of, constant_of
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
@@ -62,7 +65,7 @@ _NOTHING = Constant(np.zeros(0, np.float32), "")
 class Scope:
     """What the names of one graph stand for; a subgraph also sees those around it."""
 
-    values: dict[str, Value | Unknown]
+    values: dict[str, Item | Unknown]
     tensors: Mapping[str, TensorProto]
     """Stored constants, which are read when first asked for."""
     outer: Scope | None = None
@@ -95,7 +98,7 @@ class Body:
         for node in nodes:
             self._take(node, scope, used)
 
-    def value(self, name: str, scope: Scope) -> Value | Unknown:
+    def value(self, name: str, scope: Scope) -> Item | Unknown:
         """What a name stands for; stored constants are read when first asked for."""
         where: Scope | None = scope
         while where is not None:
@@ -119,7 +122,7 @@ class Body:
         scope: Scope,
         outputs: Sequence[str],
         versions: Mapping[str, int] | None = None,
-    ) -> list[Value] | None:
+    ) -> list[Item] | None:
         """The values that ``outputs`` have after nodes within a node; None if one was refused."""
         if scope.depth > MAX_DEPTH:
             raise refuse(
@@ -141,13 +144,13 @@ class Body:
         return None if any(isinstance(v, Unknown) for v in values) else _known(values)
 
     def subgraph(
-        self, node: Node, graph: GraphProto, outer: Scope, inputs: Sequence[Value]
-    ) -> list[Value] | None:
+        self, node: Node, graph: GraphProto, outer: Scope, inputs: Sequence[Item]
+    ) -> list[Item] | None:
         """The outputs of a subgraph for given inputs; None if one depends on what was refused."""
         if len(graph.input) != len(inputs):
             reason = f"its subgraph has {len(graph.input)} inputs, not {len(inputs)}"
             raise refuse("onnx-attribute", reason, node.where)
-        values = dict[str, Value | Unknown](
+        values = dict[str, Item | Unknown](
             zip((value.name for value in graph.input), inputs, strict=True)
         )
         tensors = {proto.name: proto for proto in graph.initializer}
@@ -156,7 +159,7 @@ class Body:
 
     def _take(self, node: Node, scope: Scope, used: set[str]) -> None:
         """Import one node: give a value to each of its outputs."""
-        results: Sequence[Value] | None = None
+        results: Sequence[Item] | None = None
         try:
             results = self._results(node, scope)
             for name in node.outputs[len(results or node.outputs) :]:
@@ -186,6 +189,7 @@ class Body:
         taken = schema is not None and (
             node.key in RULES
             or node.key in CONTROL
+            or node.key in sequences.RULES
             or node.key == "Constant"
             or self.constants.folds(node)
             or functions.has_body(node)
@@ -203,10 +207,15 @@ class Body:
         if not known:
             reason = f"operator set {node.version} has no such operator"
             if node.domain:
-                reason = f"operators of the domain {shown(node.domain)} are not supported"
-        return refuse("onnx-unsupported-operator", reason, where=node.where)
+                reason = f"the domain {shown(node.domain)} is not one whose operators are known"
+        own = [f"{DOMAIN}.{name}" for name in CONTRIBUTED] if node.domain == DOMAIN else []
+        if own:
+            reason = f"it is none of the {len(own)} operators of its domain that are known"
+        near = near_names(node.key, [*own, *RULES, *CONTROL, *sequences.RULES])
+        help = f"near to it are {', '.join(near)}" if near else ""
+        return refuse("onnx-unsupported-operator", reason, where=node.where, help=help)
 
-    def _results(self, node: Node, scope: Scope) -> Sequence[Value] | None:
+    def _results(self, node: Node, scope: Scope) -> Sequence[Item] | None:
         """The values of a node's outputs; None if they depend on what was refused."""
         count = max(len(node.inputs), len(node.outputs))
         if count > MAX_OPERANDS:
@@ -221,12 +230,24 @@ class Body:
         attributes = self.check(node)
         if node.key == "Constant":
             return [constant_of(node, attributes, self.files)]
-        operands: list[Value | None] = []
+        items: list[Item | None] = []
         for name in node.inputs:
             value = self.value(name, scope) if name else None
             if isinstance(value, Unknown):
                 return None
-            operands.append(value)
+            items.append(value)
+        at = Lowering(node, attributes, (), self.network)
+        if node.key in sequences.RULES:
+            return [sequences.RULES[node.key](at, items)]
+        if node.key == "Identity" and items[0] is not None:
+            return [items[0]]
+        if node.key in CONTROL:
+            return CONTROL[node.key](self, node, attributes, items, scope)
+        if any(isinstance(item, ValueList | Absent) for item in items):
+            if functions.has_body(node) and takes_lists(node):
+                return self._expanded(node, items, scope)
+            raise at.refuse("it takes no sequence and no optional", code="onnx-dtype")
+        operands = [item for item in items if not isinstance(item, ValueList | Absent)]
         operands = legacy.adapted(node, attributes, operands, self.network)
         constants = [value for value in operands if not isinstance(value, SSAValue)]
         if len(constants) == len(operands) and self.constants.folds(node, constants):
@@ -237,8 +258,6 @@ class Body:
                 return empty
             if node.key in SUMS_OF_PRODUCTS:
                 operands = [_of_one_zero(value) for value in operands]
-        if node.key in CONTROL:
-            return CONTROL[node.key](self, node, attributes, operands, scope)
         self._check_size(node, operands)
         own = contributed(node, known=schema_of(node) is not None)
         rule = own.rule if own is not None else RULES.get(node.key)
@@ -250,6 +269,12 @@ class Body:
                 "this operator is supported only where all its inputs are constants",
                 where=node.where,
             )
+        return self._expanded(node, operands, scope)
+
+    def _expanded(
+        self, node: Node, operands: sequences.Items, scope: Scope
+    ) -> Sequence[Item] | None:
+        """The results of an operator that ONNX defines by others."""
         defined = functions.body_of(node, [None if v is None else _type(v) for v in operands])
         return self._defined(node, defined, operands, scope)
 
@@ -292,7 +317,7 @@ class Body:
 
     def _call(
         self, node: Node, function: functions.Definition, scope: Scope
-    ) -> Sequence[Value] | None:
+    ) -> Sequence[Item] | None:
         """The results of one of the model's own functions."""
         operands = [self.value(name, scope) if name else None for name in node.inputs]
         known = [value for value in operands if not isinstance(value, Unknown)]
@@ -304,11 +329,11 @@ class Body:
         self,
         node: Node,
         function: functions.Definition,
-        operands: Sequence[Value | None],
+        operands: sequences.Items,
         scope: Scope,
-    ) -> Sequence[Value] | None:
+    ) -> Sequence[Item] | None:
         """The results of the nodes that define a node's operator."""
-        values: dict[str, Value | Unknown] = {
+        values: dict[str, Item | Unknown] = {
             name: value
             for name, value in zip(function.inputs, operands, strict=False)
             if value is not None
@@ -350,7 +375,7 @@ class Body:
         return results
 
 
-def _known(values: Sequence[Value | Unknown]) -> list[Value]:
+def _known(values: Sequence[Item | Unknown]) -> list[Item]:
     return [value for value in values if not isinstance(value, Unknown)]
 
 
@@ -374,8 +399,12 @@ def _shape(value: Value) -> tuple[int, ...]:
     return value.array.shape if isinstance(value, Constant) else shape_of(value)
 
 
-def _type(value: Value) -> TypeProto:
+def _type(value: Item) -> TypeProto:
     """ONNX's type of a value."""
+    if isinstance(value, ValueList):
+        return sequences.type_of_list(value)
+    if isinstance(value, Absent):
+        return TypeProto()
     if isinstance(value, Constant):
         return type_of(value.array)
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype_of(value)))

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from onnx import GraphProto
+from onnx import GraphProto, ValueInfoProto
 
 from tilewright.errors import TilewrightError, refuse
+from tilewright.frontends.onnx.folding import shape_of_type
 from tilewright.frontends.onnx.limits import MAX_ROUNDS
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.nodes import AttributeValue, Node
-from tilewright.frontends.onnx.tensors import Constant
+from tilewright.frontends.onnx.sequences import Absent, Item, Items, ValueList, tensor_of
+from tilewright.frontends.onnx.tensors import DTYPES, Constant
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
     from tilewright.frontends.onnx.body import Body, Scope
 
 Control = Callable[
-    ["Body", Node, Mapping[str, AttributeValue], Sequence[Value | None], "Scope"],
-    "Sequence[Value] | None",
+    ["Body", Node, Mapping[str, AttributeValue], Items, "Scope"],
+    "Sequence[Item] | None",
 ]
 
 
@@ -43,7 +45,7 @@ def _graph(node: Node, attributes: Mapping[str, AttributeValue], name: str) -> G
     return graph
 
 
-def _flag(node: Node, value: Value | None, subject: str) -> bool:
+def _flag(node: Node, value: Item | None, subject: str) -> bool:
     """A boolean that must be known at import; absent is true."""
     if value is None:
         return True
@@ -56,9 +58,9 @@ def if_(
     body: Body,
     node: Node,
     attributes: Mapping[str, AttributeValue],
-    operands: Sequence[Value | None],
+    operands: Items,
     scope: Scope,
-) -> Sequence[Value] | None:
+) -> Sequence[Item] | None:
     """The branch that the condition chooses; where only the run knows it, both, and a choice.
 
     Operators have no effects, so that what the branch not taken computes harms nothing.
@@ -86,8 +88,14 @@ CHOOSE = "make the condition of the If a constant: --constant, where an input de
 """The help for a branch that these inputs cannot take."""
 
 
-def _chosen(at: Lowering, condition: SSAValue, first: Value, second: Value) -> Value:
-    """The result of the branch that is taken."""
+def _chosen(at: Lowering, condition: SSAValue, first: Item, second: Item) -> Item:
+    """The result of the branch that is taken; of sequences of one length, tensor by tensor."""
+    if isinstance(first, ValueList | Absent) or isinstance(second, ValueList | Absent):
+        lists = [item.items for item in (first, second) if isinstance(item, ValueList)]
+        if len(lists) < 2 or len(lists[0]) != len(lists[1]):
+            raise at.refuse("its branches give sequences of different lengths", code="onnx-shape")
+        chosen = [_chosen(at, condition, a, b) for a, b in zip(*lists, strict=True)]
+        return ValueList(tuple(tensor_of(at, item) for item in chosen))
     if isinstance(first, Constant) and isinstance(second, Constant) and _equal(first, second):
         return first
     if _shape(first) != _shape(second):
@@ -113,9 +121,9 @@ def loop(
     body: Body,
     node: Node,
     attributes: Mapping[str, AttributeValue],
-    operands: Sequence[Value | None],
+    operands: Items,
     scope: Scope,
-) -> Sequence[Value] | None:
+) -> Sequence[Item] | None:
     """Rounds one after another, as many as the constants say."""
     graph = _graph(node, attributes, "body")
     limit = operands[0]
@@ -124,7 +132,7 @@ def loop(
     rounds = None if limit is None else int(limit.array.reshape(-1)[0])
     state = [value for value in operands[2:] if value is not None]
     going = operands[1] if len(operands) > 1 else None
-    scanned: list[list[Value]] = [[] for _ in range(len(graph.output) - 1 - len(state))]
+    scanned: list[list[Item]] = [[] for _ in range(len(graph.output) - 1 - len(state))]
     index = 0
     while (rounds is None or index < rounds) and _flag(node, going, "condition"):
         if index == MAX_ROUNDS:
@@ -138,6 +146,9 @@ def loop(
         for rows, value in zip(scanned, results[1 + len(state) :], strict=True):
             rows.append(value)
         index += 1
+    if not index and scanned:
+        given = [Constant(np.array(0), ""), Constant(np.array(True), ""), *state]
+        return [*state, *_no_rows(body, node, graph, given, scope, [0] * len(scanned))]
     return [*state, *(_stacked(body, node, rows, 0) for rows in scanned)]
 
 
@@ -145,18 +156,19 @@ def scan(
     body: Body,
     node: Node,
     attributes: Mapping[str, AttributeValue],
-    operands: Sequence[Value | None],
+    operands: Items,
     scope: Scope,
-) -> Sequence[Value] | None:
+) -> Sequence[Item] | None:
     """Rounds along an axis of the last operands, whose extent is known."""
     if node.version < 9:
         raise _refuse(node, "scans of operator set 8 are not taken")
     graph = _graph(node, attributes, "body")
     count = attributes.get("num_scan_inputs", 0)
-    values = [value for value in operands if value is not None]
+    at = Lowering(node, {}, (), body.network)
+    values = [tensor_of(at, value) for value in operands if value is not None]
     if not isinstance(count, int) or not 1 <= count <= len(values):
         raise refuse("onnx-attribute", "num_scan_inputs does not fit its inputs", node.where)
-    state, sequences = values[:-count], values[-count:]
+    state, sequences = list[Item](values[:-count]), values[-count:]
     outputs = len(graph.output) - len(state)
 
     def listed(name: str, length: int) -> tuple[int, ...]:
@@ -170,15 +182,24 @@ def scan(
         listed("scan_output_axes", outputs),
         listed("scan_output_directions", outputs),
     )
-    at = Lowering(node, {}, (), body.network)
     lengths = set[int]()
     for value, axis in zip(sequences, axes, strict=True):
         shape = _shape(value)
         lengths.add(shape[at.axis(axis, len(shape))])
-    if len(lengths) != 1 or not 1 <= max(lengths) <= MAX_ROUNDS:
-        raise _refuse(node, f"its inputs do not have one length of 1 to {MAX_ROUNDS}")
+    if len(lengths) != 1 or not 0 <= max(lengths) <= MAX_ROUNDS:
+        raise _refuse(node, f"its inputs do not have one length of at most {MAX_ROUNDS}")
     (length,) = lengths
-    scanned: list[list[Value]] = [[] for _ in range(outputs)]
+    if not length:
+        pairs = [
+            (value, at.axis(a, len(_shape(value))))
+            for value, a in zip(sequences, axes, strict=True)
+        ]
+        shapes = [_shape(value)[:a] + _shape(value)[a + 1 :] for value, a in pairs]
+        rows = [
+            Constant(np.zeros(s, _dtype(v)), "") for s, v in zip(shapes, sequences, strict=True)
+        ]
+        return [*state, *_no_rows(body, node, graph, [*state, *rows], scope, axes_out)]
+    scanned: list[list[Item]] = [[] for _ in range(outputs)]
     for index in range(length):
         parts = [
             _row(at, value, axis, length - 1 - index if reverse else index)
@@ -199,6 +220,45 @@ def scan(
     ]
 
 
+def _no_rows(
+    body: Body,
+    node: Node,
+    graph: GraphProto,
+    given: Sequence[Item],
+    scope: Scope,
+    axes: Sequence[int],
+) -> Sequence[Value]:
+    """What a body that is never run collects along ``axes``: nothing, of the shapes of a round.
+
+    Those that it does not state, a round for the values ``given`` has; its operations have no
+    reader.
+    """
+    at = Lowering(node, {}, (), body.network)
+    declared = [_declared(value) for value in graph.output][-len(axes) :]
+    known = [kind for kind in declared if kind is not None]
+    if len(known) < len(declared):
+        results = body.subgraph(node, graph, scope, given)
+        if results is None:
+            raise _refuse(node, "it goes no round, and the shape of a round's result is not known")
+        tensors = [tensor_of(at, value) for value in results[-len(axes) :]]
+        known = [(_shape(value), _dtype(value)) for value in tensors]
+    empty: list[Value] = []
+    for (shape, dtype), axis in zip(known, axes, strict=True):
+        axis = at.axis(axis, len(shape) + 1)
+        empty.append(Constant(np.zeros((*shape[:axis], 0, *shape[axis:]), dtype), node.name))
+    return empty
+
+
+def _declared(value: ValueInfoProto) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
+    """The shape and element type that a graph states for a value, if it states all of both."""
+    shape, dtype = shape_of_type(value.type), DTYPES.get(value.type.tensor_type.elem_type)
+    return None if shape is None or dtype is None else (shape, dtype)
+
+
+def _dtype(value: Value) -> np.dtype[Any]:
+    return value.array.dtype if isinstance(value, Constant) else dtype_of(value)
+
+
 def _shape(value: Value) -> tuple[int, ...]:
     return value.array.shape if isinstance(value, Constant) else shape_of(value)
 
@@ -213,11 +273,10 @@ def _row(at: Lowering, value: Value, axis: int, index: int) -> Value:
     return at.reshape(part, (*shape[:axis], *shape[axis + 1 :]))
 
 
-def _stacked(body: Body, node: Node, rows: Sequence[Value], axis: int) -> Value:
+def _stacked(body: Body, node: Node, items: Sequence[Item], axis: int) -> Value:
     """Values one after another along a new axis."""
     at = Lowering(node, {}, (), body.network)
-    if not rows:
-        raise at.refuse("it goes no round, so that a result is empty", code="onnx-shape")
+    rows = [tensor_of(at, item) for item in items]
     if all(isinstance(row, Constant) for row in rows):
         arrays = [row.array for row in rows if isinstance(row, Constant)]
         return Constant(np.stack(arrays, axis), node.outputs[-1])

@@ -10,20 +10,21 @@ from onnx import TensorProto
 
 from tilewright.errors import Problem, TilewrightError
 from tilewright.frontends.builder import NetworkBuilder
-from tilewright.frontends.imported import Imported, ModelNode
+from tilewright.frontends.imported import EmptyOutput, Imported, ModelNode
 from tilewright.frontends.onnx import functions
 from tilewright.frontends.onnx.body import UNKNOWN, Body, Scope, Unknown
 from tilewright.frontends.onnx.given import Constants, given_arrays
 from tilewright.frontends.onnx.interface import inputs_of, outputs_of
 from tilewright.frontends.onnx.limits import shown
-from tilewright.frontends.onnx.lowering import Value, dtype_of
+from tilewright.frontends.onnx.lowering import dtype_of
 from tilewright.frontends.onnx.nodes import Node, live_nodes, nodes_of, sort_nodes
 from tilewright.frontends.onnx.reader import ModelSource, Source, check_model, read_model
+from tilewright.frontends.onnx.sequences import Absent, Item, ValueList
 from tilewright.frontends.onnx.tensors import DTYPES, Constant
 from tilewright.graph.dialect import NetworkOp, OutputOp
 from tilewright.graph.names import identifier
 from tilewright.graph.weights import Weights
-from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir import ModuleOp, PythonValue, SSAValue, to_attribute
 from tilewright.ir.types import Array, element_dtype
 from tilewright.shapes import Shapes
 
@@ -63,6 +64,7 @@ class _Importer:
         self.versions = check_model(source)
         self.problems: list[Problem] = []
         self.notes: list[str] = []
+        self.empty: list[EmptyOutput] = []
         self.weights = Weights()
         self.nodes = nodes_of(self.graph.node, self.versions)
         tensors = self._initializers()
@@ -76,7 +78,7 @@ class _Importer:
             arrays[name] = np.zeros(kind.get_shape(), element_dtype(kind.element_type))
         self.name = identifier(self.graph.name, "network")
         self.operator = NetworkOp.of(self.name, list(kinds.items()), self.outputs)
-        values: dict[str, Value | Unknown] = dict.fromkeys(inputs, UNKNOWN)
+        values: dict[str, Item | Unknown] = dict.fromkeys(inputs, UNKNOWN)
         values.update(self.operator.inputs)
         values.update({name: Constant(array, name) for name, array in arrays.items()})
         self.scope = Scope(values, tensors)
@@ -91,9 +93,16 @@ class _Importer:
         """The model as a network; raises TilewrightError."""
         self.body.run(self._ordered(), self.scope, self.outputs)
         results = [self._output(name) for name in self.outputs]
+        if len(self.empty) == len(self.outputs) > 0 and not self.problems:
+            reason = f"it is empty, of shape {list(self.empty[0].shape)}, and there is no other one"
+            where = f"output {shown(self.empty[0].name)}"
+            self.problems.append(Problem("onnx-shape", reason, where))
         if self.problems:
             raise TilewrightError(self.problems)
         values = [value for value in results if value is not None]
+        empty = {output.name for output in self.empty}
+        names: list[PythonValue] = [name for name in self.outputs if name not in empty]
+        self.operator.properties["output_names"] = to_attribute(names)
         self.operator.block.add_op(OutputOp.build(operands=[values]))
         module = ModuleOp([self.operator])
         module.verify()
@@ -108,6 +117,7 @@ class _Importer:
             notes,
             nodes=tuple(named),
             files=self.source.files.mapped,
+            empty=tuple(self.empty),
         )
 
     def _initializers(self) -> dict[str, TensorProto]:
@@ -156,12 +166,19 @@ class _Importer:
         """The tensor that an output stands for; None if it was refused."""
         value = self.body.value(name, self.scope)
         if isinstance(value, Constant):
-            if value.array.size == 0:
-                reason = f"it is a constant of shape {value.array.shape}, which is empty"
-                self.problems.append(Problem("onnx-shape", reason, f"output {shown(name)}"))
-                return None
             self._check_output(name, value.array.dtype)
+            if value.array.size == 0:
+                shape = value.array.shape
+                self.empty.append(EmptyOutput(name, shape, value.array.dtype.name))
+                self.notes.append(
+                    f"output {shown(name)} of shape {list(shape)} has no elements; left out"
+                )
+                return None
             return self.body.network.weight(value.array, value.name)
+        if isinstance(value, ValueList | Absent):
+            reason = "it is a sequence or an optional, and no tensor"
+            self.problems.append(Problem("onnx-dtype", reason, f"output {shown(name)}"))
+            return None
         if isinstance(value, Unknown):
             if not self.problems:
                 reason = "what makes it was left out"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import heapq
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import onnx
-from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto
 
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.frontends.onnx.limits import shown
@@ -23,6 +25,7 @@ _KINDS = {
     _SCHEMA.INTS: AttributeProto.INTS,
     _SCHEMA.FLOATS: AttributeProto.FLOATS,
     _SCHEMA.STRINGS: AttributeProto.STRINGS,
+    _SCHEMA.TYPE_PROTO: AttributeProto.TYPE_PROTO,
     _SCHEMA.SPARSE_TENSOR: AttributeProto.SPARSE_TENSOR,
 }
 """AttributeProto's number for a schema's type; others are refused when they are decoded."""
@@ -36,6 +39,7 @@ AttributeValue = (
     | tuple[str, ...]
     | TensorProto
     | GraphProto
+    | TypeProto
 )
 
 
@@ -71,8 +75,11 @@ class Node:
 
     @property
     def where(self) -> str:
-        """How messages call the node."""
-        return f"node {shown(self.name)} ({self.key})"
+        """How messages call the node: by that of the model in which it stands, if in one."""
+        if self.name == self.origin:
+            return f"node {shown(self.name)} ({self.key})"
+        inner = self.name.removeprefix(f"{self.origin}/")
+        return f"node {shown(self.origin)}, in it {shown(inner)} ({self.key})"
 
 
 def nodes_of(
@@ -198,6 +205,13 @@ def _schema(operator: str, version: int, domain: str) -> onnx.defs.OpSchema | No
         return None
 
 
+def takes_lists(node: Node) -> bool:
+    """Whether ONNX lets an operand of the node's operator be a sequence or an optional."""
+    schema = schema_of(node)
+    kinds = [kind for formal in schema.inputs for kind in formal.types] if schema else []
+    return any(kind.startswith(("seq(", "optional(")) for kind in kinds)
+
+
 def attributes_of(node: Node, schema: onnx.defs.OpSchema) -> dict[str, AttributeValue]:
     """The node's attributes, those left out at their defaults; raises TilewrightError."""
     values: dict[str, AttributeValue] = {}
@@ -263,9 +277,28 @@ def _decode(node: Node, attribute: AttributeProto, kind: int) -> AttributeValue:
             return tuple(item.decode("utf-8", errors="replace") for item in attribute.strings)
         case AttributeProto.GRAPH:
             return attribute.g
+        case AttributeProto.TYPE_PROTO:
+            return attribute.tp
         case _:
             name = AttributeProto.AttributeType.Name(kind)
             raise _bad(node, f"the attribute {shown(attribute.name)} of kind {name} is not read")
+
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+")
+
+
+def near_names(name: str, known: Iterable[str]) -> list[str]:
+    """Up to three operators whose names share the most with one: words first, then letters."""
+    plain = name.rpartition(".")[2]
+
+    def nearness(other: str) -> tuple[float, str]:
+        last = other.rpartition(".")[2]
+        words, others = set(_WORD.findall(plain)), set(_WORD.findall(last))
+        shared = len(words & others) / max(len(words | others), 1)
+        return (shared + difflib.SequenceMatcher(None, plain, last).ratio(), other)
+
+    ranked = sorted(map(nearness, known), reverse=True)
+    return [other for score, other in ranked[:3] if score > 0.75]
 
 
 def _bad(node: Node, reason: str) -> TilewrightError:

@@ -20,7 +20,8 @@ SHORT = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 """Floats that are kept, but not computed on."""
 
 _MOVERS = """
-    BitCast Cast CastLike Compress Concat DepthToSpace DequantizeLinear Expand EyeLike Flatten
+    Attention BitCast Cast CastLike Compress Concat DepthToSpace DequantizeLinear Expand EyeLike
+    Flatten
     Gather GatherElements GatherND Identity QLinearMatMul QuantizeLinear Reshape ReverseSequence
     Shape Size Slice Softmax SpaceToDepth Split Squeeze TensorScatter Tile Transpose Trilu Unsqueeze
     Upsample Where

@@ -15,7 +15,7 @@ from tilewright.graph.operations.base import (
     broadcast_shape,
 )
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
-from tilewright.ir.types import Array, shape_of
+from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
@@ -64,7 +64,8 @@ class AttentionOp(Operation):
             scores = scores + mask[0] if mask else scores
             weights = np.exp(scores - scores.max(-1, keepdims=True))
             attended = weights / weights.sum(-1, keepdims=True) @ v
-        return np.ascontiguousarray(attended.swapaxes(1, 2)).astype(arrays[0].dtype)
+        dtype = element_dtype(tensor_type(self.result).element_type)
+        return np.ascontiguousarray(attended.swapaxes(1, 2)).astype(dtype)
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims b0, b1 (heads), m, e | t, d."""

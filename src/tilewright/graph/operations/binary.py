@@ -121,15 +121,12 @@ class DivOp(FloatBinaryOperation):
 
 @irdl_op_definition
 class PowOp(FloatBinaryOperation):
-    """x ** y, of floats."""
+    """x ** y; of integers the product of y factors, which wraps around.
+
+    For a negative integer y it is 1 / x ** -y, rounded towards zero, and 0 for x = 0.
+    """
 
     name = "graph.pow"
-
-    def infer(self, types: Sequence[Type]) -> Type:
-        """The broadcast shape."""
-        result = super().infer(types)
-        self.need_float(result)
-        return result
 
 
 @irdl_op_definition

@@ -11,6 +11,7 @@ from tilewright.graph.operations.base import Operation, Type, along
 from tilewright.ir import PythonValue, i1, i64, irdl_op_definition, opt_prop_def, prop_def
 from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import fixed, reference
+from tilewright.numerics.element_types import widened
 from tilewright.planning.domain import Affine, Dim, Stage
 
 
@@ -80,11 +81,12 @@ class ReduceMeanOp(ReduceOperation):
 
     def evaluate(self, *arrays: Array) -> Array:
         """Float32 sums in float32; fixed point divides the exact sum, rounding half up."""
-        x, axes = arrays[0], self.reduced(arrays[0].ndim)
+        axes = self.reduced(arrays[0].ndim)
         if self.is_fixed:
-            return fixed.reduce_mean(x, axes, self.keeps)
-        wide = x.dtype if x.dtype == np.float64 else np.dtype(np.float32)
-        return x.mean(axis=axes, keepdims=self.keeps, dtype=wide).astype(x.dtype)
+            return fixed.reduce_mean(arrays[0], axes, self.keeps)
+        (x,) = widened(arrays)
+        mean = x.mean(axis=axes, keepdims=self.keeps, dtype=x.dtype)
+        return self.as_result(np.asarray(mean))
 
 
 class FoldOperation(ReduceOperation):
@@ -103,11 +105,12 @@ class FoldOperation(ReduceOperation):
         return result
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Floats in their own type."""
-        axes = self.reduced(arrays[0].ndim)
-        more = {} if self.ORDERED else {"dtype": arrays[0].dtype}
+        """Floats in their own type; those of 16 bits in float32, rounded at the end."""
+        (x,), axes = widened(arrays), self.reduced(arrays[0].ndim)
+        more = {} if self.ORDERED else {"dtype": x.dtype}
         with np.errstate(all="ignore"):
-            return np.asarray(type(self).FOLD(arrays[0], axis=axes, keepdims=self.keeps, **more))
+            folded = type(self).FOLD(x, axis=axes, keepdims=self.keeps, **more)
+            return self.as_result(np.asarray(folded))
 
 
 @irdl_op_definition
@@ -155,7 +158,7 @@ class ReduceMinOp(FoldOperation):
 class PlaceOperation(ReduceOperation):
     """The index, as int64, of an extreme along one axis; of equal ones the first, or the last.
 
-    NaN is never the extreme, unless it comes first: then the index is 0.
+    NaN is taken for the extreme, as NumPy has it.
     """
 
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
@@ -163,7 +166,7 @@ class PlaceOperation(ReduceOperation):
         "keep_dims": True,
         "last": False,
     }
-    EXTREME: ClassVar[np.ufunc]
+    PLACE: ClassVar[reference.Place]
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape without the axis, or with extent 1 there, of int64."""
@@ -176,7 +179,7 @@ class PlaceOperation(ReduceOperation):
         """Exact."""
         (axis,) = self.reduced(arrays[0].ndim)
         last = bool(self.get("last", False))
-        places = reference.place_of_extreme(arrays[0], axis, type(self).EXTREME, last=last)
+        places = reference.place_of_extreme(arrays[0], axis, type(self).PLACE, last=last)
         return places if self.keeps else np.squeeze(places, axis)
 
 
@@ -188,7 +191,7 @@ class ArgMaxOp(PlaceOperation):
     axes = prop_def()
     keep_dims = opt_prop_def()
     last = opt_prop_def()
-    EXTREME: ClassVar[np.ufunc] = np.fmax
+    PLACE: ClassVar[reference.Place] = np.argmax
 
 
 @irdl_op_definition
@@ -199,4 +202,4 @@ class ArgMinOp(PlaceOperation):
     axes = prop_def()
     keep_dims = opt_prop_def()
     last = opt_prop_def()
-    EXTREME: ClassVar[np.ufunc] = np.fmin
+    PLACE: ClassVar[reference.Place] = np.argmin

@@ -299,7 +299,8 @@ class PadOp(Operation):
     """The operand surrounded by ``pads`` elements: before each axis, then after each axis.
 
     ``mode`` is constant (of ``value``; in fixed point rounded to the binary point), reflect
-    (without repeating the edge) or edge.
+    (without repeating the edge) or edge. Where a second operand of one element stands, a constant
+    is that.
     """
 
     name = "graph.pad"
@@ -311,10 +312,17 @@ class PadOp(Operation):
         "mode": "constant",
         "value": 0.0,
     }
+    ARITY: ClassVar[tuple[int, int]] = (1, 2)
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Every extent plus its pads."""
         self.check_operands(types)
+        if len(types) == 2:
+            own, computed = types[0].element_type, types[1]
+            alone = computed.element_type == own and not computed.get_shape()
+            self.need(alone, "what it is padded with is one element of the same type")
+            stated = self.get("mode", "constant") != "constant" or self.get("value", 0.0) != 0.0
+            self.need(not stated, "its value is an operand or an attribute")
         shape = types[0].get_shape()
         rank = len(shape)
         pads = self.integers("pads", 2 * rank, 0)
@@ -348,6 +356,8 @@ class PadOp(Operation):
             return np.pad(x, widths, mode="reflect")
         if mode == "edge":
             return np.pad(x, widths, mode="edge")
+        if len(arrays) == 2:
+            return np.pad(x, widths, mode="constant", constant_values=arrays[1])
         value: float = self.get("value", 0.0)
         if self.is_fixed:
             limits = np.iinfo(x.dtype)
@@ -363,4 +373,7 @@ class PadOp(Operation):
         pads = self.integers("pads")
         access = [along(dim.name, 1, -pads[axis]) for axis, dim in enumerate(dims)]
         target = [along(dim.name) for dim in dims]
-        return self.make_stage(dims, operands, [(access, "input")], result, target)
+        accesses: list[tuple[Sequence[Affine], Role]] = [(access, "input")]
+        if len(operands) == 2:
+            accesses.append(((), "residual"))
+        return self.make_stage(dims, operands, accesses, result, target)

@@ -18,6 +18,7 @@ from tilewright.graph.passes.fuse_separable import FuseSeparable
 from tilewright.graph.passes.join_biases import JoinBiases
 from tilewright.graph.passes.join_groups import JoinGroups
 from tilewright.graph.passes.join_on_chip import JoinOnChip
+from tilewright.graph.passes.multiply_bytes import MultiplyBytes
 from tilewright.graph.passes.narrow_floats import NarrowFloats
 from tilewright.graph.passes.own import layout_passes
 from tilewright.graph.passes.partition import Partition
@@ -52,6 +53,7 @@ PASSES: dict[str, type[ModulePass]] = {
         JoinBiases,
         JoinGroups,
         JoinOnChip,
+        MultiplyBytes,
         NarrowFloats,
         Partition,
         PlanMemory,
@@ -84,6 +86,7 @@ def simplify_pipeline(machine: Machine) -> list[PassEntry]:
     return [
         *(integers if machine.computes_as_given or integers_of(machine) is not None else []),
         PassEntry(FoldConstants(), "so that later passes see constants where there are any"),
+        PassEntry(MultiplyBytes(), "before zero points that are subtracted join anything else"),
         PassEntry(Simplify(), "fewer forms: one spelling for each thing that exporters write"),
         PassEntry(FuseBatchNorm(), "normalisations cost nothing inside a convolution's weights"),
         PassEntry(Simplify(), "scales and shifts that normalisations left join their producers"),

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, YieldOp, network_of
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes.constraints import objection
 from tilewright.graph.passes.editing import compiler, erase, insert, make
-from tilewright.graph.passes.enclosing import enclose, kernel_symbol, symbols_of
+from tilewright.graph.passes.enclosing import symbols_of
+from tilewright.graph.passes.insertion import insert_kernel, objected
 from tilewright.graph.passes.layout_choices import Choice, choices_of, operand_uses
 from tilewright.graph.passes.strides import size
 from tilewright.ir import (
@@ -19,9 +19,9 @@ from tilewright.ir import (
     ModulePass,
     Rewriter,
     SSAValue,
-    StringAttr,
 )
 from tilewright.ir import Operation as AnyOperation
+from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor, tensor_type
 from tilewright.machine import Machine
 from tilewright.planning import PlanCache
@@ -56,14 +56,14 @@ class AssignLayouts(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite the module in place."""
-        machine = compiler(ctx).machine
-        network = network_of(op)
+        context, network = compiler(ctx), network_of(op)
+        machine = context.machine
         _drop_conversions(network)
         for kernel in [k for k in network.block.ops if isinstance(k, KernelOp)]:
             _split_roles(kernel)
         problem = _Problem(network, machine)
         problem.solve()
-        _Applier(network, machine, problem).run()
+        _Applier(network, context, problem).run()
 
 
 def is_conversion(op: AnyOperation) -> bool:
@@ -212,7 +212,7 @@ class _Applier:
     """Writes the chosen layouts into types, and inserts the conversions."""
 
     network: NetworkOp
-    machine: Machine
+    context: CompilerContext
     problem: _Problem
     converted: dict[tuple[SSAValue, str], SSAValue] = field(
         default_factory=dict[tuple[SSAValue, str], SSAValue]
@@ -259,22 +259,20 @@ class _Applier:
             weight.result.name_hint = value.name_hint
             insert(weight, before)
             return weight.result
-        return copy_kernel(value, wanted, before, self.machine, symbols).result
+        return copy_kernel(value, wanted, before, self.context, symbols).result
 
 
 def copy_kernel(
-    value: SSAValue, layout: str, before: AnyOperation, machine: Machine, symbols: set[str]
+    value: SSAValue, layout: str, before: AnyOperation, context: CompilerContext, symbols: set[str]
 ) -> KernelOp:
     """A kernel in front of ``before`` that copies a value into a tensor of that layout."""
     kind = tensor_type(value)
     result = tensor(kind.get_shape(), kind.element_type, layout)
     op = make("convert_layout", [value], before=before, result_type=result)
-    refusal = objection(op, machine)
-    op.engine = StringAttr("accelerator" if refusal is None else "host")
-    op.reason = StringAttr(refusal[1]) if refusal is not None else None
     owner = value.owner
     hint = owner.symbol.data if isinstance(owner, KernelOp) else (value.name_hint or "")
-    return enclose([op], kernel_symbol([op], len(symbols), symbols, f"copy_{hint}"))
+    reason = objected(op, context.machine)
+    return insert_kernel(op, reason, context, symbols, f"copy_{hint}")
 
 
 def _retype(value: SSAValue, layout: str) -> None:

@@ -23,6 +23,7 @@ from tilewright.graph.passes.editing import (
     users,
 )
 from tilewright.graph.passes.integers import RULES, maps
+from tilewright.graph.passes.integers.computed_scales import computed_scales
 from tilewright.graph.passes.integers.products import (
     Sums,
     computed_sums,
@@ -30,10 +31,10 @@ from tilewright.graph.passes.integers.products import (
     product_sums,
 )
 from tilewright.graph.passes.integers.reals import BYTES, activation_dtype, ending_of, real_of
-from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue
+from tilewright.ir import Context, ModuleOp, ModulePass, PythonValue, SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, shape_of
-from tilewright.machine.numbers import MULTIPLIED, multiplied_integers
+from tilewright.machine.numbers import MULTIPLIED, integers_of, multiplied_integers
 
 _VIEWS = ("reshape", "transpose")
 
@@ -62,11 +63,11 @@ class ComputeInIntegers(ModulePass):
     and products of tensors become ``add_linear`` and ``mul_linear``, any function of one number a
     ``look_up``, means sums in int32; what moves elements moves integers. Signed 8-bit activations
     become unsigned with a zero point that is larger by 128; on machines that compute on int8,
-    unsigned ones become signed. A product that is not quantised again
-    is dequantised from its int32 sums. Everything else stays in floats between its operations, and
-    so do tensors of 16 bits. Results differ from the floats' where those lie within rounding
-    errors of the middle between two integers, by one. Written for any scales: importers and
-    quantise passes need only write the form above.
+    unsigned ones become signed. A product that is not quantised again is dequantised from its int32
+    sums, and so is, on processors, one whose scales or zero points are computed. Everything else
+    stays in floats between its operations, and so do tensors of 16 bits. Results differ from the
+    floats' where those lie within rounding errors of the middle between two integers, by one.
+    Written for any scales: importers and quantise passes need only write the form above.
     """
 
     name = "compute-in-integers"
@@ -224,6 +225,11 @@ def _with_bias(op: Operation, ctx: CompilerContext) -> None:
 
 def _dequantised_sums(op: Operation, ctx: CompilerContext) -> None:
     """A product whose result stays a float: its int32 sums, dequantised."""
+    # Machines that multiply integers of their own take constant scales.
+    value = computed_scales(op, ctx) if integers_of(ctx.machine) is None else None
+    if value is not None:
+        replace(op, value)
+        return
     find = convolution_sums if op.operation == "conv" else product_sums
     if real_of(op.inputs[0], ctx) is None or real_of(op.inputs[1], ctx) is None:
         return
@@ -234,10 +240,14 @@ def _dequantised_sums(op: Operation, ctx: CompilerContext) -> None:
         return
     name = op.node_name or op.operation
     scale = add_weight(ctx, sums.scale, op, f"{name}.scale")
-    zero = add_weight(ctx, np.zeros((), np.int32), op, f"{name}.zero")
-    operands = [sums.value, scale, zero]
-    value = make("dequantise_linear", operands, before=op, like=op).result
-    if not sums.biased:
+    if sums.biased:
+        zero = add_weight(ctx, np.zeros((), np.int32), op, f"{name}.zero")
+        operands = [sums.value, scale, zero]
+        value = make("dequantise_linear", operands, before=op, like=op).result
+    else:
+        # The zero point is stated, so that all that an epilogue reads beside the sums are floats.
+        operands, stated = [sums.value, scale], dict[str, PythonValue](zero=0)
+        value = make("dequantise_linear", operands, stated, before=op, like=op).result
         bias = op.inputs[2]
         rank = len(shape_of(value))
         if op.operation == "conv":

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from tilewright.errors import refuse
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.operations import JoinOperation, Operation
 from tilewright.graph.passes.addresses import Addresses
 from tilewright.graph.passes.assign_layouts import copy_kernel
-from tilewright.graph.passes.constraints import objection
-from tilewright.graph.passes.editing import compiler, sweep
-from tilewright.graph.passes.enclosing import enclose, kernel_symbol, symbols_of
+from tilewright.graph.passes.editing import compiler, make, replace, sweep
+from tilewright.graph.passes.enclosing import symbols_of
+from tilewright.graph.passes.insertion import insert_kernel, objected
 from tilewright.graph.passes.strides import dense_box, parse, reshape_box, slice_box
 from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue, StringAttr, UnitAttr
 from tilewright.ir import Operation as AnyOperation
+from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import layout_of, shape_of
 from tilewright.machine import Machine
+
+MOST_AXES = 4
+"""Axes of a box that most machines transfer at once."""
 
 
 @dataclass(frozen=True)
@@ -37,25 +43,26 @@ class EliminateViews(ModulePass):
     Views that are left stand outside kernels and are addresses (addresses.py): plan-memory gives
     them a place in the memory of another value, and no code is made for them. An operand of a join
     (a concatenation, an interleaving) is copied if no kernel can write it in place: an input of the
-    network, a weight, a view, or a value that already lies in another join. A network's outputs are
-    dense and row-major; an output that is not, or that is a weight, is copied too.
+    network, a weight, a view, or a value that already lies in another join. A transpose of more
+    axes than transfers have has one for those that stay side by side. A network's outputs are dense
+    and row-major; an output that is not, or that is a weight, is copied too.
     """
 
     name = "eliminate-views"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite the module in place."""
-        machine, network = compiler(ctx).machine, network_of(op)
+        context, network = compiler(ctx), network_of(op)
         symbols = symbols_of(network)
-        _copy_parts(network, machine, symbols)
+        _copy_parts(network, context, symbols)
         # Each round copies at least one view that the addresses of the last one ruled out.
-        while _copy_views(network, machine, symbols):
+        while _copy_views(network, context, symbols):
             pass
-        _copy_outputs(network, machine, symbols)
+        _copy_outputs(network, context, symbols)
         sweep(network)
 
 
-def _copy_parts(network: NetworkOp, machine: Machine, symbols: set[str]) -> None:
+def _copy_parts(network: NetworkOp, context: CompilerContext, symbols: set[str]) -> None:
     addresses = Addresses(network)
     for op in list(network.block.ops):
         if not isinstance(op, JoinOperation):
@@ -64,10 +71,10 @@ def _copy_parts(network: NetworkOp, machine: Machine, symbols: set[str]) -> None
         inputs, parts = list(op.inputs), op.parts()
         for index, (value, part) in enumerate(zip(inputs, parts, strict=True)):
             if not addresses.is_part(op, index, value):
-                copy = copy_kernel(value, layout_of(op.result), op, machine, symbols)
+                copy = copy_kernel(value, layout_of(op.result), op, context, symbols)
                 inputs[index] = copy.result
                 if slice_box(whole, part) is None:
-                    _scatter(copy, machine)
+                    _scatter(copy, context.machine)
         op.operands = inputs
 
 
@@ -79,21 +86,54 @@ def _scatter(copy: KernelOp, machine: Machine) -> None:
         copy.reason = StringAttr("what it joins to other values lies element by element")
 
 
-def _copy_views(network: NetworkOp, machine: Machine, symbols: set[str]) -> bool:
+def _copy_views(network: NetworkOp, context: CompilerContext, symbols: set[str]) -> bool:
     addresses = Addresses(network)
     for op in list(network.block.ops):
         if not isinstance(op, Operation) or addresses.of(op.result) is not None:
             continue
         if op.operation == "reshape":
             layout = _dense_layout(op)
-            op.operands[0] = copy_kernel(op.inputs[0], layout, op, machine, symbols).result
-        else:
-            refusal = objection(op, machine)
-            op.engine = StringAttr("accelerator" if refusal is None else "host")
-            op.reason = StringAttr(refusal[1]) if refusal is not None else None
-            enclose([op], kernel_symbol([op], len(symbols), symbols))
+            op.operands[0] = copy_kernel(op.inputs[0], layout, op, context, symbols).result
+        elif op.operation != "transpose" or not _narrowed(op, addresses):
+            insert_kernel(op, objected(op, context.machine), context, symbols)
         return True
     return False
+
+
+def _narrowed(op: Operation, addresses: Addresses) -> bool:
+    """Let a transpose of more axes than transfers have, if it can, transpose fewer: those that lie
+    alike in operand and result become one, between two reshapes that are addresses."""
+    (value,), rank = op.inputs, len(shape_of(op.result))
+    address = addresses.of(value)
+    dense = address is not None and address.box.dense
+    if rank <= MOST_AXES or not dense or layout_of(value) or layout_of(op.result):
+        return False
+    shape, order = _joined_axes(shape_of(value), op.integers("permutation"))
+    if len(shape) == rank:
+        return False
+    joined = make("reshape", [value], {"shape": shape}, before=op, like=op)
+    turned = make("transpose", [joined.result], {"permutation": order}, before=op, like=op)
+    result = shape_of(op.result)
+    replace(op, make("reshape", [turned.result], {"shape": result}, before=op, like=op).result)
+    return True
+
+
+def _joined_axes(
+    shape: Sequence[int], permutation: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and permutation of the same transpose with as few axes as can be."""
+    places = {axis: n for n, axis in enumerate(a for a in range(len(shape)) if shape[a] > 1)}
+    runs: list[list[int]] = []
+    for axis in permutation:
+        if axis not in places:
+            continue
+        if runs and places[axis] == places[runs[-1][-1]] + 1:
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    sources = sorted(runs)
+    joined = tuple(prod(shape[axis] for axis in run) for run in sources)
+    return joined, tuple(sources.index(run) for run in runs)
 
 
 def _dense_layout(op: Operation) -> str:
@@ -107,7 +147,7 @@ def _dense_layout(op: Operation) -> str:
     raise refuse("views-reshape", reason, op.node_name, "run assign-layouts first")
 
 
-def _copy_outputs(network: NetworkOp, machine: Machine, symbols: set[str]) -> None:
+def _copy_outputs(network: NetworkOp, context: CompilerContext, symbols: set[str]) -> None:
     addresses = Addresses(network)
     last = network.output_op
     copies: dict[SSAValue, SSAValue] = {}
@@ -121,9 +161,11 @@ def _copy_outputs(network: NetworkOp, machine: Machine, symbols: set[str]) -> No
         ):
             continue
         if value not in copies:
-            copies[value] = _copy(value, last, machine, symbols)
+            copies[value] = _copy(value, last, context, symbols)
         last.operands[index] = copies[value]
 
 
-def _copy(value: SSAValue, before: AnyOperation, machine: Machine, symbols: set[str]) -> SSAValue:
-    return copy_kernel(value, "", before, machine, symbols).result
+def _copy(
+    value: SSAValue, before: AnyOperation, context: CompilerContext, symbols: set[str]
+) -> SSAValue:
+    return copy_kernel(value, "", before, context, symbols).result

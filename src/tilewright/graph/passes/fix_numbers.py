@@ -11,8 +11,9 @@ from tilewright.graph.passes.editing import compiler
 from tilewright.graph.passes.enclosing import accelerated_values
 from tilewright.graph.passes.numbers_rewriter import NumbersRewriter
 from tilewright.graph.passes.points import Points
+from tilewright.graph.passes.stated_points import Pairs
 from tilewright.graph.values import value_names
-from tilewright.ir import Context, ModuleOp, ModulePass, from_attribute
+from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue, from_attribute
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,9 @@ class FixNumbers(ModulePass):
     integers pass through unchanged. Accumulators stay below 2**(31 - headroom) over the calibrated
     range; weights give up fraction bits for that first. Biases have 32 bits at the accumulator's
     binary point. What enters the accelerator is quantised, what leaves it dequantised: the
-    network's inputs and outputs and all kernels of the host stay float32. Machines that compute in
-    float32 get their module back unchanged. What was chosen is read with ``numbers_of``.
+    network's inputs and outputs and all kernels of the host stay float32. Pairs that round to a
+    value's own point go (stated_points.py). Machines that compute in float32 get their module back
+    unchanged. What was chosen is read with ``numbers_of``.
     """
 
     name = "fix-numbers"
@@ -62,22 +64,34 @@ class FixNumbers(ModulePass):
         context, network = compiler(ctx), network_of(op)
         if not context.machine.fixed_bits or network.numbers is not None:
             return
-        fixed_values = accelerated_values(network)
-        points = Points(
-            context,
-            value_names(op),
-            2.0 ** (31 - self.headroom),
-            context.machine.fixed_bits,
-            context.machine.own.rounding_rules(),
-        )
-        for step in network.block.ops:
-            if isinstance(step, KernelOp) and not step.on_host:
-                points.add_kernel(step)
-            elif isinstance(step, Operation) and step.result in fixed_values:
-                for value in step.inputs:
-                    points.join(points.class_of(step.result), points.class_of(value))
-        points.solve()
-        NumbersRewriter(context, network, points, fixed_values).run()
+        names, pairs = value_names(op), Pairs(network, context)
+        while True:
+            pairs.take_out()
+            fixed_values = accelerated_values(network)
+            points = Points(
+                context,
+                names,
+                2.0 ** (31 - self.headroom),
+                context.machine.fixed_bits,
+                context.machine.own.rounding_rules(),
+                pairs.stated,
+            )
+            _choose(network, points, fixed_values)
+            if not pairs.put_back(lambda value, chosen=points: chosen.class_of(value).fraction):
+                break
+        NumbersRewriter(context, network, points, fixed_values, pairs).run()
+
+
+def _choose(network: NetworkOp, points: Points, fixed_values: set[SSAValue]) -> None:
+    """Choose the binary points of a network's values."""
+    points.cut(network)
+    for step in network.block.ops:
+        if isinstance(step, KernelOp) and not step.on_host:
+            points.add_kernel(step)
+        elif isinstance(step, Operation) and step.result in fixed_values:
+            for value in step.inputs:
+                points.join(points.class_of(step.result), points.class_of(value))
+    points.solve()
 
 
 def numbers_of(network: NetworkOp) -> list[NumberFormat]:

@@ -69,17 +69,21 @@ def computed(op: Operation) -> list[SSAValue]:
 
 
 def sites_of(
-    network: NetworkOp, keep_float: Collection[str] = (), only: Collection[str] | None = None
+    network: NetworkOp,
+    keep_float: Collection[str] = (),
+    only: Collection[str] | None = None,
+    left: Collection[Operation] = (),
 ) -> Sites:
     """Where a network is quantised.
 
-    Operations of the nodes ``keep_float`` stay as they are; with ``only``, so do all but theirs.
+    Operations of the nodes ``keep_float`` stay as they are, and those that are ``left``; with
+    ``only``, so do all but theirs.
     """
     kept, chosen = set(keep_float), None if only is None else set(only)
     steps = [op for op in network.block.ops if isinstance(op, Operation)]
     sites, wanted = Sites(), set[SSAValue]()
     for op in reversed(steps):
-        if not _eligible(op, op.result in wanted) or names_of(op) & kept:
+        if op in left or not _eligible(op, op.result in wanted) or names_of(op) & kept:
             continue
         if chosen is not None and not names_of(op) & chosen:
             continue

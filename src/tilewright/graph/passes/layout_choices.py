@@ -198,7 +198,8 @@ def _kernel_choices(kernel: KernelOp, machine: Machine, known: PlanCache) -> lis
             and _runs_along(kernel, choice, primitive)
         ]
         if choices:
-            return [*choices, *_turned(kernel, choices, machine, primitive)]
+            turned = _turned(kernel, choices, machine, primitive)
+            return [*choices, *turned, *_as_it_lies(kernel, choices, machine)]
     return [row_major]
 
 
@@ -237,6 +238,21 @@ def _turned(
             if operands != choice.operands
         ]
     return both_ways
+
+
+def _as_it_lies(kernel: KernelOp, choices: Sequence[Choice], machine: Machine) -> list[Choice]:
+    """The choices of the largest or least of all elements, which may come in any order."""
+    anchor, image = kernel.operations[0], kernel.inputs[0]
+    if not isinstance(anchor, Operation) or anchor.operation not in ("reduce_max", "reduce_min"):
+        return []
+    if prod(shape_of(anchor.result)) > 1 or anchor.inputs[0] is not kernel.body.block.args[0]:
+        return []
+    return [
+        Choice((text, *choice.operands[1:]), choice.result, choice.primitive)
+        for choice in choices
+        for text in candidates(machine, image)
+        if text != choice.operands[0] and not pads(text, shape_of(image))
+    ]
 
 
 def _in_order(kernel: KernelOp, machine: Machine, known: PlanCache) -> list[Primitive]:

@@ -8,12 +8,8 @@ from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.constraints import objection
 from tilewright.graph.passes.editing import add_weight, compiler, constant, erase, make, sweep
-from tilewright.graph.passes.enclosing import (
-    accelerated_values,
-    enclose,
-    kernel_symbol,
-    symbols_of,
-)
+from tilewright.graph.passes.enclosing import accelerated_values, enclose, symbols_of
+from tilewright.graph.passes.insertion import insert_kernel
 from tilewright.graph.values import value_names
 from tilewright.ir import (
     Context,
@@ -143,14 +139,11 @@ class _Narrowing:
     ) -> SSAValue:
         """The result of a kernel that rounds or widens a value."""
         op = make("cast", [value], attributes, before=before)
-        machine = self.ctx.machine
-        op.engine = StringAttr("accelerator")
+        machine, reason = self.ctx.machine, None
         if objection(op, machine) is not None:
-            op.engine = StringAttr("host")
-            op.reason = StringAttr(f"{machine.name} reads and writes {machine.element} only")
+            reason = f"{machine.name} reads and writes {machine.element} only"
         name = f"cast_{hint or self.names[value]}"
-        symbol = kernel_symbol([op], len(self.symbols), self.symbols, name)
-        return enclose([op], symbol).result
+        return insert_kernel(op, reason, self.ctx, self.symbols, name).result
 
     def kernel(self, kernel: KernelOp) -> KernelOp:
         """A kernel of 16-bit operands and result, in front of the one in float32."""

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, WeightOp
 from tilewright.graph.operations import Operation
 from tilewright.graph.operations.pooling import AveragePoolOp
-from tilewright.graph.passes.editing import constant, erase, insert, make
-from tilewright.graph.passes.enclosing import enclose, kernel_symbol, symbols_of
+from tilewright.graph.passes.editing import constant, erase, insert, make, sweep
+from tilewright.graph.passes.enclosing import enclose, symbols_of
+from tilewright.graph.passes.insertion import insert_kernel
 from tilewright.graph.passes.points import ALIGNING, KEEPING, Points, largest_product_sum
+from tilewright.graph.passes.stated_points import Pairs
 from tilewright.graph.values import value_names
 from tilewright.ir import (
     ArrayAttr,
@@ -80,6 +82,7 @@ class NumbersRewriter:
     network: NetworkOp
     points: Points
     fixed_values: set[SSAValue]
+    pairs: Pairs
     fixed: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     """Value of the float network -> the same in fixed point."""
     floats: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
@@ -106,9 +109,7 @@ class NumbersRewriter:
                         op.operands[index] = self.float_of(value, op)
         for op in reversed(old):
             erase(op)
-        for op in list(self.network.block.ops):
-            if isinstance(op, WeightOp) and op.result.first_use is None:
-                erase(op)
+        sweep(self.network)
         names = value_names(self.network)
         rows: list[PythonValue] = [
             (names[value], fraction_of(value), low, high, guarantee)
@@ -130,7 +131,8 @@ class NumbersRewriter:
                     self.points.names[value],
                 )
             else:
-                fixed = self.conversion("quantise", value, element, before)
+                source = self.pairs.rounded(value, point.fraction)
+                fixed = self.conversion("quantise", source, element, before)
             self.note(fixed, value)
             self.fixed[value] = fixed
         return self.fixed[value]
@@ -149,14 +151,11 @@ class NumbersRewriter:
         """The result of a kernel that quantises or dequantises a value."""
         kind = tensor(shape_of(value), element)
         op = make(name, [value], before=before, result_type=kind)
-        on_machine = bool(self.ctx.machine.primitives_for(name))
-        op.engine = StringAttr("accelerator" if on_machine else "host")
-        if not on_machine:
-            reason = f"{self.ctx.machine.name} computes in {self.points.bits}-bit fixed point only"
-            op.reason = StringAttr(reason)
-        hint = self.points.names.get(value, "")
-        symbol = kernel_symbol([op], len(self.symbols), self.symbols, f"{name}_{hint}")
-        return enclose([op], symbol).result
+        machine, reason = self.ctx.machine, None
+        if not machine.primitives_for(name):
+            reason = f"{machine.name} computes in {self.points.bits}-bit fixed point only"
+        hint = f"{name}_{self.points.names.get(value, '')}"
+        return insert_kernel(op, reason, self.ctx, self.symbols, hint).result
 
     def weight(self, array: Array, element: FixedType, before: AnyOperation, hint: str) -> SSAValue:
         """A weight of fixed-point integers."""
@@ -202,7 +201,7 @@ class NumbersRewriter:
                 if value not in outer:
                     operands.append(known[value])
                 elif index == 2 and op.operation in ("conv", "matmul"):
-                    operands.append(self.bias(outer[value], step.point, kernel))
+                    operands.append(self.bias(value, outer[value], step.point, kernel))
                 else:
                     operands.append(self.operand(value, outer[value], kernel))
             kind = None
@@ -250,10 +249,15 @@ class NumbersRewriter:
         weight.name_hint = outer.name_hint
         return weight
 
-    def bias(self, outer: SSAValue, point: int, before: AnyOperation) -> SSAValue:
-        """A kernel's 32-bit bias, at its accumulator's binary point."""
+    def bias(
+        self, argument: SSAValue, outer: SSAValue, point: int, before: AnyOperation
+    ) -> SSAValue:
+        """A kernel's 32-bit bias, at its accumulator's binary point; masks are cut."""
         array = constant(outer, self.ctx)
         assert array is not None, "partition leaves computed biases to the host"
+        low, high = self.points.bounds_of(argument)
+        if array.size and (array.min() < low or array.max() > high):
+            array = np.clip(array, low, high)
         element, hint = FixedType.of(32, point), self.points.names[outer]
         bits = self.points.rounding.bias_bits
         bias = self.weight(quantise_bias(array, point, bits), element, before, hint)

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from tilewright.graph.dialect import NetworkOp, WeightOp, network_of
 from tilewright.graph.operations.base import Operation
 from tilewright.graph.passes.constraints import objection
-from tilewright.graph.passes.editing import VIEWS, compiler, operations_of
-from tilewright.ir import Context, ModuleOp, ModulePass, StringAttr
+from tilewright.graph.passes.editing import VIEWS, compiler, constant, operations_of
+from tilewright.graph.saturation import maskable
+from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue, StringAttr
+from tilewright.ir.passes import CompilerContext
 
 MOST_JOINED = 64
 """Operands that one node may join, two at a time, for the accelerator to do it: each pair is a
@@ -30,6 +35,29 @@ def _long_joins(steps: Sequence[Operation]) -> set[Operation]:
         chain.append(step)
         chains[step] = chain
     return {step for step, chain in chains.items() if len(chain) >= MOST_JOINED}
+
+
+def _without_numbers(network: NetworkOp, ctx: CompilerContext) -> set[Operation]:
+    """Operations with constants that numbers of a scale have not: infinities and NaN, but for
+    -infinity in masks, which is as good as a low number (graph/saturation.py)."""
+    if ctx.machine.number.kind == "float":
+        return set()
+    endless: dict[SSAValue, bool] = {}
+    for op in network.block.ops:
+        array = constant(op.result, ctx) if isinstance(op, WeightOp) else None
+        if array is not None and array.dtype.kind == "f" and not np.isfinite(array).all():
+            endless[op.results[0]] = bool(np.all(np.isfinite(array) | np.isneginf(array)))
+    masks = maskable(network, ctx.weights) if any(endless.values()) else set[SSAValue]()
+    said = {value for value, lowest in endless.items() if lowest and value in masks}
+    return {
+        op
+        for op in network.block.ops
+        if isinstance(op, Operation)
+        and (
+            any(value in endless and value not in said for value in op.inputs)
+            or (op.operation == "pad" and not np.isfinite(op.get("value", 0.0)))
+        )
+    }
 
 
 @dataclass(frozen=True)
@@ -62,6 +90,7 @@ class Partition(ModulePass):
         long = set[Operation]()
         if any(not m.own.is_cache() for m in machine.memories if m.name != machine.main):
             long = _long_joins(steps)
+        unsayable = _without_numbers(network_of(op), compiler(ctx))
         for step in steps:
             if step.operation in VIEWS:
                 continue
@@ -71,6 +100,11 @@ class Partition(ModulePass):
             elif (refusal := objection(step, machine)) is not None:
                 constraint, why = refusal
                 reason = f"{why} ({constraint.help})"
+            elif step in unsayable:
+                reason = (
+                    f"it has numbers that are infinite or no numbers, and {machine.element} has "
+                    "none (state finite ones)"
+                )
             elif step in long:
                 reason = (
                     f"its node joins more than {MOST_JOINED} operands, each by a kernel of its own "

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import floor, log2
+from math import floor, inf, log2
 
 import numpy as np
 
 from tilewright.errors import Problem, TilewrightError
-from tilewright.graph.dialect import KernelOp, WeightOp
+from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import constant
+from tilewright.graph.saturation import UNBOUNDED, Bounds, bounds_of, finite_range
 from tilewright.ir import SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array
@@ -34,9 +35,6 @@ ALIGNING = frozenset(("add", "sub"))
 """Operations that shift their operands to one binary point, and take accumulators."""
 
 PRODUCTS = frozenset(("conv", "matmul", "mul"))
-
-SATURATES = {"sigmoid": 16.0, "tanh": 8.0}
-"""Functions that are flat beyond this: their tables' input is cut there, for finer segments."""
 
 LOWEST, HIGHEST = -16, 30
 """Bounds of every binary point."""
@@ -67,7 +65,9 @@ class PointClass:
     @property
     def finest(self) -> int:
         """Most fraction bits with which the range fits."""
-        largest, most = max(abs(self.low), abs(self.high)), 2 ** (self.bits - 1) - 1
+        most = 2 ** (self.bits - 1) - 1
+        # The least integer lies one further from 0 than the greatest.
+        largest = max(abs(self.low) * most / (most + 1), abs(self.high))
         if largest < 2.0 ** (self.bits - 2 - HIGHEST):
             return HIGHEST
         return max(min(floor(log2(most / largest)), HIGHEST), LOWEST)
@@ -119,29 +119,56 @@ class Points:
     """Bits of the values between kernels, and of weights."""
     rounding: Rounding = field(default_factory=Rounding)
     """How the machine computes what is not exact."""
+    stated: Mapping[SSAValue, int] = field(default_factory=dict[SSAValue, int])
+    """Points of values that the model rounds itself."""
     missing: list[str] = field(default_factory=list[str])
     _classes: dict[SSAValue, PointClass] = field(default_factory=dict[SSAValue, PointClass])
-    _ranges: dict[SSAValue, tuple[float, float]] = field(
-        default_factory=dict[SSAValue, tuple[float, float]]
-    )
+    _ranges: dict[SSAValue, Bounds] = field(default_factory=dict[SSAValue, Bounds])
+    _bounds: dict[SSAValue, Bounds] = field(default_factory=dict[SSAValue, Bounds])
+    _endless: set[SSAValue] = field(default_factory=set[SSAValue])
+    """Constants with -infinity among their numbers."""
     _merged: dict[PointClass, PointClass] = field(default_factory=dict[PointClass, PointClass])
     _kernels: list[KernelOp] = field(default_factory=list[KernelOp])
 
-    def range_of(self, value: SSAValue) -> tuple[float, float]:
-        """The values that a tensor takes: all of a weight's, the calibrated ones of others."""
+    def cut(self, network: NetworkOp) -> None:
+        """Leave out of all ranges what changes nothing of the network's results: masks' -1e9."""
+        self._bounds = bounds_of(network, lambda value: self._seen(value) or (0.0, 0.0))
+
+    def range_of(self, value: SSAValue, reader: SSAValue | None = None) -> Bounds:
+        """The numbers of a tensor that its format has to hold, cut to what ``reader``, a kernel's
+        argument, can tell apart."""
+        if value in self.stated:
+            largest = (2 ** (self.bits - 1) - 1) * 2.0 ** -self.stated[value]
+            return -largest, largest
+        low, high = self.bounds_of(reader or value)
+        least, most = self.full_range_of(value)
+        if value in self._endless and low > -inf:
+            least = low
+        return min(max(least, low), high), max(min(most, high), low)
+
+    def bounds_of(self, value: SSAValue) -> Bounds:
+        """Bounds beyond which numbers of a value, or of a kernel's argument, change nothing."""
+        return self._bounds.get(value, UNBOUNDED)
+
+    def full_range_of(self, value: SSAValue) -> Bounds:
+        """The finite numbers that a tensor takes: all of a weight's, the calibrated ones of
+        others."""
         if value not in self._ranges:
-            self._ranges[value] = self._find_range(value)
+            seen = self._seen(value)
+            if seen is None:
+                self.missing.append(self.names[value])
+            self._ranges[value] = seen or (0.0, 0.0)
         return self._ranges[value]
 
-    def _find_range(self, value: SSAValue) -> tuple[float, float]:
+    def _seen(self, value: SSAValue) -> Bounds | None:
+        """The same; None if it is not known."""
         array = constant(value, self.ctx)
         if array is not None:
-            return (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
+            if array.size and array.min() == -inf:
+                self._endless.add(value)
+            return finite_range(array)
         bounds = self.ctx.ranges.get(self.names[value])
-        if bounds is None or not all(np.isfinite(bounds)):
-            self.missing.append(self.names[value])
-            return (0.0, 0.0)
-        return bounds
+        return bounds if bounds is not None and all(np.isfinite(bounds)) else None
 
     def class_of(self, value: SSAValue) -> PointClass:
         """The class of a 16-bit value."""
@@ -158,7 +185,7 @@ class Points:
         if not isinstance(outer.owner, WeightOp):
             return self.class_of(outer)
         if argument not in self._classes:
-            low, high = self.range_of(outer)
+            low, high = self.range_of(outer, argument)
             self._classes[argument] = PointClass(
                 self.names[outer], low, high, is_weight=True, bits=self.bits
             )
@@ -220,7 +247,7 @@ class Points:
             operands = op.inputs[:2] if op.operation in ("conv", "matmul") else op.inputs
             requantise, before = None, None
             if wide and current is not None and not _takes_wide(op):
-                requantise = (self._table_input(current, op), point)
+                requantise = (self.class_of(current), point)
                 classes[current], wide = requantise[0], False
             narrow = [classes[v] for v in operands if not (wide and v is current)]
             sources = [
@@ -267,17 +294,6 @@ class Points:
         guard = self.rounding.guard_bits
         return max(points) if guard is None else min(points) + guard
 
-    def _table_input(self, value: SSAValue, op: Operation) -> PointClass:
-        """The class of what is requantised for a table: cut to where the function varies."""
-        point_class = self.class_of(value)
-        bound = SATURATES.get(op.operation)
-        if bound is not None:
-            point_class.low, point_class.high = (
-                max(point_class.low, -bound),
-                min(point_class.high, bound),
-            )
-        return point_class
-
     def _lower(self, kernel: KernelOp) -> bool:
         """Lower classes that a kernel cannot do with; whether there were any."""
         walk = self.walk(kernel)
@@ -291,8 +307,7 @@ class Points:
                 most = min(step.points) + 31 if step.before is None else step.before
                 if any([_set_highest(point_class, most) for point_class in step.own]):  # noqa: C419
                     return True
-            low, high = self.range_of(step.op.result)
-            largest = max(abs(low), abs(high), self._bias(kernel, step.op))
+            largest = self._largest(kernel, step.op)
             excess = step.point - floor(log2(self.limit / largest)) if largest > 0 else 0
             if excess > 0 and _drop(step, excess):
                 return True
@@ -314,13 +329,22 @@ class Points:
         finest = max(weights or anchor.sources, key=lambda source: source.fraction)
         return _set_highest(finest, finest.fraction - (shift - limits[1]))
 
-    def _bias(self, kernel: KernelOp, op: Operation) -> float:
-        """Magnitude of a product's bias, which has to fit at the accumulator's binary point."""
-        if op.operation not in ("conv", "matmul") or len(op.inputs) < 3:
-            return 0.0
-        arguments: list[SSAValue] = list(kernel.body.block.args)
-        low, high = self.range_of(kernel.inputs[arguments.index(op.inputs[2])])
-        return max(abs(low), abs(high))
+    def _largest(self, kernel: KernelOp, op: Operation) -> float:
+        """Magnitude of what an accumulator has to hold: its numbers, or those that masks which
+        were cut leave of them; and a product's bias, which has to fit at its binary point."""
+        outer = dict[SSAValue, SSAValue](zip(kernel.body.block.args, kernel.inputs, strict=True))
+        ranges = [self.range_of(outer.get(value, value), value) for value in op.inputs]
+        full = [self.full_range_of(outer.get(value, value)) for value in op.inputs]
+        most, result = [max(map(abs, own)) for own in ranges], self.full_range_of(op.result)
+        if op.operation in ("conv", "matmul"):
+            cut = len(op.inputs) == 3 and ranges[2] != full[2]
+            bias = most[2] if len(op.inputs) == 3 else 0.0
+            if cut:
+                return max(map(abs, self.range_of(op.result))) + bias
+            return max(*map(abs, result), bias)
+        if ranges == full:
+            return max(map(abs, result))
+        return most[0] * most[1] if op.operation == "mul" else sum(most)
 
 
 def _drop(step: Step, excess: int) -> bool:

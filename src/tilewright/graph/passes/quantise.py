@@ -14,6 +14,7 @@ from tilewright.graph.passes.editing import (
     add_weight,
     compiler,
     constant,
+    finite,
     merge_weights,
     operations_of,
     sweep,
@@ -80,7 +81,7 @@ class Quantise(ModulePass):
         if chosen.kind == "float":
             rounded = ShortFloats(ctx, chosen, set(self.keep_float), self.only).run(network)
         elif chosen.kind == "linear":
-            sites = sites_of(network, self.keep_float, self.only)
+            sites = sites_of(network, self.keep_float, self.only, _endless(module, ctx))
             names = value_names(module)
             rounded = _Quantiser(ctx, chosen, self.least_error, names).run(network, sites)
         sweep(network)
@@ -259,6 +260,13 @@ class _Quantiser:
         assert isinstance(old.owner, WeightOp)
         held = add_weight(self.ctx, array, op, old.owner.symbol.data.rsplit("_", 1)[0])
         return dequantised(held, scale, self.ctx, op, None)
+
+
+def _endless(module: ModuleOp, ctx: CompilerContext) -> set[Operation]:
+    """Products with infinities or NaN among their constants, which no scale reaches."""
+    products = [op for op in operations_of(module) if op.operation in PRODUCTS]
+    arrays = {op: [constant(value, ctx) for value in op.inputs] for op in products}
+    return {op for op, found in arrays.items() if not finite(*(a for a in found if a is not None))}
 
 
 def _channel_axis(op: Operation, index: int) -> int | None:

@@ -56,6 +56,7 @@ class Specialised:
         self._names = [name for name, _ in network_of(imported.module).inputs]
         sample = dict(zip(self._names, arrays, strict=True))
         self._executable = compiling.compile(imported, calibration=[sample], **options)
+        self._executable.model = None  # Nothing here is checked, and the import would stay.
 
     def fits(self, inputs: Sequence[Any]) -> bool:
         """Whether the parameters are those that it was compiled with."""

@@ -162,7 +162,7 @@ def _node(op: KernelOp | Operation, reads: tuple[Tensor, ...], kernel: KernelOp 
     )
     fixed = ""
     if kernel.on_host:
-        reason = kernel.reason.data if kernel.reason is not None else ""
+        reason = kernel.told_reason
         fixed = f"runs on the host{f': {reason}' if reason else ''}"
     return Node(
         kernel.symbol.data,

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from tilewright.errors import refuse
+from tilewright.graph.dialect import network_of
 from tilewright.graph.interpreter import WeightSource, interpret
+from tilewright.graph.saturation import as_seen, maskable, rows_read
 from tilewright.graph.values import value_names
 from tilewright.ir import Operation
 from tilewright.ir.types import Array
@@ -22,22 +26,35 @@ def observed_ranges(
     samples: SampleStream,
     observer: Callable[[], Observer] = Observer,
     progress: Callable[[str, int, int], None] | None = None,
+    masks: bool = False,
 ) -> Ranges:
     """Run the network on every sample, and let an observer of each value name its range.
 
+    With ``masks``, for formats that cut what changes nothing (graph/saturation.py), of what softmax
+    alone reads the range is of what it takes notice of, and -infinity in a mask is the lowest
+    number rather than none.
     ``progress`` hears ``calibrate`` and how many samples are done and (0 if that is not known)
     there are. Raises TilewrightError (``calibration-input``) if there is no sample at all.
     """
-    observers: dict[str, Observer] = {}
+    observers, names = dict[str, Observer](), value_names(module)
+    rows, lowest = dict[str, int](), set[str]()
+    if masks:
+        network = network_of(module)
+        rows = {names[value]: axis for value, axis in rows_read(network).items()}
+        lowest = {names[value] for value in maskable(network, weights)}
 
     def observe(name: str, array: Array) -> None:
         if array.dtype.kind != "f":
             return
         if name not in observers:
             observers[name] = observer()
+        if name in rows:
+            array = as_seen(array, rows[name])
+        elif name in lowest and np.isneginf(array).any():
+            array = np.maximum(array, np.finfo(np.float32).min)
         observers[name].see(array)
 
-    done, names = 0, value_names(module)
+    done = 0
     for sample in samples:
         if progress is not None:
             progress("calibrate", done, samples.count or 0)

@@ -11,6 +11,7 @@ import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.graph.dialect import NetworkOp
+from tilewright.graph.saturation import is_real, masks_given
 from tilewright.ir.types import Array, element_dtype, tensor_type
 
 
@@ -29,6 +30,9 @@ say) of one mapping per sample, which is read once; or a source such as a folder
 
 RANDOM_SAMPLES = 4
 """Random samples used when a fixed-point target gets no calibration data."""
+
+MASKED = -1.0
+"""Random numbers below this are masked."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +66,17 @@ def samples_of(network: NetworkOp, given: Samples | None) -> SampleStream:
 
 
 def _random(network: NetworkOp, random: np.random.Generator) -> dict[str, Array]:
-    return {
-        name: random.standard_normal(tensor_type(value).get_shape()).astype(
-            element_dtype(tensor_type(value).element_type)
-        )
-        for name, value in network.inputs
-    }
+    """Normally distributed numbers; masks, or what may be one, leave out about one in six."""
+    sample, masks = dict[str, Array](), masks_given(network)
+    for name, value in network.inputs:
+        numbers = random.standard_normal(tensor_type(value).get_shape())
+        chosen = masks.get(value)
+        if chosen:
+            numbers = numbers > MASKED
+        elif chosen is not None and is_real(value):
+            numbers = np.where(numbers > MASKED, numbers, -np.inf)
+        sample[name] = numbers.astype(element_dtype(tensor_type(value).element_type))
+    return sample
 
 
 def _split(network: NetworkOp, given: Mapping[str, Array]) -> SampleStream:

@@ -1,4 +1,7 @@
-"""A program as CCE C: what a CCE compiler takes, and any C compiler beside shim/cce.h."""
+"""A program as CCE C: what a CCE compiler takes, and any C compiler beside shim/cce.h.
+
+CCE compilers read it as C++, where a function's symbol is its own name only if it is declared so.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,12 @@ PROLOGUE = """\
 #endif
 """
 
+LINKAGE = """\
+#ifdef __cplusplus
+extern "C"
+#endif
+"""
+
 
 def signature(program: Program) -> str:
     """The kernel's declaration."""
@@ -58,6 +67,7 @@ def kernel_text(program: Program) -> str:
         writer.line(f"/* {comment(line)} */")
     writer.lines += PROLOGUE.splitlines()
     writer.line()
+    writer.lines += LINKAGE.splitlines()
     writer.line(f"{signature(program)};")
     writer.line()
     with writer.block(signature(program)):

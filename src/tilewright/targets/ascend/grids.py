@@ -3,9 +3,9 @@
 A block of such a kernel has one run of each of its axes (kernels/shares.py), as they lie in main
 memory, the outermost first: outside of the dim that is cut in runs every block has a single index,
 or a single block of 16, inside of it all. No two blocks may write to the same 32 bytes, and what
-a copy writes behind a row that is no whole number of them the next row has to write again: so rows
-that are none stay together. ``steps_of`` says where a kernel may be cut; ``plan_cores`` takes the
-grid, and the tiles of its parts, that cost least.
+a copy writes behind a row, or behind a single element, that is no whole number of them the next one
+has to write again: so rows that are none stay together. ``steps_of`` says where a kernel may be
+cut; ``plan_cores`` takes the grid, and the tiles of its parts, that cost least.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tilewright.planning.planners.choice import Chosen
 from tilewright.planning.planners.cores import ROUNDS, Columns, plan_cores
 from tilewright.targets.ascend.formats import heads, image, matrices
 from tilewright.targets.ascend.lowering.choices import CHOICES
+from tilewright.targets.ascend.lowering.moves import steps_of as steps_of_move
 from tilewright.targets.ascend.lowering.quantised import one_kernel
 from tilewright.targets.ascend.lowering.rows import FOLD_OF
 from tilewright.targets.ascend.machine import BLOCK, CUBE
@@ -67,7 +68,9 @@ def steps_of(kernel: Kernel) -> tuple[Step, ...]:
     if anchor.operation == "attention":
         batch, rows, own = (_dim(axis) for axis in out.access[:3])
         return tuple(Step(d, u) for d, u in ((batch, 1), (own, 1), (rows, CUBE)) if d)
-    if anchor.operation in ("transpose", "slice", "gather"):
+    if anchor.operation in ("transpose", "slice"):
+        return _moved(kernel)
+    if anchor.operation == "gather":
         return _rows(out, ())
     if anchor.operation == "pad":
         return _padded(kernel)
@@ -145,6 +148,14 @@ def _reduction(kernel: Kernel) -> tuple[Step, ...]:
     if runs[-1] and length > LONGEST:
         return ()
     return _rows(kernel.output, (), flat=runs[-1])
+
+
+def _moved(kernel: Kernel) -> tuple[Step, ...]:
+    """Of elements in another order: where none lie side by side in the source, each is written by a
+    copy of its own, and with it what lies behind it."""
+    steps = zip(steps_of_move(kernel.anchor), kernel.output.shape, strict=True)
+    runs = any(step == 1 for step, extent in steps if extent > 1)
+    return _rows(kernel.output, ()) if runs else ()
 
 
 def _padded(kernel: Kernel) -> tuple[Step, ...]:

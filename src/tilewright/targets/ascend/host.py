@@ -38,6 +38,10 @@ ORDERS = (0, *range(1, 13))
 """As issued, and each pipe as early and as late as can be; larger numbers are seeds."""
 
 
+POISON = 0xFF
+"""The byte that memories begin with: not-a-number in halves and floats."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What was wrong with a run, and what was counted."""
@@ -89,14 +93,16 @@ class Kernel:
         binary: bool = True,
         length: int | None = None,
         blocks: int = 1,
+        poison: int = POISON,
     ) -> Outcome:
         """Run once on arrays, by name and in the order of the kernel's parameters, and with its
         length if it takes one: so many blocks one after the other, which must not touch what
-        another one writes."""
+        another one writes. Memories begin with bytes ``poison``."""
         host, core = core_library(), self.core
         sizes = (core.l1, core.l0a, core.l0b, core.l0c, core.ub)
         least = int(core.barrier_blocks.value)
         host.cce_core((ctypes.c_uint64 * 5)(*sizes), core.events, int(not binary), least)
+        ctypes.c_ubyte.in_dll(host, "cce_poison").value = poison
         host.cce_begin(ctypes.c_uint(order))
         pointers: list[ctypes.c_void_p] = []
         for name, array in arguments.items():

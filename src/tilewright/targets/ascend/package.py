@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tilewright.errors import KernelError, refusals_of, refuse, together
+from tilewright.errors import Refusals, refuse
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.free_axes import free_axes
 from tilewright.graph.kernels import operand_values
@@ -125,8 +125,7 @@ def _lower(
     """The steps of the network, and the launches of each kernel; ``free`` has the dims that end
     early by the kernels' symbols.
 
-    Raises KernelError for a kernel that is refused, and with it for all that are for the same
-    reason; others may be lowered once these are the host's, and values have other layouts.
+    Raises KernelError for the kernels that are refused.
     """
     network = network_of(compilation.network)
     known: dict[object, Array] = {
@@ -137,7 +136,7 @@ def _lower(
     names = value_names(network)
     steps: list[tuple[str, int]] = []
     rows: list[KernelRow] = []
-    refused: list[KernelError] = []
+    refused = Refusals()
     for number, op, compiled in compiled_steps(compilation):
         if compiled is None or compiled.schedule is None or not isinstance(op, KernelOp):
             steps.append(("host", number))
@@ -148,13 +147,9 @@ def _lower(
             for name, value in operand_values(op, names).items()
             if value in known
         }
-        try:
-            with refusals_of(compiled.kernel.symbol):
-                short = free.get(compiled.kernel.symbol, frozenset())
-                lower_kernel(device, compiled, constants, short)
-        except KernelError as error:
-            refused.append(error)
-            continue
+        with refused.of(compiled.kernel.symbol):
+            short = free.get(compiled.kernel.symbol, frozenset())
+            lower_kernel(device, compiled, constants, short)
         steps.append(("words", len(rows)))
         row = KernelRow(
             symbol=compiled.kernel.symbol,
@@ -163,9 +158,7 @@ def _lower(
             end=len(device.launches),
         )
         rows.append(row)
-    if refused:
-        reason = refused[0].problems[0].reason
-        raise together([error for error in refused if error.problems[0].reason == reason])
+    refused.check()
     return steps, rows
 
 

@@ -16,7 +16,8 @@ from tilewright.graph.arenas import strided
 from tilewright.graph.dialect import KernelOp
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir.types import Array
-from tilewright.targets.ascend.host import Kernel, build_all
+from tilewright.numerics.poison import byte_of
+from tilewright.targets.ascend.host import POISON, Kernel, build_all
 from tilewright.targets.ascend.lowering.launches import Argument, Launch
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.package import FOLDER, LaunchFile, Length, core_of
@@ -175,6 +176,7 @@ class _Run:
                 order=runner.order,
                 length=runner.size if launch.longest else None,
                 blocks=launch.blocks,
+                poison=byte_of(runner.seed, POISON),
             )
             if outcome.problems:
                 raise refuse("simulate-race", outcome.problems[0], launch.function)
@@ -190,14 +192,14 @@ class _Run:
         values: list[Array],
         buffers: dict[tuple[str, int], NDArray[np.uint8]],
     ) -> NDArray[Any]:
-        """The device memory of an argument; what is not written yet is NaN."""
+        """The device memory of an argument; what is not written yet shows, as in the core."""
         if argument.kind == "constant":
             return self.runner.parts.image[
                 argument.number + argument.offset : argument.number + argument.bytes
             ]
         key = argument.kind, argument.number
         if key not in buffers:
-            buffers[key] = np.full(argument.bytes, 0xFF, np.uint8)
+            buffers[key] = np.full(argument.bytes, byte_of(self.runner.seed, POISON), np.uint8)
             if argument.kind == "operand":
                 if argument.number >= len(values):
                     raise refuse("package-invalid", "a kernel has no such operand")

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.errors import refusals_of
+from tilewright.errors import Refusals
 from tilewright.graph.arenas import write_value
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.kernels import operand_values
@@ -105,6 +105,7 @@ def _lower(
     kernels = {compiled.kernel.symbol: compiled for compiled in compilation.kernels}
     steps: list[tuple[str, int]] = []
     symbols: list[str] = []
+    refused = Refusals()
     for number, op in steps_of(network):
         symbol = op.symbol.data if isinstance(op, KernelOp) else ""
         if symbol not in programs:
@@ -112,7 +113,7 @@ def _lower(
             lowering.interrupt()
             continue
         compiled = kernels[symbol]
-        with refusals_of(symbol):
+        with refused.of(symbol):
             lowering.kernel(
                 programs[symbol],
                 compiled.kernel.nodes,
@@ -122,6 +123,7 @@ def _lower(
             )
         steps.append(("words", len(symbols)))
         symbols.append(symbol)
+    refused.check()
     places = {
         op.symbol.data: placement_of(op.result).offset
         for op in network.block.ops

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
+from tilewright.numerics.poison import spoil
 from tilewright.targets.base import Profile
 from tilewright.targets.cambricon.lowering.network import CONSTANTS
 from tilewright.targets.cambricon.package import Package
@@ -72,6 +73,7 @@ class _Simulation:
             events=traced,
             label=runner.label,
         )
+        spoil(self._simulator.state.chip, runner.seed)
         self.run = self._simulator.run
 
     def reveal(self, held: tuple[int, int, int]) -> None:

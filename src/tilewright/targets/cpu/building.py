@@ -90,9 +90,6 @@ PREFIX ?= /usr/local
 # Yours to replace: make CFLAGS="-O3 -g". What the sources need comes before it.
 CFLAGS ?= {" ".join(CHOICE)}
 NEEDED := {needed}
-# OpenMP's threads where the compiler has them, POSIX threads otherwise.
-OPENMP := $(shell $(CC) -fopenmp -include omp.h -x c -fsyntax-only /dev/null 2>/dev/null \
-  && echo -fopenmp)
 
 SOURCES := {_continued(sources)}
 OBJECTS := $(SOURCES:.c=.o)
@@ -100,19 +97,19 @@ OBJECTS := $(SOURCES:.c=.o)
 all: lib{prefix}.so lib{prefix}.a {prefix}
 
 %.o: %.c $(wildcard src/*.h) include/{prefix}.h
-	$(CC) $(NEEDED) $(CFLAGS) $(OPENMP) -Iinclude -c $< -o $@
+	$(CC) $(NEEDED) $(CFLAGS) -Iinclude -c $< -o $@
 
 lib{prefix}.so: $(OBJECTS)
-	$(CC) $(NEEDED) $(CFLAGS) $(OPENMP) -shared $^ -o $@ -lm
+	$(CC) $(NEEDED) $(CFLAGS) -shared $^ -o $@ -lm
 
 lib{prefix}.a: $(OBJECTS)
 	$(AR) rcs $@ $^
 
 {prefix}: main.c $(OBJECTS)
-	$(CC) $(NEEDED) $(CFLAGS) $(OPENMP) -Iinclude $^ -o $@ -lm
+	$(CC) $(NEEDED) $(CFLAGS) -Iinclude $^ -o $@ -lm
 
 {prefix}.pc: {prefix}.pc.in
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@THREADS@|$(if $(OPENMP),-fopenmp,-pthread)|' $< > $@
+	sed 's|@PREFIX@|$(PREFIX)|' $< > $@
 
 install: lib{prefix}.so lib{prefix}.a {prefix}.pc
 	mkdir -p $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
@@ -142,7 +139,6 @@ include(GNUInstallDirs)
 set(CMAKE_C_STANDARD 99)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
-find_package(OpenMP COMPONENTS C)
 
 add_library({prefix}
 {_lines(sources)}
@@ -153,15 +149,11 @@ target_include_directories({prefix} PUBLIC
   $<BUILD_INTERFACE:${{CMAKE_CURRENT_SOURCE_DIR}}/include>
   $<INSTALL_INTERFACE:${{CMAKE_INSTALL_INCLUDEDIR}}>)
 target_link_libraries({prefix} PRIVATE m Threads::Threads)
-if(OpenMP_C_FOUND)
-  target_link_libraries({prefix} PRIVATE OpenMP::OpenMP_C)
-endif()
 
 add_executable({prefix}_main main.c)
 target_link_libraries({prefix}_main PRIVATE {prefix})
 
 set(PREFIX ${{CMAKE_INSTALL_PREFIX}})
-set(THREADS ${{OpenMP_C_FLAGS}})
 configure_file({prefix}.pc.in {prefix}.pc @ONLY)
 install(TARGETS {prefix} EXPORT {prefix}-config)
 install(EXPORT {prefix}-config DESTINATION ${{CMAKE_INSTALL_LIBDIR}}/cmake/{prefix})
@@ -183,7 +175,7 @@ Description: A neural network in C
 Version: {VERSION}
 Cflags: -I${{includedir}}
 Libs: -L${{libdir}} -l{prefix}
-Libs.private: -lm @THREADS@
+Libs.private: -lm -pthread
 """
 
 

@@ -24,7 +24,7 @@ _ELEMENTS = {
     "input": ("uint8",),
     "weight": ("int8",),
     "bias": ("int32",),
-    "residual": ("float32", "uint8", "int8"),
+    "residual": ("float32", "int32", "uint8", "int8"),
     "output": ("int32", "uint8", "int8", "float32"),
 }
 

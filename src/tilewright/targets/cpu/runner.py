@@ -23,7 +23,6 @@ from tilewright.codegen.c import libraries
 from tilewright.codegen.c.compiler import (
     FLAGS,
     build_library,
-    openmp_flags,
     precompile,
 )
 from tilewright.errors import refuse
@@ -60,13 +59,10 @@ SOURCES = (
 """What of a package a library is built from; some have functions of a machine in ``shim``."""
 
 
-def load_library(
-    program: Path, prefix: str, flags: Sequence[str] = (), *, threads: bool = False
-) -> Path:
+def load_library(program: Path, prefix: str, flags: Sequence[str] = ()) -> Path:
     """The shared library of a package's sources: built once for this machine and compiler.
 
-    ``flags`` are the compiler's; without any, those of the processor at hand. With ``threads``,
-    they are OpenMP's where the compiler has it.
+    ``flags`` are the compiler's; without any, those of the processor at hand.
 
     It is built from a copy of the sources, and kept in the user's cache under a digest of all that
     it is built from, unless the package brings it (codegen/c/packaged.py).
@@ -78,15 +74,13 @@ def load_library(
     }
     if not any(path.suffix == ".c" for path in texts):
         raise refuse("package-invalid", "there are no C sources", str(program))
-    if not flags:
-        flags, threads = (*FLAGS, *this_processor().flags), True
+    flags = flags or (*FLAGS, *this_processor().flags)
     digest = sha256()
     for path, text in texts.items():
         digest.update(f"{path.as_posix()} {len(text)}\n".encode() + text)
-    digest.update(" ".join([*flags, *(["threads"] if threads else [])]).encode())
+    digest.update(" ".join(flags).encode())
 
     def build(library: Path) -> None:
-        options = (*flags, *(openmp_flags() if threads else ()))
         with temporary_folder() as scratch:
             for path, text in texts.items():
                 place = scratch / path
@@ -96,8 +90,8 @@ def load_library(
             includes = (Path(scratch, "include"), Path(scratch, "src"))
             common = Path(scratch, "src", f"{prefix}_kernels.h")
             if len(sources) > SOURCES_WITH_HEADER and common.is_file():
-                precompile(common, includes, options)
-            build_library(sources, library, includes, options)
+                precompile(common, includes, flags)
+            build_library(sources, library, includes, flags)
 
     native = any("native" in flag for flag in flags)
     return libraries.of_package(prefix, digest.hexdigest(), build, native=native)
@@ -214,7 +208,6 @@ class CpuRunner(Runner):
         made_for = processor(str(manifest["processor"]))
         # Other flags than its processor's build it without tiles, too (pieces.h).
         refuse_foreign(made_for, tiles=manifest.get("tiles", False) and not flags)
-        threads = not flags
         flags = flags or (*FLAGS, *made_for.flags)
         self.prefix = str(manifest["prefix"])
         self._inputs = tuple(Port.of_json(port) for port in manifest["inputs"])
@@ -231,7 +224,7 @@ class CpuRunner(Runner):
         self.bare = bool(manifest["bare"])
         names = ("run", "step") if self.bare else ("run_by", "profile_by", "step", "team_stop")
         self.library = opened(
-            load_library(program, self.prefix, flags, threads=threads),
+            load_library(program, self.prefix, flags),
             *(f"{self.prefix}_{name}" for name in names),
         )
         size = int(manifest["weight_bytes"])

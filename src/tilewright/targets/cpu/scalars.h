@@ -6,6 +6,8 @@
 #include <stdint.h>
 
 #define INLINE static inline __attribute__((always_inline))
+/* What is hardly ever called, and stays out of the loops that may call it. */
+#define SELDOM __attribute__((noinline, cold))
 
 /* F(name) is the C library's function of that type. NaN goes through, as in the reference. */
 #define SCALARS(T, S, F)                                                                          \
@@ -79,6 +81,19 @@ INLINE int64_t mod_i(int64_t a, int64_t b)
 {
     const int64_t r = fmod_i(a, b);
     return r && (r < 0) != (b < 0) ? r + b : r;
+}
+INLINE uint64_t pow_u(uint64_t a, uint64_t b)
+{
+    uint64_t r = 1;
+    for (; b; b >>= 1, a *= a)
+        r *= b & 1 ? a : 1;
+    return r;
+}
+INLINE int64_t pow_i(int64_t a, int64_t b)
+{
+    if (b < 0)  /* 1 / a**-b, towards zero */
+        return a == 1 || a == -1 ? (b & 1 ? a : 1) : 0;
+    return (int64_t)pow_u((uint64_t)a, (uint64_t)b);
 }
 
 /* Floats as integers, towards zero; what is out of range, and not-a-number, is the least integer. */

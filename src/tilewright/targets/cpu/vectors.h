@@ -128,6 +128,21 @@ INLINE float sum_v(vec v)
     return t[0];
 }
 
+/* Whether any lane is infinite or no number. */
+INLINE int any_odd(vec v)
+{
+    const vec w = v - v;
+#if defined(__AVX512F__) && LANES == 16
+    return __builtin_ia32_cmpps512_mask(w, w, 3, -1, 4) != 0;
+#elif defined(__AVX__) && LANES == 8
+    return __builtin_ia32_movmskps256((vec)(w != w)) != 0;
+#elif defined(__SSE2__) && LANES == 4
+    return __builtin_ia32_movmskps((vec)(w != w)) != 0;
+#else
+    return sum_v(w) != 0;
+#endif
+}
+
 INLINE vec choose(mask m, vec yes, vec no) { return (vec)(((mask)yes & m) | ((mask)no & ~m)); }
 
 /* a > b ? a : b and a < b ? a : b; where one is NaN, b. */

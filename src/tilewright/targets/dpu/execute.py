@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tilewright.errors import refuse
 from tilewright.numerics import power_of_two as numbers
+from tilewright.numerics.poison import spoil
 from tilewright.targets.dpu import places
 from tilewright.targets.dpu.core import DEPTH, Core
 from tilewright.targets.dpu.footprint import (
@@ -35,11 +36,15 @@ class State:
     core: Core
     registers: Mapping[int, Bytes]
     """Register -> bytes; SAVEs write into them."""
+    seed: int = 0
+    """Chooses what the banks hold before anybody writes them (numerics/poison.py)."""
     banks: Bytes = field(init=False)
     """[banks * DEPTH, channels]: all bank rows by number."""
 
     def __post_init__(self) -> None:
-        self.banks = np.zeros((self.core.banks * DEPTH, self.core.channels), np.int8)
+        memory = np.empty(self.core.banks * DEPTH * self.core.channels, np.uint8)
+        spoil(memory, self.seed)
+        self.banks = memory.view(np.int8).reshape(-1, self.core.channels)
 
     def memory(self, operation: Operation, span: Span) -> Bytes:
         """[runs, bytes]: a view of a span; refuses (``program-bounds``) what lies beyond."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright.errors import KernelError, TilewrightError, refusals_of, refuse, together
+from tilewright.errors import Refusals, TilewrightError, refuse
 from tilewright.targets.base import Compilation
 from tilewright.targets.dpu.core import Core
 from tilewright.targets.dpu.lowering.network import Lowering
@@ -62,24 +62,19 @@ def _lower(
     """Lower the kernels in the network's order; the steps, and the instructions of each kernel."""
     steps: list[tuple[str, int]] = []
     kernels: list[tuple[str, tuple[str, ...]]] = []
-    refused: list[KernelError] = []
+    refused = Refusals()
     for number, _, compiled in compiled_steps(compilation):
         if compiled is None or compiled.program is None:
             lowering.barrier()
             steps.append(("host", number))
             continue
         kernel = compiled.kernel
-        try:
-            with refusals_of(kernel.symbol):
-                for program in programs_of(compiled.program):
-                    lowering.kernel(program)
-        except KernelError as error:
-            refused.append(error)
-            continue
-        steps.append(("words", len(kernels)))
-        kernels.append((kernel.symbol, kernel.nodes))
-    if refused:
-        raise together(refused)
+        with refused.of(kernel.symbol):
+            for program in programs_of(compiled.program):
+                lowering.kernel(program)
+            steps.append(("words", len(kernels)))
+            kernels.append((kernel.symbol, kernel.nodes))
+    refused.check()
     rows = [
         KernelRow(symbol=symbol, nodes=nodes, start=start, end=end)
         for (symbol, nodes), (start, end) in zip(kernels, lowering.starts, strict=True)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
+from tilewright.numerics.poison import spoil
 from tilewright.simulate.commands import TimedArray
 from tilewright.simulate.timing import Timeline
 from tilewright.simulate.trace import write_trace
@@ -29,7 +30,7 @@ class CoreRunner(SteppedRunner):
         self.package = package
         self.segments = package.segments
         size = self.parts.file.arenas[ACTIVATIONS]
-        guarded = np.zeros(size + 2 * GUARD, np.uint8)
+        self.guarded = guarded = np.empty(size + 2 * GUARD, np.uint8)
         self.arenas = {WEIGHTS: self.parts.weights, ACTIVATIONS: guarded[GUARD:][:size]}
         regions = {WEIGHTS: self.parts.weights, ACTIVATIONS: guarded, BIASES: self.parts.image}
         self.registers = {
@@ -95,7 +96,9 @@ class _Simulation:
 
     def __init__(self, runner: CoreRunner) -> None:
         self._operations = runner.segments.operations
-        self._state = State(runner.package.core, runner.registers)
+        spoil(runner.guarded[:GUARD], runner.seed)
+        spoil(runner.guarded[-GUARD:], runner.seed)
+        self._state = State(runner.package.core, runner.registers, runner.seed)
         self.times = runner.times
         self.write_trace = runner.write_trace
 

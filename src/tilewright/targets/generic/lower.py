@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.codegen.words import Column, Units, encode_columns
-from tilewright.errors import refusals_of, refuse
+from tilewright.errors import Refusals, refuse
 from tilewright.ir.types import Array, fraction_of
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.simulate.commands import TIMED, TimedArray
@@ -78,23 +78,25 @@ class Lowering:
 
     def words(self) -> tuple[Units, list[int]]:
         """Units [instructions, units], and the first instruction of every kernel and of what would
-        follow."""
+        follow. Raises KernelError."""
         width = self.instructions.instructions[0].units
         chunks: list[Units] = [np.zeros((0, width), np.uint64)]
-        starts = [0]
+        starts, refused = [0], Refusals()
         for symbol, parts in zip(self.symbols, self.kernels, strict=True):
             for part in parts:
-                with refusals_of(symbol):
+                words = chunks[0]
+                with refused.of(symbol):
                     words = encode_columns(
                         self.instructions, part.instruction, part.columns, part.keys.size
                     )
                 chunks.append(words)
             count = len(parts)
             keys = [part.keys for part in parts]
-            if count:
+            if count and not refused.errors:
                 order = np.argsort(np.concatenate(keys), kind="stable")
                 chunks[-count:] = [np.concatenate(chunks[-count:])[order]]
             starts.append(starts[-1] + sum(key.size for key in keys))
+        refused.check()
         return np.concatenate(chunks), starts
 
     def timed(self) -> TimedArray:

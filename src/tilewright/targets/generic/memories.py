@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine
+from tilewright.numerics.poison import spoil
 
 MAX_ELEMENTS = 1 << 26
 """Elements of one view; more is no sensible instruction."""
@@ -34,10 +35,16 @@ class Memories:
                 "simulate-memory", f"{machine.name} has {on_chip} bytes on the chip to simulate"
             )
         self.local: dict[str, NDArray[np.uint8]] = {
-            memory.name: np.zeros(memory.bytes, np.uint8)
+            memory.name: np.empty(memory.bytes, np.uint8)
             for memory in machine.memories
             if memory.name != machine.main and memory.bytes is not None
         }
+        self.begin(0)
+
+    def begin(self, seed: int) -> None:
+        """Begin a run: no memory on the chip holds anything, as ``spoil`` has it."""
+        for data in self.local.values():
+            spoil(data, seed)
 
     def sizes(self) -> Mapping[str, int]:
         """Bytes of each memory; of main memory, the end of the last segment."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.codegen.words import Units, from_bytes, to_bytes
-from tilewright.errors import refusals_of
+from tilewright.errors import Refusals
 from tilewright.graph.dialect import network_of
 from tilewright.graph.placement import WEIGHTS
 from tilewright.machine import Machine
@@ -45,7 +45,7 @@ class Package:
 
 
 def write_package(compilation: Compilation, directory: Path, instructions: InstructionSet) -> None:
-    """Write the files; raises TilewrightError for what the instructions cannot say."""
+    """Write the files; raises KernelError for kernels that no instructions can say."""
     addresses = Addresses.of(compilation, TABLES)
     weights = weights_of(compilation, addresses)
     lowering = Lowering(instructions, addresses.bases, {WEIGHTS: weights})
@@ -82,18 +82,20 @@ def _lower(
     """
     steps: list[tuple[str, int]] = []
     rows: list[tuple[str, tuple[str, ...]]] = []
+    refused = Refusals()
     for number, _, compiled in compiled_steps(compilation):
         if compiled is None or compiled.program is None:
             lowering.barrier()
             steps.append(("host", number))
             continue
         kernel, programs = compiled.kernel, programs_of(compiled.program)
-        for program in programs:
-            with refusals_of(kernel.symbol):
+        with refused.of(kernel.symbol):
+            for program in programs:
                 lowering.kernel(program)
         sources.append(KernelSource(kernel.symbol, kernel.nodes, programs))
         steps.append(("words", len(rows)))
         rows.append((kernel.symbol, kernel.nodes))
+    refused.check()
     return steps, rows
 
 

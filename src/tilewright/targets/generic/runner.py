@@ -48,6 +48,7 @@ class InstructionRunner(SteppedRunner):
 
     def simulation(self, *, traced: bool) -> Simulation:
         """The functional simulator; times come from the timing core."""
+        self._simulator.memories.begin(self.seed)
         return _Simulation(self, self._simulator)
 
     def timed(self) -> Profile:

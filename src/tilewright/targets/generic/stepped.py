@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 from tilewright.errors import refuse
 from tilewright.graph.arenas import read_value, write_value
 from tilewright.graph.dialect import KernelOp
+from tilewright.graph.placement import ACTIVATIONS
 from tilewright.ir import Operation, SSAValue
 from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
 from tilewright.machine import Machine
+from tilewright.numerics.poison import spoil
 from tilewright.simulate.timing import Timeline
 from tilewright.targets.base import (
     HostStep,
@@ -92,6 +94,7 @@ class SteppedRunner(Runner):
 
     arenas: Mapping[str, NDArray[np.uint8]]
     """The arenas' bytes by name; set by the machine's own runner."""
+    spoils = True
 
     def __init__(self, parts: ProgramParts) -> None:
         self.parts = parts
@@ -160,6 +163,7 @@ class SteppedRunner(Runner):
         if check_races:
             self.refuse_races()
         network, file = self.parts.network, self.parts.file
+        spoil(self.arenas[ACTIVATIONS], self.seed)
         for name, value in network.inputs:
             write_value(value, self.arenas, np.asarray(inputs[name]))
         simulation = self.simulation(traced=trace is not None)

@@ -96,13 +96,22 @@ PRODUCT = {**OPERANDS, "weight": LDM, "bias": LDM}
 BLOCKS = "(co//16+co%16//8+ceil(co%8/4))"
 """Blocks of a tile's output channels: 16, 8 and 4 of them (gemm/tile.py)."""
 
+
+def _blocks(wide: int, half: int, quarter: int) -> str:
+    """A figure of each of a tile's blocks, added up."""
+    return f"({wide}*(co//16)+{half}*(co%16//8)+{quarter}*ceil(co%8/4))"
+
+
 CONVOLUTION = (
-    "n*g*ceil(oh*ow/4)*(kh*kw*(ci*(16*(co//16)+11*(co%16//8)+10*ceil(co%8/4))"
-    f"+6*{BLOCKS}+12)"
-    f"+81*(co//16)+48*(co%16//8)+30*ceil(co%8/4)+where(oh*ow%4>0,63*{BLOCKS},0)+20)"
+    "n*g*ceil(oh*ow/4)*where(co<4,kh*kw*(ci*8+12)*co,where(co%4>0,"
+    f"kh*kw*(ci*{_blocks(23, 13, 10)}+8*{BLOCKS}+12)+{_blocks(150, 88, 55)}+63,"
+    f"kh*kw*(ci*{_blocks(16, 11, 10)}+6*{BLOCKS}+12)+{_blocks(81, 48, 30)})"
+    f"+where(oh*ow%4>0,63*{BLOCKS},0)+20)"
 )
 """Cycles of a convolution's tile: for each four positions, what the instructions of ``taps`` take
-in a step, a tap and a block, and integers for the table of taps."""
+in a step, a tap and a block, and integers for the table of taps. Where channels do not come in
+fours, weights are merged out of two vectors each, and the last block is copied; less than four are
+taken one by one."""
 
 _DOTS = "(where(ci%4>0,48*ci,18*ceil(ci/4))+150)"
 

@@ -3,6 +3,9 @@
 #include "cce.h"
 #endif
 
+#ifdef __cplusplus
+extern "C"
+#endif
 __global__ __aicore__ void add(__gm__ half *x, __gm__ half *y, __gm__ half *out);
 
 __global__ __aicore__ void add(__gm__ half *x, __gm__ half *y, __gm__ half *out) {

@@ -3,6 +3,9 @@
 #include "cce.h"
 #endif
 
+#ifdef __cplusplus
+extern "C"
+#endif
 __global__ __aicore__ void matmul(__gm__ half *a, __gm__ half *b, __gm__ half *bias, __gm__ half *c);
 
 __global__ __aicore__ void matmul(__gm__ half *a, __gm__ half *b, __gm__ half *bias, __gm__ half *c) {

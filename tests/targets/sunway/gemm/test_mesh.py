@@ -60,7 +60,7 @@ SLAVE = """
 #include <dma.h>
 #include "spm_gemm.h"
 struct para { float *a, *b, *c, *sizes; };
-__thread_local float sizes[16], a[2048], b[2048], c[2048], scratch[4096];
+__thread_local float room[16 + 2052 + 2052 + 2048 + 4096] __attribute__((aligned(32)));
 typedef void (*variant)(long, long, long, float, const float *, long, const float *, long, float,
                         float *, long, float *);
 static const variant variants[] = {@};
@@ -69,11 +69,14 @@ void f_slave(void *argument)
     struct para para;
     volatile int reply = 0;
     const int id = athread_get_id(-1);
+    float *sizes = room, *c = room + 16, *scratch = c + 2048, *a = scratch + 4096, *b = a + 2052;
     athread_get(PE_MODE, argument, &para, sizeof para, (void *)&reply, 0, 0, 0);
     dma_wait(&reply, 1);
     athread_get(PE_MODE, para.sizes, sizes, 64, (void *)&reply, 0, 0, 0);
     dma_wait(&reply, 2);
     const long M = (long)sizes[0], N = (long)sizes[1], K = (long)sizes[2];
+    a += (long)sizes[6];
+    b += (long)sizes[13];
     const long na = (long)sizes[7] / 64, nb = (long)sizes[8] / 64, nc = (long)sizes[9] / 64;
     athread_get(PE_MODE, para.a + id * na, a, na * 4, (void *)&reply, 0, 0, 0);
     athread_get(PE_MODE, para.b + id * nb, b, nb * 4, (void *)&reply, 0, 0, 0);
@@ -133,18 +136,25 @@ def product(
     variant: Variant,
     sizes: tuple[int, int, int],
     factors: tuple[float, float] = (1.0, 1.0),
+    off: int = 0,
     **environment: str,
 ) -> Floats:
-    """Run it, compare it, and give back what it computed."""
+    """Run it, compare it, and give back what it computed.
+
+    Pieces that may lie anywhere lie ``off`` elements behind a multiple of 16 bytes.
+    """
     m, n, k = sizes
+    vectors = ("a" if variant.vectors == "m" else "b") if variant.contiguous else ""
+    offs = [0 if vectors == matrix else off for matrix in "ab"]
     random = np.random.default_rng(m + n + k)
     a, b, c = (random.normal(size=shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
     along_rows = variant.vectors == "n"
     data_a, lda = pieces(a, by_rows=variant.a == "r")
     data_b, ldb = pieces(b, by_rows=variant.b == "r")
     data_c, ldc = pieces(c, by_rows=along_rows)
-    head = [m, n, k, VARIANTS.index(variant), *factors, 0, a.size, b.size, c.size, lda, ldb, ldc]
-    header = np.array([*head, 0, 0, 0], np.float32)
+    head = [m, n, k, VARIANTS.index(variant), *factors, offs[0], a.size, b.size]
+    head += [c.size, lda, ldb, ldc, offs[1]]
+    header = np.array([*head, 0, 0], np.float32)
     (folder / "in").write_bytes(np.concatenate([header, data_a, data_b, data_c]).tobytes())
     ran = subprocess.run(
         [str(program), str(folder / "in"), str(folder / "out")],
@@ -170,7 +180,7 @@ def least(variant: Variant) -> tuple[int, int]:
 def test_every_variant(variant: Variant, program: Path, tmp_path: Path) -> None:
     m, n = least(variant)
     for k in (8, 16, 40):
-        product(program, tmp_path, variant, (m, n, k))
+        product(program, tmp_path, variant, (m, n, k), off=k // 8 % 4)
     product(program, tmp_path, variant, (2 * m, 3 * n, 64), (0.5, 2.0))
     product(program, tmp_path, variant, (m, 2 * n, 24), (1.0, 0.0))
     product(program, tmp_path, variant, (m, n, 8), (-2.0, 0.0))

@@ -61,17 +61,31 @@ def quantised_attention(at: Lowering) -> Sequence[Value]:
 
 def multi_head_attention(at: Lowering) -> Sequence[Value]:
     """Attention of projected tensors: operands query, key, value [b, s, h], a bias of all three, a
-    mask of keys, scores to add, and a past key and value [b, heads, p, d]."""
+    mask of keys, scores to add, and a past key and value [b, heads, p, d].
+
+    Key and value may also be [b, heads, t, d], as what a decoder keeps of its encoder is: those are
+    taken as they are, without a bias.
+    """
     heads = at.integer("num_heads")
-    if not (at.has(1) and at.has(2)) or any(len(at.shape(i)) != 3 for i in range(3)):
-        raise at.refuse("its query, key and value are not of rank 3 each", code="onnx-shape")
-    widths = [at.shape(index)[2] for index in range(3)]
+    shapes = [at.shape(index) for index in range(3)] if at.has(1) and at.has(2) else []
+    ready = [len(shape) == 4 for shape in shapes]
+    if ready not in ([False] * 3, [False, True, True]) or any(len(s) not in (3, 4) for s in shapes):
+        raise at.refuse(
+            "its query is not [b, s, h], with key and value [b, t, h] or [b, heads, t, d]",
+            code="onnx-shape",
+        )
+    if ready[1] and {shape[1] for shape in shapes[1:]} != {heads}:
+        raise at.refuse(f"its key and value do not have {heads} heads", code="onnx-shape")
+    widths = [s[1] * s[3] if len(s) == 4 else s[2] for s in shapes]
     if heads < 1 or any(width % heads for width in widths):
         raise at.refuse(f"{widths} columns do not divide into {heads} heads", code="onnx-shape")
     parts: list[SSAValue] = []
     start = 0
     for index, width in enumerate(widths):
         value = at.tensor(index)
+        if ready[index]:
+            parts.append(value)
+            continue
         if at.has(3):
             ends = {"starts": (start,), "ends": (start + width,), "steps": (1,), "axes": (0,)}
             value = at.emit("add", value, at.emit("slice", at.tensor(3), **ends))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tilewright.frontends.onnx.lowering import Rule
 from tilewright.frontends.onnx.operators import (
+    attention,
     convolution,
     deformable,
     einsum,
@@ -42,6 +43,7 @@ RULES: Mapping[str, Rule] = {
     "Asinh": elementwise.unary("asinh"),
     "Atan": elementwise.unary("atan"),
     "Atanh": elementwise.unary("atanh"),
+    "Attention": attention.attention,
     "AveragePool": pooling.average_pool,
     "BatchNormalization": normalisation.batch_normalization,
     "BitCast": logic.bit_cast,

@@ -151,7 +151,7 @@ def reciprocal(at: Lowering) -> Value:
 
 
 def power(at: Lowering) -> Value:
-    """x ** y of x's type; small whole powers are products, integers go by way of float64."""
+    """x ** y of x's type; where one is an integer and the other a float, by way of float64."""
     x, exponent = at.tensor(0), at.constant(1)
     if exponent is not None and exponent.size == 1 and exponent.ndim <= len(at.shape(0)):
         number = float(exponent.reshape(-1)[0])
@@ -161,7 +161,13 @@ def power(at: Lowering) -> Value:
             return at.emit("mul", x, x)
         if number == 0.5 and at.dtype(0).kind == "f":
             return at.emit("sqrt", x)
-    wide = at.dtype(0) if at.dtype(0).kind == "f" else np.dtype(np.float64)
+    if at.dtype(0).kind == at.dtype(1).kind == "f":
+        wide = at.dtype(0)
+    elif at.dtype(0).kind == "f":
+        exact = exponent is not None and (exponent.astype(np.float32) == exponent).all()
+        wide = at.dtype(0) if exact else np.dtype(np.float64)
+    else:
+        wide = np.dtype(np.float64 if at.dtype(1).kind == "f" else np.int64)
     result = at.emit("pow", at.cast(x, wide), at.cast(at.tensor(1), wide))
     return at.cast(result, at.dtype(0))
 
@@ -225,7 +231,7 @@ def thresholded_relu(at: Lowering) -> Value:
     """x where it is above alpha, else 0."""
     x, alpha = at.tensor(0), at.number("alpha", 1.0)
     zero = at.weight(np.zeros((), at.dtype(0)), f"{at.node.name}.zero")
-    return at.emit("select", at.apply("less_equal", x, alpha), zero, x)
+    return at.emit("select", at.apply("less", alpha, x), x, zero)
 
 
 def shrink(at: Lowering) -> Value:
@@ -233,8 +239,7 @@ def shrink(at: Lowering) -> Value:
     x, edge, bias = at.tensor(0), at.number("lambd", 0.5), at.number("bias")
     zero = at.weight(np.zeros((), at.dtype(0)), f"{at.node.name}.zero")
     low = at.emit("select", at.apply("less", x, -edge), at.apply("add", x, bias), zero)
-    above = at.apply("less_equal", x, edge)
-    return at.emit("select", above, low, at.apply("sub", x, bias))
+    return at.emit("select", at.apply("less", edge, x), at.apply("sub", x, bias), low)
 
 
 def identity(at: Lowering) -> Value:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tilewright.frontends.moves import broadcast, cut
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
+from tilewright.frontends.onnx.operators.run_parts import slice_of_run
 from tilewright.frontends.onnx.tensors import DTYPES, Constant
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
@@ -132,6 +133,9 @@ def part(at: Lowering, value: SSAValue, ranges: dict[int, tuple[int, int, int]])
 
 def slice_(at: Lowering) -> Value:
     """A strided part: bounds are attributes before operator set 10, operands since."""
+    computed = slice_of_run(at)
+    if computed is not None:
+        return computed
     sizes = at.shape(0)
     if at.version < 10:
         starts, ends, axes = (at.integers(name) for name in ("starts", "ends", "axes"))

@@ -2,19 +2,22 @@
 
 Operators on quantised tensors become what they mean, the float operator between
 ``dequantise_linear`` and ``quantise_linear``, as exporters of the QDQ form write it;
-compute-in-integers makes integer arithmetic of both alike. Products that give int32 are taken in
-int32, exactly.
+compute-in-integers makes integer arithmetic of both alike. Products that give int32 are taken of
+int32, which are bytes less their zero points; multiply-bytes makes products of bytes of them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
+from onnx import TensorProto
 
 from tilewright.frontends.moves import broadcast, cut
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.operators.convolution import convolve
+from tilewright.frontends.onnx.tensors import DTYPES, type_name
 from tilewright.frontends.onnx.windows import spatial_rank, window_of
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
@@ -105,28 +108,44 @@ def quantised(
 
 
 def dequantize(at: Lowering) -> Value:
-    """(x - zero point) * scale."""
+    """(x - zero point) * scale, of the type that is asked for, or else of the scale's."""
+    to = _stated(at, "output_dtype", _FLOATS) or at.dtype(1)
     scale = _placed(at, 1)
     assert scale is not None
-    return at.cast(dequantised(at, at.tensor(0), scale, _placed(at, 2)), at.dtype(1))
+    return at.cast(dequantised(at, at.tensor(0), scale, _placed(at, 2)), to)
 
 
 def quantize(at: Lowering) -> Value:
     """x / scale to the nearest, the even one of two, plus the zero point, saturated."""
-    if at.integer("output_dtype") not in (0, *_NUMBERS):
-        raise at.refuse("its result is not of 8 or 16 bits", code="onnx-dtype")
-    to = _NUMBERS.get(at.integer("output_dtype"))
-    scale = _placed(at, 1)
+    to = _stated(at, "output_dtype", _NUMBERS)
+    scale, zero = _placed(at, 1), _placed(at, 2)
     assert scale is not None
-    return quantised(at, at.tensor(0), scale, _placed(at, 2), to)
+    if to is not None and zero is not None and dtype_of(zero) != to:
+        raise at.refuse(
+            f"its result is to be {to}, and its zero point is {dtype_of(zero)}", code="onnx-dtype"
+        )
+    x, precision = at.tensor(0), _stated(at, "precision", _FLOATS)
+    if precision is None and at.version >= 23 and not at.node.domain:
+        precision = at.dtype(1)  # Said since that operator set; others divide in float32.
+    if precision is not None and precision.itemsize < 4:
+        # A quotient of two short floats, taken in float32 and rounded, is theirs.
+        x, scale = (at.cast(at.cast(value, precision), np.float32) for value in (x, scale))
+        x = at.cast(at.cast(at.emit("div", x, scale), precision), np.float32)
+        scale = at.weight(np.ones((), np.float32), f"{at.node.name}.one")
+    return quantised(at, x, scale, zero, to)
 
 
-_NUMBERS = {
-    2: np.dtype(np.uint8),
-    3: np.dtype(np.int8),
-    4: np.dtype(np.uint16),
-    5: np.dtype(np.int16),
-}
+_FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+_NUMBERS = (TensorProto.UINT8, TensorProto.INT8, TensorProto.UINT16, TensorProto.INT16)
+
+
+def _stated(at: Lowering, name: str, known: Sequence[int]) -> np.dtype[np.generic] | None:
+    """The element type that an attribute states; None for one that states none."""
+    kind = at.integer(name)
+    if kind not in (0, *known):
+        listed = ", ".join(type_name(number) for number in known)
+        raise at.refuse(f"its {name} {type_name(kind)} is none of {listed}", code="onnx-dtype")
+    return DTYPES[kind] if kind else None
 
 
 def operand(at: Lowering, index: int, axis: int = 0) -> SSAValue:
@@ -166,80 +185,18 @@ def _centred(at: Lowering, index: int, zero: int, axis: int) -> SSAValue:
     return x if point is None else at.emit("sub", x, at.cast(point, np.int32))
 
 
-def _symmetric(at: Lowering, index: int, zero: int) -> np.ndarray | None:
-    """Constant int8 weights whose zero points are all 0; None for any others."""
-    weights, zeros = at.constant(index), at.constant(zero)
-    if weights is None or weights.dtype != np.int8 or (at.has(zero) and zeros is None):
-        return None
-    return weights if zeros is None or not zeros.any() else None
-
-
 def matmul_integer(at: Lowering) -> Value:
     """The product of two quantised matrices, in int32."""
     return _product(at, (0, 2), (1, 3))
 
 
 def _product(at: Lowering, left: tuple[int, int], right: tuple[int, int]) -> SSAValue:
-    """The product of two quantised matrices in int32; each: where it and its zero point are.
-
-    sum (x - p) (w - q) = sum x w - p sum w - q (sum x - p k), where the sums too are products, with
-    ones: bytes are multiplied, not int32, and x is of uint8 and w of int8 as processors have it.
-    """
-    (i, p), (j, q) = left, right
-    shape, other = at.shape(i), at.shape(j)
-    if min(len(shape), len(other)) < 2 or max(at.dtype(i).itemsize, at.dtype(j).itemsize) > 1:
-        return at.emit("matmul", _centred(at, i, p, -2), _centred(at, j, q, -1))
-    x, x_zero = _byte(at, i, p, -2, np.dtype(np.uint8))
-    w, w_zero = _byte(at, j, q, -1, np.dtype(np.int8))
-    total, sums = at.emit("matmul", x, w), None
-    if x_zero is not None:
-        weights = _symmetric(at, j, q)
-        if weights is None:
-            row = at.weight(np.ones((1, shape[-1]), np.uint8), f"{at.node.name}.row")
-            sums = at.emit("matmul", row, w)
-        else:
-            summed = weights.astype(np.int32).sum(axis=-2, keepdims=True, dtype=np.int32)
-            sums = at.weight(summed, f"{at.node.name}.sums")
-        total = at.emit("sub", total, at.emit("mul", x_zero, sums))
-    if w_zero is not None:
-        column = at.weight(np.ones((shape[-1], 1), np.int8), f"{at.node.name}.column")
-        rows = at.emit("matmul", x, column)
-        if x_zero is not None:
-            count = at.weight(np.array(shape[-1], np.int32), f"{at.node.name}.count")
-            rows = at.emit("sub", rows, at.emit("mul", x_zero, count))
-        total = at.emit("sub", total, at.emit("mul", w_zero, rows))
-    return total
-
-
-def _byte(
-    at: Lowering, index: int, zero: int, axis: int, to: np.dtype[np.generic]
-) -> tuple[SSAValue, SSAValue | None]:
-    """A matrix of bytes as ``to``, and its zero point as int32, None for 0.
-
-    The other kind of bytes is moved by 128, which flips a byte's highest bit.
-    """
-    x, rank = at.tensor(index), len(at.shape(index))
-    spread = _spread(at, zero, rank, axis % rank, at.shape(index)[axis])
-    constant = at.constant(zero) if at.has(zero) else np.zeros(1)
-    point = None if spread is None else at.cast(spread, np.int32)
-    if dtype_of(x) == to:
-        return x, None if constant is not None and not constant.any() else point
-    moved = at.emit("bit_xor", x, at.weight(np.array(128).astype(dtype_of(x)), f"{to}.moved"))
-    distance = at.weight(np.array(128 if to == np.uint8 else -128, np.int32), f"{to}.distance")
-    point = distance if point is None else at.emit("add", point, distance)
-    return at.emit("bit_cast", moved, to=to.name), point
+    """The product of two quantised matrices in int32; each: where it and its zero point are."""
+    return at.emit("matmul", _centred(at, *left, -2), _centred(at, *right, -1))
 
 
 def conv_integer(at: Lowering) -> Value:
     """The convolution of quantised images, in int32."""
-    weights = _symmetric(at, 1, 3)
-    zero = at.constant(2)
-    if (
-        weights is not None
-        and at.dtype(0).itemsize == 1
-        and (not at.has(2) or (zero is not None and not zero.any()))
-    ):
-        return _convolved(at, at.tensor(0), at.tensor(1), None)
     return _convolved(at, _centred(at, 0, 2, 1), _centred(at, 1, 3, 0), None)
 
 

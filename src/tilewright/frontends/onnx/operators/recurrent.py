@@ -142,10 +142,7 @@ def _run(
     count = 2 if direction == "bidirectional" else 1
     if at.shape(1)[:2] != (count, gates * hidden) or at.shape(2) != (count, gates * hidden, hidden):
         raise at.refuse("its weights do not fit its hidden size", code="onnx-shape")
-    if at.has(4):
-        lengths = at.constant(4)
-        if lengths is None or (lengths != length).any():
-            raise at.refuse("sequences of different lengths are not computed")
+    going = _going(at, length, batch)
     functions = _activations(at, list(defaults) * count)
     if at.number("clip"):
         # As ONNX Runtime has it: what an LSTM's memory gives is not clipped.
@@ -179,11 +176,18 @@ def _run(
             projected = at.emit("add", projected, _cut(at, bias, 0, half))
         state: State = tuple(_initial(at, 5 + i, number, (batch, hidden)) for i in range(states))
         rows: list[SSAValue] = []
-        for time in range(length):
-            now = _at(at, projected, 0, length - 1 - time if back else time)
-            state = step(cell, now, state)
-            rows.append(at.reshape(state[0], (1, 1, batch, hidden)))
+        for time in range(length)[:: -1 if back else 1]:
+            new = step(cell, _at(at, projected, 0, time), state)
+            row, goes = new[0], going[time]
+            if goes is not None:
+                row = at.emit("select", goes, row, _zero(at))
+                pairs = zip(new, state, strict=True)
+                new = tuple(at.emit("select", goes, now, before) for now, before in pairs)
+            state = new
+            rows.append(at.reshape(row, (1, 1, batch, hidden)))
         outputs.append(rows[::-1] if back else rows)
+        if going[0] is not None:  # ONNX Runtime gives zeros for a sequence of no step.
+            state = (at.emit("select", going[0], state[0], _zero(at)), *state[1:])
         finals.append(state)
     return _results(at, outputs, finals, states)
 
@@ -205,6 +209,28 @@ def _results(
         y = at.transpose(y, (2, 0, 1, 3))
         lasts = [at.transpose(value, (1, 0, 2)) for value in lasts]
     return [y, *lasts][: len(at.node.outputs)]
+
+
+def _going(at: Lowering, length: int, batch: int) -> list[SSAValue | None]:
+    """For each step, which sequences have it, [batch, 1]; None where all do.
+
+    A sequence that ends keeps its state and gives zeros. One that is read backwards begins at its
+    own end, as its state before is the first one.
+    """
+    if not at.has(4):
+        return [None] * length
+    if at.shape(4) != (batch,):
+        raise at.refuse(f"{batch} sequences have lengths {list(at.shape(4))}", code="onnx-shape")
+    known = at.constant(4)
+    lengths = at.reshape(at.cast(at.tensor(4), np.int32), (batch, 1))
+    return [
+        None if known is not None and (known > time).all() else at.apply("less", time, lengths)
+        for time in range(length)
+    ]
+
+
+def _zero(at: Lowering) -> SSAValue:
+    return at.weight(np.zeros((), np.float32), f"{at.node.name}.zero")
 
 
 def _checked(at: Lowering, x: SSAValue) -> tuple[int, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from tilewright.frontends.moves import reversed_along
-from tilewright.frontends.onnx.lowering import Lowering, Rule, Value
+from tilewright.frontends.onnx.lowering import Lowering, Rule, Value, dtype_of
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
@@ -37,7 +38,15 @@ def fold(operation: str) -> Reduction:
     return reduce
 
 
-_sum, _largest = fold("reduce_sum"), fold("reduce_max")
+_sum, _largest, _mean = fold("reduce_sum"), fold("reduce_max"), fold("reduce_mean")
+
+
+def _average(at: Lowering, x: SSAValue, axes: Sequence[int], keep: bool) -> SSAValue:
+    """The mean; of integers their sum divided by how many there are, towards zero."""
+    if dtype_of(x).kind not in "iu" or not axes:
+        return _mean(at, x, axes, keep)
+    count = math.prod(shape_of(x)[axis] for axis in axes)
+    return at.apply("div", _sum(at, x, axes, keep), count)
 
 
 def _absolute(at: Lowering, x: SSAValue, axes: Sequence[int], keep: bool) -> SSAValue:
@@ -49,17 +58,27 @@ def _squares(at: Lowering, x: SSAValue, axes: Sequence[int], keep: bool) -> SSAV
 
 
 def _euclidean(at: Lowering, x: SSAValue, axes: Sequence[int], keep: bool) -> SSAValue:
-    return at.emit("sqrt", _squares(at, x, axes, keep))
+    return _function(at, "sqrt", _squares(at, x, axes, keep))
 
 
 def _log_sum(at: Lowering, x: SSAValue, axes: Sequence[int], keep: bool) -> SSAValue:
-    return at.emit("log", _sum(at, x, axes, keep))
+    return _function(at, "log", _sum(at, x, axes, keep))
+
+
+def _function(at: Lowering, operation: str, x: SSAValue) -> SSAValue:
+    """A function of floats; of integers by way of float64, rounded towards zero."""
+    if dtype_of(x).kind not in "iu":
+        return at.emit(operation, x)
+    return at.cast(at.emit(operation, at.cast(x, np.float64)), dtype_of(x))
 
 
 def log_sum_exp(at: Lowering, x: SSAValue, axes: Sequence[int], keep: bool) -> SSAValue:
     """log(sum(exp(x))), the largest element taken out first so that nothing overflows."""
     if not axes:
         return x
+    if dtype_of(x).kind in "iu":
+        result = log_sum_exp(at, at.cast(x, np.float64), axes, keep)
+        return at.cast(result, dtype_of(x))
     most = _largest(at, x, axes, True)
     # An infinite largest element would leave inf - inf.
     most = at.apply("clip", most, minimum=-3.0e38, maximum=3.0e38)
@@ -73,7 +92,7 @@ REDUCTIONS: dict[str, Rule] = {
     "ReduceLogSum": reduction(_log_sum),
     "ReduceLogSumExp": reduction(log_sum_exp),
     "ReduceMax": reduction(fold("reduce_max")),
-    "ReduceMean": reduction(fold("reduce_mean")),
+    "ReduceMean": reduction(_average),
     "ReduceMin": reduction(fold("reduce_min")),
     "ReduceProd": reduction(fold("reduce_product")),
     "ReduceSum": reduction(_sum, since=13),

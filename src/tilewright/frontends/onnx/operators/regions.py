@@ -29,9 +29,10 @@ def roi_align(at: Lowering) -> Value:
     ratio, mode = at.integer("sampling_ratio"), at.text("mode", "avg")
     if min(cells) < 1 or mode not in ("avg", "max"):
         raise at.refuse(f"cells {list(cells)} in mode {mode!r} are not computed")
-    if ratio < 1:
+    if ratio < 1 and mode == "max":
         raise at.refuse(
-            "with sampling_ratio 0 the number of samples depends on the regions",
+            "with sampling_ratio 0 the number of samples depends on the regions, of which only "
+            "the mean is computed",
             help="export the model with a sampling ratio",
         )
     default = "half_pixel" if at.version >= 16 else "output_half_pixel"
@@ -39,6 +40,8 @@ def roi_align(at: Lowering) -> Value:
     boxes = at.apply("mul", at.tensor(1), at.number("spatial_scale", 1.0))
     if half:
         boxes = at.apply("sub", boxes, 0.5)
+    if ratio < 1:
+        return _means(at, boxes, cells, half=half)
     sides = [_side(at, boxes, axis, cells[axis], ratio, half) for axis in range(2)]
     count = rois[0]
     # Coordinates [roi, rows of samples, columns of samples].
@@ -88,17 +91,82 @@ def _clamped(at: Lowering, side: SSAValue, extent: int) -> SSAValue:
     return at.emit("clip", side, minimum=0.0, maximum=extent - 1.0)
 
 
-def _side(at: Lowering, boxes: SSAValue, axis: int, cells: int, ratio: int, half: bool) -> SSAValue:
-    """Coordinates of the samples of every region along one axis: [roi, cells * ratio]."""
+def _means(at: Lowering, boxes: SSAValue, cells: tuple[int, int], *, half: bool) -> SSAValue:
+    """The mean of as many samples as a cell has pixels, which regions decide at run time.
 
-    def column(index: int) -> SSAValue:
-        return at.emit("slice", boxes, starts=[index], ends=[index + 1], axes=(1,), steps=[1])
+    It is a product on each side: a row of the image counts in a cell as much as the cell's samples
+    along that axis weigh it, and so does a column.
+    """
+    images, channels, height, width = at.shape(0)
+    count = at.shape(1)[0]
+    tall, wide = (
+        _shares(at, boxes, axis, cells[axis], extent, half=half)
+        for axis, extent in enumerate((height, width))
+    )
+    if images > 1:
+        number = at.reshape(at.cast(at.tensor(2), np.int64), (count, 1, 1, 1))
+        every = at.weight(np.arange(images).reshape(1, 1, -1, 1), f"{at.node.name}.images")
+        own = at.cast(at.emit("equal", number, every), dtype_of(tall))
+        tall = at.emit("mul", at.reshape(tall, (count, cells[0], 1, height)), own)
+    tall = at.reshape(tall, (count * cells[0], images * height))
+    lines = at.transpose(at.tensor(0), (0, 2, 3, 1))
+    lines = at.reshape(lines, (images * height, width * channels))
+    at.check_size([count, cells[0], width, channels])
+    rows = at.reshape(at.emit("matmul", tall, lines), (count, cells[0], width, channels))
+    wide = at.reshape(wide, (count, 1, cells[1], width))
+    return at.transpose(at.emit("matmul", wide, rows), (0, 3, 1, 2))
 
-    start, end = column(1 - axis), column(3 - axis)
+
+_NEAR = 6
+"""Samples that are looked at for each pixel: two that are less than 2 apart, in steps of over half
+a pixel, have at most two between them; the others are for what rounding leaves."""
+
+
+def _shares(
+    at: Lowering, boxes: SSAValue, axis: int, cells: int, extent: int, *, half: bool
+) -> SSAValue:
+    """How much each pixel along an axis counts in the mean of a cell: [roi, cells, extent]."""
+    count = shape_of(boxes)[0]
+    start, cell = _cell(at, boxes, axis, cells, half=half)
+    samples = at.emit("ceil", cell)
+    divisor = at.apply("max", samples, 1.0)
+    step = at.emit("div", cell, divisor)
+    start = at.emit(
+        "add", at.emit("mul", cell, constant(at, np.arange(cells)[None], cell, "cells")), start
+    )
+    samples, divisor, step = (at.reshape(v, (count, 1, 1, 1)) for v in (samples, divisor, step))
+    start = at.reshape(start, (count, cells, 1, 1))
+    pixels = constant(at, np.arange(extent).reshape(1, 1, -1, 1), cell, "pixels")
+    # The first sample that may lie within one pixel of a pixel, and those after it.
+    first = at.emit("sub", at.apply("sub", pixels, 1.0), start)
+    first = at.emit("ceil", at.emit("div", first, at.apply("max", step, 1e-30)))
+    first = at.apply("max", at.apply("sub", first, 2.0), 0.0)
+    number = at.emit(
+        "add", first, constant(at, np.arange(_NEAR).reshape(1, 1, 1, -1), cell, "near")
+    )
+    place = at.emit("add", start, at.emit("mul", at.apply("add", number, 0.5), step))
+    taken = at.emit("bit_and", at.emit("less", number, samples), within(at, place, -1.0, extent))
+    distance = at.emit("abs", at.emit("sub", _clamped(at, place, extent), pixels))
+    weight = at.apply("max", at.apply("sub", 1.0, distance), 0.0)
+    weight = at.emit("select", taken, weight, constant(at, np.array(0.0), cell, "zero"))
+    total = at.emit("reduce_sum", weight, axes=(3,), keep_dims=True)
+    return at.reshape(at.emit("div", total, divisor), (count, cells, extent))
+
+
+def _cell(
+    at: Lowering, boxes: SSAValue, axis: int, cells: int, *, half: bool
+) -> tuple[SSAValue, SSAValue]:
+    """Where every region begins along an axis, and how long its cells are: [roi, 1]."""
+    start, end = _column(at, boxes, 1 - axis), _column(at, boxes, 3 - axis)
     length = at.emit("sub", end, start)
     if not half:
         length = at.apply("max", length, 1.0)
-    cell = at.apply("div", length, float(cells))
+    return start, at.apply("div", length, float(cells))
+
+
+def _side(at: Lowering, boxes: SSAValue, axis: int, cells: int, ratio: int, half: bool) -> SSAValue:
+    """Coordinates of the samples of every region along one axis: [roi, cells * ratio]."""
+    start, cell = _cell(at, boxes, axis, cells, half=half)
     steps = np.repeat(np.arange(cells), ratio)[None]
     parts = (np.tile(np.arange(ratio), cells)[None] + 0.5) / ratio
     along = at.emit("mul", cell, constant(at, steps, cell, "cells"))

@@ -8,8 +8,9 @@ import numpy as np
 
 from tilewright.graph.operations import Operation, ReduceMeanOp
 from tilewright.graph.passes.editing import add_weight, make
-from tilewright.graph.passes.integers.products import padded, requantised
+from tilewright.graph.passes.integers.products import requantised
 from tilewright.graph.passes.integers.reals import Ending, activations, plain_bytes
+from tilewright.graph.passes.integers.sums import Bytes, padded
 from tilewright.ir import SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import shape_of
@@ -31,7 +32,7 @@ def average_pool(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValu
     counted = op.integers("counted") if "counted" in op.DEFAULTS else (0, 0, 0, 0)
     counts = reference.pool_counts(shape[2:], kernel, strides, pads, dilations, counted)
     x, zero = activations(real, ending.quantise, ctx)
-    x, pads = padded(x, zero, pads, ending.quantise)
+    x, pads = padded(Bytes(x, zero), pads, ending.quantise)
     return _sums(op, ending, ctx, x, zero, kernel, strides, pads, dilations, counts, real.factor)
 
 

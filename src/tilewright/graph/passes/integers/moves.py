@@ -29,7 +29,9 @@ def pad(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
         return None
     values = dict(op.values)
     if op.get("mode", "constant") == "constant":
-        number = np.float32(op.number("value"))
+        number = np.float32(op.get("value", 0.0))
+        if not np.isfinite(number):
+            return None
         scale, zero = real.scale.reshape(()), real.zero.reshape(()).astype(real.dtype)
         filled = affine.quantise(np.asarray(number), scale, zero)
         if affine.dequantise(filled, scale, zero) != number:

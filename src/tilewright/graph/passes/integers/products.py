@@ -1,15 +1,8 @@
-"""Convolutions and matrix products: uint8 by int8 into int32, scaled back to 8 bits.
-
-sum (x - zx) * w = sum x * w - zx * sum w, and the last term joins the int32 bias; images are padded
-with their zero point, which stands for 0. Weights with zero points of their own take the sums of
-x as a further term (Jacob et al., "Quantization and training of neural networks for efficient
-integer-arithmetic-only inference", CVPR 2018, section 2.3).
-"""
+"""Convolutions and matrix products of numbers with scales: int32 sums, scaled back to 8 bits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
@@ -24,7 +17,8 @@ from tilewright.graph.passes.integers.reals import (
     plain_bytes,
     real_of,
 )
-from tilewright.ir import PythonValue, SSAValue
+from tilewright.graph.passes.integers.sums import Bytes, ByteWeights, convolved, multiplied
+from tilewright.ir import SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, shape_of
 from tilewright.machine.numbers import integers_of
@@ -33,22 +27,17 @@ EXACT_FLOAT = 2**24
 """Integers up to this are exact in float32, and so are their sums."""
 
 
+_PART = 2.0**-8
+"""Of a unit of the sums: what a float bias may differ by from one in whole units."""
+
+
 @dataclass(frozen=True)
 class Weights:
-    """Constant weights [co, ...]: int8, a scale and a remaining zero point for each channel."""
+    """Constant weights [co, ...] with a scale for each channel."""
 
-    array: Array
+    integers: ByteWeights
     scale: Array
     """float32 [co]"""
-    zero: Array
-    """int32 [co]"""
-
-    @property
-    def sums(self) -> Array:
-        """Of the weights less their zero points, int64 [co]."""
-        axes = tuple(range(1, self.array.ndim))
-        count = prod(self.array.shape[1:])
-        return self.array.sum(axis=axes, dtype=np.int64) - self.zero.astype(np.int64) * count
 
 
 def weights_of(real: Real | None, axis: int, ctx: CompilerContext) -> Weights | None:
@@ -72,11 +61,12 @@ def weights_of(real: Real | None, axis: int, ctx: CompilerContext) -> Weights | 
         centred = moved.astype(np.int32) - each
         if centred.min() >= -128 and centred.max() <= 127:
             moved, zero = centred.astype(np.int8), np.zeros_like(zero)
-    return Weights(np.ascontiguousarray(moved), scale, zero)
+    return Weights(ByteWeights(np.ascontiguousarray(moved), zero), scale)
 
 
 def _bias(value: SSAValue, scale: Array, ctx: CompilerContext) -> Array | None:
-    """A constant bias as int64 in units of ``scale`` [co]; None if it is none or too large."""
+    """A constant bias as int64 in units of ``scale`` [co]; None if it is none, or too large, or not
+    of whole units where the machine adds up floats behind its sums."""
     real, array = real_of(value, ctx), constant(value, ctx)
     if real is not None and real.dtype == np.int32 and not real.zero.any():
         integers = constant(real.value, ctx)
@@ -89,24 +79,13 @@ def _bias(value: SSAValue, scale: Array, ctx: CompilerContext) -> Array | None:
     if array is None or array.size not in (1, scale.size):
         return None
     with np.errstate(all="ignore"):
-        units = np.rint(array.reshape(-1).astype(np.float64) / scale)
+        exact = array.reshape(-1).astype(np.float64) / scale
+        units = np.rint(exact)
     if not (np.abs(units) < 2**31).all():
         return None
+    if integers_of(ctx.machine) is None and (np.abs(units - exact) > _PART).any():
+        return None  # Float steps behind the sums add it as it is.
     return np.broadcast_to(units.astype(np.int64), scale.shape)
-
-
-def padded(
-    x: SSAValue, zero: int, pads: tuple[int, ...], before: Operation
-) -> tuple[SSAValue, tuple[int, ...]]:
-    """An image padded with its zero point, unless that is 0, which operations pad with anyway."""
-    if not zero or not any(pads):
-        return x, pads
-    top, left, bottom, right = pads
-    attributes: dict[str, PythonValue] = {
-        "pads": (0, 0, top, left, 0, 0, bottom, right),
-        "value": float(zero),
-    }
-    return make("pad", [x], attributes, before=before, like=before).result, (0, 0, 0, 0)
 
 
 def requantised(
@@ -139,33 +118,12 @@ def convolution_sums(op: Operation, before: Operation, ctx: CompilerContext) -> 
     weights = weights_of(real_of(op.inputs[1], ctx), 0, ctx)
     if x is None or weights is None:
         return None
-    attributes = dict(op.values)
-
-    def conv(image: SSAValue, array: Array, bias: Array | None, name: str) -> SSAValue:
-        operands = [image, add_weight(ctx, array, before, f"{name}.weight")]
-        if bias is not None:
-            operands.append(add_weight(ctx, bias, before, f"{name}.bias"))
-        return make("conv", operands, attributes, before=before, like=op).result
-
     added = _joined(op, x, weights, ctx)
     if added is None:
         return None
     bias, biased = added
-    image, zero = activations(x, before, ctx)
-    image, attributes["pads"] = padded(image, zero, op.integers("pads"), before)
-    name = op.node_name or "conv"
-    total = conv(image, weights.array, _moved(bias, weights, zero), name)
-    if weights.zero.any():
-        # One channel of ones for each group: the sums of what every window covers.
-        group = op.integer("group", 1, 2**24)
-        ones = np.ones((group, *weights.array.shape[1:]), np.int8)
-        sums = conv(image, ones, None, f"{name}.sums")
-        if group > 1:
-            count = weights.array.shape[0] // group
-            index = np.repeat(np.arange(group), count).astype(np.int64)
-            places = add_weight(ctx, index, before, f"{name}.groups")
-            sums = make("gather", [sums, places], {"axis": 1}, before=before, like=op).result
-        total = _less(total, sums, weights.zero.reshape(1, -1, 1, 1), before, op, ctx)
+    image = Bytes(*activations(x, before, ctx))
+    total = convolved(op, image, weights.integers, bias, before, ctx)
     return Sums(total, (x.factor * weights.scale).reshape(1, -1, 1, 1), biased)
 
 
@@ -184,26 +142,6 @@ def _joined(
     return bias, True
 
 
-def _moved(bias: Array, weights: Weights, zero: int) -> Array | None:
-    """The int32 bias of sums over integers whose zero point is ``zero``, modulo 2**32."""
-    moved = bias - zero * weights.sums
-    return moved.astype(np.int32) if moved.any() else None
-
-
-def _less(
-    total: SSAValue,
-    sums: SSAValue,
-    zeros: Array,
-    before: Operation,
-    like: Operation,
-    ctx: CompilerContext,
-) -> SSAValue:
-    """total - zeros * sums, in int32."""
-    weight = add_weight(ctx, zeros.astype(np.int32), before, f"{like.node_name or 'sums'}.zeros")
-    product = make("mul", [sums, weight], before=before, like=like).result
-    return make("sub", [total, product], before=before, like=like).result
-
-
 def product_sums(op: Operation, before: Operation, ctx: CompilerContext) -> Sums | None:
     """The int32 sums of a quantised matrix times constant quantised weights."""
     x, w = plain_bytes(op.inputs[0], ctx), real_of(op.inputs[1], ctx)
@@ -214,20 +152,9 @@ def product_sums(op: Operation, before: Operation, ctx: CompilerContext) -> Sums
     if weights is None or added is None:
         return None
     bias, biased = added
-    matrix, zero = activations(x, before, ctx)
-    name = op.node_name or "matmul"
-    flags: dict[str, PythonValue] = {"transpose_b": True}
-    operands = [matrix, add_weight(ctx, weights.array, before, f"{name}.weight")]
-    moved = _moved(bias, weights, zero)
-    if moved is not None:
-        operands.append(add_weight(ctx, moved, before, f"{name}.bias"))
-    total = make("matmul", operands, flags, before=before, like=op).result
+    matrix = Bytes(*activations(x, before, ctx))
+    total = multiplied(op, matrix, weights.integers, bias, before, ctx)
     lead = (1,) * (len(shape_of(total)) - 1)
-    if weights.zero.any():
-        ones = np.ones((1, weights.array.shape[1]), np.int8)
-        column = add_weight(ctx, ones, before, f"{name}.ones")
-        sums = make("matmul", [matrix, column], flags, before=before, like=op).result
-        total = _less(total, sums, weights.zero.reshape(*lead, -1), before, op, ctx)
     return Sums(total, (x.factor * weights.scale).reshape(*lead, -1), biased)
 
 

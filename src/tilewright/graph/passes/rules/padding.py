@@ -25,7 +25,7 @@ def merge_pad(op: Operation, ctx: CompilerContext) -> bool:
     pad = op.inputs[0].owner if op.inputs else None
     if op.operation not in ("conv", "average_pool", "max_pool") or not isinstance(pad, Operation):
         return False
-    if pad.operation != "pad" or pad.get("mode", "constant") != "constant":
+    if pad.operation != "pad" or pad.get("mode", "constant") != "constant" or len(pad.inputs) > 1:
         return False
     fill = _fill(op, pad, ctx)
     if fill is None and not _is_neutral(op, pad):
@@ -52,7 +52,7 @@ def merge_pad(op: Operation, ctx: CompilerContext) -> bool:
 def _fill(op: Operation, pad: Operation, ctx: CompilerContext) -> int | None:
     """What a convolution's padding holds with a pad in front of it; None for zeros, and where the
     convolution's own padding holds something else."""
-    value, own = pad.number("value"), op.get("fill", 0)
+    value, own = float(pad.get("value", 0.0)), op.get("fill", 0)
     if op.operation != "conv" or not fills(op, ctx.machine):
         return None
     if not value.is_integer() or (any(op.integers("pads")) and value != own):
@@ -61,7 +61,7 @@ def _fill(op: Operation, pad: Operation, ctx: CompilerContext) -> int | None:
 
 
 def _is_neutral(op: Operation, pad: Operation) -> bool:
-    value = pad.number("value")
+    value = float(pad.get("value", 0.0))
     if op.get("fill", 0):
         return False
     if op.operation != "max_pool":

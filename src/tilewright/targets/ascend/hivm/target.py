@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tilewright.codegen.c.source import comment
-from tilewright.errors import KernelError, refusals_of, refuse, together
+from tilewright.errors import Refusals, refuse
 from tilewright.graph.dialect import KernelOp
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
@@ -41,21 +41,17 @@ class Ascend910bTarget(Target):
     def emit(self, compilation: Compilation, directory: Path) -> None:
         """Write kernels.mlir; raises KernelError for kernels that the dialect cannot say here."""
         functions: list[str] = []
-        refusals: list[KernelError] = []
+        refused = Refusals()
         for _, op, compiled in compiled_steps(compilation):
             if compiled is None or compiled.program is None:
                 if isinstance(op, KernelOp):
-                    reason = op.reason.data if op.reason is not None else "a copy"
+                    reason = op.told_reason or "a copy"
                     functions.append(f"  // {op.symbol.data} runs on the host: {comment(reason)}")
                 continue
             (program,) = programs_of(compiled.program)
-            try:
-                with refusals_of(compiled.kernel.symbol):
-                    functions.append(function_text(program, function_name(compiled.kernel.symbol)))
-            except KernelError as error:
-                refusals.append(error)
-        if refusals:
-            raise together(refusals)
+            with refused.of(compiled.kernel.symbol):
+                functions.append(function_text(program, function_name(compiled.kernel.symbol)))
+        refused.check()
         text = "\n".join(["module {", *functions, "}"])
         (directory / FILE).write_text(f"{text}\n")
 

@@ -1,9 +1,10 @@
 """Rows of elements between main memory and UB.
 
 In main memory rows follow each other without a gap, or some pitch apart; in UB each begins a block.
-Rows whose bytes are whole blocks go in bursts of one copy. Others are copied one by one: a copy
-takes whole blocks, so it reads, or writes, up to 31 bytes past the row's end. What is written there
-the next row overwrites, so rows go in ascending order; behind the last one a tensor has ``SLACK``.
+Rows whose bytes are whole blocks go in bursts of one copy. Others, and rows that are read from the
+last to the first, are copied one by one: a copy takes whole blocks, so it reads, or writes, up to
+31 bytes past the row's end. What is written there the next row overwrites, so rows go in ascending
+order; behind the last one a tensor has ``SLACK``.
 
 Matrices in Nz become rows on their way, and blocks again on their way back (``Matrices``): a copy
 for each 16 columns, of bursts of one block.
@@ -64,7 +65,7 @@ def _rows(
     apart = size if main_pitch is None else main_pitch
     length = -(-size // BLOCK)
     gaps = (apart - length * BLOCK, pitch - length * BLOCK)
-    whole = apart % BLOCK == 0 and size % BLOCK == 0 and gaps[0] // BLOCK <= MAX_FIELD
+    whole = apart % BLOCK == 0 and size % BLOCK == 0 and 0 <= gaps[0] // BLOCK <= MAX_FIELD
     if whole and gaps == (0, 0) and rows * length <= MAX_FIELD:
         return [_copy(own, main, 1, rows * length, (0, 0), loads)]
     if rows == 1:

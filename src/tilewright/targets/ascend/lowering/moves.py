@@ -38,17 +38,27 @@ def move(
     (value,), (operand,) = operands, stage.inputs
     result = target or launches.buffer(stage.output.shape, value.element)
     _plain(launches, stage, value, result)
-    strides = [prod(value.shape[axis + 1 :]) for axis in range(len(value.shape))]
+    strides = _strides(value.shape)
     offset = sum(access.offset * step for access, step in zip(operand.access, strides, strict=True))
-    dims: list[Dim] = []
-    for access, extent in zip(stage.output.access, stage.output.shape, strict=True):
-        name = access.dims[0] if access.dims else ""
-        steps = (
-            dict(own.terms).get(name, 0) * step
-            for own, step in zip(operand.access, strides, strict=True)
-        )
-        dims.append(Dim(launches.extent(access, extent), sum(steps)))
+    extents = launches.extents(stage.output)
+    dims = [Dim(extent, step) for extent, step in zip(extents, steps_of(stage), strict=True)]
     return _moved(launches, stage.operation, value, result, dims, offset)
+
+
+def steps_of(stage: Stage) -> list[int]:
+    """Elements from index to index of each axis of the result, in the source row by row."""
+    (operand,) = stage.inputs
+    strides = _strides(operand.shape)
+    steps: list[int] = []
+    for access in stage.output.access:
+        name = access.dims[0] if access.dims else ""
+        own = zip(operand.access, strides, strict=True)
+        steps.append(sum(dict(axis.terms).get(name, 0) * stride for axis, stride in own))
+    return steps
+
+
+def _strides(shape: Sequence[int]) -> list[int]:
+    return [prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
 def _moved(

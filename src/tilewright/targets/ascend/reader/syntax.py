@@ -16,7 +16,7 @@ from tilewright.targets.ascend.program import UNKNOWN, Expr, Value, variable
 
 GRAMMAR = r"""
 file: kernel+
-kernel: COMMENT* signature ";" signature block
+kernel: COMMENT* ["extern" "\"C\""] signature ";" signature block
 signature: "__global__" "__aicore__" "void" NAME "(" [parameter ("," parameter)*] ")"
 parameter: "__gm__" TYPE "*" NAME | "int64_t" NAME -> size
 block: "{" statement* "}"

@@ -88,7 +88,9 @@ void cce_core(const uint64_t memory_sizes[5], int event_count, int count_flags, 
     cce_barrier_blocks = barrier_blocks;
 }
 
-/* Memories hold NaN. */
+/* What memories hold before anybody writes them: NaN, unless who runs kernels sets another byte. */
+unsigned char cce_poison = 0xFF;
+
 static void poison(void)
 {
     for (int memory = CCE_CBUF; memory < CCE_MEMORIES; memory++) {
@@ -97,12 +99,12 @@ static void poison(void)
             bytes[memory] = allocate(sizes[memory], 1);
             shadows[memory] = allocate(blocks, sizeof(struct shadow));
         }
-        memset(bytes[memory], 0xFF, sizes[memory]);
+        memset(bytes[memory], cce_poison, sizes[memory]);
         memset(shadows[memory], 0, blocks * sizeof(struct shadow));
     }
 }
 
-/* Begins a run of one block: memories hold NaN, no flag is up. See queues_order for orders. */
+/* Begins a run of one block: memories hold cce_poison, no flag is up. See queues_order for orders. */
 void cce_begin(unsigned order)
 {
     poison();

@@ -213,11 +213,18 @@ def _load(
         return place
     condition = " && ".join(checks)
     if instance.anchor.operation == "pad":
-        value = instance.anchor.attributes.get("value", 0.0)
-        return f"{condition} ? {place} : {literal(float(value))}"
+        return f"{condition} ? {place} : {_around(instance, variables)}"
     writer.line(f"if (!({condition}))")
     writer.line("    continue;")
     return place
+
+
+def _around(instance: Instance, variables: Mapping[str, str]) -> str:
+    """What lies around a padded tensor."""
+    computed = instance.anchor.inputs[1:]
+    if computed and isinstance(computed[0], Address):
+        return f"{computed[0].pointer}[{computed[0].offset(instance.dims, variables)}]"
+    return literal(float(instance.anchor.attributes.get("value", 0.0)))
 
 
 def _complete(writer: Writer, instance: Instance, variables: Mapping[str, str]) -> None:

@@ -67,7 +67,7 @@ def _emit_place(
     relation: str,
 ) -> Callable[[Writer, Instance, Mapping[str, str]], None]:
     def emit(writer: Writer, instance: Instance, variables: Mapping[str, str]) -> None:
-        """Go along the axis, keeping the best so far."""
+        """Go along the axis, keeping the best so far; nothing is better than a NaN."""
         x, (dim,) = instance.tensor(0), instance.reduction
         _ = accumulator(x.element)  # Elements that C compares, that is.
         last = "=" if instance.anchor.attributes.get("last") else ""
@@ -76,7 +76,10 @@ def _emit_place(
         with writer.block(f"for (long at = 1; at < {instance.extents[dim]}; at++)"):
             text = element(instance, x, _loops(instance, dim, variables, "at"))
             writer.line(f"const {x.c_type} here = {text};")
-            with writer.block(f"if (here {relation}{last} most)"):
+            nan = ""
+            if x.element.startswith("float"):
+                nan = " || here != here" + ("" if last else " && most == most")
+            with writer.block(f"if (here {relation}{last} most{nan})"):
                 writer.line("most = here;")
                 writer.line("t = at;")
 

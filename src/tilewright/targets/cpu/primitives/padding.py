@@ -16,7 +16,7 @@ def emit(instance: Instance, writer: Writer) -> bool:
     if not block or not isinstance(x, Address):
         return False
     size = ELEMENT_BYTES[x.element] * block
-    fill = int(instance.anchor.attributes.get("value", 0.0)) & 255
+    fill = _filled(instance)
     top, left = (-x.window[axis].offset for axis in (2, 3))
     (_, _, height, width), columns = x.shape, y.shape[3]
     counts = [instance.size("d0"), -(-instance.size("d1") // block), instance.size("d2")]
@@ -52,6 +52,14 @@ def emit(instance: Instance, writer: Writer) -> bool:
     return True
 
 
+def _filled(instance: Instance) -> str:
+    """The byte that lies around the image."""
+    computed = instance.anchor.inputs[1:]
+    if computed and isinstance(computed[0], Address):
+        return f"*{computed[0].pointer}"
+    return str(int(instance.anchor.attributes.get("value", 0.0)) & 255)
+
+
 def _block(instance: Instance) -> int:
     """Channels that lie innermost (1: rows of pixels); 0 if the instance is no such padding."""
     step, y = instance.anchor, instance.output
@@ -59,7 +67,8 @@ def _block(instance: Instance) -> int:
     if step.operation != "pad" or len(instance.steps) != 1 or not isinstance(x, Address):
         return 0
     value = float(step.attributes.get("value", 0.0))
-    if ELEMENT_BYTES[x.element] > 1 and (value != 0 or str(value) != "0.0"):
+    zeros = len(step.inputs) == 1 and str(value) == "0.0"
+    if ELEMENT_BYTES[x.element] > 1 and not zeros:
         return 0
     if len(x.shape) != 4 or x.layout != y.layout or x.shape[:2] != y.shape[:2]:
         return 0

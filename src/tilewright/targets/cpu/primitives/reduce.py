@@ -61,7 +61,13 @@ def _runs(instance: Instance, x: Address) -> list[tuple[int, int]] | None:
         count = instance.size(dim)
         step = x.stride(dim, count, instance.dims)
         if step is None:
-            return None
+            # An axis in blocks of lanes: the blocks, and what lies in each.
+            block, inside = instance.lanes, x.stride(dim, instance.lanes, instance.dims)
+            step = x.block_stride(dim, block, count, instance.dims)
+            if step is None or inside is None or count % block:
+                return None
+            runs.append((block, inside))
+            count //= block
         if count > 1:
             runs.append((count, step))
     runs.sort(key=lambda run: -run[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.codegen.c.source import Writer, literal, total
 from tilewright.codegen.c.winograd import INPUT, OUTPUT
 from tilewright.numerics.winograd import SCALES
+from tilewright.targets.cpu.primitives import directly
 from tilewright.targets.cpu.primitives.blocks import Block
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode
@@ -101,13 +102,15 @@ def _write_columns(
 
 def output_text(block: Block, code: KernelCode) -> str:
     """Transform the products back, apply the rest of the chain, write what lies in the image."""
-    instance, tile, lanes = block.instance, block.tile, block.lanes
+    instance, tile = block.instance, block.tile
     transform = _one_dimension(block, code, "output")
     rows, columns = block.tiles
     pointers = [
         f"{'' if a == instance.output else 'const '}{a.c_type} *{a.pointer}" for a in block.outside
     ]
-    listed = ", ".join(["const float *s", *pointers, "long high", "long wide"])
+    listed = ", ".join(
+        ["const float *s", directly.parameters(block), *pointers, "long high", "long wide"]
+    )
     writer = Writer()
     writer.line(f"/* {rows} x {columns} tiles of {tile} x {tile} outputs */")
     writer.line(f"static void {NAME}({listed})")
@@ -119,11 +122,13 @@ def output_text(block: Block, code: KernelCode) -> str:
                 left = f"{room} - {index} * {extent}"
                 writer.line(f"const long {name} = {left} < {extent} ? {left} : {extent};")
             for number in range(block.vectors):
-                _write_output(writer, block, transform, number, lanes * rows * columns)
+                _write_output(writer, block, code, transform, number)
     return str(writer)
 
 
-def _write_output(writer: Writer, block: Block, transform: str, number: int, between: int) -> None:
+def _write_output(
+    writer: Writer, block: Block, code: KernelCode, transform: str, number: int
+) -> None:
     """One vector of output channels of one tile."""
     instance, tile, inner, lanes = block.instance, block.tile, block.inner, block.lanes
     rows, columns = block.tiles
@@ -131,6 +136,7 @@ def _write_output(writer: Writer, block: Block, transform: str, number: int, bet
     (row, height), (column, width) = block.results
     moves = [("th", rows, "z"), ("tw", columns, "g"), (row, height, "i"), (column, width, "j")]
     position = PositionOf(instance, "co", str(number), moves)
+    between = lanes * rows * columns
     at = total([(lanes * columns, "z"), (lanes, "g")], block.products + number * between)
     with writer.block():
         writer.line(f"const float *m = s + {at};")
@@ -144,6 +150,7 @@ def _write_output(writer: Writer, block: Block, transform: str, number: int, bet
         writer.line(
             f"UNROLL for (int i = 0; i < {tile}; i++) {transform}(t + i, {tile}, o + i * {tile});"
         )
+        directly.write_check(writer, block, code, number)
         added = ""
         if block.bias is not None:
             # It depends on the channel alone.

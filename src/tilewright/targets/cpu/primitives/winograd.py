@@ -40,4 +40,6 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
             f"{extent} - ({instance.output.index(axis, instance.dims, {})})"
             for axis, extent in ((2, block.rows), (3, block.columns))
         ]
-        writer.line(call(output, [s.pointer, *arguments, *room]))
+        image = plus(x.pointer, block.origin(x).offset(instance.dims))
+        source = [image, plus(w.pointer, now), place["row"], place["column"]]
+        writer.line(call(output, [s.pointer, *source, *arguments, *room]))

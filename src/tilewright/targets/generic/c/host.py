@@ -41,6 +41,9 @@ _OUT = {
 }
 _WEIGHT = {"product": ("g", "co", "kh", "kw", "ci"), "depthwise": ("c", "kh", "kw")}
 
+POISON = 0xA5
+"""The byte that memories begin with, unless who runs the C sets another one."""
+
 
 def check_host(instructions: InstructionSet) -> None:
     """Refuse (``codegen-host``) a machine whose functions the host does not compute."""
@@ -103,12 +106,15 @@ def host_text(instructions: InstructionSet) -> str:
         "/* Begins a run in an order of commands (queues_order in queues.h). No program depends on"
     )
     line("   what memories hold at its beginning: they are filled with what shows. */")
+    poison = f"{c_of(machine).prefix}_host_poison"
+    line(f"unsigned char {poison} = {POISON:#04x};")
+    line()
     with writer.block(f"void {c_of(machine).prefix}_host_start(unsigned order)"):
         line(f"queues_order({len(machine.engines)}, order);")
         if named.signal:
             line(f"queues_flag_depth({machine.synchronisation.limit});")
         for memory in _memories(machine):
-            line(f"memset({_array(memory)}, 0xA5, sizeof {_array(memory)});")
+            line(f"memset({_array(memory)}, {poison}, sizeof {_array(memory)});")
     return str(writer)
 
 

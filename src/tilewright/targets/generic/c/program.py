@@ -15,6 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from tilewright.codegen.c.source import Writer, comment
+from tilewright.errors import Refusals
 from tilewright.graph.names import Namer, network_name
 from tilewright.targets.generic.c.calls import MEMORY, kernel_body
 from tilewright.targets.generic.c.host import check_host, host_text
@@ -45,7 +46,8 @@ def write_c(
     lowering: Lowering,
     kernels: Sequence[KernelSource],
 ) -> None:
-    """Write all files; raises TilewrightError for what the host does not compute.
+    """Write all files; raises KernelError for kernels that the functions cannot say, and
+    TilewrightError for a machine whose functions the host does not compute.
 
     ``lowering`` is one of its own, whose tables lie as those of the package's words do.
     """
@@ -61,8 +63,11 @@ def write_c(
         "main.c": _main(network, prefix),
         "Makefile": _makefile(network),
     }
+    refused = Refusals()
     for kernel, function in zip(kernels, functions, strict=True):
-        texts[f"src/{function}.c"] = kernel_text(lowering, kernel, function, network, prefix)
+        with refused.of(kernel.symbol):
+            texts[f"src/{function}.c"] = kernel_text(lowering, kernel, function, network, prefix)
+    refused.check()
     for package, names in (
         ("tilewright.codegen.c", ("queues.c", "queues.h")),
         ("tilewright.targets.generic.c", ("families.c", "families.h")),

@@ -7,7 +7,9 @@ from functools import cached_property
 
 from tilewright.graph.names import network_name
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
+from tilewright.numerics.poison import byte_of
 from tilewright.targets.cpu.runner import load_library
+from tilewright.targets.generic.c.host import POISON
 from tilewright.targets.generic.c.program import FLAGS, FOLDER
 from tilewright.targets.generic.c.records import c_of
 from tilewright.targets.generic.functions import TABLES
@@ -47,6 +49,8 @@ class _Run:
         self.times = runner.times
         self.write_trace = runner.write_trace
         prefix = c_of(runner.parts.machine).prefix
+        poison = ctypes.c_ubyte.in_dll(runner.library, f"{prefix}_host_poison")
+        poison.value = byte_of(runner.seed, POISON)
         getattr(runner.library, f"{prefix}_host_start")(ctypes.c_uint(runner.order))
         arenas = (runner.arenas[WEIGHTS], runner.arenas[ACTIVATIONS], runner.parts.image)
         self.memory = _Memory(*(data.ctypes.data if data.size else 0 for data in arenas))

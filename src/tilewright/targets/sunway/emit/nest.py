@@ -17,7 +17,10 @@ from tilewright.codegen.c.source import total
 from tilewright.errors import refuse
 from tilewright.ir import Block
 from tilewright.planning.domain import Affine
-from tilewright.tile.dialect import BufferOp, LoopOp, ProgramOp, enclosing_loops
+from tilewright.planning.mesh import places
+from tilewright.targets.sunway.emit.names import Names
+from tilewright.targets.sunway.mesh import MESH
+from tilewright.tile.dialect import LoopOp, ProgramOp, enclosing_loops
 
 
 @dataclass(frozen=True)
@@ -102,10 +105,12 @@ class Nest:
         for op in chain:
             counts[op.dim.data] = counts.get(op.dim.data, 0) + 1
         seen: dict[str, int] = {}
+        members = Names()
         for op in chain:
             dim = op.dim.data
             number = seen[dim] = seen.get(dim, 0) + 1
-            name = dim if number == counts[dim] else f"{dim}_{number - 1}"
+            wish = dim if number == counts[dim] else f"{dim}_{number - 1}"
+            name = members.new(wish, ("{}", "{}_n"))
             around = [o for o in enclosing_loops(op) if o.dim.data == dim]
             outer = self.loops[around[-1]] if around else None
             if op.lower_bound or len(around) != number - 1:
@@ -121,9 +126,22 @@ class Nest:
         return list(self.loops.values())[:count]
 
     @cached_property
+    def places(self) -> tuple[int, ...]:
+        """Of each loop that the cores share its iterations; where CPEs exchange what they load,
+        with those that a spare row or column of the mesh repeats."""
+        trips = tuple(loop.trips for loop in self.shared)
+        exchanged = {axis for _, axis in self.program.get("exchanged", ())}
+        return places(trips, MESH.side) if exchanged & {"row", "column"} else trips
+
+    @cached_property
     def parts(self) -> int:
-        """Parts of the result, of which each core has a run."""
-        return prod(loop.trips for loop in self.shared)
+        """Parts of the result, of which each core has a run; spare ones are counted."""
+        return prod(self.places)
+
+    @property
+    def spare(self) -> bool:
+        """Whether some CPEs go through a part that is another's."""
+        return any(loop.trips < count for loop, count in zip(self.shared, self.places, strict=True))
 
     def around(self, block: Block) -> list[Loop]:
         """The loops around a block, outermost first."""
@@ -214,14 +232,3 @@ def _span(affine: Affine, extents: Mapping[str, Extent]) -> str:
         else:
             terms[size] = terms.get(size, 0) + abs(coefficient)
     return total([(c, name) for name, c in terms.items()], constant)
-
-
-def buffer_names(buffers: Sequence[BufferOp]) -> dict[BufferOp, str]:
-    """What C calls each buffer: its role, with a number from the second on."""
-    counts: dict[str, int] = {}
-    names: dict[BufferOp, str] = {}
-    for buffer in buffers:
-        role = "tile" if buffer.role is None else buffer.role.data
-        counts[role] = counts.get(role, 0) + 1
-        names[buffer] = role if counts[role] == 1 else f"{role}_{counts[role]}"
-    return names

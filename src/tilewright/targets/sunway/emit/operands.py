@@ -50,7 +50,7 @@ class Operand:
     def step_of(self, axis: int) -> str:
         """C of the elements from one index of an axis to the next."""
         text = self.place.steps(self.box)[axis]
-        return text if text.isdigit() else f"{self.pointer}_{axis}"
+        return text if text.isdigit() else self.place.step_names[axis]
 
     def innermost(self, dim: str) -> bool:
         """Whether indices of a dim lie side by side."""

@@ -27,7 +27,7 @@ from typing import Any
 
 from tilewright.codegen.c.parameters import Parameter
 from tilewright.codegen.c.prune import drop_unread, prune_folder
-from tilewright.errors import refusals_of, refuse
+from tilewright.errors import Refusals, refuse
 from tilewright.graph.dialect import GraphOperation, KernelOp, network_of
 from tilewright.graph.names import network_name
 from tilewright.graph.placement import ACTIVATIONS, TEMPORARY, WEIGHTS, placement_of
@@ -53,13 +53,14 @@ from tilewright.targets.sunway.emit.layer import (
 )
 from tilewright.targets.sunway.emit.main import Call, layers_text, main_headers, main_text
 from tilewright.targets.sunway.emit.makefile import makefile_text
-from tilewright.targets.sunway.emit.nest import Nest, buffer_names
+from tilewright.targets.sunway.emit.names import layer_names
+from tilewright.targets.sunway.emit.nest import Nest
 from tilewright.targets.sunway.emit.slave import Layer, slave_text
 from tilewright.targets.sunway.emit.winograd import header_text as winograd_text
 from tilewright.targets.sunway.gemm.panel import headers as gemm_headers
 from tilewright.targets.sunway.gemm.turns import headers as turns_headers
 from tilewright.targets.sunway.machine import CPES
-from tilewright.tile.dialect import BufferOp, ProgramOp, programs_of
+from tilewright.tile.dialect import ProgramOp, programs_of
 
 MANIFEST = "program.json"
 
@@ -85,14 +86,19 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     texts: dict[str, str] = {}
     calls: list[Call] = []
     rows: list[dict[str, Any]] = []
+    layers: dict[str, tuple[LayerHead, Sequence[str], int]] = {}
+    refused = Refusals()
+    for symbol, kernel in compiled.items():
+        with refused.of(symbol):
+            own = hosted.get(symbol)
+            layers[symbol] = _layer(kernel, own, texts, compilation.machine.cores)
+    refused.check()
     for _, op in steps_of(network):
         if not isinstance(op, KernelOp):
             where = op.node_name if isinstance(op, GraphOperation) else ""
             raise refuse("sunway-operation", f"no kernel computes {op.name}", where)
         kernel = compiled[op.symbol.data]
-        with refusals_of(kernel.kernel.symbol):
-            own = hosted.get(op.symbol.data)
-            head, arguments, groups = _layer(kernel, own, texts, compilation.machine.cores)
+        head, arguments, groups = layers[op.symbol.data]
         start, size = _span(op.result)
         places = [f"activations + {start}", *arguments]
         place, *arguments = (
@@ -178,7 +184,7 @@ def _layer(
         head = LayerHead(symbol, nodes, source.parameters)
         texts[f"layers/{symbol}.c"] = (
             f"/* {head.about}: on the MPE. */\n#define LANES {PORTABLE.lanes}\n"
-            f'#include "../mpe/pieces.h"\n#include "{symbol}.h"\n\n'
+            f'#include "../mpe/plain.h"\n#include "../mpe/pieces.h"\n#include "{symbol}.h"\n\n'
             + source.text.replace(KERNEL, symbol)
         )
         arguments = hosted.arguments()
@@ -211,11 +217,9 @@ def groups_of(nest: Nest, cores: int) -> int:
 
 def _parameters(program: ProgramOp) -> list[Parameter]:
     """A pointer for each buffer, as the slave names them."""
-    buffers = [op for op in program.walk() if isinstance(op, BufferOp)]
-    names = buffer_names(buffers)
     return [
-        Parameter(b.tensor_op.symbol.data, names[b], written=b.tensor_op.role.data == "output")
-        for b in buffers
+        Parameter(b.tensor_op.symbol.data, name, written=b.tensor_op.role.data == "output")
+        for b, name in layer_names(program).buffers.items()
     ]
 
 
@@ -245,6 +249,7 @@ def _support(machine: Machine, *, on_host: bool) -> Mapping[str, str]:
     texts["slave/scalars.h"] = (cpu / "scalars.h").read_text()
     if on_host:
         texts |= {f"mpe/{name}": (cpu / name).read_text() for name in MPE}
+        texts["mpe/plain.h"] = (sunway / "emit" / "mpe" / "plain.h").read_text()
     return texts
 
 

@@ -49,6 +49,8 @@ class Rows:
     whole: Mapping[str, int]
     """The extents of the program's dims."""
     reduction: Sequence[str]
+    variables: Mapping[str, str]
+    """What C calls the variable of a loop over each dim."""
     split: bool
     """Whether the reduction has several computes: ``first`` and ``last`` say which this is."""
     writer: Writer = field(default_factory=lambda: Writer(1))
@@ -112,7 +114,7 @@ class Rows:
         for operand in self.operands():
             for axis, step in enumerate(operand.place.steps(operand.box)):
                 if not step.isdigit() and operand.place.shape[axis] > 1:
-                    self.line(f"const long {operand.pointer}_{axis} = {step};")
+                    self.line(f"const long {operand.place.step_names[axis]} = {step};")
 
     # -------------------------------------------------------------- loops
 
@@ -121,7 +123,8 @@ class Rows:
         extent = self.extents[dim]
         if extent.size == "1" and not always:
             return
-        self.line(f"for (long {dim} = {extent.start}; {dim} < {extent.end}; {dim}++) {{")
+        name = self.variables[dim]
+        self.line(f"for (long {name} = {extent.start}; {name} < {extent.end}; {name}++) {{")
         self.writer.depth += 1
 
     def close(self, depth: int) -> None:
@@ -133,7 +136,7 @@ class Rows:
     def indices(self, opened: Sequence[str]) -> dict[str, str]:
         """C of every dim's index within loops over some."""
         return {
-            dim: dim if dim in opened and extent.size != "1" else extent.start
+            dim: self.variables[dim] if dim in opened and extent.size != "1" else extent.start
             for dim, extent in self.extents.items()
         }
 
@@ -236,7 +239,7 @@ class Rows:
         for dim in self.reduction:
             if self.extents[dim].size != "1" or dim in needed:
                 self.open(dim, always=True)
-                indices[dim] = dim
+                indices[dim] = self.variables[dim]
             opened.append(dim)
             for operand, axis in list(pending):
                 dims = operand.window[axis].dims
@@ -328,7 +331,8 @@ class Rows:
         for dim in self.reduction:
             if dim != dot:
                 self.open(dim)
-        indices = {**at, **{dim: dim for dim in self.reduction if dim != dot}}
+        names = self.variables
+        indices = {**at, **{dim: names[dim] for dim in self.reduction if dim != dot}}
         for dim in self.reduction:
             if dim != dot and self.extents[dim].size == "1":
                 indices[dim] = self.extents[dim].start

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from tilewright.codegen.c.source import Writer, comment
 from tilewright.errors import refuse
 from tilewright.ir import Block, Operation, SSAValue
-from tilewright.targets.sunway.emit.nest import Loop, Nest, buffer_names
+from tilewright.targets.sunway.emit.names import layer_names
+from tilewright.targets.sunway.emit.nest import Loop, Nest
 from tilewright.targets.sunway.emit.next_tile import write_first, write_steps
 from tilewright.targets.sunway.emit.rows import Rows
 from tilewright.targets.sunway.emit.tile_code import TILE_CODE
@@ -66,8 +67,8 @@ class SlaveWriter:
         self.program = self.layer.program
         self.nest = Nest(self.program)
         self.buffers = [op for op in self.program.walk() if isinstance(op, BufferOp)]
-        names = buffer_names(self.buffers)
-        self.places = {op: place_of(self.nest, op, names[op]) for op in self.buffers}
+        self.names = layer_names(self.program)
+        self.places = {op: place_of(self.nest, op, self.names) for op in self.buffers}
         self.moves = [op for op in self.program.walk() if isinstance(op, MoveOp)]
         self.loads = {op.buffer for op in self.moves if op.loads}
         self.computes = [op for op in self.program.walk() if isinstance(op, ComputeOp)]
@@ -194,6 +195,7 @@ class SlaveWriter:
             self.nest.extents(block, "at->"),
             self.program.extents,
             self.program.reduction_dims,
+            self.names.variables,
             bool(self._split()),
         )
         body = TILE_CODE.get(op.primitive.data, (Rows.write, ""))[0](rows)
@@ -244,6 +246,10 @@ class SlaveWriter:
         if self.ahead:
             self.line("struct tile next;")
             self.line("struct box box;")
+        if self.nest.spare:
+            self.line(
+                "int spare = 0; /* Whether the part is another CPE's, too, which writes it. */"
+            )
         if self.turns:
             self.line("int turn = 0; /* The CPEs of which column and row send. */")
         self.line("volatile int reply = 0;")
@@ -361,10 +367,14 @@ class SlaveWriter:
 
     def _put(self, move: MoveOp) -> None:
         name, slot = self.places[move.buffer].name, self._slot(move.buffer)
+        if self.nest.spare:
+            self.line("if (!spare)")
+        self.writer.depth += self.nest.spare
         self.line(f"{name}_count[{slot}] =")
         self.line(
             f"    put_{name}(&para, &{name}_b, TILES->{name}[{slot}], &{name}_reply[{slot}]);"
         )
+        self.writer.depth -= self.nest.spare
 
     def _call(self, op: ComputeOp) -> None:
         arguments = ["&at"]
@@ -442,10 +452,14 @@ class SlaveWriter:
         self.line(f"const long end = MIN(begin + {each}, {parts});")
         with self.writer.block("for (long part = begin; part < end; part++)"):
             inner = parts
-            for number, part in enumerate(shared):
-                inner //= part.trips
+            for number, (part, places) in enumerate(zip(shared, self.nest.places, strict=True)):
+                inner //= places
                 index = "part" if inner == 1 else f"part / {inner}"
-                index += f" % {part.trips}" if number else ""
+                index += f" % {places}" if number else ""
+                if part.trips < places:
+                    # Spare CPEs repeat the last part, for what others need of them.
+                    self.line(f"spare |= {index} >= {part.trips};")
+                    index = f"MIN({index}, {part.trips - 1})"
                 step = "" if part.step == 1 else f" * {part.step}"
                 self.line(f"at.{part.name} = {index}{step};")
                 self.line(f"at.{part.name}_n = {part.size('at.')};")

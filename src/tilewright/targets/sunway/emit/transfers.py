@@ -18,6 +18,7 @@ from tilewright.errors import refuse
 from tilewright.ir.types import layout_of, shape_of
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
+from tilewright.targets.sunway.emit.names import LayerNames
 from tilewright.targets.sunway.emit.nest import Axis, Nest, box_axes
 from tilewright.tile.dialect import BufferOp
 
@@ -41,6 +42,9 @@ class Place:
     """Of the tensor in main memory, in elements."""
     order: tuple[int, ...]
     """The tensor's axis that each of these is."""
+    step_names: tuple[str, ...] = ()
+    """What C calls the elements in LDM from one index of an axis to the next, where they depend on
+    the tile."""
     exchanged: str = ""
     """``row`` or ``column``: whose CPEs fetch an eighth of the box each; with ``in turns``, one of
     them fetches it; ``all``: CPE 0 fetches it for all; "" if each fetches its own."""
@@ -108,7 +112,7 @@ class Place:
         return steps
 
 
-def place_of(nest: Nest, buffer: BufferOp, name: str) -> Place:
+def place_of(nest: Nest, buffer: BufferOp, names: LayerNames) -> Place:
     """A buffer of a program; refuses what the target does not address."""
     tensor = buffer.tensor_op
     logical = shape_of(tensor.result)
@@ -123,7 +127,8 @@ def place_of(nest: Nest, buffer: BufferOp, name: str) -> Place:
     extents = nest.extents(block, "at->")
     window = [buffer.window.data[axis] for axis in order]
     axes = box_axes(window, shape, extents, nest.program.extents)
-    place = Place(name, buffer, tuple(axes), shape, strides, order)
+    steps = tuple(names.steps[buffer, axis] for axis in range(len(axes)))
+    place = Place(names.buffers[buffer], buffer, tuple(axes), shape, strides, order, steps)
     exchanged = dict(nest.program.get("exchanged", ())).get(tensor.symbol.data, "")
     shared = exchanged not in ("row", "column") or place.share_axis >= 0
     return replace(place, exchanged=exchanged) if shared else place

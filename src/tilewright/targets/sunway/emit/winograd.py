@@ -72,10 +72,10 @@ def winograd_output(rows: Rows) -> list[str]:
         if extent % tile:
             inside = total([(-tile, at[whole])] if at[whole] != "0" else [], extent)
             limit = f"MIN({tile}, {inside})"
-        line(f"for (long {dim} = 0; {dim} < {limit}; {dim}++) {{")
+        name = at[dim] = rows.variables[dim]
+        line(f"for (long {name} = 0; {name} < {limit}; {name}++) {{")
         rows.writer.depth += 1
-        at[dim] = dim
-    value = f"o[r * {tile} + s]"
+    value = f"o[{at['r']} * {tile} + {at['s']}]"
     if len(rows.anchor.inputs) > 1:
         bias = rows.operand(rows.anchor, 1)
         value += f" + {bias.pointer}[{bias.offset(at)}]"

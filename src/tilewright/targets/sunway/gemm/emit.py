@@ -15,9 +15,10 @@ from tilewright.targets.sunway.emit.rows import Rows
 
 
 def convolution(rows: Rows) -> list[str]:
-    """The body of a convolution's function; rows, where channels do not come in fours."""
+    """The body of a convolution's function; rows, where weights of channels or results of positions
+    do not lie side by side."""
     x, w = rows.operand(rows.anchor, 0), rows.operand(rows.anchor, 1)
-    if rows.whole["co"] % 4 or not w.innermost("co") or not _positions_dense(rows.result):
+    if not w.innermost("co") or not _positions_dense(rows.result):
         return rows.write()
     rows.declare_steps()
     rows.begin()
@@ -33,7 +34,7 @@ def convolution(rows: Rows) -> list[str]:
     line(f"for (long q = 0; q < {_times(oh.size, ow.size)}; q += 4) {{")
     rows.writer.depth += 1
     line(f"const long left = MIN(4, {_times(oh.size, ow.size)} - q);")
-    line("long rows[4], columns[4], count = 0;")
+    line("long rows[4], columns[4], places = 0, count = 0;")
     with rows.writer.block("for (long p = 0; p < 4; p++)"):
         line("rows[p] = row;")
         line("columns[p] = column;")
@@ -70,7 +71,7 @@ def _taps(rows: Rows, x: Operand, w: Operand, at: Mapping[str, str]) -> None:
     first = len(rows.writer.lines)
     for dim in kernel:
         rows.open(dim)
-    own = rows.indices([*[d for d in at if at[d] == d], *kernel])
+    own = rows.indices([*[d for d in at if at[d] == rows.variables[d]], *kernel])
     indices = {**at, **{dim: own[dim] for dim in kernel}}
     weights = w.offset({**indices, "co": rows.extents["co"].start, "ci": rows.extents["ci"].start})
     line("struct gemm_tap *tap = &taps[count++];")
@@ -87,6 +88,7 @@ def _taps(rows: Rows, x: Operand, w: Operand, at: Mapping[str, str]) -> None:
         line(f"tap->x[p] = inside ? {x.pointer} + ({x.offset(indices)}) : gemm_zero;")
         line(f"tap->step[p] = inside ? {x.step('ci')} : 0;")
     line(f"tap->w = {weights};")
+    line("places |= tap->w;")
     for name in ("rows", "columns"):
         if not any(f"{name}[p]" in text for text in rows.writer.lines[first:]):
             line(f"(void){name};")
@@ -114,7 +116,7 @@ def _flush(rows: Rows, w: Operand, at: Mapping[str, str]) -> None:
     start = {dim: rows.extents[dim].start for dim in ("co", "oh", "ow")}
     place = y.offset({**at, **start})
     pointer = f"{y.pointer} + q" if place == "0" else f"{y.pointer} + {place} + q"
-    call = f"gemm_positions({pointer}, {y.step('co')}, left, taps, count, {w.pointer},"
+    call = f"gemm_positions({pointer}, {y.step('co')}, left, taps, count, {w.pointer}, places,"
     rows.line(call)
     sizes = f"{w.step('ci')}, {rows.extents['co'].size}, {rows.extents['ci'].size}"
     rows.line(f"               {sizes});")

@@ -11,7 +11,8 @@ A and B of the name say how these matrices lie: by rows (``r``) or by columns (`
 that vectors lie along, ``m`` or ``n``, and C lies along it, too. Vectors along M are loaded from A,
 single elements from B, and the other way around for N. Where the matrix of the vectors lies across
 them (half of the variants) its piece is transposed first, into ``scratch``; so its cycles depend on
-the layout, by little (the paper says that they do not).
+the layout, by little (the paper says that they do not). C, ``scratch`` and a matrix of vectors that
+is not transposed begin at multiples of 16 bytes, and so do their rows; the others may lie anywhere.
 
 Sending takes one instruction with the load for doubles. For floats no public kernel has it:
 ``fused`` says whether it is taken to exist; otherwise the sender's loop has 39 instructions.
@@ -211,7 +212,7 @@ static inline void gemm_transpose(float *to, const float *from, long pitch, long
 {
     long p = 0;
     floatv4 r0, r1, r2, r3, t0, t1, t2, t3;
-    if (pitch % 4 == 0)
+    if (((size_t)from / 4 | (size_t)pitch) % 4 == 0)
         for (; p + 4 <= k; p += 4)
             for (long i = 0; i < n; i += 4) {
 @

@@ -44,6 +44,9 @@ class Operand:
 
     register: str
     instruction: Instruction
+    parts: tuple[Instruction, ...] = ()
+    """Loads of the two vectors that it lies in, where it may lie anywhere: the instruction merges
+    them."""
 
 
 def uses(rows: int) -> dict[str, tuple[int, int]]:
@@ -75,6 +78,7 @@ def step(
     First come the step's own late operands, then ``between`` (which steps the pointers), then
     the next step's operands as their registers are free, then ``last``. Integers go in pairs, one
     to each pipeline, where that is faster: there are more instructions than multiply-adds then.
+    Of operands in two vectors the vectors are loaded as soon as the pointers are stepped.
     """
     orders = [_step(rows, operands, between, last, paired=paired) for paired in (False, True)]
     return min(orders, key=steady)
@@ -90,12 +94,15 @@ def _step(
 ) -> list[Instruction]:
     """A step, its integers in pairs or not."""
     spans, lates = uses(rows), late(rows)
-    first = [own.instruction for own in operands if own.register in lates]
+    own_lates = [own for own in operands if own.register in lates]
+    first = [part for own in own_lates for part in own.parts]
+    # Those that are merged last: their vectors take a while to come.
+    first += [own.instruction for own in sorted(own_lates, key=lambda own: bool(own.parts))]
     loads = sorted(
         (own for own in operands if own.register not in lates), key=lambda o: spans[o.register][1]
     )
     program: list[Instruction] = []
-    beside = [*first, *between]
+    beside = [*first, *between, *(part for own in loads for part in own.parts)]
     rest = [*last]
     integers: list[Instruction] = []
     if paired:
@@ -116,8 +123,9 @@ def _step(
 
 def first_operands(rows: int, operands: Sequence[Operand]) -> list[Instruction]:
     """The operands of the first step that no step before it loads."""
-    lates = late(rows)
-    return [own.instruction for own in operands if own.register not in lates]
+    own = [operand for operand in operands if operand.register not in late(rows)]
+    parts = [part for operand in own for part in operand.parts]
+    return [*parts, *(operand.instruction for operand in own)]
 
 
 def woven(*strands: Sequence[Instruction]) -> list[Instruction]:

@@ -8,7 +8,9 @@ taps of a window (kernel positions; a matrix product has one tap) and the input 
 Weights are loaded as vectors of channels, inputs as single elements in all lanes, so inputs may
 lie anywhere: strides, dilations and rows of any length cost nothing. What lies in the padding
 points to a zero and stays there (step 0). Results lie position by position in LDM, so the block is
-transposed as it is loaded and stored.
+transposed as it is loaded and stored. Vectors lie at multiples of 16 bytes where rows of positions
+and of channels have multiples of four; ``Placing`` has the functions for those that do not. The
+last one to three channels of a tile are computed as the end of a vector that begins before them.
 
 ``gemm_dots``: four rows of one matrix by four rows of another, whose elements lie side by side
 along the reduction (fully connected layers); lanes are summed at the end. Where there are many
@@ -22,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 
 from tilewright.targets.sunway.gemm.steps import (
     COLUMNS,
@@ -73,11 +76,22 @@ class Parts:
         )
 
 
-def _operands(rows: int) -> list[Operand]:
+class Placing(Enum):
+    """Which vectors of a function may lie at any multiple of an element; of its name the end."""
+
+    ALIGNED = ""
+    RESULTS = "u"
+    ALL = "w"
+    """Weights, too: two loads and a merge for each, in the loop."""
+
+
+def _operands(rows: int, placing: Placing) -> list[Operand]:
     """Vectors of weights and elements of inputs, from where the pointers are."""
-    weights = [
-        Operand(f"a{r}", load(f"a{r}", "w", f"w + {4 * r}" if r else "w")[0]) for r in range(rows)
-    ]
+    weights: list[Operand] = []
+    for r in range(rows):
+        place = f"w + {4 * r}" if r else "w"
+        *parts, own = load(f"a{r}", "w", place, aligned=placing is not Placing.ALL)
+        weights.append(Operand(f"a{r}", own, tuple(parts)))
     return [*weights, *(Operand(f"b{p}", splat(f"b{p}", f"x{p}", f"x{p}")) for p in range(COLUMNS))]
 
 
@@ -92,14 +106,12 @@ def _pointers() -> list[Instruction]:
     return program
 
 
-def taps(rows: int, *, aligned: bool = True) -> tuple[str, Parts]:
-    """C and instructions of ``gemm_taps``: four, two or one vector of output channels.
-
-    ``aligned``: results lie at multiples of 16 bytes.
-    """
+def taps(rows: int, placing: Placing = Placing.ALIGNED) -> tuple[str, Parts]:
+    """C and instructions of ``gemm_taps``: four, two or one vector of output channels."""
     parts, code = Parts(), Code()
     lanes = 4 * rows
-    name = taps_name(rows, aligned=aligned)
+    name = f"gemm_taps_{lanes}{placing.value}"
+    aligned = placing is Placing.ALIGNED
     accumulators = [[f"c{r}{p}" for p in range(COLUMNS)] for r in range(rows)]
     for row in accumulators:
         code.line(f"floatv4 {', '.join(row)};")
@@ -113,7 +125,7 @@ def taps(rows: int, *, aligned: bool = True) -> tuple[str, Parts]:
         pairs = zip(accumulators[r], places, strict=True)
         return [i for c, place in pairs for i in move(c, "y", place, aligned=aligned)]
 
-    operands = _operands(rows)
+    operands = _operands(rows, placing)
     reads = [results(r, load) for r in range(rows)]
     parts.begin = [*reads[0]]
     for r in range(1, rows):
@@ -144,11 +156,6 @@ def taps(rows: int, *, aligned: bool = True) -> tuple[str, Parts]:
         "{",
     ]
     return "\n".join([*head, *code.lines, "}", ""]), parts
-
-
-def taps_name(rows: int, *, aligned: bool) -> str:
-    """The function of a number of vectors of channels."""
-    return f"gemm_taps_{4 * rows}{'' if aligned else 'u'}"
 
 
 def dots() -> tuple[str, Parts]:
@@ -224,34 +231,58 @@ static const float gemm_zero[4];
 """
 
 TAIL = """\
-/* Adds to one output channel of `left` positions. */
+/* Adds to one output channel of `left` positions; taps of the others point to a zero. */
 static inline void gemm_taps_1(float *y, const struct gemm_tap *tap, long count,
                                const float *weights, long pitch, long depth, long left)
 {
-    for (; count > 0; count--, tap++)
-        for (long p = 0; p < left; p++)
-            for (long k = 0; k < depth; k++)
-                y[p] += tap->x[p][k * tap->step[p]] * weights[tap->w + k * pitch];
+    float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    for (; count > 0; count--, tap++) {
+        const float *w = weights + tap->w;
+        const float *x0 = tap->x[0], *x1 = tap->x[1], *x2 = tap->x[2], *x3 = tap->x[3];
+        for (long k = 0; k < depth; k++, w += pitch) {
+            sums[0] += *x0 * *w;
+            sums[1] += *x1 * *w;
+            sums[2] += *x2 * *w;
+            sums[3] += *x3 * *w;
+            x0 += tap->step[0];
+            x1 += tap->step[1];
+            x2 += tap->step[2];
+            x3 += tap->step[3];
+        }
+    }
+    for (long p = 0; p < left; p++)
+        y[p] += sums[p];
 }
 
-/* Adds to all output channels of a tile at `left` positions, four at most. */
+/* Adds to all output channels of a tile at `left` positions, four at most. `places` has a bit of
+   each tap->w: whether all are multiples of four. */
 static inline void gemm_positions(float *y, long plane, long left, const struct gemm_tap *tap,
-                                  long count, const float *weights, long pitch, long channels,
-                                  long depth)
+                                  long count, const float *weights, long places, long pitch,
+                                  long channels, long depth)
 {
     float block[64] __attribute__((aligned(32)));
+    const int vectors = (((size_t)weights / 4) | places | pitch) % 4 == 0;
     long done = 0;
-    while (channels - done >= 4 && pitch % 4 == 0) {
-        const long n = channels - done >= 16 ? 16 : channels - done >= 8 ? 8 : 4;
-        const int whole = left == 4;
-        float *to = whole ? y + done * plane : block;
+    while (done < channels && channels >= 4) {
+        const long rest = channels - done, n = rest >= 16 ? 16 : rest >= 8 ? 8 : 4;
+        /* The last ones are the end of a vector, whose first lanes are other channels again. */
+        const long skip = rest < 4 ? 4 - rest : 0, first = done - skip;
+        const int whole = left == 4 && !skip;
+        float *to = whole ? y + first * plane : block;
         const long step = whole ? plane : 4;
-        const float *w = weights + done;
+        const float *w = weights + first;
         if (!whole)
             for (long i = 0; i < n; i++)
                 for (long p = 0; p < 4; p++)
-                    block[i * 4 + p] = p < left ? y[(done + i) * plane + p] : 0.0f;
-        if ((size_t)to % 16 == 0 && step % 4 == 0) {
+                    block[i * 4 + p] = i >= skip && p < left ? y[(first + i) * plane + p] : 0.0f;
+        if (!vectors || skip) {
+            if (n == 16)
+                gemm_taps_16w(to, step, tap, count, w, pitch, depth);
+            else if (n == 8)
+                gemm_taps_8w(to, step, tap, count, w, pitch, depth);
+            else
+                gemm_taps_4w(to, step, tap, count, w, pitch, depth);
+        } else if ((size_t)to % 16 == 0 && step % 4 == 0) {
             if (n == 16)
                 gemm_taps_16(to, step, tap, count, w, pitch, depth);
             else if (n == 8)
@@ -265,10 +296,10 @@ static inline void gemm_positions(float *y, long plane, long left, const struct 
         else
             gemm_taps_4u(to, step, tap, count, w, pitch, depth);
         if (!whole)
-            for (long i = 0; i < n; i++)
+            for (long i = skip; i < n; i++)
                 for (long p = 0; p < left; p++)
-                    y[(done + i) * plane + p] = block[i * 4 + p];
-        done += n;
+                    y[(first + i) * plane + p] = block[i * 4 + p];
+        done = first + n;
     }
     for (; done < channels; done++)
         gemm_taps_1(y + done * plane, tap, count, weights + done, pitch, depth, left);
@@ -297,10 +328,11 @@ static inline void gemm_rows(float *sums, const float *const *x, const float *co
 
 def tile_parts() -> dict[str, str]:
     """Files that slave/gemm.h includes: a person reads a file of less than 400 lines."""
-    parts = {
-        f"gemm_{4 * rows}.h": "\n".join(taps(rows, aligned=own)[0] for own in (True, False))
-        for rows in (4, 2, 1)
-    }
+    parts: dict[str, str] = {}
+    for rows in (4, 2, 1):
+        near = (taps(rows, own)[0] for own in (Placing.ALIGNED, Placing.RESULTS))
+        parts[f"gemm_{4 * rows}.h"] = "\n".join(near)
+        parts[f"gemm_{4 * rows}w.h"] = taps(rows, Placing.ALL)[0]
     return {**parts, "gemm_dots.h": dots()[0]}
 
 

@@ -82,7 +82,6 @@ struct memory {
     uint32_t *writers, *readers; /* of each word: epoch << 8 | CPE + 1, or SEVERAL */
     uint32_t *writing, *reading; /* meetings << 8 | core group + 1, or SEVERAL */
 };
-long ldm_size(void); /* bytes of the program's variables in LDM */
 void open_ldm(void);
 void map_ldm(int cpe);
 void spoil_ldm(void);

@@ -2,7 +2,8 @@
 
    Each allocation of the MPE has a page behind it that nobody may touch. LDM is the section
    "shim_ldm", which the linker puts apart from everything: the pages of the CPE that runs are mapped
-   there. Words of main memory know who wrote and read them since the last athread_syn of all CPEs,
+   there. The section ends with `behind_ldm`, so that LDM is whole whatever variables it has, and that
+   nobody writes what lies behind. Words of main memory know who wrote and read them since the last athread_syn of all CPEs,
    and which core groups did since all of these last met. */
 #include "internal.h"
 
@@ -14,7 +15,10 @@ enum {
     SEVERAL = 255 /* CPEs, or core groups, have read a word */
 };
 
-extern char __start_shim_ldm[] __attribute__((weak)), __stop_shim_ldm[] __attribute__((weak));
+extern char __start_shim_ldm[], __stop_shim_ldm[];
+
+static char behind_ldm[SHIM_LDM_BYTES]
+    __attribute__((section("shim_ldm"), aligned(SHIM_LDM_BYTES)));
 
 static struct memory blocks[MOST_BLOCKS];
 static int block_count;
@@ -45,12 +49,16 @@ void *shim_malloc(size_t bytes)
     block->writing = block->readers + (size + page) / 4;
     block->reading = block->writing + (size + page) / 4;
     block_count++;
+    poison(block->data, (long)size);
     return block->data;
 }
 
 void *shim_calloc(size_t count, size_t bytes)
 {
-    return shim_malloc(count * bytes);
+    void *data = shim_malloc(count * bytes);
+    if (data)
+        memset(data, 0, count * bytes);
+    return data;
 }
 
 void shim_free(void *memory)
@@ -94,15 +102,8 @@ int in_ldm(const char *start, long bytes)
     return start >= stack && start + bytes <= stack + STACK_BYTES;
 }
 
-long ldm_size(void)
-{
-    return (long)((uintptr_t)__stop_shim_ldm - (uintptr_t)__start_shim_ldm);
-}
-
 void map_ldm(int cpe)
 {
-    if (!ldm_size())
-        return;
     void *place = mmap(__start_shim_ldm, SHIM_LDM_BYTES, PROT_READ | PROT_WRITE,
                        MAP_SHARED | MAP_FIXED, ldm_file,
                        (off_t)((group < 0 ? 0 : group) * SHIM_CPES + cpe) * SHIM_LDM_BYTES);
@@ -115,8 +116,17 @@ void map_ldm(int cpe)
 void open_ldm(void)
 {
     struct place here = {"athread_init", 0};
-    if (ldm_size() > SHIM_LDM_BYTES)
-        fail(here, "variables in LDM take %ld bytes, and it has %d", ldm_size(), SHIM_LDM_BYTES);
+    /* Numbers: of pointers, the compiler knows that they are to different objects. */
+    volatile uintptr_t start = (uintptr_t)__start_shim_ldm, stop = (uintptr_t)__stop_shim_ldm;
+    volatile uintptr_t behind = (uintptr_t)behind_ldm;
+    if (stop != behind + sizeof behind_ldm)
+        fail(here, "the shim's memory.c is linked in front of variables in LDM");
+    if (behind > start + SHIM_LDM_BYTES)
+        fail(here, "variables in LDM take more than the %d bytes that it has", SHIM_LDM_BYTES);
+    /* Sanitizers look for pointers in it: it can be read, and holds no numbers. */
+    poison(behind_ldm, sizeof behind_ldm);
+    if (mprotect(behind_ldm, sizeof behind_ldm, PROT_READ))
+        fail(here, "what lies behind LDM cannot be protected");
     if ((ldm_file = memfd_create("ldm", 0)) < 0
         || ftruncate(ldm_file, (off_t)SHIM_GROUPS * SHIM_CPES * SHIM_LDM_BYTES))
         fail(here, "the system gives no memory for LDM");
@@ -124,8 +134,7 @@ void open_ldm(void)
 
 void spoil_ldm(void)
 {
-    if (ldm_size())
-        poison(__start_shim_ldm, SHIM_LDM_BYTES);
+    poison(__start_shim_ldm, SHIM_LDM_BYTES);
 }
 
 /* A mark of this core group on a word, beside another mark: whether the other is of the same

@@ -297,6 +297,13 @@ void shim_halt(void)
     initialised = 0;
 }
 
+void shim_misplaced(const void *place, size_t bytes, const char *file, int line)
+{
+    struct place here = {file, line};
+    fail(here, "a vector of %d bytes is loaded or stored %d bytes behind a multiple of them",
+         (int)bytes, (int)((size_t)place % bytes));
+}
+
 int shim_id(void)
 {
     return current;

@@ -29,6 +29,10 @@ int shim_put(int mode, const void *source, void *target, long bytes, volatile vo
 void shim_wait(volatile void *reply, int count, const char *file, int line);
 void shim_syn(int scope, int mask, const char *file, int line);
 
+/* Says that a vector of so many bytes is loaded or stored at no multiple of them. */
+void shim_misplaced(const void *place, size_t bytes, const char *file, int line)
+    __attribute__((noreturn));
+
 /* Cycles that the CPE computes for; see count.c. Emitted files never say so: a runner that counts
    puts it in front of their calls. */
 void shim_charge(double cycles);

@@ -1,4 +1,7 @@
-/* simd.h for the host: vectors of four, and registers that CPEs exchange. */
+/* simd.h for the host: vectors of four, and registers that CPEs exchange.
+
+   A vector is loaded and stored at a multiple of its bytes in memory: 16 of floats, 32 of doubles
+   and integers. Those that may lie anywhere have instructions of their own (simd_loadu). */
 #ifndef SIMD_H
 #define SIMD_H
 
@@ -9,11 +12,19 @@
 typedef float floatv4 __attribute__((vector_size(16)));
 typedef double doublev4 __attribute__((vector_size(32)));
 
-#define simd_load(v, p) ((void)((v) = *(p)))
-#define simd_store(v, p) ((void)(*(p) = (v)))
+static inline void *shim_placed(const void *p, size_t bytes, const char *file, int line)
+{
+    if ((size_t)p % bytes)
+        shim_misplaced(p, bytes, file, line);
+    return (void *)p;
+}
+
+#define SHIM_PLACED(p) ((__typeof__(p))shim_placed(p, sizeof *(p), SHIM_HERE))
+#define simd_load(v, p) ((void)((v) = *SHIM_PLACED(p)))
+#define simd_store(v, p) ((void)(*SHIM_PLACED(p) = (v)))
 #define simd_loadu(v, p) ((void)memcpy(&(v), p, sizeof(v)))
 #define simd_storeu(v, p) ((void)memcpy(p, &(v), sizeof(v)))
-#define simd_loade(v, p) ((void)((v) = (__typeof__(v)){0} + *(p)))
+#define simd_loade(v, p) ((void)((v) = (__typeof__(v)){0} + *SHIM_PLACED(p)))
 
 #define simd_vadds(a, b) ((a) + (b))
 #define simd_vsubs(a, b) ((a) - (b))

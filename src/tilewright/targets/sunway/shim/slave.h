@@ -5,7 +5,7 @@
 #include "shim.h"
 
 /* Such variables lie in LDM: the section is mapped for each CPE anew. */
-#define __thread_local __attribute__((section("shim_ldm"), aligned(32)))
+#define __thread_local __attribute__((section("shim_ldm")))
 
 typedef enum { PE_MODE, BCAST_MODE, ROW_MODE, BROW_MODE, RANK_MODE } dma_mode;
 typedef enum { ROW_SCOPE, COL_SCOPE, ARRAY_SCOPE } scope;

@@ -7,9 +7,9 @@
 #include <slave.h>
 
 /* Buffers of tiles: one region for all layers, as LDM is one for all programs that are linked. What
-   is left of 64 KB is the stack's. */
+   is left of 64 KB is the stack's. Vectors in it lie at multiples of 32 bytes from its start. */
 #define LDM_BYTES 57344
-extern __thread_local char ldm[LDM_BYTES];
+extern __thread_local char ldm[LDM_BYTES] __attribute__((aligned(32)));
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))

@@ -1,0 +1,297 @@
+"""multiply-bytes: products of bytes less zero points become products of bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from tilewright.graph.dialect import network_of
+from tilewright.graph.operations import Operation
+from tilewright.graph.passes.editing import (
+    add_weight,
+    compiler,
+    constant,
+    make,
+    merge_weights,
+    only_user,
+    operations_of,
+    replace,
+    sweep,
+    users,
+)
+from tilewright.graph.passes.integers.sums import Bytes, ByteWeights, convolved, multiplied
+from tilewright.ir import Attribute, Context, ModuleOp, ModulePass, SSAValue, f32, i8, i32
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import UNSIGNED, Array, element_dtype, shape_of, tensor_type
+
+_IMAGE, _WEIGHT = np.dtype(np.uint8), np.dtype(np.int8)
+"""What processors multiply: unsigned bytes by signed ones."""
+
+
+@dataclass(frozen=True)
+class MultiplyBytes(ModulePass):
+    """Multiply bytes, not the int32 that they are once their zero points are subtracted.
+
+    Before::
+
+        %1 = graph.cast %x : (tensor<1x3x8x8xui8>) -> tensor<1x3x8x8xi32>
+        %2 = graph.cast %zero : (tensor<ui8>) -> tensor<i32>
+        %3 = graph.sub %1, %2
+        %4 = graph.conv %3, %w {pads = [1, 1, 1, 1]} : (..., tensor<32x3x3x3xi32>) -> ...
+        %5 = graph.add %4, %b : (..., tensor<1x32x1x1xi32>) -> ...
+        %6 = graph.cast %5 : ... -> tensor<1x32x8x8xf32>
+        %7 = graph.mul %6, %scale : (..., tensor<f32>) -> ...
+
+    After::
+
+        %1 = graph.pad %x, %zero {pads = [0, 0, 1, 1, 0, 0, 1, 1]} : ... -> tensor<1x3x10x10xui8>
+        %2 = graph.cast %zero : (tensor<ui8>) -> tensor<i32>
+        %3 = graph.mul %sums, %2 : (tensor<32xi32>, tensor<i32>) -> tensor<32xi32>
+        %4 = graph.sub %bias, %3
+        %5 = graph.conv %1, %w8, %4 : (..., tensor<32x3x3x3xi8>, tensor<32xi32>) -> ...
+        %7 = graph.dequantise_linear %5, %scale {zero = 0}
+
+    Importers write every integer product as what it means, whatever its spelling; this is the form
+    that compute-in-integers gives networks whose scales are known, with zero points that may be
+    computed. Sums are the same modulo 2**32.
+    """
+
+    name = "multiply-bytes"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrite the module in place."""
+        context = compiler(ctx)
+        for step in operations_of(op):
+            if step.operation not in ("conv", "matmul") or _element(step.result) != i32:
+                continue
+            rewrite = _convolution if step.operation == "conv" else _product
+            for last in dict.fromkeys((_with_bias(step), step)):
+                sums = rewrite(step, last, context)
+                if sums is not None:
+                    replace(last, sums)
+                    _scaled(sums, context)
+                    break
+        sweep(network_of(op))
+        merge_weights(network_of(op))
+
+
+def _element(value: SSAValue) -> Attribute:
+    return tensor_type(value).element_type
+
+
+def _with_bias(op: Operation) -> Operation:
+    """The addition of a number for each output channel behind a product, else the product."""
+    step = only_user(op.result)
+    if len(op.inputs) > 2 or not isinstance(step, Operation) or step.operation != "add":
+        return op
+    return step if _row_of(step, op) is not None else op
+
+
+def _row_of(add: Operation, op: Operation) -> SSAValue | None:
+    """What is added to a product, if it has one number for each output channel."""
+    own, axis = shape_of(op.result), 1 if op.operation == "conv" else -1
+    others = [value for value in add.inputs if value is not op.result]
+    if len(others) != 1 or shape_of(add.result) != own:
+        return None
+    shape = (1,) * (len(own) - len(shape_of(others[0]))) + shape_of(others[0])
+    channels = own[axis]
+    return others[0] if shape[axis] == channels == prod(shape) else None
+
+
+def _convolution(op: Operation, last: Operation, ctx: CompilerContext) -> SSAValue | None:
+    """A convolution's sums of bytes; None if its operands are no bytes."""
+    image, array = _centred(op.inputs[0], ctx), _integers(op.inputs[1], ctx)
+    if image is None or array is None or not _single(image):
+        return None
+    weights = _weights(array)
+    if weights is None:
+        return None
+    x = _as_bytes(image, _IMAGE, last, ctx)
+    return convolved(op, x, weights, _bias(op, last, ctx), last, ctx)
+
+
+def _bias(op: Operation, last: Operation, ctx: CompilerContext) -> Array | SSAValue:
+    """A product's own bias, or what the operation behind it adds."""
+    channels = shape_of(op.result)[1 if op.operation == "conv" else -1]
+    row = op.inputs[2] if len(op.inputs) > 2 else None if last is op else _row_of(last, op)
+    if row is None:
+        return np.zeros(channels, np.int64)
+    array = constant(row, ctx)
+    if array is not None:
+        return array.reshape(-1).astype(np.int64)
+    if shape_of(row) == (channels,):
+        return row
+    return make("reshape", [row], {"shape": (channels,)}, before=last, like=last).result
+
+
+def _weights(array: Array) -> ByteWeights | None:
+    """Integers [co, ...] as int8 and zero points, one for all where that is enough; None where a
+    channel's are more than 256 numbers apart."""
+    rows = array.reshape(array.shape[0], -1)
+    for low, high in ((rows.min(), rows.max()), (rows.min(axis=1), rows.max(axis=1))):
+        if (low >= -128).all() and (high <= 127).all():
+            return ByteWeights(array.astype(np.int8), np.zeros(len(rows), np.int32))
+        if (high - low <= 255).all():
+            zero = np.broadcast_to(np.asarray(-128 - low, np.int32), (len(rows),))
+            moved = array + zero.reshape(-1, *[1] * (array.ndim - 1))
+            return ByteWeights(moved.astype(np.int8), zero)
+    return None
+
+
+def _product(op: Operation, last: Operation, ctx: CompilerContext) -> SSAValue | None:
+    """A matrix product's sums of bytes; None if its operands are no bytes."""
+    if op.get("transpose_a", False):
+        return None
+    turned = bool(op.get("transpose_b", False))
+    left, array = _centred(op.inputs[0], ctx), _integers(op.inputs[1], ctx)
+    if left is not None and array is not None and array.ndim == 2 and _single(left):
+        weights = _weights(array if turned else np.ascontiguousarray(array.T))
+        if weights is not None:
+            x = _as_bytes(left, _IMAGE, last, ctx)
+            return multiplied(op, x, weights, _bias(op, last, ctx), last, ctx)
+    if turned or last is not op or len(op.inputs) > 2:
+        return None
+    first, second = (_matrix(value, op, ctx) for value in op.inputs)
+    if first is None or second is None or not (_rows(first, -1) and _rows(second, -2)):
+        return None
+    x, w = _as_bytes(first, _IMAGE, op, ctx), _as_bytes(second, _WEIGHT, op, ctx)
+    return _of_computed(op, x, w, ctx)
+
+
+def _of_computed(op: Operation, x: Bytes, w: Bytes, ctx: CompilerContext) -> SSAValue:
+    """The product of two matrices of bytes, whose rows and columns have a zero point each.
+
+    sum (x - p) (w - q) = sum x w - p sum w - q (sum x - p k), where the sums too are products, with
+    ones.
+    """
+
+    def apply(name: str, *operands: SSAValue) -> SSAValue:
+        return make(name, operands, before=op, like=op).result
+
+    def weight(array: Array, hint: str) -> SSAValue:
+        return add_weight(ctx, array, op, f"{op.node_name or 'matmul'}.{hint}")
+
+    def whole(zero: int | SSAValue) -> SSAValue:
+        if isinstance(zero, int):
+            return weight(np.array(zero, np.int32), "zero")
+        return make("cast", [zero], {"to": "int32"}, before=op, like=op).result
+
+    total, depth = apply("matmul", x.value, w.value), shape_of(op.inputs[0])[-1]
+    if x.zero != 0:
+        array = constant(w.value, ctx)
+        if array is None:
+            columns = apply("matmul", weight(np.ones((1, depth), _IMAGE), "row"), w.value)
+        else:
+            columns = weight(array.sum(axis=-2, keepdims=True, dtype=np.int32), "sums")
+        total = apply("sub", total, apply("mul", whole(x.zero), columns))
+    if w.zero != 0:
+        rows = apply("matmul", x.value, weight(np.ones((depth, 1), _WEIGHT), "column"))
+        if x.zero != 0:
+            count = weight(np.array(depth, np.int32), "count")
+            rows = apply("sub", rows, apply("mul", whole(x.zero), count))
+        total = apply("sub", total, apply("mul", whole(w.zero), rows))
+    return total
+
+
+def _centred(value: SSAValue, ctx: CompilerContext) -> Bytes | None:
+    """The bytes, of either kind, that int32 are the differences of from their zero points."""
+    op, zero = value.owner, None
+    if isinstance(op, Operation) and op.operation == "sub":
+        value, zero = op.inputs
+        if shape_of(value) != shape_of(op.result):
+            return None
+    source = _uncast(value)
+    if source is None or zero is None:
+        return Bytes(source, 0) if source is not None else None
+    array = constant(zero, ctx)
+    if array is not None and array.size == 1:
+        limits = np.iinfo(element_dtype(_element(source)))
+        number = int(array.reshape(()))
+        return Bytes(source, number) if limits.min <= number <= limits.max else None
+    own = _uncast(zero)
+    return Bytes(source, own) if own is not None and _element(own) == _element(source) else None
+
+
+def _uncast(value: SSAValue) -> SSAValue | None:
+    """The bytes that int32 were cast from."""
+    op = value.owner
+    if not isinstance(op, Operation) or op.operation != "cast":
+        return None
+    return op.inputs[0] if _element(op.inputs[0]) in (i8, UNSIGNED[8]) else None
+
+
+def _integers(value: SSAValue, ctx: CompilerContext) -> Array | None:
+    """Constant int32."""
+    array = constant(value, ctx)
+    if array is None:
+        centred = _centred(value, ctx)
+        own = constant(centred.value, ctx) if centred is not None else None
+        if centred is not None and own is not None and isinstance(centred.zero, int):
+            array = own.astype(np.int32) - np.int32(centred.zero)
+    return array if array is not None and array.size else None
+
+
+def _matrix(value: SSAValue, op: Operation, ctx: CompilerContext) -> Bytes | None:
+    """An operand as bytes, constant ones with one zero point."""
+    array = _integers(value, ctx)
+    if array is None:
+        return _centred(value, ctx)
+    weights = _weights(array.reshape(1, -1))
+    if weights is None:
+        return None
+    own = add_weight(ctx, weights.array.reshape(array.shape), op, op.node_name or "matrix")
+    return Bytes(own, int(weights.zero[0]))
+
+
+def _single(x: Bytes) -> bool:
+    """Whether there is one zero point."""
+    return isinstance(x.zero, int) or prod(shape_of(x.zero)) == 1
+
+
+def _rows(x: Bytes, axis: int) -> bool:
+    """Whether zero points do not vary along an axis."""
+    return isinstance(x.zero, int) or (shape_of(x.zero)[axis:] or (1,))[0] == 1
+
+
+def _as_bytes(x: Bytes, to: np.dtype[np.generic], before: Operation, ctx: CompilerContext) -> Bytes:
+    """Bytes of the other kind, moved by 128, which flips their highest bit; a single zero point
+    that is computed has no axes."""
+
+    def moved(value: SSAValue) -> SSAValue:
+        own, bit = element_dtype(_element(value)), np.array(128, np.uint8)
+        if own == to:
+            return value
+        array = constant(value, ctx)
+        if array is not None:
+            return add_weight(ctx, (array ^ bit.view(own)).view(to), before, "moved")
+        operands = [value, add_weight(ctx, bit.view(own), before, "bit")]
+        flipped = make("bit_xor", operands, before=before, like=before).result
+        return make("bit_cast", [flipped], {"to": to.name}, before=before, like=before).result
+
+    if isinstance(x.zero, int):
+        distance = int(np.iinfo(to.name).min) - int(np.iinfo(element_dtype(_element(x.value))).min)
+        return Bytes(moved(x.value), x.zero + distance)
+    zero = moved(x.zero)
+    if shape_of(zero) and prod(shape_of(zero)) == 1:
+        zero = make("reshape", [zero], {"shape": ()}, before=before, like=before).result
+    return Bytes(moved(x.value), zero)
+
+
+def _scaled(sums: SSAValue, ctx: CompilerContext) -> None:
+    """Sums that become floats, and are scaled, do so in one operation."""
+    for step in users(sums):
+        if not isinstance(step, Operation) or step.operation != "cast":
+            continue
+        if _element(step.result) != f32:
+            continue
+        scale, last = None, only_user(step.result)
+        if isinstance(last, Operation) and last.operation == "mul":
+            others = [value for value in last.inputs if value is not step.result]
+            if len(others) == 1 and shape_of(last.result) == shape_of(sums):
+                scale = others[0]
+        if scale is None or not isinstance(last, Operation):
+            scale, last = add_weight(ctx, np.ones((), np.float32), step, "one"), step
+        floats = make("dequantise_linear", [sums, scale], {"zero": 0}, before=last, like=last)
+        replace(last, floats.result)

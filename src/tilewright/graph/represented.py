@@ -1,0 +1,106 @@
+"""Which numbers an output can be: between which ends, and on which grid of a model's own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp, YieldOp
+from tilewright.graph.interpreter import WeightSource
+from tilewright.ir import Block, SSAValue
+from tilewright.ir.types import Array, FixedType, element_dtype, element_name, tensor_type
+from tilewright.numerics.element_types import ELEMENTS, largest
+
+MOVES = ("graph.reshape", "graph.transpose", "graph.slice", "graph.convert_layout")
+"""Operations with one operand whose elements are that operand's."""
+
+WIDENINGS = ("graph.dequantise", "graph.dequantise_linear", "graph.cast")
+"""Operations that write their operand's numbers in another type."""
+
+
+def ends_of(value: SSAValue, weights: WeightSource) -> tuple[float, float] | None:
+    """The least and the largest number that a value can be, of what its format holds.
+
+    That is the narrow format in which it was computed, where it was only widened since. None where
+    it is a float of 32 bits or more, or has several scales.
+    """
+    op = _origin(value)
+    if op is None or op.name not in WIDENINGS:
+        operand, scale, zero = value, np.float32(1), 0
+    else:
+        operand, scale, zero = op.inputs[0], np.float32(1), 0
+        if op.name == "graph.dequantise_linear":
+            terms = _terms(op, weights)
+            if terms is None or terms[0].size != 1:
+                return None
+            scale, zero = terms[0].reshape(()), int(terms[1].reshape(-1)[0])
+    element = tensor_type(operand).element_type
+    kind = ELEMENTS[element_name(element)]
+    if kind.is_short_float:
+        return -largest(kind), largest(kind)
+    if kind.bits > 16 or not kind.is_integer or kind.name == "bool":
+        return None
+    limits = np.iinfo(element_dtype(element))
+    if isinstance(element, FixedType):
+        scale = np.float32(2.0**-element.fraction.data)
+    return float((limits.min - zero) * scale), float((limits.max - zero) * scale)
+
+
+def grid_of(value: SSAValue, weights: WeightSource) -> Array | None:
+    """The distance of the numbers to which a network rounds a value, which broadcasts to it.
+
+    None where a value is not the result of integers of 8 or 16 bits.
+    """
+    op = _origin(value)
+    if op is None or op.name != "graph.dequantise_linear":
+        return None
+    bits = ELEMENTS[element_name(tensor_type(op.inputs[0]).element_type)].bits
+    terms = _terms(op, weights)
+    if terms is None or bits > 16 or (op.result is not value and terms[0].size != 1):
+        return None
+    scale = terms[0].astype(np.float64)
+    return scale if (scale > 0).all() else None
+
+
+def _origin(value: SSAValue) -> GraphOperation | None:
+    """The operation that computes a value's elements, within its kernel or before it."""
+    while True:
+        op = value.owner
+        if isinstance(op, Block):
+            kernel = op.parent_op()
+            if not isinstance(kernel, KernelOp):
+                return None
+            value = kernel.inputs[op.args.index(value)]
+        elif isinstance(op, KernelOp):
+            last = op.body.block.last_op
+            if not isinstance(last, YieldOp):
+                return None
+            value = last.values[0]
+        elif not isinstance(op, GraphOperation):
+            return None
+        elif op.name not in MOVES:
+            return op
+        else:
+            value = op.inputs[0]
+
+
+def _terms(op: GraphOperation, weights: WeightSource) -> tuple[Array, Array] | None:
+    """The scale and the zero point of a ``dequantise_linear``; None where they are computed."""
+    scale = _constant(op.inputs[1], weights)
+    zero = np.array(op.get("zero", 0))
+    if len(op.inputs) > 2:
+        given = _constant(op.inputs[2], weights)
+        if given is None:
+            return None
+        zero = given
+    return None if scale is None else (scale, zero)
+
+
+def _constant(value: SSAValue, weights: WeightSource) -> Array | None:
+    op = value.owner
+    while isinstance(op, Block):
+        kernel = op.parent_op()
+        if not isinstance(kernel, KernelOp):
+            return None
+        value = kernel.inputs[op.args.index(value)]
+        op = value.owner
+    return weights.get(op.symbol.data) if isinstance(op, WeightOp) else None

@@ -1,0 +1,260 @@
+"""How far a run's outputs are from the model as it was written (docs/number-formats.md).
+
+The graph as it was imported, before any pass, is evaluated in the model's own types. Nothing that
+the compiler did to the network has a part in that, so what a pass changes is seen here, where the
+meaning of the final graph changes with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from math import inf, isfinite
+from typing import Any, cast
+
+import numpy as np
+
+from tilewright.errors import TilewrightError
+from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, network_of
+from tilewright.graph.interpreter import WeightSource, interpret
+from tilewright.graph.passes.editing import VIEWS
+from tilewright.graph.represented import ends_of, grid_of
+from tilewright.graph.sensitivity import is_float, rounding_errors
+from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir.types import Array, FixedType, element_name, tensor_type
+from tilewright.numerics.element_types import ElementType
+from tilewright.numerics.precision import PRECISIONS, coarsest
+from tilewright.numerics.tables import FUNCTIONS
+
+ModelSource = Callable[[], "tuple[ModuleOp, WeightSource]"]
+"""Gives the model as it was written: its graph before any pass, and its constants."""
+
+LARGEST = 8.0
+"""How often the root-mean-square error that is expected the largest error of an output may be."""
+
+USUAL = 2.0
+"""The same of the root-mean-square error itself: weights are rounded, too."""
+
+MAGNIFIED = 4.0
+"""How often the errors of runs with operands that were rounded at random an output's may be."""
+
+TABLED = (*FUNCTIONS, "softmax", "log_softmax", "lrn", "div", "pow", "reciprocal")
+"""Operations that fixed point computes by tables."""
+
+OFF_GRID = 0.125
+"""Of a step of the grid that a model rounds an output to: results this far from it were not
+rounded. Floats of 16 bits and sums in another order stay below."""
+
+
+@dataclass(frozen=True)
+class OutputError:
+    """One output of a run beside the model's."""
+
+    name: str
+    largest: float
+    """The model's largest finite magnitude."""
+    max_error: float
+    rms_error: float
+    """Root mean square; both errors are infinite where one has a number and the other has none."""
+    max_allowed: float
+    rms_allowed: float
+    saturated: int
+    """Elements of the run that are the largest or the least number of their format."""
+    clipped: int
+    """Elements of the model that are beyond these numbers."""
+    off_grid: int
+    """Elements of the run that the model would have rounded (to a grid that it states)."""
+    size: int
+
+    passed: bool
+    """Whether the errors are within what is allowed, and nothing is off the grid."""
+
+
+@dataclass(frozen=True)
+class ModelCheck:
+    """How far the outputs of a run are from the model as it was written."""
+
+    element: str
+    """The number format whose bound holds: the coarsest that the network is computed in."""
+    outputs: tuple[OutputError, ...]
+    passed: bool
+    reason: str = ""
+    """Why the model was not evaluated, where it was not; ``passed`` then says nothing."""
+
+    def __str__(self) -> str:
+        """One line where all is well, else a table of the outputs."""
+        if self.reason:
+            return f"from the model as it was written: not compared, {self.reason}"
+        if self.passed and self.outputs:
+            row = max(self.outputs, key=lambda row: row.max_error / (row.largest or 1.0))
+            return (
+                f"from the model: {row.max_error:.3g} of {row.largest:.3g} at most, "
+                f"rms {row.rms_error:.3g}{_counted(row)}; bound of {self.element}"
+            )
+        heads = ["output", "largest", "error", "allowed", "rms", "allowed"]
+        table = [heads, *map(_cells, self.outputs)]
+        widths = [max(len(row[place]) for row in table) for place in range(len(heads))]
+        lines = [f"from the model as it was written: beyond the bound of {self.element}"]
+        for number, row in enumerate(table):
+            mark = ""
+            if number:
+                output = self.outputs[number - 1]
+                mark = _counted(output) + ("" if output.passed else "  <")
+            cells = [row[0].ljust(widths[0])]
+            cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+            lines.append(f"    {'  '.join(cells)}{mark}")
+        return "\n".join(lines)
+
+
+def _counted(row: OutputError) -> str:
+    """The elements that are counted, of those kinds that there are."""
+    kinds = {"saturated": row.saturated, "clipped": row.clipped, "off the grid": row.off_grid}
+    return "".join(f", {count:,} {kind}" for kind, count in kinds.items() if count)
+
+
+def _cells(row: OutputError) -> list[str]:
+    name = "".join(c if c.isprintable() else "\ufffd" for c in row.name)
+    numbers = (row.largest, row.max_error, row.max_allowed, row.rms_error, row.rms_allowed)
+    return [name, *(f"{number:.3g}" for number in numbers)]
+
+
+def beside_model(
+    source: ModelSource | None,
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    *,
+    final: ModuleOp,
+    weights: WeightSource,
+) -> ModelCheck:
+    """Compare ``outputs`` of a run with the model that ``source`` gives.
+
+    ``final`` is the graph that was run, with its ``weights``: it says in which numbers.
+    """
+    network = network_of(final)
+    element = coarsest(_elements(network))
+    if source is None:
+        return ModelCheck(element, (), True, "it is not at hand (--model FILE names it)")
+    try:
+        module, constants = source()
+        with np.errstate(all="ignore"):
+            wanted = interpret(module, constants, inputs)
+    except MemoryError:
+        return ModelCheck(element, (), True, "its values do not fit into memory")
+    except (TilewrightError, OSError) as error:
+        return ModelCheck(element, (), True, f"it cannot be evaluated: {error}")
+    if wanted.keys() != outputs.keys():
+        return ModelCheck(element, (), True, f"its outputs are {', '.join(wanted)}")
+    model = network_of(module)
+    precision = PRECISIONS[element]
+    expected = precision.expected(depth(model), _tables(network))
+    values = dict(network.outputs)
+    grids = {name: grid_of(value, constants) for name, value in model.outputs}
+    rows = [
+        _row(name, want, outputs[name], ends_of(values[name], weights), expected, grids[name])
+        for name, want in wanted.items()
+    ]
+    if not all(_within(row) for row in rows):
+        errors = rounding_errors(
+            module, constants, inputs, wanted, precision.step, relative=precision.relative
+        )
+        rows = [_magnified(row, *errors[row.name], precision.most) for row in rows]
+    return ModelCheck(element, tuple(rows), all(row.passed for row in rows))
+
+
+def depth(network: NetworkOp) -> int:
+    """Operations on the longest way from an input to an output, but for those that move values."""
+    deep: dict[SSAValue, int] = {}
+    for op in network.block.ops:
+        if isinstance(op, GraphOperation):
+            before = max((deep.get(value, 0) for value in op.inputs), default=0)
+            deep[op.result] = before + (op.name.removeprefix("graph.") not in VIEWS)
+    return max((deep.get(value, 0) for _, value in network.outputs), default=0)
+
+
+def _tables(network: NetworkOp) -> int:
+    """The operations of fixed point that look functions up in tables."""
+    return sum(
+        isinstance(tensor_type(value).element_type, FixedType)
+        for op in network.walk()
+        if isinstance(op, GraphOperation) and op.name.removeprefix("graph.") in TABLED
+        for value in op.inputs[:1]
+    )
+
+
+def _elements(network: NetworkOp) -> set[ElementType]:
+    """The element types of what a network's operations give."""
+    return {
+        element_name(tensor_type(op.result).element_type)
+        for op in network.walk()
+        if isinstance(op, GraphOperation | KernelOp)
+    }
+
+
+def _row(
+    name: str,
+    want: Array,
+    run: Array,
+    ends: tuple[float, float] | None,
+    expected: float,
+    grid: Array | None,
+) -> OutputError:
+    """An output beside the model's, within the bound that holds where nothing is magnified."""
+    wide, got = want.astype(np.float64), run.astype(np.float64)
+    largest = float(np.abs(wide[np.isfinite(wide)]).max(initial=0.0))
+    if wide.shape != got.shape:
+        return OutputError(name, largest, inf, inf, 0.0, 0.0, 0, 0, 0, want.size, passed=False)
+    with np.errstate(invalid="ignore"):
+        same = (wide == got) | (np.isnan(wide) & np.isnan(got))
+        error = np.where(same, 0.0, np.abs(got - wide))
+    error = np.where(np.isnan(error), inf, error)
+    worst = float(error.max(initial=0.0))
+    usual = float(np.sqrt(np.mean(np.square(error)))) if error.size else 0.0
+    saturated = clipped = off_grid = 0
+    if ends is not None:
+        saturated = int(np.count_nonzero((got <= ends[0]) | (got >= ends[1])))
+        clipped = int(np.count_nonzero((wide < ends[0]) | (wide > ends[1])))
+    allowed = expected * largest if is_float(want) else 0.0
+    if grid is not None and _says(grid, allowed):
+        with np.errstate(invalid="ignore"):
+            off_grid = int(np.count_nonzero(np.abs(got / grid - np.rint(got / grid)) > OFF_GRID))
+    row = OutputError(
+        name, largest, worst, usual, LARGEST * allowed, USUAL * allowed, saturated, clipped,
+        off_grid, want.size, passed=False,
+    )  # fmt: skip
+    return replace(row, passed=_within(row) and not off_grid)
+
+
+def _says(grid: Array, allowed: float) -> bool:
+    """Whether the format in which a network ran can say the numbers of a grid: powers of two."""
+    mantissas, _ = np.frexp(grid)
+    return bool((mantissas == 0.5).all()) or allowed <= OFF_GRID * float(grid.min())
+
+
+def _within(row: OutputError) -> bool:
+    return row.max_error <= row.max_allowed and row.rms_error <= row.rms_allowed
+
+
+def _magnified(row: OutputError, worst: float, usual: float, most: float) -> OutputError:
+    """A row whose bound follows what rounded operands do to the model, up to the format's most."""
+    limit = inf if most == inf else most * row.largest
+    row = replace(
+        row,
+        max_allowed=max(row.max_allowed, min(MAGNIFIED * worst, LARGEST * limit)),
+        rms_allowed=max(row.rms_allowed, min(MAGNIFIED * usual, limit)),
+    )
+    return replace(row, passed=_within(row) and not row.off_grid)
+
+
+def plain_json(row: Any) -> dict[str, Any]:
+    """A dataclass for ``--json``; numbers that are not finite are null."""
+    return {name: _plain(value) for name, value in asdict(row).items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in cast("tuple[Any, ...]", value)]
+    return value

@@ -1,0 +1,139 @@
+"""Random networks on machines whose host takes what they cannot do: right, or there with a reason.
+
+Of every network that imports each target gives what its own program means, bit for bit where it
+computes in integers, and as close to the model as its numbers say (``Executable.check``). Nothing
+is refused as a whole, and every kernel of the host says why it is there. Where other tools run a
+target's packages, they are only written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as seeded
+
+from tests.fuzz.cases import Case, cases
+from tilewright.compiler.api import compile
+from tilewright.compiler.pipeline import resolve
+from tilewright.frontends.onnx import import_onnx
+from tilewright.report.agreement import Verdict, Wanted, guarded
+from tilewright.runtime import Executable
+from tilewright.targets.base import find_target, target_names
+
+ROOT = Path(__file__).parents[2]
+
+
+def accelerators() -> list[str]:
+    """Every target with a host to fall back on, and every machine of the examples."""
+    targets = [find_target(name) for name in target_names()]
+    names = [t.name for t in targets if t.falls_back and t.name != "generic"]
+    return names + [str(path) for path in sorted((ROOT / "examples/machines").glob("*.toml"))]
+
+
+@dataclass
+class Sweep:
+    """What became of networks so far."""
+
+    targets: Sequence[str]
+    told: Callable[[Case, Verdict], None]
+    """Called for every failure."""
+    networks: int = 0
+    """Those that import."""
+    failures: list[tuple[Case, Verdict]] = field(default_factory=list[tuple[Case, Verdict]])
+    hosted: int = 0
+    """Kernels on the host, over all targets."""
+    kernels: int = 0
+    """All kernels, over all targets."""
+
+    def run(self, case: Case) -> None:
+        """One network on every target."""
+        wanted: list[Wanted] = []
+
+        def read() -> Verdict:
+            wanted.append(Wanted(import_onnx(case.model), case.inputs))
+            return Verdict("import", "agrees")
+
+        verdict = guarded("import", read)
+        if verdict.result == "refused":
+            return
+        self.networks += 1
+        for target in self.targets if wanted else ():
+            verdict = guarded(target, lambda target=target: self._judge(target, wanted[0]))
+            self._note(case, verdict)
+        if not wanted:
+            self._note(case, verdict)
+
+    def _note(self, case: Case, verdict: Verdict) -> None:
+        if verdict.result != "agrees":
+            self.failures.append((case, verdict))
+            self.told(case, verdict)
+
+    def _judge(self, target: str, wanted: Wanted) -> Verdict:
+        executable = compile(wanted.imported, target, **quantised(target, wanted))
+        silent = self._count(executable)
+        if silent:
+            return Verdict(target, "differs", f"on the host without a reason: {silent}")
+        if not find_target(executable.manifest.target).runs:
+            return Verdict(target, "agrees", "written, and run by other tools")
+        check = executable.check(
+            wanted.inputs, executable.run(dict(wanted.inputs), check_races=True)
+        )
+        return Verdict(target, "agrees" if check.passed else "differs", str(check))
+
+    def _count(self, executable: Executable) -> str:
+        """The first kernel of the host without a reason; "" if there is none."""
+        kernels = executable.manifest.kernels
+        hosted = [kernel for kernel in kernels if kernel.engine == "host"]
+        self.kernels += len(kernels)
+        self.hosted += len(hosted)
+        return next((kernel.name for kernel in hosted if not kernel.reason), "")
+
+
+def quantised(target: str, wanted: Wanted) -> dict[str, Any]:
+    """Options for machines of int8, on which networks of floats run once they are quantised."""
+    if resolve(target)[1].number.kind != "integer":
+        return {}
+    return {"numbers": "int8", "calibration": [wanted.inputs]}
+
+
+def sweep(
+    targets: Iterable[str],
+    count: int,
+    seed: int,
+    told: Callable[[Case, Verdict], None] = lambda case, verdict: None,
+) -> Sweep:
+    """Run so many random networks on each target."""
+    swept = Sweep(tuple(targets), told)
+
+    @seeded(seed)
+    @settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(cases())
+    def run(case: Case | None) -> None:
+        if case is not None:
+            swept.run(case)
+
+    run()
+    return swept
+
+
+def shortened(case: Case, verdict: Verdict) -> Case:
+    """The shortest beginning of a network of which the same target says as much."""
+    for last in case.model.graph.node:
+        smaller = case.up_to(last)
+        if smaller is None:
+            continue
+        swept = Sweep((verdict.engine,), lambda case, verdict: None)
+        swept.run(smaller)
+        if swept.failures and swept.failures[0][1].result == verdict.result:
+            return smaller
+    return case
