@@ -37,6 +37,7 @@ from tilewright.numerics.formats import numbers_of
 from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.network import network_machine
+from tilewright.targets.base import find_target
 from tilewright.targets.cambricon_x.machine import machine as cambricon_x
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
@@ -192,6 +193,7 @@ def test_pipeline_names_every_pass() -> None:
     # Channels in blocks; numbers of primitives.
     entries += pipeline(network_machine(ASCEND_910))
     entries += pipeline(load_machine(EXAMPLES / "mixed.toml"))
+    entries += pipeline(find_target("cambricon").machine())  # Joins on the chip.
     entries += [entry for part in quantise_pipeline(numbers_of("int8")) for entry in part]
     assert {entry.step.name for entry in entries} == set(PASSES)
     assert all(entry.reason for entry in entries)
