@@ -149,7 +149,7 @@ def errors_of(kind: str, seed: int, target: str) -> list[float]:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "layer.onnx"
         path.write_bytes(model_of(kind, seed))
-        state = run_pipeline(path, found, machine, planner=by_cost, until="plan")
+        state = run_pipeline(path, found, machine, ask=by_cost, until="plan")
     clock = found.timer(machine)
     assert clock is not None
     return [

@@ -46,7 +46,7 @@ def check(path: Path, folder: Path, planner: str) -> list[str]:
     package = tilewright.compile(path, "sunway", directory=folder / "p", planner=planner)
     target, machine = resolve("sunway")
     with target.planner(planner, machine) as asked:
-        work = run_pipeline(path, target, machine, planner=asked)
+        work = run_pipeline(path, target, machine, ask=asked)
     (info,) = package.inputs
     rng = np.random.default_rng(1)
     inputs = {info.name: rng.normal(size=[int(n) for n in info.shape]).astype(np.float32)}

@@ -144,7 +144,7 @@ def test_plans_say_what_is_moved_where_tiles_do_not_come_in_eighths(
     path = net.save(tmp_path / "m.onnx", net.op("Conv", "x", net.weight(64, channels, 3, 3)))
     target, machine = resolve("sunway")
     with target.planner(PLANNER, machine) as asked:
-        (kernel,) = (work := run_pipeline(path, target, machine, planner=asked)).kernels
+        (kernel,) = (work := run_pipeline(path, target, machine, ask=asked)).kernels
     plan = work.plans[kernel.kernel.symbol]
     assert kernel.program is not None and len(plan.schedule.exchanged) == 2
     program = programs_of(kernel.program)[0]
