@@ -73,7 +73,7 @@ class Sweep:
             self.told(case, verdict)
 
     def _judge(self, target: str, wanted: Wanted) -> Verdict:
-        executable = compile(wanted.imported, target, **quantised(target, wanted))
+        executable = compile(wanted.imported, target, **calibrated(target, wanted))
         silent = self._count(executable)
         if silent:
             return Verdict(target, "differs", f"on the host without a reason: {silent}")
@@ -93,11 +93,12 @@ class Sweep:
         return next((kernel.name for kernel in hosted if not kernel.reason), "")
 
 
-def quantised(target: str, wanted: Wanted) -> dict[str, Any]:
-    """Options for machines of int8, on which networks of floats run once they are quantised."""
-    if resolve(target)[1].number.kind != "integer":
-        return {}
-    return {"numbers": "int8", "calibration": [wanted.inputs]}
+def calibrated(target: str, wanted: Wanted) -> dict[str, Any]:
+    """Options for machines of integers: ranges as they are, and int8 where networks of floats run
+    only once they are quantised."""
+    number = resolve(target)[1].number
+    options: dict[str, Any] = {"calibration": [wanted.inputs]} if number.is_integer else {}
+    return options | ({"numbers": "int8"} if number.kind == "integer" else {})
 
 
 def sweep(
