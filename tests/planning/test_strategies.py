@@ -16,8 +16,8 @@ from tests.planning.test_cores import in_floats
 from tests.planning.test_swatop import convolution
 from tilewright.errors import TilewrightError
 from tilewright.planning.domain import Kernel
-from tilewright.planning.planners.choice import planner_of
 from tilewright.planning.planners.listed import best_of
+from tilewright.planning.planners.registry import planner_of
 from tilewright.planning.planners.stated import stated_plan
 from tilewright.planning.schedule import Schedule
 from tilewright.planning.strategies import Cut, Factors, ScheduleSpace, Seed, count, strategies
