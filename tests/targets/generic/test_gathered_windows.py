@@ -6,13 +6,16 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from tests.slow import but_fast
 from tests.targets.generic import test_deep_machine as deep
 from tests.targets.generic import test_int8_machine as int8
 from tests.targets.generic.c.c_kernels import emitted, with_c
 from tests.targets.generic.kernel_cases import Case, conv_case, lower_case, matmul_case
 
+import tilewright
 from tilewright.errors import TilewrightError
 from tilewright.ir import Parser, VerifyException, to_text
 from tilewright.machine import Machine
@@ -88,6 +91,28 @@ def test_most_convolutions_gather_and_products_do_not() -> None:
     assert not gathers(point, chosen, MACHINE), "a 1 x 1 window of stride 1 is copied"
     lowered = lower_case(point, chosen.schedule, MACHINE, derive(MACHINE))
     np.testing.assert_array_equal(lowered.run(), point.expected)
+
+
+@pytest.mark.parametrize("pads", [(0, 0, 1, 1), (0, 0, 0, 2), (1, 0, 0, 0)])
+def test_windows_of_one_point_are_gathered_where_they_reach_padding(
+    pads: tuple[int, ...], tmp_path: Path
+) -> None:
+    """What lies behind the image is no copy's to bring."""
+    weights = np.random.default_rng(1).normal(0, 0.3, (9, 16, 1, 1)).astype(np.float32)
+    node = helper.make_node("Conv", ["x", "w"], ["y"], name="point", pads=pads)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 16, 2, 9))
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    constants = [numpy_helper.from_array(weights, "w")]
+    graph = helper.make_graph([node], "point", [x], [y], constants)
+    path = tmp_path / "point.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    image = {"x": np.random.default_rng(2).standard_normal((2, 16, 2, 9)).astype(np.float32)}
+    package = tilewright.compile(path, FILE)
+    outputs = package.run(image, check_races=True)
+    assert package.check(image, outputs).passed
+    padded = np.pad(image["x"], [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])])
+    expected = np.einsum("nchw,oc->nohw", padded, weights[:, :, 0, 0])
+    np.testing.assert_allclose(outputs["y"], expected, atol=0.01)
 
 
 def test_the_text_is_kept_and_runs() -> None:
