@@ -205,7 +205,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("target", but_fast(TARGETS, ["cambricon-x", SMALL_NPU]))
+@pytest.mark.parametrize("target", but_fast(TARGETS, [SMALL_NPU]))
 @pytest.mark.parametrize("name", MODELS)
 def test_host_runs_what_the_target_cannot(name: str, target: str, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"

@@ -23,6 +23,7 @@ def without_c(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_lenet_in_c(tmp_path: Path) -> None:
     """Functions for the host gather and multiply; integers are the interpreter's bit for bit."""
     executable = run_checked(lenet(), str(IMG2COL), tmp_path)

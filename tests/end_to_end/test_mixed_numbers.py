@@ -69,6 +69,7 @@ def test_a_network_that_comes_quantised_keeps_its_scales(form: QuantFormat, tmp_
     assert np.count_nonzero(apart) <= 0.02 * count
 
 
+@pytest.mark.slow
 def test_what_stays_in_floats_stays_right(tmp_path: Path) -> None:
     """Without integers, and with layers kept in floats beside quantised ones."""
     model = lenet()

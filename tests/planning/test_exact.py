@@ -197,6 +197,7 @@ def test_a_greedy_tiling_that_wins_keeps_the_other_beside_it() -> None:
     assert liked not in [one.schedule for one in found.near]
 
 
+@pytest.mark.slow
 def test_the_best_of_each_primitive_may_cost_more() -> None:
     """The cost may misjudge all schedules of a primitive; it is timed all the same."""
     first = MACHINE.primitives_for("conv")[0]

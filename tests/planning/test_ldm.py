@@ -13,10 +13,10 @@ from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
 from tilewright.planning import Planner
 from tilewright.planning.domain import Affine, Kernel
-from tilewright.planning.planners.choice import planner_of
 from tilewright.planning.planners.ldm.buffers import Buffering
 from tilewright.planning.planners.ldm.order import Tensor, loop_order, transfers
 from tilewright.planning.planners.ldm.planner import Ldm
+from tilewright.planning.planners.registry import planner_of
 from tilewright.targets.cambricon_x.machine import MACHINE as CAMBRICON_X
 from tilewright.targets.sunway.machine import MACHINE
 

@@ -71,6 +71,7 @@ def _drawn(seed: int) -> Kernel:
     return conv(ci, co, size, window, stride=int(pick.integers(1, 3)), residual=seed % 2 == 0)
 
 
+@pytest.mark.slow
 def test_what_is_left_out_by_its_least_cycles_is_never_the_best(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

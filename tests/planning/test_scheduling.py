@@ -289,6 +289,7 @@ def test_more_parts_than_cores_are_runs_of_them() -> None:
     assert "160 parts, 3 for each CPE" in text
 
 
+@pytest.mark.slow
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     example = LENET.parents[1] / "scheduling" / "by_hand.py"
     runpy.run_path(str(example))["main"]()

@@ -81,6 +81,7 @@ _KERNELS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(
     kernel=_KERNELS,
     nbin=st.integers(256, 4096),

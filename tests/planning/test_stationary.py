@@ -7,7 +7,7 @@ from tests.targets.generic.kernel_cases import lower_case
 from tests.targets.generic.test_deep_machine import INSTRUCTIONS, MACHINE, product
 from tilewright.errors import TilewrightError
 from tilewright.planning import Planner
-from tilewright.planning.planners.choice import planner_of
+from tilewright.planning.planners.registry import planner_of
 from tilewright.planning.planners.stationary import (
     KINDS,
     Kind,

@@ -76,7 +76,7 @@ class Plan:
     others: tuple[Plan, ...] = ()
     """Of a plan that nothing has timed, the next best by cost, for a timer to choose from."""
     planner: str = "exact"
-    """Who planned it: a name of planners/choice.py."""
+    """Who planned it: a name of planners/registry.py."""
 
     @property
     def cycles(self) -> float:

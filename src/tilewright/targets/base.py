@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from tilewright.ir.types import Array
     from tilewright.machine import Machine
     from tilewright.machine.capabilities import Capability
+    from tilewright.planning import Ask
     from tilewright.planning.domain import Kernel
     from tilewright.planning.mesh import Mesh
-    from tilewright.planning.planners.choice import Chosen
     from tilewright.planning.planners.measured import Measure
     from tilewright.planning.schedule import Schedule
 
@@ -379,12 +379,12 @@ class Target(ABC):
 
     def planner(
         self, text: str, machine: Machine, database: str | Path | None = None
-    ) -> AbstractContextManager[Chosen | None]:
-        """The planner that a text names (planning/planners/choice.py), to be asked inside ``with``.
+    ) -> AbstractContextManager[Ask | None]:
+        """The planner that a text names (planning/planners/registry.py), open inside ``with``.
 
         ``database`` holds schedules that were measured. Raises TilewrightError.
         """
-        from tilewright.planning.planners.choice import planner_of
+        from tilewright.planning.planners.registry import planner_of
 
         return planner_of(
             text,

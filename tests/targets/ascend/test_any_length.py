@@ -67,6 +67,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> DynamicExecutable:
     return compiled(tmp_path_factory.mktemp("short"), 1, 64, 32)
 
 
+@pytest.mark.slow
 def test_a_package_of_one_plan(short: DynamicExecutable) -> None:
     assert sorted(path.name for path in (short.directory / "plans").iterdir()) == ["32"]
     check(short, (1, 17, 32), (12,))

@@ -40,6 +40,7 @@ def test_words_take_the_same_time_with_values_and_without(seed: int) -> None:
         assert cycles == result.cycles
 
 
+@pytest.mark.slow
 def test_first_weights_come_while_a_kernel_before_computes(tmp_path: Path) -> None:
     """A second convolution takes what the timer says, and not its first load of weights, too."""
     random = np.random.default_rng(1)

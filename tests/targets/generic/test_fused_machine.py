@@ -177,6 +177,7 @@ def test_less_passes_main_memory_than_apart(name: str) -> None:
     assert together + between < sum(one.moved_bytes for one in apart)
 
 
+@pytest.mark.slow
 def test_a_machine_without_room_for_a_tile_of_all_refuses() -> None:
     (case,) = chain(1, *CHAINS["three"])
     machine = MACHINE.with_values({"memory.maps.bytes": 512})

@@ -66,7 +66,7 @@ def check(path: Path, folder: Path, planner: str) -> list[str]:
     return reasons
 
 
-@pytest.mark.parametrize("seed", but_fast(SEEDS, [0, 3, 5, 7]))
+@pytest.mark.parametrize("seed", but_fast(SEEDS, [0, 3]))
 def test_the_count_is_the_plans_where_cores_are_balanced(seed: int, tmp_path: Path) -> None:
     check(drawn(seed, tmp_path), tmp_path, "model")
 

@@ -56,6 +56,7 @@ def test_results_are_the_interpreters(package: Package) -> None:
         assert executable.check({info.name: x}, executable.run({info.name: x})).passed
 
 
+@pytest.mark.slow
 def test_one_cpe_loads_for_all(package: Package, ran: Ran) -> None:
     assert (ran.status, ran.said) == (0, "")
     sharing = [name for name, program in package.programs.items() if program.get("exchanged", ())]

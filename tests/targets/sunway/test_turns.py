@@ -69,6 +69,7 @@ def test_results_are_the_interpreters(package: Package) -> None:
         assert executable.check(inputs, executable.run(inputs)).passed
 
 
+@pytest.mark.slow
 def test_each_cpe_loads_every_eighth_tile(package: Package, ran: Ran) -> None:
     assert (ran.status, ran.said) == (0, "")
     for layer in package.programs:

@@ -30,11 +30,10 @@ from time import perf_counter
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive
-from tilewright.planning import Plan, Planner
+from tilewright.planning import Ask, Plan, Planner
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import uses_of
 from tilewright.planning.plan import Budget, Timer
-from tilewright.planning.planners.choice import Chosen
 from tilewright.planning.planners.cores import one_core, part_of, plan_cores, shareable
 from tilewright.planning.planners.stated import slots_of, stated_plan, stated_schedule, tiling
 from tilewright.planning.schedule import Schedule
@@ -119,7 +118,7 @@ def group_machine(machine: Machine) -> Machine:
 class ChipPlanner:
     """Divides kernels among the core groups, beginning with plans for one of them."""
 
-    def __init__(self, machine: Machine, planner: Chosen | None) -> None:
+    def __init__(self, machine: Machine, planner: Ask | None) -> None:
         self.machine = machine
         self.group = group_machine(machine)
         self.planner = planner
@@ -168,7 +167,7 @@ class ChipPlanner:
 class ChipPlans:
     """The plans of a network's kernels: each kernel alike is divided once."""
 
-    def __init__(self, machine: Machine, planner: Chosen | None) -> None:
+    def __init__(self, machine: Machine, planner: Ask | None) -> None:
         self.divide = ChipPlanner(machine, planner)
         self.whole = Planner(machine, search=self.divide)
         self.alone = Planner(self.divide.group, ask=planner).for_methods()

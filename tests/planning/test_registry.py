@@ -9,8 +9,8 @@ from tilewright.choices import PLANNERS
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
 from tilewright.planning import Planner
-from tilewright.planning.planners.choice import planner_of
 from tilewright.planning.planners.greedy import Greedy
+from tilewright.planning.planners.registry import planner_of
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.targets.cpu.machine import machine as cpu
 
@@ -66,7 +66,7 @@ def test_the_cost_model_needs_no_planner() -> None:
         ("swatop{share=mesh}", MACHINE, {}, "option-planner", "no mesh"),
         ("swatop{top=3}", MACHINE, {}, "option-planner", "top=1|4|16"),
         ("space{file=a}", CPU, {}, "option-planner", "behind caches"),
-        ("space{top=4}", MACHINE, {}, "option-planner", "space{file=FILE}"),
+        ("space{top=4}", MACHINE, {}, "option-planner", "file=FILE"),
         ("blackbox", CPU, {}, "option-planner", "behind caches"),
         ("ldm{block=5}", MACHINE, {}, "option-planner", "block=16|32|64|128|256"),
         ("exact", CPU, {}, "option-planner", "behind caches"),
