@@ -196,6 +196,16 @@ MODELS = {
         },
         x=(9, 32),
     ),
+    "convolution of volumes": network(
+        [("Conv", "x w b", "y", {"group": 5, "pads": [0, 0, 3, 0, 1, 1], "strides": [3, 3, 3]})],
+        {"w": drawn(10, 1, 2, 2, 4), "b": drawn(10)},
+        x=(1, 5, 2, 2, 4),
+    ),
+    "gather of rank 5": network(
+        [("Gather", "x indices", "y", {"axis": 4})],
+        {"indices": np.array([[3, 0, 1], [1, 1, 2]])},
+        x=(1, 20, 4, 5, 4),
+    ),
     "rank 5": network([("Abs", "x", "y", {})], x=(2, 3, 2, 3, 2)),
     "rank 6": network(
         [("Mul", "x z", "product", {}), ("Relu", "product", "y", {})],

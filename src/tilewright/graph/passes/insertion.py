@@ -27,7 +27,7 @@ def insert_kernel(
     The accelerator has it unless there is a reason against that, or its lowering was refused
     before. ``symbols`` are those that are taken; the new one is added, and reminds of ``hint``.
     """
-    form = _form(op)
+    form = form_of(op)
     reason = reason or context.refused.get(form)
     op.engine = StringAttr("accelerator" if reason is None else "host")
     op.reason = None if reason is None else StringAttr(reason)
@@ -42,7 +42,7 @@ def objected(op: Operation, machine: Machine) -> str | None:
     return None if refusal is None else refusal[1]
 
 
-def _form(op: Operation) -> Hashable:
+def form_of(op: Operation) -> Hashable:
     """What an operation does to values of which type, for which node."""
     values = (*op.inputs, op.result)
     types = tuple((tensor_type(v).element_type, shape_of(v), layout_of(v)) for v in values)

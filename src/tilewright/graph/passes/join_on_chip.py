@@ -13,9 +13,10 @@ from tilewright.graph.operations import JoinOperation
 from tilewright.graph.passes.addresses import Addresses
 from tilewright.graph.passes.constraints import objection
 from tilewright.graph.passes.editing import compiler
-from tilewright.graph.passes.enclosing import enclose, kernel_symbol, symbols_of
+from tilewright.graph.passes.enclosing import symbols_of
+from tilewright.graph.passes.insertion import form_of, insert_kernel
 from tilewright.graph.passes.strides import dense_box, slice_box
-from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue, StringAttr
+from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import layout_of, shape_of
 from tilewright.machine import Machine
@@ -58,13 +59,18 @@ class JoinOnChip(ModulePass):
         joins = [step for step in network.block.ops if isinstance(step, JoinOperation)]
         # The last ones first: what is joined again lies in the later one as long as that is none.
         for join in reversed(joins):
-            if _is_worth_a_look(join, own.machine) and is_faster_on_chip(join, network, own):
-                join.engine, join.reason = StringAttr("accelerator"), None
-                enclose([join], kernel_symbol([join], len(symbols), symbols))
+            if _is_worth_a_look(join, own) and is_faster_on_chip(join, network, own):
+                insert_kernel(join, None, own, symbols)
 
 
-def _is_worth_a_look(join: JoinOperation, machine: Machine) -> bool:
-    """Whether a primitive can join the operands, and any lies in several runs in the result."""
+def _is_worth_a_look(join: JoinOperation, context: CompilerContext) -> bool:
+    """Whether a primitive can join the operands, and any lies in several runs in the result.
+
+    What lowering refused stays an address.
+    """
+    machine = context.machine
+    if form_of(join) in context.refused:
+        return False
     if len(set(join.inputs)) != len(join.inputs) or objection(join, machine) is not None:
         return False
     text = layout_of(join.result)
@@ -76,18 +82,21 @@ def _is_worth_a_look(join: JoinOperation, machine: Machine) -> bool:
 
 
 def is_faster_on_chip(join: JoinOperation, network: NetworkOp, context: CompilerContext) -> bool:
-    """Whether a join takes fewer cycles as a kernel, with those around, or saves a copy."""
+    """Whether a join takes fewer cycles as a kernel, with those around, or saves a copy.
+
+    What only the host writes and reads is not brought onto the chip for that.
+    """
     machine = context.machine
     inside, beside = Addresses(network), Addresses(network, but=frozenset((join,)))
+    touching = _around(join, network, inside)
+    if not touching:
+        return False
     own = _planned(_join_kernel(join, beside, machine), context)
     if own == inf:
         return False
     if not all(inside.is_part(join, index, value) for index, value in enumerate(join.inputs)):
         return True
-    around = [
-        (_kernel(op, inside, machine), _kernel(op, beside, machine))
-        for op in _around(join, network, inside)
-    ]
+    around = [(_kernel(op, inside, machine), _kernel(op, beside, machine)) for op in touching]
     moved = [(apart, dense) for apart, dense in around if apart != dense]
     alone = [_planned(dense, context) for _, dense in moved]
     # What latencies alone take mostly decides, and saves planning all kernels once more.
