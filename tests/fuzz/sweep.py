@@ -1,9 +1,9 @@
 """Random networks on machines whose host takes what they cannot do: right, or there with a reason.
 
 Of every network that imports each target gives what its own program means, bit for bit where it
-computes in integers, and as close to the model as its numbers say (``Executable.check``); no result hangs on a race, or
-on bytes that nobody wrote. Nothing is refused as a whole, and every kernel of the host says why it
-is there. Where other tools run a target's packages, they are only written.
+computes in integers, and as close to the model as its numbers say (``Executable.check``); no result
+hangs on a race, or on bytes that nobody wrote. Nothing is refused as a whole, and every kernel of
+the host says why it is there. Where other tools run a target's packages, they are only written.
 """
 
 from __future__ import annotations
