@@ -19,25 +19,10 @@ from tests import described_processors
 from tests.build_cache import BuildCache
 from tests.plan_cache import KnownPlans
 from tests.quick_build import build_as_one
-from tilewright import planning
 from tilewright.codegen.c import compiler
-from tilewright.compiler import pipeline
-from tilewright.graph.passes import compress_weights, computed_weights, methods, staged_methods
-from tilewright.network import resident_inputs, resident_values, resident_weights
-from tilewright.network.fusion import cost as fusion_cost
-from tilewright.planning.planners import choice
-from tilewright.targets.cambricon.passes import block_channels
-from tilewright.targets.cpu import calibrate, host, runner
-from tilewright.targets.sunway import chip as sunway_chip
-from tilewright.targets.sunway import plans as sunway_plans
+from tilewright.planning import Planner
+from tilewright.targets.cpu import calibrate, runner
 from tilewright.targets.sunway import runner as sunway_runner
-
-PLANNING = (
-    *(pipeline, compress_weights, computed_weights, methods, staged_methods, fusion_cost),
-    *(resident_inputs, resident_values, resident_weights, choice, block_channels, host),
-    *(sunway_chip, sunway_plans),
-)
-"""Modules that plan kernels."""
 
 CALIBRATION = {"TURNS": calibrate.TURNS, "POINTS": calibrate.POINTS}
 """What a calibration measures where no test asks for less."""
@@ -117,16 +102,14 @@ def plans(
     """Equal kernels are planned once."""
     known = KnownPlans(shared_folder(request, tmp_path_factory, "plans"))
     with pytest.MonkeyPatch.context() as patch:
-        for module in PLANNING:
-            patch.setattr(module, "plan", known)
+        patch.setattr(Planner, "store", known)
         yield
 
 
 @pytest.fixture
 def planned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every compile plans, whatever plans others have made."""
-    for module in PLANNING:
-        monkeypatch.setattr(module, "plan", planning.plan)
+    monkeypatch.setattr(Planner, "store", None)
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tilewright.machine import Machine
-from tilewright.planning import Budget, Plan, PlanCache, PlanKey, Search, Timer, plan
-from tilewright.planning.domain import Kernel
+from tilewright.planning import Budget, Plan, PlanCache, PlanKey, Planner, Search, Timer
 from tilewright.planning.planners.greedy import Greedy
 from tilewright.planning.planners.ldm.planner import Ldm
 from tilewright.planning.planners.rows import Rows
@@ -46,30 +45,21 @@ MACHINES = 100
 
 @dataclass(frozen=True)
 class KnownPlans:
-    """Stands for ``plan``; processes that share the folder share the plans."""
+    """A store of plans (``Planner.store``) for the processes that share its folder."""
 
     folder: Path
     found: dict[str, dict[PlanKey, Plan]] = field(default_factory=dict[str, dict[PlanKey, Plan]])
     texts: dict[int, tuple[Machine, str]] = field(default_factory=dict[int, tuple[Machine, str]])
     """Of the machines that came last, by their identity: a network's kernels have one."""
 
-    def __call__(
-        self,
-        kernel: Kernel,
-        machine: Machine,
-        *,
-        timer: Timer | None = None,
-        budget: Budget | None = None,
-        cache: PlanCache | None = None,
-        search: Search | None = None,
-    ) -> Plan:
-        """A plan as ``plan`` makes it; its ``seconds`` are 0 if it is known."""
-        told, asked = described(timer), options_of(search)
-        if told is not None and asked is not None:
-            key = f"{self._text(machine)}\n{told}\n{asked}\n{budget or Budget()}"
-            own = {} if cache is None else cache
-            cache = Shared(own, self.found.setdefault(key, {}), self.folder, key)
-        return plan(kernel, machine, timer=timer, budget=budget, cache=cache, search=search)
+    def cache(self, planner: Planner) -> PlanCache:
+        """What is known of a planner whose timer and search can be told apart from others."""
+        told, asked = described(planner.timer), options_of(planner.search)
+        if told is None or asked is None:
+            return planner.cache
+        budget = planner.budget or Budget()
+        key = f"{self._text(planner.machine)}\n{told}\n{asked}\n{budget}"
+        return Shared(planner.cache, self.found.setdefault(key, {}), self.folder, key)
 
     def _text(self, machine: Machine) -> str:
         if id(machine) not in self.texts:

@@ -25,7 +25,7 @@ from tilewright.graph.passes.fuse_separable import FuseSeparable
 from tilewright.graph.values import value_names
 from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.machine import Machine
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
 from tilewright.targets.cpu.candidates import Sources, built
 from tilewright.targets.cpu.machine import machine
@@ -90,7 +90,7 @@ def measure(pair: tuple[int, int, int, int, int], rounds: int) -> str:
     """A row of the table."""
     target, made = machine(), model(*pair)
     both = kernels(made, target, False), kernels(made, target, True)
-    plans = [[plan(kernel, target) for kernel in some] for some in both]
+    plans = [[Planner(target).plan(kernel) for kernel in some] for some in both]
     with ExitStack() as stack:
         sides = [
             [

@@ -134,7 +134,7 @@ def model_of(kind: str, seed: int) -> bytes:
 def errors_of(kind: str, seed: int, target: str) -> list[float]:
     """Of each kernel of a layer, the prediction's error: a share of the simulated cycles."""
     from tilewright.compiler.pipeline import resolve, run_pipeline
-    from tilewright.planning import Plan, plan
+    from tilewright.planning import Plan, Planner
     from tilewright.planning.domain import Kernel
 
     file, changes = TARGETS[target]
@@ -144,12 +144,12 @@ def errors_of(kind: str, seed: int, target: str) -> list[float]:
 
     def by_cost(kernel: Kernel) -> Plan:
         kernels[kernel.symbol] = kernel
-        return plan(kernel, machine)
+        return Planner(machine).plan(kernel)
 
     with TemporaryDirectory() as folder:
         path = Path(folder) / "layer.onnx"
         path.write_bytes(model_of(kind, seed))
-        state = run_pipeline(path, found, machine, planner=by_cost, until="plan")
+        state = run_pipeline(path, found, machine, ask=by_cost, until="plan")
     clock = found.timer(machine)
     assert clock is not None
     return [

@@ -4,28 +4,69 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
-PLANNERS: Mapping[str, str] = {
-    "model": "the best of the whole space by the machine's cost model (the default)",
-    "exact": "the same, by name, on machines whose software manages the memories",
-    "greedy": "DLIR's partitioning; options start=one|granule and buffers=auto|1|2",
-    "ldm": "swTVM's tiles, loop orders and parts; options block=16|...|256, buffers=auto|1|2 "
-    "and share=none|mesh|broadcast (cores get operands from those of their row or column, or one "
-    "core loads them for all)",
-    "rows": "swTVM's baseline, rows fetched for each use, as OpenACC compilers do; no options",
-    "space": "the best of the strategies that a file lists for some nodes (docs/scheduling.md), "
-    "other kernels by the model; option file=FILE",
-    "stationary": "products whose operand or result stays on the chip (the DaVinci thesis), other "
-    "kernels by the model; options kind=os|is|ws and buffers=1|2",
-    "swatop": "swATOP's static model over all of its strategies; options top=1|4|16 (of so many "
-    "the machine's cost model chooses) and share=mesh|none",
-    "blackbox": "the machine's cost model asked for all of swatop's strategies; option "
-    "share=mesh|none",
-    "measured": "the best candidates, run on the processor at hand",
+
+@dataclass(frozen=True)
+class PlannerChoice:
+    """A planner that can be asked for by name."""
+
+    meaning: str
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Each option's values; FILE is any path."""
+    cuts_tiles: bool = True
+    """Whether it cuts tiles for memories that software manages."""
+
+    @property
+    def help(self) -> str:
+        """The meaning with the options, for ``--help``."""
+        options = ", ".join(f"{key}={'|'.join(values)}" for key, values in self.options.items())
+        return f"{self.meaning}; {options}" if options else self.meaning
+
+
+PLANNERS: Mapping[str, PlannerChoice] = {
+    "model": PlannerChoice(
+        "the best of the whole space by the machine's cost model (the default)", cuts_tiles=False
+    ),
+    "exact": PlannerChoice("the same, by name, on machines whose software manages the memories"),
+    "greedy": PlannerChoice(
+        "DLIR's partitioning", {"start": ("one", "granule"), "buffers": ("auto", "1", "2")}
+    ),
+    "ldm": PlannerChoice(
+        "swTVM's tiles, loop orders and parts (cores get operands from those of their row or "
+        "column, or one core loads them for all)",
+        {
+            "block": ("16", "32", "64", "128", "256"),
+            "buffers": ("auto", "1", "2"),
+            "share": ("none", "mesh", "broadcast"),
+        },
+    ),
+    "rows": PlannerChoice("swTVM's baseline, rows fetched for each use, as OpenACC compilers do"),
+    "space": PlannerChoice(
+        "the best of the strategies that a file lists for some nodes (docs/scheduling.md), other "
+        "kernels by the model",
+        {"file": ("FILE",)},
+    ),
+    "stationary": PlannerChoice(
+        "products whose operand or result stays on the chip (the DaVinci thesis), other kernels by "
+        "the model",
+        {"kind": ("os", "is", "ws"), "buffers": ("1", "2")},
+    ),
+    "swatop": PlannerChoice(
+        "swATOP's static model over all of its strategies, the best few of which the machine's "
+        "cost model chooses from",
+        {"top": ("1", "4", "16"), "share": ("mesh", "none")},
+    ),
+    "blackbox": PlannerChoice(
+        "the machine's cost model asked for all of swatop's strategies", {"share": ("mesh", "none")}
+    ),
+    "measured": PlannerChoice(
+        "the best candidates, run on the processor at hand", cuts_tiles=False
+    ),
 }
-"""Every planner and what it does (planning/planners/choice.py)."""
+"""Every planner (planning/planners/registry.py makes them)."""
 
 FUSION_SEARCHES = ("exact", "paths", "greedy")
 """Searches that choose groups of kernels (network/fusion/search/)."""

@@ -63,6 +63,7 @@ def test_older_names_capacities_alignments_and_solutions(tmp_path: Path) -> None
     assert old.read_text().startswith("id,lower,upper,size,alignment,offset\na,0,4,100,64,0\n")
 
 
+@pytest.mark.slow
 def test_table() -> None:
     (table,) = allocator.tables(["cut-40-1", "branches-40-1"])
     for row in table.rows:

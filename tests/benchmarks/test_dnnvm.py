@@ -20,6 +20,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory):
     return {row["device"]: row for row in throughput.rows}
 
 
+@pytest.mark.slow
 def test_products_are_those_of_the_layers(rows) -> None:
     layers = 28 * 28 * 6 * 25, 10 * 10 * 16 * 6 * 25, 400 * 120, 120 * 84, 84 * 10
     for row in rows.values():

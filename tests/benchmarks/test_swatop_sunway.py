@@ -11,7 +11,7 @@ from benchmarks.papers.swatop_sunway.experiments import ELEMENTS, fits_table, ta
 from benchmarks.papers.swatop_sunway.kernels import convolution
 from benchmarks.papers.swatop_sunway.listing import CHECKED, Sizes, rows_of, scattered
 
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.planners.swatop import Swatop
 from tilewright.targets.sunway.machine import MACHINE
 from tilewright.targets.sunway.mesh import MESH
@@ -20,7 +20,7 @@ from tilewright.targets.sunway.mesh import MESH
 def test_doubles_take_more_bytes_and_as_many_instructions() -> None:
     search = Swatop(mesh=MESH)
     single, double = (
-        plan(convolution(4, 64, 32, 8, element=element), MACHINE, search=search)
+        Planner(MACHINE, search=search).plan(convolution(4, 64, 32, 8, element=element))
         for element in ELEMENTS[::-1]
     )
     # Transactions of 128 bytes, which short rows do not fill, hide a part of the difference.

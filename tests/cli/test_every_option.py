@@ -17,6 +17,7 @@ import pytest
 from onnx import helper, numpy_helper
 from typer.testing import CliRunner, Result
 
+from tests.slow import but_fast
 from tilewright.cli.main import COMMANDS, app, command
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -166,6 +167,7 @@ OWN = {
     ("opt", "--weights"): "--weights @/weights.safetensors @/kernel.mlir",
     ("plan", "--beside"): "--beside greedy",
     ("run", "--check"): "--check --random 1",
+    ("run", "--model"): "--model @/model.onnx --check --random 1",
     ("run", "--engine"): "--engine DLP",
     ("run", "--trace"): "--trace @/trace.json -t cambricon-x",
     ("tune", "--jobs"): "--jobs 1",
@@ -187,6 +189,7 @@ REFUSED = {
     "--constant": "input-name",
     "--engine": "option-engine",
     "--limit": "option-hlal",
+    "--model": "option-package",
     "--no-barriers": "option-hlal",
     "--operators": "option-model",
     "--parallel": "option-hlal",
@@ -244,7 +247,7 @@ def test_each_option_works_on_a_package_or_is_refused(name: str, option: str, fi
     outcome(call(name, files.package, *files.example(example)))
 
 
-@pytest.mark.parametrize("name", ["run", "diff", "replay", "bench"])
+@pytest.mark.parametrize("name", but_fast(["run", "diff", "replay", "bench"], ["run", "diff"]))
 @pytest.mark.parametrize("given", ["x.npy", "x=@/x.npy", "x.npz", "x=@/x.npz", "unnamed.npz"])
 def test_inputs_come_from_files_of_either_kind(name: str, given: str, files: Files) -> None:
     given = given if given.startswith("x=") else f"@/{given}"

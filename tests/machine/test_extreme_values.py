@@ -11,7 +11,7 @@ from tests.targets.generic.kernel_cases import KernelBuilder
 from tilewright.errors import TilewrightError
 from tilewright.machine.forms import machine_of
 from tilewright.machine.load import load_machine, to_toml
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.targets.base import find_target
 
 EXTREMES = (0, 1, -1, 1e-320, 2**31, 2**40, 2**63, math.nan, math.inf)
@@ -72,7 +72,7 @@ def test_extreme_values_are_refused_or_planned(place):
             machine = machine_of(data)
             target = find_target("generic")
             target.check_machine(machine)
-            found = plan(kernel, machine, timer=target.timer(machine))
+            found = Planner(machine, timer=target.timer(machine)).plan(kernel)
         except TilewrightError as error:
             assert error.problems[0].code.startswith(CODES), f"{value}: {error}"
         else:

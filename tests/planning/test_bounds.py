@@ -7,7 +7,7 @@ import pytest
 from tests.planning import planning_kernels as kernels
 from tests.planning.event_reference import run
 from tests.slow import but_fast
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.bounds import (
     compulsory_bytes,
     finite_memory_bytes,
@@ -63,7 +63,7 @@ def test_a_fully_connected_layer_pays_for_latency() -> None:
     assert latency_bound(layer, many, CONV) == granule_bound(layer, many, CONV)
     for in_flight in (1, 4):
         machine = kernels.variant(MACHINE, in_flight=in_flight)
-        found = run(layer, plan(layer, machine).schedule, machine).cycles
+        found = run(layer, Planner(machine).plan(layer).schedule, machine).cycles
         assert found >= latency_bound(layer, machine, CONV) >= granule_bound(layer, machine, CONV)
 
 
@@ -85,7 +85,7 @@ def test_a_fully_connected_layer_pays_for_latency() -> None:
 def test_no_schedule_goes_below(kernel: kernels.Kernel, bandwidth: float) -> None:
     machine = kernels.variant(MACHINE, bandwidth=bandwidth, in_flight=8)
     primitive = primitives_for(kernel, machine)[0]
-    found = plan(kernel, machine)
+    found = Planner(machine).plan(kernel)
     timeline = run(kernel, found.schedule, machine)
     assert timeline.main_bytes >= finite_memory_bytes(kernel, machine, primitive)
     assert timeline.main_bytes >= compulsory_bytes(kernel)
@@ -107,7 +107,7 @@ def test_a_slow_move_is_the_bound(speed: float) -> None:
     primitive = machine.primitive("conv")
     assert physical_bound(kernel, machine, primitive) == stored
     assert granule_bound(kernel, machine, primitive) == stored
-    schedule = plan(kernel, machine).schedule
+    schedule = Planner(machine).plan(kernel).schedule
     assert stored <= run(kernel, schedule, machine).cycles <= 1.25 * stored
     assert slow_move(kernel, machine, primitive) in {m.name for m in moves if m.target == "dram"}
     assert slow_move(kernel, MACHINE, CONV) == ""

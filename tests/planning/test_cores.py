@@ -9,7 +9,7 @@ from math import ceil, prod
 import pytest
 
 from tests.planning.planning_kernels import add, conv, dense, depthwise, pool
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.planners.cores import ROUNDS, grids, one_core, part_of, parts_of
 from tilewright.planning.planners.exact import plan_exact
@@ -49,7 +49,7 @@ KERNELS = [
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.symbol)
 def test_the_shared_loops_cover_the_result_once(kernel: Kernel) -> None:
-    found = plan(kernel, MACHINE)
+    found = Planner(MACHINE).plan(kernel)
     shared = found.schedule.shared.split()
     outer, *rest = found.schedule.levels
     extents = kernel.anchor.extents
@@ -64,7 +64,7 @@ def test_the_shared_loops_cover_the_result_once(kernel: Kernel) -> None:
 
 def test_what_is_predicted_is_the_slowest_cores_time_and_the_spawn() -> None:
     kernel = KERNELS[0]
-    found = plan(kernel, MACHINE)
+    found = Planner(MACHINE).plan(kernel)
     outer = found.schedule.levels[0]
     extents = kernel.anchor.extents
     parts = prod(ceil(extents[dim] / outer.size(dim, extents[dim])) for dim in outer.order)

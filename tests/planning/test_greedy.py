@@ -12,7 +12,7 @@ from tests.planning.event_reference import buffer_bytes
 from tests.targets.generic.kernel_cases import conv_case
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.bounds import primitives_for
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import uses_of
@@ -44,9 +44,9 @@ OPTIONS = [Greedy(start, buffers) for start in ("one", "granule") for buffers in
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.symbol)
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 def test_tiles_fit_and_never_beat_the_exact_planner(kernel: Kernel, machine: Machine) -> None:
-    best = plan(kernel, machine)
+    best = Planner(machine).plan(kernel)
     for greedy in OPTIONS:
-        found = plan(kernel, machine, search=greedy)
+        found = Planner(machine, search=greedy).plan(kernel)
         assert found.planner == "greedy" and found.priced >= 1
         for memory, used in buffer_bytes(kernel, found.schedule, machine).items():
             assert used <= (machine.memory(memory).bytes or 0)
@@ -102,7 +102,7 @@ def test_a_fully_connected_layer_grows_as_the_rule_says() -> None:
         if not fitting:
             break
         i, o = min(fitting, key=lambda way: way[0])[1]
-    found = plan(kernel, MACHINE, search=Greedy(buffers=2))
+    found = Planner(MACHINE, search=Greedy(buffers=2)).plan(kernel)
     tile = dict(found.schedule.levels[-1].tile)
     assert (tile["ci"], tile["co"]) == (i, o)
     assert found.candidates == steps
@@ -145,15 +145,17 @@ def test_access_time_is_that_of_all_transfers_in_a_row() -> None:
 
 def test_steps_are_few_and_the_granule_saves_more() -> None:
     kernel = kernels.conv(256, 384, 13, 3)
-    exact = plan(kernel, MACHINE)
-    one, granule = (plan(kernel, MACHINE, search=Greedy(start)) for start in ("one", "granule"))
+    exact = Planner(MACHINE).plan(kernel)
+    one, granule = (
+        Planner(MACHINE, search=Greedy(start)).plan(kernel) for start in ("one", "granule")
+    )
     assert granule.candidates < one.candidates < exact.candidates
 
 
 def test_single_buffers_where_nothing_fits_twice() -> None:
     """SB holds the smallest tile of weights once."""
     machine = kernels.variant(MACHINE, nbin=1024, nbout=1024, sb=1024)
-    found = plan(kernels.conv(64, 64, 6, 5), machine, search=Greedy("granule"))
+    found = Planner(machine, search=Greedy("granule")).plan(kernels.conv(64, 64, 6, 5))
     used = buffer_bytes(kernels.conv(64, 64, 6, 5), found.schedule, machine)
     assert used["sb"] <= 1024
     assert {count for _, count in found.schedule.buffers} <= {1, 2}
@@ -166,11 +168,11 @@ def test_the_timer_times_the_one_plan_and_nothing_fitting_is_refused() -> None:
         asked.append(schedule)
         return 12345.0
 
-    found = plan(kernels.dense(100, 40), MACHINE, timer=timer, search=Greedy(buffers=2))
+    found = Planner(MACHINE, timer=timer, search=Greedy(buffers=2)).plan(kernels.dense(100, 40))
     assert asked == [found.schedule] and found.cycles == 12345.0 and found.timed == 1
     tiny = kernels.variant(MACHINE, nbin=32, nbout=32, sb=32)
     with pytest.raises(TilewrightError, match="plan-capacity"):
-        plan(kernels.conv(16, 16, 8), tiny, search=Greedy(buffers=2))
+        Planner(tiny, search=Greedy(buffers=2)).plan(kernels.conv(16, 16, 8))
 
 
 @pytest.mark.parametrize("latency", [400])
@@ -180,7 +182,7 @@ def test_double_buffering_is_off_where_it_loses(kernel: Kernel, latency: int) ->
     machine = MACHINE.with_values(values)
     clock = timer(machine)
     found, single, double = (
-        plan(kernel, machine, timer=clock, search=Greedy("granule", buffers))
+        Planner(machine, timer=clock, search=Greedy("granule", buffers)).plan(kernel)
         for buffers in (AUTOMATIC, 1, 2)
     )
     assert found.cycles == min(single.cycles, double.cycles)
@@ -192,8 +194,8 @@ def test_a_fully_connected_layer_loses_by_double_buffering_at_high_latency() -> 
     machine = MACHINE.with_values(values)
     clock = timer(machine)
     layer = kernels.dense(2048, 1024)
-    double = plan(layer, machine, timer=clock, search=Greedy("granule", 2))
-    found = plan(layer, machine, timer=clock, search=Greedy("granule"))
+    double = Planner(machine, timer=clock, search=Greedy("granule", 2)).plan(layer)
+    found = Planner(machine, timer=clock, search=Greedy("granule")).plan(layer)
     assert found.cycles < double.cycles
     assert all(count == 1 for _, count in found.schedule.buffers)
 
@@ -206,7 +208,7 @@ def test_tiles_of_a_grouped_convolution_have_no_holes() -> None:
         if "g" not in case.kernel.anchor.extents:
             continue
         for search in (None, *OPTIONS):
-            schedule = plan(case.kernel, NARROW, search=search).schedule
+            schedule = Planner(NARROW, search=search).plan(case.kernel).schedule
             assert tile(case.kernel, schedule, NARROW)
 
 
@@ -215,7 +217,7 @@ def test_what_is_loaded_once_is_not_doubled() -> None:
     weights = 2 * 16 * 16 * 9
     tight = kernels.variant(MACHINE, sb=weights + 4 * 16)
     for buffers in (1, 2):
-        found = plan(kernel, tight, search=Greedy("granule", buffers)).schedule
+        found = Planner(tight, search=Greedy("granule", buffers)).plan(kernel).schedule
         weight = next(use for use in kernel.inputs if use.role == "weight")
         assert found.slots(weight.name) == 1
         assert {"co", "ci"}.isdisjoint(d for level in found.levels for d in level.order)

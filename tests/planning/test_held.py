@@ -9,7 +9,7 @@ import pytest
 
 from tests.planning import planning_kernels as kernels
 from tilewright.errors import TilewrightError
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Operand
 from tilewright.planning.held import holding, last_fitting, tile_bytes, usable
 from tilewright.planning.planners.greedy import Greedy
@@ -56,9 +56,9 @@ def test_every_tile_of_a_held_operand_is_one_run() -> None:
 def test_no_plan_cuts_the_sums_of_a_held_result(planner: Greedy | None) -> None:
     """Where that is best for a result in main memory."""
     free = kernels.dense(1600, 512)
-    cut = plan(free, SMALL, search=planner).schedule
+    cut = Planner(SMALL, search=planner).plan(free).schedule
     assert any(level.size("ci", 1600) < 1600 for level in cut.levels)
-    held = plan(holding(free, ["y"], "vsm"), SMALL, search=planner).schedule
+    held = Planner(SMALL, search=planner).plan(holding(free, ["y"], "vsm")).schedule
     assert all(level.size("ci", 1600) == 1600 for level in held.levels)
 
 
@@ -67,7 +67,7 @@ def test_where_no_small_tile_is_usable_a_large_one_is_found() -> None:
     kernel = holding(kernels.pool(16, 12, 2, 2), ["x"], "vsm")
     with pytest.raises(TilewrightError, match="plan-capacity"):
         Greedy()(kernel, SMALL)
-    found = plan(kernel, SMALL, timer=lambda kernel, schedule: 1e6).schedule
+    found = Planner(SMALL, timer=lambda kernel, schedule: 1e6).plan(kernel).schedule
     assert all(level.size("ow", 6) == 6 for level in found.levels)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import Case, KernelBuilder
-from tilewright.planning import Budget, plan
+from tilewright.planning import Budget, Planner
 from tilewright.planning.domain import Kernel
 from tilewright.planning.join_pixels import join_pixels
 from tilewright.planning.schedule import Level, Schedule
@@ -98,8 +98,8 @@ def test_machines_that_count_pixels_take_any_number_of_them() -> None:
     kernel = join_pixels(convolution(size=(7, 7)).kernel, described)
     assert kernel.anchor.extents["ow"] == 49
     deep = convolution(size=(7, 7), co=512, ci=512).kernel
-    rows = plan(deep, described)
-    pixels = plan(join_pixels(deep, described), described)
+    rows = Planner(described).plan(deep)
+    pixels = Planner(described).plan(join_pixels(deep, described))
     assert pixels.predicted_cycles < 0.98 * rows.predicted_cycles
 
 
@@ -126,10 +126,10 @@ def test_tiles_fill_the_memory() -> None:
     """Of 64 to 256 channels with a residual: tiles of rows wait for their transfers."""
     case = convolution(size=(56, 56), co=256, ci=64)
     timing = timer(CAMBRICON)
-    rows = plan(case.kernel, CAMBRICON, timer=timing)
+    rows = Planner(CAMBRICON, timer=timing).plan(case.kernel)
     # What six schedules of each kind reach, more of them reach too.
     joint = join_pixels(case.kernel, CAMBRICON)
-    pixels = plan(joint, CAMBRICON, timer=timing, budget=Budget(timed=6))
+    pixels = Planner(CAMBRICON, timer=timing, budget=Budget(timed=6)).plan(joint)
     assert pixels.granule_bound == rows.granule_bound == 50176
     # The residual's slot and the result's take turns, as the cost says.
     assert abs(pixels.predicted_cycles / pixels.cycles - 1) < 0.02

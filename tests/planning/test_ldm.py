@@ -11,12 +11,12 @@ from tests.planning.planning_kernels import conv, dense, pool
 from tests.planning.test_cores import in_floats
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Affine, Kernel
-from tilewright.planning.planners.choice import planner_of
 from tilewright.planning.planners.ldm.buffers import Buffering
 from tilewright.planning.planners.ldm.order import Tensor, loop_order, transfers
 from tilewright.planning.planners.ldm.planner import Ldm
+from tilewright.planning.planners.registry import planner_of
 from tilewright.targets.cambricon_x.machine import MACHINE as CAMBRICON_X
 from tilewright.targets.sunway.machine import MACHINE
 
@@ -132,8 +132,8 @@ KERNELS = [in_floats(k) for k in (conv(64, 96, 28), dense(4096, 1000), pool(64, 
 def test_plans_lose_to_the_best_alone_and_cover_the_result(
     kernel: Kernel, machine: Machine
 ) -> None:
-    found = plan(kernel, machine, search=Ldm())
-    best = plan(kernel, machine)
+    found = Planner(machine, search=Ldm()).plan(kernel)
+    best = Planner(machine).plan(kernel)
     assert found.planner == "ldm"
     # Beyond the 2 % within which the search for grids stops, nothing beats it.
     assert best.predicted_cycles <= found.predicted_cycles * 1.02
@@ -147,7 +147,7 @@ def test_plans_lose_to_the_best_alone_and_cover_the_result(
 
 def test_one_slot_is_as_published_and_two_are_no_slower() -> None:
     single, double, either = (
-        plan(KERNELS[0], MACHINE, search=Ldm(buffers=count)) for count in (1, 2, 0)
+        Planner(MACHINE, search=Ldm(buffers=count)).plan(KERNELS[0]) for count in (1, 2, 0)
     )
     assert all(slots == 1 for _, slots in single.schedule.buffers)
     assert any(slots == 2 for _, slots in double.schedule.buffers)
@@ -155,21 +155,21 @@ def test_one_slot_is_as_published_and_two_are_no_slower() -> None:
 
 
 def test_few_channels_are_fused_with_rows() -> None:
-    found = plan(in_floats(conv(3, 6, 28)), MACHINE, search=Ldm())
+    found = Planner(MACHINE, search=Ldm()).plan(in_floats(conv(3, 6, 28)))
     assert found.schedule.shared == "co oh"
     assert dict(found.schedule.levels[0].tile) == {"co": 1, "oh": 3}
 
 
 def test_other_machines_take_it() -> None:
     kernel = conv(64, 96, 28)
-    found, best = plan(kernel, CAMBRICON_X, search=Ldm()), plan(kernel, CAMBRICON_X)
+    found, best = Planner(CAMBRICON_X, search=Ldm()).plan(kernel), Planner(CAMBRICON_X).plan(kernel)
     assert best.predicted_cycles <= found.predicted_cycles < 2 * best.predicted_cycles
 
 
 def test_what_fits_no_tile_is_refused_with_the_node() -> None:
     small = CAMBRICON_X.with_values({"memory.sb.bytes": 64})
     with pytest.raises(TilewrightError) as raised:
-        plan(conv(64, 96, 28), small, search=Ldm())
+        Planner(small, search=Ldm()).plan(conv(64, 96, 28))
     (problem,) = raised.value.problems
     assert problem.code == "plan-capacity" and "sb 64 bytes" in problem.reason
 
@@ -178,5 +178,5 @@ def test_options_reach_the_planner() -> None:
     with planner_of("ldm{block=128 buffers=1}", MACHINE) as asked:
         assert asked is not None
         found = asked(KERNELS[0])
-    wanted = plan(KERNELS[0], MACHINE, search=Ldm(128, 1))
+    wanted = Planner(MACHINE, search=Ldm(128, 1)).plan(KERNELS[0])
     assert found is not None and found.schedule == wanted.schedule

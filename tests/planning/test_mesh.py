@@ -8,7 +8,7 @@ import pytest
 
 from tests.planning.planning_kernels import conv, dense
 from tests.planning.test_cores import in_floats
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
 from tilewright.planning.mesh import Division, divisions, in_step, needed_by_all
 from tilewright.planning.planners.ldm.planner import Ldm, moved, shared_dims
@@ -61,7 +61,7 @@ def test_cores_whose_last_tiles_are_fewer_are_out_of_step() -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.symbol)
 def test_less_is_moved_and_the_plan_is_no_slower(kernel: Kernel) -> None:
-    alone, shared = (plan(kernel, SLOW, search=Ldm(mesh=mesh)) for mesh in (None, MESH))
+    alone, shared = (Planner(SLOW, search=Ldm(mesh=mesh)).plan(kernel) for mesh in (None, MESH))
     assert alone.schedule.exchanged == () and shared.schedule.exchanged
     assert shared.moved_bytes < alone.moved_bytes / 2
     assert shared.predicted_cycles < alone.predicted_cycles
@@ -71,12 +71,12 @@ def test_less_is_moved_and_the_plan_is_no_slower(kernel: Kernel) -> None:
 
 
 def test_without_enough_dims_nothing_is_exchanged() -> None:
-    found = plan(in_floats(dense(512, 256)), SLOW, search=Ldm(mesh=MESH))
+    found = Planner(SLOW, search=Ldm(mesh=MESH)).plan(in_floats(dense(512, 256)))
     assert found.schedule.exchanged == ()
 
 
 def test_schedules_keep_what_is_exchanged_in_json_and_text() -> None:
-    found = plan(KERNELS[0], SLOW, search=Ldm(mesh=MESH)).schedule
+    found = Planner(SLOW, search=Ldm(mesh=MESH)).plan(KERNELS[0]).schedule
     assert Schedule.from_json(found.to_json()) == found
     assert " by row" in str(found) or " by column" in str(found)
 
@@ -86,8 +86,8 @@ def test_what_all_cores_need_one_loads_for_all() -> None:
     assert needed_by_all(kernel, {"co": 2}, 64) == (("x", "all"),)
     # 43 cores have a part, the others none: they would not meet.
     assert needed_by_all(kernel, {"co": 3}, 64) == ()
-    alone = plan(kernel, SLOW, search=Ldm())
-    shared = plan(kernel, SLOW, search=Ldm(mesh=MESH, broadcast=True))
+    alone = Planner(SLOW, search=Ldm()).plan(kernel)
+    shared = Planner(SLOW, search=Ldm(mesh=MESH, broadcast=True)).plan(kernel)
     assert shared.schedule.exchanged == (("x", "all"),)
     assert shared.schedule.shared == alone.schedule.shared
     assert shared.moved_bytes < alone.moved_bytes / 4

@@ -6,7 +6,7 @@ import pytest
 
 from tests.planning import planning_kernels as kernels
 from tests.planning.event_reference import run
-from tilewright.planning import Plan, PlanCache, plan
+from tilewright.planning import Plan, PlanCache, Planner
 from tilewright.targets.base import find_target
 from tilewright.targets.cambricon_x.machine import MACHINE
 
@@ -26,7 +26,7 @@ def plans_of(network: str, in_flight: int) -> list[tuple[kernels.Kernel, Plan, f
     cache, times = {}, dict[str, float]()
     found: list[tuple[kernels.Kernel, Plan, float]] = []
     for kernel in NETWORKS[network]():
-        result = plan(kernel, machine, cache=cache)
+        result = Planner(machine, cache=cache).plan(kernel)
         key = f"{kernel.stages}"
         if key not in times:
             times[key] = clock(kernel, result.schedule)
@@ -63,7 +63,7 @@ def test_networks_come_close_to_the_granule_bound(
 def test_kernels_alike_are_planned_once() -> None:
     cache: PlanCache = {}
     network = kernels.resnet50()
-    plans = [plan(kernel, MACHINE, cache=cache) for kernel in network]
+    plans = [Planner(MACHINE, cache=cache).plan(kernel) for kernel in network]
     assert len(cache) == 25
     assert all(found.complete for found in plans)
 
@@ -88,7 +88,7 @@ def test_the_target_times_what_the_enumeration_of_tiles_gives(
     machine = kernels.variant(MACHINE, in_flight=in_flight).with_values({"instruction_bytes": 0})
     clock = find_target("cambricon-x").timer(machine)
     assert clock is not None
-    schedule = plan(kernel, machine).schedule
+    schedule = Planner(machine).plan(kernel).schedule
     assert clock(kernel, schedule) == run(kernel, schedule, machine).cycles
 
 

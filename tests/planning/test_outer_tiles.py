@@ -8,7 +8,7 @@ import pytest
 
 from tests.planning.planning_kernels import conv, dense
 from tilewright.machine.load import load_machine
-from tilewright.planning import Plan, PlanKey, plan
+from tilewright.planning import Plan, PlanKey, Planner
 from tilewright.planning.cost import cost_of
 from tilewright.planning.domain import Kernel
 from tilewright.planning.level_commands import LevelCommands
@@ -71,11 +71,12 @@ def _drawn(seed: int) -> Kernel:
     return conv(ci, co, size, window, stride=int(pick.integers(1, 3)), residual=seed % 2 == 0)
 
 
+@pytest.mark.slow
 def test_what_is_left_out_by_its_least_cycles_is_never_the_best(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn = [_drawn(seed) for seed in range(9)]
-    plans = [plan(kernel, MACHINE) for kernel in drawn]
+    plans = [Planner(MACHINE).plan(kernel) for kernel in drawn]
     priced, left_out = LevelCommands.price, list[bool]()
 
     def every(
@@ -89,7 +90,7 @@ def test_what_is_left_out_by_its_least_cycles_is_never_the_best(
 
     monkeypatch.setattr(LevelCommands, "price", every)
     for kernel, pruned in zip(drawn, plans, strict=True):
-        exhaustive = plan(kernel, MACHINE)
+        exhaustive = Planner(MACHINE).plan(kernel)
         assert exhaustive.schedule == pruned.schedule
         assert exhaustive.predicted_cycles == pruned.predicted_cycles
     assert 20 < sum(left_out) < len(left_out) - 20
@@ -99,7 +100,7 @@ def test_what_is_left_out_by_its_least_cycles_is_never_the_best(
 def test_a_timer_chooses_among_what_was_priced_without_one(name: str) -> None:
     kernel = KERNELS[name]
     cache: dict[PlanKey, Plan] = {}
-    priced = plan(kernel, MACHINE, cache=cache)
+    priced = Planner(MACHINE, cache=cache).plan(kernel)
     asked: list[Schedule] = []
     known = timer(MACHINE)
 
@@ -107,7 +108,7 @@ def test_a_timer_chooses_among_what_was_priced_without_one(name: str) -> None:
         asked.append(schedule)
         return known(kernel, schedule)
 
-    timed = plan(kernel, MACHINE, timer=cycles, cache=cache)
+    timed = Planner(MACHINE, timer=cycles, cache=cache).plan(kernel)
     offered = [priced.schedule, *(other.schedule for other in priced.others)]
     assert len(asked) == len(offered) == timed.timed
     assert timed.schedule in offered
@@ -119,7 +120,7 @@ def test_a_timer_chooses_among_what_was_priced_without_one(name: str) -> None:
 @pytest.mark.parametrize("name", KERNELS)
 def test_waits_that_others_imply_take_no_time(name: str) -> None:
     kernel = KERNELS[name]
-    schedule = plan(kernel, MACHINE).schedule
+    schedule = Planner(MACHINE).plan(kernel).schedule
     known = derive(MACHINE)
     placements, size = place_dense(kernel)
     waits, cycles = list[int](), list[int]()

@@ -6,7 +6,7 @@ import pytest
 
 from tests.planning.planning_kernels import conv, dense, pool
 from tests.planning.test_cores import in_floats
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
 from tilewright.planning.planners.rows import Rows, row_dims
 from tilewright.targets.cambricon_x.machine import MACHINE as CAMBRICON_X
@@ -22,7 +22,7 @@ def test_rows_lie_along_the_lowest_dims() -> None:
 
 def test_nothing_else_is_used_again() -> None:
     kernel = in_floats(conv(16, 128, 14))
-    found = plan(kernel, MACHINE, search=Rows())
+    found = Planner(MACHINE, search=Rows()).plan(kernel)
     assert found.schedule.shared == "co"
     assert dict(found.schedule.levels[0].tile) == {"co": 2}
     tile = {"n": 1, "co": 1, "oh": 1, "ow": 14, "ci": 1, "kh": 1, "kw": 3}
@@ -38,19 +38,21 @@ def test_nothing_else_is_used_again() -> None:
     ids=lambda kernel: kernel.symbol,
 )
 def test_it_loses(kernel: Kernel) -> None:
-    assert plan(kernel, MACHINE, search=Rows()).cycles > plan(kernel, MACHINE).cycles
+    assert (
+        Planner(MACHINE, search=Rows()).plan(kernel).cycles > Planner(MACHINE).plan(kernel).cycles
+    )
 
 
 def test_rows_that_do_not_fit_are_halved() -> None:
-    found = plan(in_floats(dense(9216, 64)), MACHINE, search=Rows())
+    found = Planner(MACHINE, search=Rows()).plan(in_floats(dense(9216, 64)))
     assert dict(found.schedule.levels[-1].tile)["ci"] == 4608
 
 
 def test_few_channels_leave_cores_idle() -> None:
-    found = plan(in_floats(conv(3, 6, 28)), MACHINE, search=Rows())
+    found = Planner(MACHINE, search=Rows()).plan(in_floats(conv(3, 6, 28)))
     assert dict(found.schedule.levels[0].tile) == {"co": 1}
 
 
 def test_other_machines_run_it_too() -> None:
-    found = plan(conv(16, 32, 14), CAMBRICON_X, search=Rows())
+    found = Planner(CAMBRICON_X, search=Rows()).plan(conv(16, 32, 14))
     assert found.planner == "rows" and found.schedule.shared == ""

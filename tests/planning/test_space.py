@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.planning import planning_kernels as kernels
 from tests.planning.event_reference import buffer_bytes
 from tilewright.errors import TilewrightError
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.cells import cells_of
 from tilewright.planning.space import build_space
 from tilewright.targets.cambricon_x.machine import MACHINE
@@ -81,6 +81,7 @@ _KERNELS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(
     kernel=_KERNELS,
     nbin=st.integers(256, 4096),
@@ -97,7 +98,7 @@ def test_schedules_never_exceed_a_memory(
     if one:
         machine = kernels.unified(machine, "nbin", nbin + nbout + sb)
     try:
-        found = plan(kernel, machine)
+        found = Planner(machine).plan(kernel)
     except TilewrightError as error:
         assert error.problems[0].code == "plan-capacity"
         return

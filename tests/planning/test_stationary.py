@@ -6,8 +6,8 @@ import pytest
 from tests.targets.generic.kernel_cases import lower_case
 from tests.targets.generic.test_deep_machine import INSTRUCTIONS, MACHINE, product
 from tilewright.errors import TilewrightError
-from tilewright.planning import plan
-from tilewright.planning.planners.choice import planner_of
+from tilewright.planning import Planner
+from tilewright.planning.planners.registry import planner_of
 from tilewright.planning.planners.stationary import (
     KINDS,
     Kind,
@@ -102,7 +102,7 @@ def test_loads_as_the_loops_say() -> None:
 @pytest.mark.parametrize("sizes", [(64, 96, 48), (70, 300, 130)])
 def test_plans_run(kind: Kind, buffers: int, sizes: tuple[int, int, int]) -> None:
     case = product(3, *sizes)
-    found = plan(case.kernel, MACHINE, search=Stationary(kind, buffers))
+    found = Planner(MACHINE, search=Stationary(kind, buffers)).plan(case.kernel)
     lowered = lower_case(case, found.schedule, MACHINE, INSTRUCTIONS)
     np.testing.assert_array_equal(lowered.run(), case.expected)
 
@@ -114,7 +114,7 @@ def test_the_planner_by_name() -> None:
         found = chosen(kernel)
     assert found is not None
     assert found.planner == "stationary"
-    assert found.schedule == plan(kernel, MACHINE, search=Stationary("ws", 2)).schedule
+    assert found.schedule == Planner(MACHINE, search=Stationary("ws", 2)).plan(kernel).schedule
     with (
         pytest.raises(TilewrightError, match="takes no kind=xs"),
         planner_of("stationary{kind=xs}", MACHINE),

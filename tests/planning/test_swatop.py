@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.machine import Machine
 from tilewright.machine.records import MachineRecord
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.mesh import Mesh
 from tilewright.planning.planners.linear_fit import fit
@@ -76,9 +76,9 @@ def test_every_strategy_means_the_kernel() -> None:
 
 def test_the_black_box_finds_the_best_and_the_model_comes_near() -> None:
     kernel = convolution(1, 128, 128, 32)
-    best = plan(kernel, MACHINE, search=Swatop(measure=True, mesh=MESH))
-    first = plan(kernel, MACHINE, search=Swatop(mesh=MESH))
-    few = plan(kernel, MACHINE, search=Swatop(top=16, mesh=MESH))
+    best = Planner(MACHINE, search=Swatop(measure=True, mesh=MESH)).plan(kernel)
+    first = Planner(MACHINE, search=Swatop(mesh=MESH)).plan(kernel)
+    few = Planner(MACHINE, search=Swatop(top=16, mesh=MESH)).plan(kernel)
     assert best.candidates == first.candidates == sum(g.space.rows for g in groups(kernel))
     assert best.predicted_cycles <= few.predicted_cycles <= first.predicted_cycles
     assert few.predicted_cycles < 1.08 * best.predicted_cycles
@@ -100,8 +100,8 @@ def test_what_is_simulated_is_the_price_of_the_schedule() -> None:
 
 def test_cores_that_share_operands_beat_those_that_do_not() -> None:
     kernel = convolution(1, 128, 128, 32)
-    shared = plan(kernel, MACHINE, search=Swatop(top=16, mesh=MESH))
-    alone = plan(kernel, MACHINE, search=Swatop(top=16))
+    shared = Planner(MACHINE, search=Swatop(top=16, mesh=MESH)).plan(kernel)
+    alone = Planner(MACHINE, search=Swatop(top=16)).plan(kernel)
     assert shared.schedule.exchanged and not alone.schedule.exchanged
     assert shared.predicted_cycles < alone.predicted_cycles
     assert shared.moved_bytes < alone.moved_bytes
@@ -136,6 +136,6 @@ def _direct(tile: dict[str, np.ndarray]) -> np.ndarray:
 
 def test_a_machine_of_one_core_has_no_parts() -> None:
     alone = MACHINE.model_copy(update={"cores": 1, "own": MachineRecord()})
-    found = plan(convolution(1, 16, 16, 8), alone, search=Swatop(top=4))
+    found = Planner(alone, search=Swatop(top=4)).plan(convolution(1, 16, 16, 8))
     assert found.schedule.shared == ""
     assert replace(found, seconds=0.0).candidates > 10

@@ -80,7 +80,8 @@ def test_the_edit_brings_the_node_on(width: int, tmp_path: Path) -> None:
     assert by_name(told(model, "cambricon-x", **smaller))["probabilities"].place == "host"
     executable = tilewright.compile(model, "cambricon-x", values=settings)
     x = np.random.default_rng(1).standard_normal((2, 32)).astype(np.float32)
-    assert executable.check({"x": x}, executable.run({"x": x})).passed
+    # Fixed point has few steps of results that are all near 1 / 5000, which is far from the model.
+    assert executable.check({"x": x}, executable.run({"x": x})).equal
 
 
 def test_command(tmp_path: Path) -> None:

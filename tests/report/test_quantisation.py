@@ -107,8 +107,12 @@ def test_every_command_takes_numbers(command: str, tmp_path: Path) -> None:
     words += ["--calibration", str(tmp_path / "samples.npz"), "--quiet", "--json"]
     if command == "compile":
         words += ["-o", str(tmp_path / "package")]
-    if command in ("run", "diff"):
+    if command == "run":
         words += ["--random", "1"]
+    if command == "diff":  # Which compares with the model, too: an image that ranges are for.
+        images = calibration()
+        np.savez(tmp_path / "image.npz", **{name: array[:1] for name, array in images.items()})
+        words += ["--input", str(tmp_path / "image.npz")]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     json.loads(result.stdout)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.planning.test_join_pixels import convolution
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
 from tilewright.planning.join_pixels import join_pixels
 from tilewright.planning.schedule import Level, Schedule
@@ -85,6 +85,6 @@ def test_machines_that_do_not_ask_for_it_load_in_the_order_of_the_text() -> None
 def test_deep_layers_with_a_residual_gain() -> None:
     """Of 512 to 2048 channels, as in ResNet-50; the cost says what the simulator finds."""
     of = kernel(co=2048, ci=512)
-    late, eager = (plan(of, one, timer=timer(one)) for one in (MACHINE, EAGER))
+    late, eager = (Planner(one, timer=timer(one)).plan(of) for one in (MACHINE, EAGER))
     assert late.cycles < 0.97 * eager.cycles
     assert abs(late.predicted_cycles / late.cycles - 1) < 0.02

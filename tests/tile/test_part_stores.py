@@ -8,7 +8,7 @@ import pytest
 from tests.planning.planning_kernels import conv
 from tests.tile.test_late_loads import kernel
 from tests.tile.tile_kernels import case, machine, random_schedule
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.cost import price
 from tilewright.planning.domain import Kernel
 from tilewright.planning.part_stores import standstill
@@ -103,7 +103,7 @@ def test_a_chain_of_stores_stands_in_the_way_as_far_as_computes_are_shorter(
 def test_deep_layers_lose_nothing_to_their_stores() -> None:
     """512 to 2048 channels with a residual, as in ResNet-50: 94.5 % of the bound without."""
     of = kernel(co=2048, ci=512)
-    parts, whole = (plan(of, one, timer=timer(one)) for one in (MACHINE, WHOLE))
+    parts, whole = (Planner(one, timer=timer(one)).plan(of) for one in (MACHINE, WHOLE))
     assert parts.cycles < 0.96 * whole.cycles
     assert parts.efficiency > 0.99
     assert abs(parts.predicted_cycles / parts.cycles - 1) < 0.01

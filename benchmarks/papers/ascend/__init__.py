@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.papers.ascend import ladder, pairs
 from benchmarks.report import Column, Table, percent, whole
-from tilewright.planning import Budget, plan
+from tilewright.planning import Budget, Planner
 from tilewright.planning.planners.stationary import KINDS, Product, Room, best_tile
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.kernels.fractal import METHODS, fractalise
@@ -94,7 +94,7 @@ def layers() -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for name, sizes in LAYERS.items():
         kernel = Matrices(*sizes, transposed=True, bias=True).kernel("product")
-        schedule = plan(kernel, machine, budget=Budget(greedy=False)).schedule
+        schedule = Planner(machine, budget=Budget(greedy=False)).plan(kernel).schedule
         program = cube_kernel(tile(kernel, schedule, machine), ASCEND_910, "product")
         found = simulate(synchronised(program), ASCEND_910)
         stored = sizes[0] * sizes[2]

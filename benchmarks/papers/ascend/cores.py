@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.report import Column, Table, percent, whole
 from tilewright.machine import Machine
-from tilewright.planning import Budget, plan
+from tilewright.planning import Budget, Planner
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Role, Stage
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.formats import heads as layout_of_heads
@@ -127,7 +127,7 @@ def program_of(part: Part, machine: Machine) -> Program:
     assert memory is not None
     if isinstance(part.of, Matrices):
         kernel = part.of.kernel("product")
-        schedule = plan(kernel, machine, budget=Budget(greedy=False)).schedule
+        schedule = Planner(machine, budget=Budget(greedy=False)).plan(kernel).schedule
         return synchronised(cube_kernel(tile(kernel, schedule, machine), ASCEND_910, "product"))
     found = GridPlans(machine, None)(part.of)
     assert found is not None

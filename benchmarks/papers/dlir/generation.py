@@ -94,7 +94,7 @@ def generated(kernels: Sequence[Any], target: str) -> list[Generated]:
     """Kernels that run alone."""
     from tilewright.compiler.pipeline import resolve
     from tilewright.papers.dlir import PAIRED
-    from tilewright.planning import PlanCache, plan
+    from tilewright.planning import PlanCache, Planner
     from tilewright.planning.planners.greedy import Greedy
     from tilewright.simulate.timing import simulate
     from tilewright.targets.generic.lower import Lowering
@@ -109,9 +109,9 @@ def generated(kernels: Sequence[Any], target: str) -> list[Generated]:
     caches: dict[int, PlanCache] = {1: {}, 2: {}}
     for kernel in kernels:
         schedules = {
-            buffers: plan(
-                kernel, machine, search=Greedy("granule", buffers), cache=caches[buffers]
-            ).schedule
+            buffers: Planner(machine, search=Greedy("granule", buffers), cache=caches[buffers])
+            .plan(kernel)
+            .schedule
             for buffers in (1, 2)
         }
         paired: float | None = None

@@ -39,6 +39,7 @@ def run(network: str, target: str) -> dict[str, Any]:
     """Cycles, bounds and bits of the compiled network, and each planner's cycles and steps."""
     from tilewright.compiler.api import compile
     from tilewright.compiler.pipeline import plans_of, resolve, run_pipeline
+    from tilewright.planning import Planner
     from tilewright.planning.network_bound import network_bound
 
     model, options = source_of(network)
@@ -68,7 +69,7 @@ def run(network: str, target: str) -> dict[str, Any]:
     plans = {"exact": [plan for _, plan in exact.values()]}
     for name, text in GREEDY.items():
         with known.planner(text, machine) as asked:
-            greedy = plans_of(kernels, machine, asked, timer)
+            greedy = plans_of(kernels, Planner(machine, timer, ask=asked))
         plans[name] = [greedy[kernel.symbol] for kernel in kernels]
     rows = [kernel for kernel in found["kernels"] if kernel["engine"] == "accelerator"]
     return {
@@ -111,7 +112,7 @@ def _remembering(known: Target) -> Target:
 
 def _watched(known: Target, seen: dict[str, tuple[Kernel, Plan]]) -> Target:
     """The target, whose own plans of kernels go into ``seen``."""
-    from tilewright.planning import PlanCache, plan
+    from tilewright.planning import PlanCache, Planner
 
     @contextmanager
     def planner(text: str, machine: Machine, database: Any = None) -> Generator[Chosen | None]:
@@ -119,7 +120,7 @@ def _watched(known: Target, seen: dict[str, tuple[Kernel, Plan]]) -> Target:
         timer = known.timer(machine)
 
         def asked(kernel: Kernel) -> Plan:
-            found = plan(kernel, machine, timer=timer, cache=cache)
+            found = Planner(machine, timer=timer, cache=cache).plan(kernel)
             seen[kernel.symbol] = kernel, found
             return found
 

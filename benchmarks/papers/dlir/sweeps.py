@@ -45,7 +45,7 @@ COLUMNS = (
 def run(layer: str, target: str) -> list[dict[str, Any]]:
     """One layer on one machine, at every latency and bandwidth."""
     from tilewright.compiler.pipeline import resolve
-    from tilewright.planning import plan
+    from tilewright.planning import Planner
     from tilewright.planning.planners.greedy import Greedy
 
     known, original = resolve(target)
@@ -64,7 +64,7 @@ def run(layer: str, target: str) -> list[dict[str, Any]]:
         machine = original.with_values(values)
         timer = known.timer(machine)
         single, double = (
-            plan(kernel, machine, timer=timer, search=Greedy("granule", buffers)).cycles
+            Planner(machine, timer=timer, search=Greedy("granule", buffers)).plan(kernel).cycles
             for buffers in (1, 2)
         )
         rows.append(

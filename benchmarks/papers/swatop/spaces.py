@@ -17,7 +17,7 @@ from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.passes.choose_methods import methods_of
 from tilewright.machine import Machine
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.cpu import TARGET
@@ -100,7 +100,7 @@ def _pick(path: Path, machine: Machine) -> Pick:
     state = run_pipeline(path, TARGET, machine, until="plan")
     kernel = next(i.kernel for i in state.kernels if i.kernel.anchor.operation in _TYPES)
     begin = time.process_time()
-    plan(kernel, machine)
+    Planner(machine).plan(kernel)
     took = time.process_time() - begin
     schedule = replace(state.plans[kernel.symbol].schedule, shared="")
     return Pick(_method(kernel), kernel, schedule, took)
@@ -110,7 +110,7 @@ def _planning(op: KernelOp, kernel: Kernel, machine: Machine) -> float:
     begin = time.process_time()
     for method in methods_of(op, machine):
         plan_cached(method.kernel, machine)
-    plan(kernel, machine)
+    Planner(machine).plan(kernel)
     return time.process_time() - begin
 
 

@@ -30,7 +30,7 @@ from benchmarks.papers.swatop_sunway.methods import (
 from benchmarks.report import RESULTS, Column, Table, percent, whole
 from tilewright.machine import Machine
 from tilewright.numerics.element_types import ElementType
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
 from tilewright.planning.planners.linear_fit import Form, fit_to
 from tilewright.planning.planners.swatop import Swatop
@@ -129,7 +129,7 @@ def _sampled(shapes: Sequence[Any], sample: int | None) -> list[Any]:
 
 
 def _cycles(kernel: Kernel, search: Swatop, machine: Machine = MACHINE) -> tuple[float, Any]:
-    found = plan(kernel, machine, search=search)
+    found = Planner(machine, search=search).plan(kernel)
     return found.predicted_cycles - machine.own.start_cycles(), found
 
 

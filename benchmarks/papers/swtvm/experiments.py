@@ -19,7 +19,7 @@ from benchmarks import models
 from benchmarks.report import Column, Table, percent
 from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.machine import Machine
-from tilewright.planning import PlanCache, Search, plan
+from tilewright.planning import PlanCache, Planner, Search
 from tilewright.planning.domain import Kernel
 from tilewright.planning.planners.ldm.planner import Ldm
 from tilewright.planning.planners.rows import Rows
@@ -136,8 +136,8 @@ class Planned:
 
     def seconds(self, layer: Layer, planner: str) -> float:
         """Predicted time."""
-        planned = plan(
-            layer.kernel, self.machine, search=PLANNERS[planner], cache=self.caches[planner]
+        planned = Planner(self.machine, search=PLANNERS[planner], cache=self.caches[planner]).plan(
+            layer.kernel
         )
         return planned.predicted_cycles / self.machine.clock_hz
 

@@ -112,7 +112,7 @@ PlannerOption = Annotated[
         "--planner",
         metavar="NAME",
         help="Who chooses schedules: "
-        + "; ".join(f"{name}: {meaning}" for name, meaning in PLANNERS.items())
+        + "; ".join(f"{name}: {planner.help}" for name, planner in PLANNERS.items())
         + ".",
     ),
 ]

@@ -52,6 +52,7 @@ def plan_command(
     from tilewright.compiler.build import settle_engines
     from tilewright.compiler.pipeline import plans_of, resolve, run_pipeline
     from tilewright.graph.dialect import KernelOp
+    from tilewright.planning import Planner
     from tilewright.planning.balance import imbalance
     from tilewright.planning.limits import most_blocks, move_text
 
@@ -69,7 +70,7 @@ def plan_command(
                 calibration=choices.get("calibration"),
                 numbers=numbers.numbers_on(machine, choices),
                 progress=progress,
-                planner=asked,
+                ask=asked,
                 until="calibrate" if chosen.falls_back else "plan",
             )
             settle_engines(state)
@@ -77,7 +78,9 @@ def plan_command(
         if second is not None:
             kernels = [item.kernel for item in state.kernels if item.schedule is not None]
             with second as asked:
-                others = plans_of(kernels, machine, asked, chosen.timer(machine), progress)
+                others = plans_of(
+                    kernels, Planner(machine, chosen.timer(machine), ask=asked), progress
+                )
     rows: list[dict[str, Any]] = []
     walked = state.network.walk()
     reasons = {op.symbol.data: op.told_reason for op in walked if isinstance(op, KernelOp)}

@@ -44,6 +44,7 @@ def targets(
     if as_json:
         facts: dict[str, Any] = target.options()
         facts["implements"] = sorted(target.implements)
+        facts["honours"] = sorted(target.honours)
         console.print_json({"name": name, "machine": machine.model_dump(mode="json")} | facts)
         return
     console.say(f"{machine.name}: {machine.description}")
@@ -63,3 +64,6 @@ def targets(
     for fusion in machine.fusions:
         console.say(f"  fusion    {fusion.name:<16} {fusion.query}")
     console.say("  implements the keys of machine files " + ", ".join(sorted(target.implements)))
+    console.say(
+        "  takes from tile programs " + (", ".join(sorted(target.honours)) or "loops alone")
+    )

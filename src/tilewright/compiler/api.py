@@ -71,8 +71,8 @@ def compile(
     ``bare`` does, too, and uses neither threads, heap, files nor clocks (docs/microcontrollers.md).
     With ``database``, schedules that were measured (``compiler.tune``) are taken from it; with
     ``planner="measured"``, what it lacks is measured first. ``planner`` takes the names of
-    planning/planners/choice.py, with options (``greedy{start=granule}``). ``schedules`` has, by the
-    model's nodes, functions that schedule the kernels of these by hand (docs/scheduling.md).
+    planning/planners/registry.py, with options (``greedy{start=granule}``). ``schedules`` has, by
+    the model's nodes, functions that schedule the kernels of these by hand (docs/scheduling.md).
     ``fusion_cost="learned=FILE"`` chooses the chains of kernels that become one, on machines that
     have such, by what ``tilewright learn`` has learned (docs/fusion.md).
 
@@ -205,7 +205,7 @@ def compile(
                 dump=None if dump is None else Path(dump),
                 progress=progress,
                 exact_memory=exact_memory,
-                planner=by_hand or asked,
+                ask=by_hand or asked,
                 learned=learned,
                 name=name,
             )

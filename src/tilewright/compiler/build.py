@@ -113,7 +113,7 @@ def bound(
             progress=progress,
             exact_memory=model.exact_memory,
             until=until,
-            planner=asked,
+            ask=asked,
             name=network_name(manifest.model),
         )
 

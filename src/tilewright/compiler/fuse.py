@@ -22,6 +22,7 @@ from tilewright.network.fusion.cost import CostOracle
 from tilewright.network.fusion.learned.model import LearnedCost, read
 from tilewright.network.fusion.run import FusionReport, search_fusions
 from tilewright.network.fusion.search import SEARCHES
+from tilewright.planning import Planner
 from tilewright.runtime.executable import Progress, quiet
 from tilewright.shapes import Shapes
 from tilewright.targets.base import Target
@@ -64,7 +65,7 @@ def fuse(
     state = kernels_formed(
         model, target, machine, shapes=shapes, caffemodel=caffemodel, progress=progress
     )
-    oracle = CostOracle(machine, timer, learned)
+    oracle = CostOracle(Planner(machine, timer), learned)
     report = search_fusions(network_of(state.network), machine, oracle, searches, fusions, progress)
     if keeps_inputs(machine):
         # What stays depends on numbers and schedules: the network is planned as `compile` does.

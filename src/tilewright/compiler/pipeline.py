@@ -13,7 +13,6 @@ from tilewright.compiler.quantise import calibrate, kept_on_host, quantise, read
 from tilewright.compiler.state import (
     CompilationState,
     Model,
-    Planner,
     context_of,
     drop_dead_weights,
 )
@@ -44,7 +43,7 @@ from tilewright.numbers.calibration import (
     Samples,
 )
 from tilewright.numerics.formats import Numbers
-from tilewright.planning import Plan, PlanCache, Timer, plan
+from tilewright.planning import Ask, Plan, Planner
 from tilewright.planning.domain import Kernel
 from tilewright.planning.parts import as_planned
 from tilewright.runtime.executable import Progress, quiet
@@ -114,11 +113,10 @@ def place_graph(state: CompilationState) -> None:
     if state.formed is None:
         remember(state)
     state.runner.run(state.network, layout_pipeline(state.machine), "graph-")
-    if state.planner is None:  # A planner that was asked for cuts single kernels.
+    if state.planner.ask is None:  # A planner that was asked for cuts single kernels.
         form_chains(
-            network_of(state.network), state.machine, state.plan_cache, state.apart, state.learned,
-            state.progress,
-        )  # fmt: skip
+            network_of(state.network), state.planner, state.apart, state.learned, state.progress
+        )
     addresses = address_pipeline(exact_memory=state.exact_memory)
     state.runner.run(state.network, addresses, "graph-")
     if state.stated is not None:
@@ -141,21 +139,18 @@ def plan_kernels(state: CompilationState) -> None:
     ops = {op.symbol.data: op for op in kernels}
     described = [(_described(op, names, state.machine), op.on_host) for op in kernels]
     planned = [kernel for kernel, on_host in described if not on_host]
-    timer = state.target.timer(state.machine)
-    if timer is not None and planned:
+    if state.planner.timer is not None and planned:
         # Timed with its first load. The cost model charges every kernel for its own, so where
         # nothing is timed, kernels alike stay alike and are planned once.
         begin = planned[0] = replace(planned[0], first=True)
         described = [(begin if k.symbol == begin.symbol else k, host) for k, host in described]
     refused = Refusals()
-    state.plans = plans_of(
-        planned, state.machine, state.planner, timer, state.progress, state.plan_cache, refused
-    )
+    state.plans = plans_of(planned, state.planner, state.progress, refused)
     if state.target.falls_back:
         _not_lowered(state, planned, ops, names, refused)
     refused.check()
     # A planner that was asked for knows nothing of values that are held.
-    if state.hold and keeps_values(state.machine) and state.planner is None:
+    if state.hold and keeps_values(state.machine) and state.planner.ask is None:
         by_symbol = {kernel.symbol: kernel for kernel in planned}
         state.held = hold_values(
             network, state.machine, by_symbol, state.plans, state.target.timer, state.exact_memory
@@ -178,7 +173,7 @@ def plan_kernels(state: CompilationState) -> None:
             state.held,
             state.target.run_timer(state.machine, arenas_of(network)),
         )
-    if state.hold and keeps_inputs(state.machine) and state.planner is None:
+    if state.hold and keeps_inputs(state.machine) and state.planner.ask is None:
         by_symbol = {kernel.symbol: kernel for kernel in planned}
         run_timer = state.target.run_timer(state.machine, arenas_of(network))
         inputs = hold_inputs(
@@ -220,26 +215,20 @@ def _described(op: KernelOp, names: Mapping[SSAValue, str], machine: Machine) ->
 
 def plans_of(
     kernels: Sequence[Kernel],
-    machine: Machine,
-    planner: Planner | None = None,
-    timer: Timer | None = None,
+    planner: Planner,
     progress: Progress = quiet,
-    cache: PlanCache | None = None,
     refused: Refusals | None = None,
 ) -> dict[str, Plan]:
     """Plans by the kernels' symbols; kernels alike are planned once.
 
-    ``cache`` has plans that were made before for the same machine and timer. Refusals are added to
-    ``refused``, and their kernels left out; without it, raises KernelError.
+    Refusals are added to ``refused``, and their kernels left out; without it, raises KernelError.
     """
-    cache = {} if cache is None else cache
     gathered = Refusals() if refused is None else refused
     plans: dict[str, Plan] = {}
     for number, kernel in enumerate(kernels):
         progress("plan", number, len(kernels))
         with gathered.of(kernel.symbol):
-            proposal = None if planner is None else planner(kernel)
-            plans[kernel.symbol] = proposal or plan(kernel, machine, timer=timer, cache=cache)
+            plans[kernel.symbol] = planner.plan(kernel)
         if refused is None:
             gathered.check()
     return plans
@@ -265,7 +254,9 @@ def _not_lowered(
         schedule = state.plans[kernel.symbol].schedule
         placements = placements_of(ops[kernel.symbol], names, kernel)
         with refused.of(kernel.symbol):
-            program = tile_module(kernel, schedule, state.machine, placements)
+            program = tile_module(
+                kernel, schedule, state.machine, placements, honours=state.target.honours
+            )
             run([CompiledKernel(kernel, schedule, program)])
 
 
@@ -285,7 +276,11 @@ def build_tiles(state: CompilationState) -> None:
         held = state.held.get(item.kernel.symbol)
         if held is not None:
             placements = held.placed(placements)
-        passes = tile_pipeline(machine, tuple(text for texts in used.values() for text in texts))
+        passes = tile_pipeline(
+            machine,
+            tuple(text for texts in used.values() for text in texts),
+            honours=state.target.honours,
+        )
         state.runner.context = context_of(state, {}, machine)
         with refused.of(item.kernel.symbol):
             program = build(item.kernel, item.schedule, machine, placements)
@@ -358,7 +353,7 @@ def run_pipeline(
     dump: Path | None = None,
     progress: Progress = quiet,
     exact_memory: bool = False,
-    planner: Planner | None = None,
+    ask: Ask | None = None,
     learned: LearnedCost | None = None,
     hold: bool = True,
     until: str = "tile",
@@ -366,16 +361,18 @@ def run_pipeline(
 ) -> CompilationState:
     """Take a model through the pipeline, to the end of the stage ``until``.
 
-    ``name`` is the network's; by default it is the model's own. Chains are formed by ``learned``
+    ``name`` is the network's; by default it is the model's own. ``ask`` is asked for each kernel's
+    plan before the machine's cost model is. Chains are formed by ``learned``
     costs if there are any.
     With ``hold`` values may stay on the chip between kernels (network/resident_values.py).
     """
     runner = PassRunner(CompilerContext(machine), dump)
     state = CompilationState(
-        target, machine, model, shapes or {}, calibration, progress, runner, exact_memory
-    )
+        target, machine, model, shapes or {}, calibration, progress, runner,
+        Planner(machine, target.timer(machine), ask=ask), exact_memory,
+    )  # fmt: skip
     state.caffemodel, state.ranges, state.numbers = caffemodel, ranges, numbers
-    state.planner, state.factors, state.hold, state.name = planner, factors, hold, name
+    state.factors, state.hold, state.name = factors, hold, name
     state.learned = learned
     names = [stage.name for stage in PIPELINE]
     advance(state, PIPELINE[: names.index(until) + 1])

@@ -49,7 +49,7 @@ def representation(
         temporary_folder() as folder,
         target.planner(planner, machine) as strategy,
     ):
-        state = run_pipeline(model, target, machine, planner=strategy, **options)
+        state = run_pipeline(model, target, machine, ask=strategy, **options)
         package = folder / "package"
         package.mkdir()
         # Only now is it known which kernels go to the host.

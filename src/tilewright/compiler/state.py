@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
 
 from tilewright import frontends
 from tilewright.errors import Problem
@@ -23,9 +22,7 @@ from tilewright.network.resident_inputs import Known
 from tilewright.network.resident_values import HeldKernel
 from tilewright.numbers.calibration import Samples
 from tilewright.numerics.formats import Numbers
-from tilewright.planning import Plan, PlanCache, PlanKey
-from tilewright.planning.domain import Kernel
-from tilewright.planning.plan import for_methods
+from tilewright.planning import Plan, Planner
 from tilewright.runtime.executable import Progress
 from tilewright.shapes import Shapes
 from tilewright.targets.base import CompiledKernel, Target
@@ -35,9 +32,6 @@ Model = (
 )
 """A model file's path, what ``tilewright.load`` or ``frontends.open_model`` returned, a function
 that JAX exported, or a PyTorch module."""
-
-Planner = Callable[[Kernel], Plan | None]
-"""A kernel's plan, or None where it has none."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +56,8 @@ class CompilationState:
     samples: Samples | None
     progress: Progress
     runner: PassRunner
+    planner: Planner
+    """Plans this machine's kernels; passes that choose methods ask it ``for_methods``."""
     exact_memory: bool = False
     network: ModuleOp = field(default_factory=lambda: ModuleOp([]))
     weights: Weights = field(default_factory=Weights)
@@ -75,9 +71,6 @@ class CompilationState:
     """The model's files, which weights are views of."""
     empty: tuple[frontends.EmptyOutput, ...] = ()
     """The model's outputs without elements, which no program gives."""
-    planner: Planner | None = None
-    """Asked for each kernel's schedule before the cost model is; passes that choose methods ask it
-    ``for_methods``."""
     learned: LearnedCost | None = None
     """What chains cost that may be formed; None for planning's prediction."""
     caffemodel: str | Path | None = None
@@ -94,9 +87,6 @@ class CompilationState:
     """The kernels that run while values do, by their symbols."""
     staying: tuple[StayingTensor, ...] = ()
     """The tensors that stay for all kernels that read them (network/resident_inputs.py)."""
-    plan_cache: PlanCache = field(default_factory=dict[PlanKey, Plan])
-    """Plans of this machine: those that passes have asked for to choose methods, and the final
-    ones."""
     shared: Known = field(default_factory=Known)
     """Plans and times of kernels that run while tensors stay on the chip for them."""
     formed: Formed | None = None
@@ -134,8 +124,7 @@ def context_of(
     compiler_context.inserted = state.runner.context.inserted
     compiler_context.refused = {form: reason_of(problem) for form, problem in state.refused.items()}
     if machine is None or machine is state.machine:
-        compiler_context.plans = cast("dict[Any, Any]", state.plan_cache)
-        compiler_context.planner = for_methods(state.planner)
+        compiler_context.planner = state.planner.for_methods()
     for dialect in graph_context().loaded_dialects:
         compiler_context.load_dialect(dialect)
     return compiler_context

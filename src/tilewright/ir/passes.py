@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -52,15 +52,13 @@ class CompilerContext(Context):
         """Calibrated (minimum, maximum) of values, for fix-numbers."""
         self.factors = dict(factors or {})
         """What each channel of a value is divided by, for equalise."""
-        self.plans: dict[Any, Any] = {}
-        """What planning has found for kernels on this machine (``planning.PlanCache``)."""
         self.inserted: dict[str, Hashable] = {}
         """The form of every kernel that passes inserted once kernels were formed, by its symbol
         (graph/passes/insertion.py)."""
         self.refused: dict[Hashable, str] = {}
         """Why the host runs kernels that passes insert even so, by their forms."""
-        self.planner: Callable[[Any], Any] | None = None
-        """Asked for a kernel's plan before the machine's cost model is; None where nobody is."""
+        self.planner: object = None
+        """What plans kernels on this machine (``planning.planner_in``); None for its cost model."""
 
     @property
     def machine(self) -> Machine:

@@ -34,7 +34,7 @@ from tilewright.memory import align_up
 from tilewright.network.candidates import Trials, sizes_of
 from tilewright.network.fusion.plan import StayingTensor
 from tilewright.network.resident_values import HeldKernel
-from tilewright.planning import Plan, PlanCache, plan
+from tilewright.planning import Plan, Planner
 from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.domain import Kernel, Operand
@@ -51,7 +51,7 @@ to be tried: planning for the memory that is left takes time."""
 class Known:
     """Plans and times, for kernels that are alike, of searches for one machine."""
 
-    plans: dict[str, PlanCache] = field(default_factory=dict[str, PlanCache])
+    planners: dict[str, Planner] = field(default_factory=dict[str, Planner])
     """By the memory that is cut, and what is left of it."""
     times: dict[object, float] = field(default_factory=dict[object, float])
     """Cycles of kernels in a row."""
@@ -192,14 +192,14 @@ class _Search:
         left = (shared.memory.bytes or 0) - shared.bytes
         key = f"memory.{shared.memory.name}.bytes"
         machine = self.machine.with_values({key: left})
-        cache = self.known.plans.setdefault(f"{key}={left}", {})
+        planner = self.known.planners.setdefault(f"{key}={left}", Planner(machine))
         trial: dict[str, HeldKernel] = {}
         for symbol in inside:
             kernel = self.trials.kernels[symbol]
             if symbol in shared.readers:
                 held = holding(kernel, {shared.name}, shared.memory.name)
                 try:
-                    planned = plan(held, machine, cache=cache)
+                    planned = planner.plan(held)
                 except TilewrightError:
                     pass
                 else:
@@ -209,7 +209,7 @@ class _Search:
                     trial[symbol] = HeldKernel(kernel, self.machine, stays, shared.memory.name, {})
                     continue
             try:
-                planned = plan(kernel, machine, cache=cache)
+                planned = planner.plan(kernel)
             except TilewrightError:
                 return {}
             trial[symbol] = HeldKernel(kernel, machine, planned, shared.memory.name, {})

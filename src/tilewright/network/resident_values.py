@@ -34,7 +34,7 @@ from tilewright.ir import BlockArgument, SSAValue
 from tilewright.ir.types import layout_of, shape_of
 from tilewright.machine import Machine, Memory
 from tilewright.memory import align_up, lowest_gap
-from tilewright.planning import Plan, PlanCache, Timer, plan
+from tilewright.planning import Plan, Planner, Timer
 from tilewright.planning.domain import Kernel
 from tilewright.planning.held import holding
 from tilewright.planning.layout import Layout
@@ -140,7 +140,7 @@ class Holding:
     """Address, from the end of the memory, of the end of a kernel's operand."""
     fixed: int = 0
     """Bytes at the end of the memory that biases take."""
-    caches: dict[int, PlanCache] = field(default_factory=dict[int, PlanCache])
+    planners: dict[int, Planner] = field(default_factory=dict[int, Planner])
     """By the bytes that are left."""
 
     def run(self) -> dict[str, HeldKernel]:
@@ -281,12 +281,13 @@ class Holding:
                     addresses[name] = total - item.end + place.offset - item.buffer.offset
         kernel = holding(self.kernels[symbol], addresses, memory.name)
         machine = self.machine.with_values({f"memory.{memory.name}.bytes": left})
-        timer = None if self.timer is None else self.timer(machine)
-        cache = self.caches.setdefault(left, {})
+        if left not in self.planners:
+            timer = None if self.timer is None else self.timer(machine)
+            self.planners[left] = Planner(machine, timer)
         return HeldKernel(
             kernel,
             machine,
-            plan(kernel, machine, timer=timer, cache=cache),
+            self.planners[left].plan(kernel),
             memory.name,
             addresses,
         )

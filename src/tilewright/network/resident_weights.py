@@ -35,7 +35,7 @@ from tilewright.machine import Machine, Memory
 from tilewright.memory import ALIGNMENT, align_up
 from tilewright.network.candidates import Trials, sizes_of
 from tilewright.network.resident_values import HeldKernel, TimerOf
-from tilewright.planning import Plan, PlanCache, Timer, plan
+from tilewright.planning import Plan, PlanCache, Planner, Timer
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.held import last_fitting, tile_bytes
 from tilewright.planning.plan import Budget
@@ -222,9 +222,9 @@ class _Search:
         cache = self.caches.setdefault((bool(keeps), sizes_of(machine)), {})
         if keeps:
             timer = self._finding(symbol, machine, keeps)
-        plan_of_kernel = plan(
-            kernel, machine, timer=timer, budget=ALL if keeps else None, cache=cache
-        )
+        plan_of_kernel = Planner(
+            machine, timer=timer, budget=ALL if keeps else None, cache=cache
+        ).plan(kernel)
         if before is None:
             return HeldKernel(kernel, machine, plan_of_kernel, memory, {})
         return replace(before, machine=machine, plan=plan_of_kernel)

@@ -60,11 +60,7 @@ PRECISIONS: Mapping[ElementType, Precision] = {
 """
 
 
-PLAIN: ElementType = "float32"
-"""What networks are computed in whose operations give nothing coarser."""
-
-
 def coarsest(elements: set[ElementType]) -> ElementType:
     """The element type of which one rounding errs most; float32 where none rounds."""
-    known = [element for element in PRECISIONS if element in elements]
-    return max(known or [PLAIN], key=lambda element: PRECISIONS[element].step)
+    known: list[ElementType] = [element for element in PRECISIONS if element in elements]
+    return max(known, key=lambda element: PRECISIONS[element].step) if known else "float32"

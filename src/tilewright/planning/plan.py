@@ -17,7 +17,7 @@ Timer = Callable[[Kernel, Schedule], float]
 
 @dataclass(frozen=True)
 class Budget:
-    """What a search may use. All but ``seconds`` give the same plan on every computer.
+    """What a search may use: counts, so that the same plan is found on every computer.
 
     When a bound cuts the space, the plan says which (``Plan.cuts``).
     """
@@ -30,8 +30,6 @@ class Budget:
     """Candidates that are timed, best cost first."""
     timed_tiles: int = 30_000
     """Tiles of all candidates of a kernel that are timed; the first is timed in any case."""
-    seconds: float = 30.0
-    """Wall time for one kernel's search, a last resort ("seconds")."""
     settled: float = 0.003
     """Timing stops at a schedule that is this close to the granule bound."""
     margin: float = 0.04
@@ -78,7 +76,7 @@ class Plan:
     others: tuple[Plan, ...] = ()
     """Of a plan that nothing has timed, the next best by cost, for a timer to choose from."""
     planner: str = "exact"
-    """Who planned it: a name of planners/choice.py."""
+    """Who planned it: a name of planners/registry.py."""
 
     @property
     def cycles(self) -> float:

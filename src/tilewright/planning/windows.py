@@ -9,21 +9,24 @@ positions, columns the taps. In front of that move the operand is the image.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tilewright.machine import Primitive
 from tilewright.planning.domain import Affine, Operand, Stage
 
 
-def slides(access: Sequence[Affine], extents: Mapping[str, int]) -> bool:
-    """Whether an operand is read through windows: whether some axis is more than one dim's index.
+def slides(operand: Operand, extents: Mapping[str, int]) -> bool:
+    """Whether an operand is read through windows: whether some axis is more than one dim's index,
+    or windows reach beyond its end.
 
     Dims of one index do not count.
     """
-    for axis in access:
+    for axis, extent in zip(operand.access, operand.shape, strict=True):
         live = [(dim, step) for dim, step in axis.terms if extents.get(dim, 1) > 1]
         if axis.offset or len(live) > 1 or any(step != 1 for _, step in live):
+            return True
+        if sum((extents.get(dim, 1) - 1) * step for dim, step in live) >= extent:
             return True
     return False
 
@@ -49,7 +52,7 @@ def beside(operand: Operand, stage: Stage, primitive: Primitive) -> Operand:
     """An operand of a stage as it lies next to the primitive: gathered where that asks for it and
     the operand is read through windows."""
     storage = primitive.operands.get(operand.role)
-    if storage is None or not storage.gathered or not slides(operand.access, stage.extents):
+    if storage is None or not storage.gathered or not slides(operand, stage.extents):
         return operand
     return gathered(operand, stage)
 

@@ -166,7 +166,7 @@ def explain(
             caffemodel=caffemodel,
             calibration=calibration,
             numbers=numbers,
-            planner=planner,
+            ask=planner,
             progress=progress,
             until="import",
         )

@@ -23,7 +23,6 @@ from tilewright.runtime.cache import Cache
 from tilewright.runtime.digest import compiler_digest
 from tilewright.runtime.executable import Executable, Progress, quiet
 from tilewright.runtime.manifest import PLANS, PROGRAM, Manifest, read_own
-from tilewright.runtime.model_check import ModelCheck, ModelSource
 from tilewright.runtime.planned import PlannedExecutable
 from tilewright.runtime.summary import free_dims
 from tilewright.shapes import sizes_of
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from tilewright.ir import ModuleOp
     from tilewright.ir.types import Array
     from tilewright.runtime.check import Check
+    from tilewright.runtime.model_check import ModelCheck, ModelSource
     from tilewright.targets.base import Profile, Runner
 
 MOST_LOADED = 16
@@ -50,7 +50,7 @@ Specialiser = Callable[[Path, Manifest, Mapping[str, int], Path, Progress], None
 Interpreted = Callable[[Path, Manifest, Mapping[str, int]], "tuple[ModuleOp, Weights]"]
 """The graph of a package's model at sizes of its free dims, for checks, and its constants."""
 
-Written = Callable[[Path, Manifest, Mapping[str, int]], ModelSource]
+Written = Callable[[Path, Manifest, Mapping[str, int]], "ModelSource"]
 """What gives a package's model as it was written, at sizes of its free dims."""
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from tilewright.choices import target_names, target_points
 from tilewright.errors import Problem, TilewrightError, choose, refuse
 from tilewright.numerics.element_types import ElementType
+from tilewright.tile.decisions import EVERY_DECISION, Decision
 
 if TYPE_CHECKING:
     from tilewright.graph.arenas import Arenas
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     from tilewright.ir.types import Array
     from tilewright.machine import Machine
     from tilewright.machine.capabilities import Capability
+    from tilewright.planning import Ask
     from tilewright.planning.domain import Kernel
     from tilewright.planning.mesh import Mesh
-    from tilewright.planning.planners.choice import Chosen
     from tilewright.planning.planners.measured import Measure
     from tilewright.planning.schedule import Schedule
 
@@ -277,6 +278,8 @@ class Target(ABC):
     compiled for (``Compilation.free``)."""
     implements: frozenset[Capability] = frozenset()
     """The keys of machines beyond those that hold for all targets; others are refused."""
+    honours: ClassVar[frozenset[Decision]] = EVERY_DECISION
+    """What its code takes from the tile program; it decides the rest anew, and no pass does."""
     elements: tuple[ElementType, ...] = ("float32", "fixed16", "fixed8")
     """What machines may compute on; others are refused."""
     weights_file: str = ""
@@ -376,12 +379,12 @@ class Target(ABC):
 
     def planner(
         self, text: str, machine: Machine, database: str | Path | None = None
-    ) -> AbstractContextManager[Chosen | None]:
-        """The planner that a text names (planning/planners/choice.py), to be asked inside ``with``.
+    ) -> AbstractContextManager[Ask | None]:
+        """The planner that a text names (planning/planners/registry.py), open inside ``with``.
 
         ``database`` holds schedules that were measured. Raises TilewrightError.
         """
-        from tilewright.planning.planners.choice import planner_of
+        from tilewright.planning.planners.registry import planner_of
 
         return planner_of(
             text,

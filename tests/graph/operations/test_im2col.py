@@ -11,7 +11,7 @@ from tests.graph.operations.catalogue import conv
 from tilewright.graph.operations.im2col import Im2colOp
 from tilewright.ir import Block, VerifyException
 from tilewright.ir.types import Array, shape_of, tensor
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
 from tilewright.targets.sunway.machine import MACHINE
 from tilewright.tile.build import build
@@ -43,7 +43,7 @@ def in_tiles(op: Im2colOp, x: Array) -> Array:
     inputs = tuple(dataclasses.replace(each, layout="") for each in stage.inputs)
     kernel = Kernel("k", (dataclasses.replace(stage, inputs=inputs),))
     machine = MACHINE.with_values({"memory.ldm.bytes": 8704, "cores": 4})
-    program = programs_of(build(kernel, plan(kernel, machine).schedule, machine))[0]
+    program = programs_of(build(kernel, Planner(machine).plan(kernel).schedule, machine))[0]
     return run(program, {"x": x})["y"]
 
 

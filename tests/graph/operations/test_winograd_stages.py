@@ -12,7 +12,7 @@ from tilewright.graph.passes.staged_methods import point_weights
 from tilewright.ir import Block, PythonValue, VerifyException
 from tilewright.ir.types import Array, shape_of, tensor
 from tilewright.numerics.winograd import TRANSFORMS
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
 from tilewright.targets.sunway.machine import MACHINE
 from tilewright.tile.build import build
@@ -55,7 +55,7 @@ def in_tiles(op: WinogradInputOp | WinogradOutputOp, *arrays: Array) -> Array:
     inputs = tuple(dataclasses.replace(one, layout="") for one in stage.inputs)
     kernel = Kernel("k", (dataclasses.replace(stage, inputs=inputs),))
     machine = MACHINE.with_values({"memory.ldm.bytes": 9216, "cores": 4})
-    schedule = plan(kernel, machine).schedule
+    schedule = Planner(machine).plan(kernel).schedule
     program = programs_of(build(kernel, schedule, machine))[0]
     return run(program, dict(zip(names, arrays, strict=True)))["y"]
 

@@ -10,6 +10,7 @@ from tilewright.graph.passes.choose_methods import ChooseMethods
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.ir.passes import PassRunner
 from tilewright.machine import Machine
+from tilewright.planning import Planner
 
 
 def apply_methods(
@@ -20,7 +21,7 @@ def apply_methods(
     inputs = inputs_of(module)
     before = evaluate(module, net.store, inputs)
     ctx = context(machine, net.store)
-    ctx.planner = planner
+    ctx.planner = Planner(machine, ask=planner)
     PassRunner(ctx).run(module, prepare_pipeline(machine), "")
     choose = ChooseMethods(**options)
     choose.apply(ctx, module)

@@ -14,7 +14,7 @@ from tilewright.ir import SSAValue
 from tilewright.ir.passes import PassRunner
 from tilewright.ir.types import shape_of
 from tilewright.machine import Machine
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
 
@@ -98,7 +98,7 @@ def test_the_prediction_decides() -> None:
         PassRunner(made).run(module, kept, "")
         kernels = [op for op in network_of(module).block.ops if isinstance(op, KernelOp)]
         products = [op for op in kernels if op.operations[0].name.endswith("conv")]
-        return [plan(plain_kernel(op), MACHINE).predicted_cycles for op in products]
+        return [Planner(MACHINE).plan(plain_kernel(op)).predicted_cycles for op in products]
 
     (one,), two = cycles(True), cycles(False)
     assert len(two) == 2

@@ -24,6 +24,7 @@ from tilewright.graph.kernels import kernel_of
 from tilewright.graph.operations import parse
 from tilewright.graph.passes import PASSES, pipeline, place_pipeline, prepare_pipeline
 from tilewright.graph.passes.memory_plan import memory_plan_of
+from tilewright.graph.passes.own import layout_passes
 from tilewright.graph.passes.quantise import quantise_pipeline
 from tilewright.graph.placement import WEIGHTS, arenas_of, placement_of
 from tilewright.graph.values import value_names
@@ -37,6 +38,7 @@ from tilewright.numerics.formats import numbers_of
 from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.network import network_machine
+from tilewright.targets.base import find_target
 from tilewright.targets.cambricon_x.machine import machine as cambricon_x
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
@@ -192,6 +194,9 @@ def test_pipeline_names_every_pass() -> None:
     # Channels in blocks; numbers of primitives.
     entries += pipeline(network_machine(ASCEND_910))
     entries += pipeline(load_machine(EXAMPLES / "mixed.toml"))
+    joining = find_target("cambricon").machine()
+    own = [entry.step.name for entry in layout_passes(joining)]
+    entries += [e for e in pipeline(joining) if e.step.name not in own]
     entries += [entry for part in quantise_pipeline(numbers_of("int8")) for entry in part]
     assert {entry.step.name for entry in entries} == set(PASSES)
     assert all(entry.reason for entry in entries)

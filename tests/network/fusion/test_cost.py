@@ -24,7 +24,7 @@ from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
 from tilewright.network.fusion.cost import CostOracle
 from tilewright.network.fusion.forms import described
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
 from tilewright.targets.cpu.planning.sharing import slowest
 
@@ -37,7 +37,7 @@ def cycles(kernel: KernelOp) -> float:
     anchor = kernel.operations[0]
     assert isinstance(anchor, Operation)
     primitive = serving(candidate(anchor), MACHINE)[0]
-    return plan(with_layouts(plain_kernel(kernel), MACHINE, primitive), MACHINE).cycles
+    return Planner(MACHINE).plan(with_layouts(plain_kernel(kernel), MACHINE, primitive)).cycles
 
 
 def by_method(make: Callable[[], tuple[Builder, SSAValue]], sums: bool, pools: bool) -> float:
@@ -58,7 +58,7 @@ def by_method(make: Callable[[], tuple[Builder, SSAValue]], sums: bool, pools: b
 def group_cost(module: ModuleOp) -> float | Problem:
     """All kernels of a network as one group; pricing leaves the network as it was."""
     text = str(module)
-    cost = CostOracle(MACHINE).cost(kernels_of(module))
+    cost = CostOracle(Planner(MACHINE)).cost(kernels_of(module))
     assert str(module) == text
     module.verify()
     return cost
@@ -73,7 +73,7 @@ def test_a_pool_in_tiles() -> None:
     module, _ = formed(*make())
     cost = group_cost(module)
     assert cost == by_method(make, sums=False, pools=True) < inf
-    oracle = CostOracle(MACHINE)
+    oracle = CostOracle(Planner(MACHINE))
     apart = [oracle.cost([kernel]) for kernel in kernels_of(module)]
     assert isinstance(cost, float) and cost < sum(c for c in apart if isinstance(c, float))
 
@@ -135,10 +135,10 @@ def test_all_cores_count() -> None:
     module, _ = formed(net, net.op("exp", net.inputs["x"]))
     (kernel,) = kernels_of(module)
     two = MACHINE.model_copy(update={"cores": 2})
-    found = plan(with_layouts(plain_kernel(kernel), two, two.primitives_for("exp")[0]), two)
+    found = Planner(two).plan(with_layouts(plain_kernel(kernel), two, two.primitives_for("exp")[0]))
     want = slowest(plain_kernel(kernel), two, found.schedule, found.cycles)
-    assert CostOracle(two).cost([kernel]) == want < found.cycles
-    assert CostOracle(MACHINE).cost([kernel]) == found.cycles
+    assert CostOracle(Planner(two)).cost([kernel]) == want < found.cycles
+    assert CostOracle(Planner(MACHINE)).cost([kernel]) == found.cycles
 
 
 def test_kernels_alike_are_priced_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def test_kernels_alike_are_priced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3):
         y = net.op("relu", net.conv(y, 16, **PADS))
     module, _ = formed(net, y)
-    oracle, asked = CostOracle(MACHINE), list[KernelOp]()
+    oracle, asked = CostOracle(Planner(MACHINE)), list[KernelOp]()
     whole = CostOracle.fastest
 
     def counted(self: CostOracle, kernel: KernelOp, plain: Kernel) -> float:
@@ -162,7 +162,7 @@ def test_kernels_alike_are_priced_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def refusal(net: Builder, *outputs: SSAValue, chosen: slice = slice(None)) -> str:
     module, _ = formed(net, *outputs)
     text = str(module)
-    cost = CostOracle(MACHINE).cost(kernels_of(module)[chosen])
+    cost = CostOracle(Planner(MACHINE)).cost(kernels_of(module)[chosen])
     assert str(module) == text
     assert isinstance(cost, Problem), cost
     assert cost.code == "fusion-form" and cost.where
@@ -210,7 +210,7 @@ def test_a_result_that_a_map_behind_reads(machine: Machine) -> None:
     module, _ = formed(net, y, machine=machine, sums=True)
     kernels = kernels_of(module)
     assert [len(kernel.operations) for kernel in kernels] == [1, 2]
-    cost = CostOracle(machine).cost(kernels)
+    cost = CostOracle(Planner(machine)).cost(kernels)
     assert isinstance(cost, Problem) and "by a map behind its results" in cost.reason
 
 
@@ -221,7 +221,7 @@ def test_chains_of_computes() -> None:
     y = net.op("relu", net.conv(net.inputs["x"], 24, **PADS))
     y = net.op("relu", net.conv(y, 32, **PADS))
     module, _ = formed(net, net.op("max_pool", y, **TWO), machine=FUSED)
-    text, oracle = str(module), CostOracle(FUSED)
+    text, oracle = str(module), CostOracle(Planner(FUSED))
     kernels = kernels_of(module)
     cost = oracle.cost(kernels)
     assert str(module) == text
@@ -229,10 +229,10 @@ def test_chains_of_computes() -> None:
     assert [len(chain.producers), len(chain.producers[0].producers)] == [1, 1]
     elements = {o.element for o in (*chain.operands, *chain.produced)}
     assert elements == {"fixed16", "fixed32"}
-    assert plan(chain, FUSED).cycles == cost
+    assert Planner(FUSED).plan(chain).cycles == cost
     with_less = FUSED.with_values({"memory.maps.bytes": 512})
     module, _ = formed(*small_chain(), machine=with_less)
-    cost = CostOracle(with_less).cost(kernels_of(module))
+    cost = CostOracle(Planner(with_less)).cost(kernels_of(module))
     assert isinstance(cost, Problem) and cost.code == "plan-capacity"
 
 

@@ -15,13 +15,14 @@ from tilewright.machine import Fusion
 from tilewright.network.fusion.cost import CostOracle
 from tilewright.network.fusion.plan import FusionPlan
 from tilewright.network.fusion.run import FusionReport, search_fusions
+from tilewright.planning import Planner
 
 PADS: dict[str, Any] = {"pads": (1, 1, 1, 1)}
 
 
 def searched(module: ModuleOp, *fusions: Fusion) -> FusionReport:
     text = str(module)
-    oracle = CostOracle(MACHINE)
+    oracle = CostOracle(Planner(MACHINE))
     found = search_fusions(network_of(module), MACHINE, oracle, fusions=fusions or None)
     assert str(module) == text, "the network is left as it is"
     cycles = [found.plans[name].cycles for name in ("exact", "paths", "greedy")]
@@ -103,7 +104,7 @@ def test_a_gain_that_is_too_small() -> None:
 def test_without_patterns_nothing_is_priced() -> None:
     net = Builder(1, x=(1, 8, 8, 8))
     module, _ = formed(net, net.conv(net.inputs["x"], 8, **PADS))
-    found = search_fusions(network_of(module), MACHINE, CostOracle(MACHINE), fusions=())
+    found = search_fusions(network_of(module), MACHINE, CostOracle(Planner(MACHINE)), fusions=())
     assert (found.kernels, found.candidates, found.plans) == (1, (), {})
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.targets.generic.kernel_cases import random_case, sparse_case
 from tilewright.ir.passes import PassEntry
 from tilewright.papers.dlir import PAIRED, PairIterations, Unit, generate
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.planners.greedy import Greedy
 from tilewright.simulate.timing import simulate
 from tilewright.targets.cambricon_x.machine import MACHINE
@@ -68,7 +68,7 @@ def test_the_window_holds_two_iterations() -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_containers_keep_dependences_and_values(seed: int) -> None:
     case = sparse_case(seed, 0.3) if seed % 5 == 4 else random_case(seed)
-    schedule = plan(case.kernel, NARROW, search=Greedy("granule", 2)).schedule
+    schedule = Planner(NARROW, search=Greedy("granule", 2)).plan(case.kernel).schedule
     program = tile(case.kernel, schedule, NARROW, order=PAIRED)
     queues = Queues(Order(program))
     numbers = queues.groups
@@ -92,7 +92,7 @@ def test_containers_keep_dependences_and_values(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_containers_never_run_faster_than_dependences_allow(seed: int) -> None:
     case = random_case(100 + seed)
-    schedule = plan(case.kernel, NARROW, search=Greedy("granule", 2)).schedule
+    schedule = Planner(NARROW, search=Greedy("granule", 2)).plan(case.kernel).schedule
     instructions = derive(NARROW)
     places, size = place_dense(case.kernel)
 
@@ -106,7 +106,7 @@ def test_containers_never_run_faster_than_dependences_allow(seed: int) -> None:
 
 def test_halves_give_two_slots_to_what_is_filled_again() -> None:
     case = random_case(0)
-    schedule = plan(case.kernel, MACHINE, search=Greedy("granule", 1)).schedule
+    schedule = Planner(MACHINE, search=Greedy("granule", 1)).plan(case.kernel).schedule
     program = tile(case.kernel, schedule, MACHINE)
     PairIterations(halves=True).run(program, MACHINE)
     slots = {op.get("slots") for op in program.walk() if op.name == "tile.buffer"}  # type: ignore[attr-defined]

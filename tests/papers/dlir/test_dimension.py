@@ -6,7 +6,7 @@ import pytest
 
 from tests.targets.generic.kernel_cases import random_case
 from tilewright.papers.dlir import Dimension, dimensions_of
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.planners.greedy import Greedy
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.tile.boxes import box_columns
@@ -27,7 +27,7 @@ def test_the_thesis_example() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_segments_are_boxes(seed: int) -> None:
     case = random_case(seed)
-    program = tile(case.kernel, plan(case.kernel, NARROW, search=Greedy()).schedule, NARROW)
+    program = tile(case.kernel, Planner(NARROW, search=Greedy()).plan(case.kernel).schedule, NARROW)
     order, seen = Order(program), 0
     for buffer in program.walk():
         if not isinstance(buffer, BufferOp):

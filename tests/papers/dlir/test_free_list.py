@@ -14,7 +14,7 @@ from tests.memory.test_heuristics import buffers, check
 from tests.targets.generic.kernel_cases import random_case
 from tilewright.memory import Buffer, Problem, allocate
 from tilewright.papers.dlir import BestFit, FreeList, place_as_they_come
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.tile.dialect import BufferOp
 from tilewright.tile.interpreter import run
@@ -92,7 +92,7 @@ def test_what_is_taken_never_overlaps(steps: list[tuple[bool, int, int]]) -> Non
 @pytest.mark.parametrize("seed", range(6))
 def test_programs_allocated_by_it_mean_the_same(seed: int) -> None:
     case = random_case(seed)
-    program = tile(case.kernel, plan(case.kernel, MACHINE).schedule, MACHINE)
+    program = tile(case.kernel, Planner(MACHINE).plan(case.kernel).schedule, MACHINE)
     BestFit().run(program, MACHINE)
     Check().run(program, MACHINE)
     tops: dict[str, int] = {}

@@ -225,7 +225,7 @@ def test_convolutions_in_groups(case: tuple[Any, ...], target: str, tmp_path: Pa
     check_convolution(*case, target, tmp_path)
 
 
-@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("cores", but_fast([1, 2], [1]))
 def test_blocks_of_depthwise_channels_in_turn(cores: int, tmp_path: Path) -> None:
     """Channels of a large image come a few blocks at a time; the last block is half one."""
     window = Window(pads=(1, 1, 1, 1), group=144)
@@ -448,6 +448,7 @@ def test_a_quantised_network_of_images_runs_on_the_cores(tmp_path: Path) -> None
     network.outputs({"x": x}, (0, 77))
 
 
+@pytest.mark.slow
 def test_what_is_refused_for_one_reason_goes_to_the_host_at_once(tmp_path: Path) -> None:
     """310 has no division: seven kernels that quantise are refused in one emission, not seven."""
     random = np.random.default_rng(7)

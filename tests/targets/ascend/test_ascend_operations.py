@@ -130,6 +130,7 @@ def test_maxima_leave_nan_out(
     np.testing.assert_array_equal(network.outputs({"x": x})["y"], expected)
 
 
+@pytest.mark.slow
 def test_large_planes_are_padded(tmp_path: Path) -> None:
     """ResNet's first pool: a plane is more than UB holds."""
     x = np.random.default_rng(3).normal(0, 1, (1, 17, 112, 112)).astype(np.float32)

@@ -3,7 +3,7 @@
 import pytest
 from tests.targets.generic.kernel_cases import KernelBuilder
 
-from tilewright.planning import Budget, plan
+from tilewright.planning import Budget, Planner
 from tilewright.planning.domain import Kernel
 from tilewright.planning.planners.stationary import Stationary
 from tilewright.targets.ascend.machine import ASCEND_910, machine_of
@@ -26,7 +26,7 @@ def loads(moved_bytes: int) -> int:
 
 
 def test_the_thesis_tile() -> None:
-    assert loads(plan(kernel(), MACHINE, search=Stationary("os")).moved_bytes) == 2_359_296
+    assert loads(Planner(MACHINE, search=Stationary("os")).plan(kernel()).moved_bytes) == 2_359_296
 
 
 @pytest.mark.parametrize(("rate", "least"), [(37.5, 983_040), (64, 983_040)])
@@ -36,6 +36,6 @@ def test_two_levels_load_less(rate: float, least: int) -> None:
     changes = {"memory.gm.bytes_per_cycle": rate, "move.gm-to-cbuf.bytes_per_cycle": rate}
     whole = {f"move.{a}-to-{b}.transaction": 1 for a, b in ASCEND_910.paths}
     machine = MACHINE.with_values({**changes, **whole})
-    found = plan(kernel(), machine, budget=Budget(greedy=False))
+    found = Planner(machine, budget=Budget(greedy=False)).plan(kernel())
     assert loads(found.moved_bytes) == least
     assert found.efficiency > 0.74

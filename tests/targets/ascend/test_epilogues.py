@@ -41,7 +41,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", but_fast(CASES, [CASES[0], CASES[3]]), ids=str)
+@pytest.mark.parametrize("case", but_fast(CASES, [CASES[0]]), ids=str)
 def test_functions_behind_all_kinds_of_products(case: tuple[str, str], tmp_path: Path) -> None:
     function, target = case
     net = Net(1, 3, 19, 23)
@@ -55,7 +55,7 @@ def test_functions_behind_all_kinds_of_products(case: tuple[str, str], tmp_path:
     for described in (machine, without(machine)):
         executable = tilewright.compile(path, target, machine=described)
         outputs = executable.run(sample, profile=True)
-        assert executable.check(sample, outputs).passed
+        assert executable.check(sample, outputs).equal
         runs.append((executable, next(iter(outputs.values()))))
     (fused, results), (apart, wanted) = runs
     assert np.array_equal(results, wanted) and np.unique(results).size > 20

@@ -22,7 +22,7 @@ import tilewright
 from tilewright.cli.optimise import optimise_text
 from tilewright.errors import TilewrightError
 from tilewright.ir import SSAValue, f16
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.hivm.emit import function_text
 from tilewright.targets.ascend.hivm.machine import UB, machine_910b
@@ -82,7 +82,7 @@ def convolution_of_parts() -> Case:
     operands = [x, build.operand((256, 128, 3, 3), layout="HWIO"), build.operand((256,), bits=32)]
     y = build.op("conv", *operands, strides=(2, 2), pads=(1, 1, 1, 1))
     case = build.stored(build.op("relu", y))
-    assert len(plan(case.kernel, MACHINE).schedule.levels) == 2
+    assert len(Planner(MACHINE).plan(case.kernel).schedule.levels) == 2
     return case
 
 
@@ -209,7 +209,7 @@ def packed(case: Case) -> tuple[list[Array], Array]:
 
 
 def program_of(case: Case) -> ProgramOp:
-    return tile(case.kernel, plan(case.kernel, MACHINE).schedule, MACHINE)
+    return tile(case.kernel, Planner(MACHINE).plan(case.kernel).schedule, MACHINE)
 
 
 def text_of(case: Case) -> str:

@@ -175,6 +175,7 @@ def test_goldens(path: Path) -> None:
     verified(program, ASCEND_910)
 
 
+@pytest.mark.slow
 def test_a_network_at_its_three_levels() -> None:
     """What ``compile --emit`` prints is what ``opt`` reads; the C is the package's own."""
     from tilewright.cli.optimise import optimise_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.targets.generic.kernel_cases import KernelBuilder
 
-from tilewright.planning import Budget, plan
+from tilewright.planning import Budget, Planner
 from tilewright.planning.domain import Kernel
 from tilewright.planning.planners.exact import search
 from tilewright.targets.cambricon.capabilities import CambriconMove
@@ -21,7 +21,7 @@ def _layer(channels: int, size: int) -> Kernel:
 
 
 def test_results_keep_all_channels_while_weights_come_tile_by_tile() -> None:
-    outer, inner = plan(_layer(256, 14), MACHINE).schedule.levels
+    outer, inner = Planner(MACHINE).plan(_layer(256, 14)).schedule.levels
     assert (outer.memory, inner.memory) == ("vsm", "msm")
     assert dict(outer.tile)["co"] == 256
     assert dict(inner.tile)["co"] < 256
@@ -39,4 +39,4 @@ def test_or_several_tiles_of_channels() -> None:
 def test_one_level_is_enough_where_a_move_takes_any_box() -> None:
     moves = tuple(move.model_copy(update={"own": CambriconMove()}) for move in MACHINE.moves)
     boxes = MACHINE.model_copy(update={"moves": moves})
-    assert len(plan(_layer(256, 14), boxes).schedule.levels) == 1
+    assert len(Planner(boxes).plan(_layer(256, 14)).schedule.levels) == 1

@@ -16,7 +16,7 @@ from tests.targets.generic.kernel_cases import CASES, KernelBuilder, random_case
 import tilewright
 from tilewright.compiler.pipeline import run_pipeline
 from tilewright.errors import TilewrightError
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cambricon import TARGET
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, MACHINE, machine
@@ -28,7 +28,7 @@ def test_words_take_the_same_time_with_values_and_without(seed: int) -> None:
     case = random_case(seed)
     described = machine(CONFIGURATIONS[seed % 3])
     try:
-        schedule = plan(case.kernel, described).schedule
+        schedule = Planner(described).plan(case.kernel).schedule
     except TilewrightError as error:
         pytest.skip(error.problems[0].code)
     cycles = timer(described, begun=False)(case.kernel, schedule)
@@ -40,6 +40,7 @@ def test_words_take_the_same_time_with_values_and_without(seed: int) -> None:
         assert cycles == result.cycles
 
 
+@pytest.mark.slow
 def test_first_weights_come_while_a_kernel_before_computes(tmp_path: Path) -> None:
     """A second convolution takes what the timer says, and not its first load of weights, too."""
     random = np.random.default_rng(1)

@@ -38,7 +38,7 @@ from tilewright.ir import (
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor, tensor_type
 from tilewright.machine import Machine
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.base import Compilation, CompiledKernel
@@ -178,7 +178,9 @@ class Maker:
         compiled: list[CompiledKernel] = []
         for op in self.kernels:
             kernel = kernel_of(op, names)
-            schedule = self.schedules.get(kernel.symbol) or plan(kernel, self.machine).schedule
+            schedule = (
+                self.schedules.get(kernel.symbol) or Planner(self.machine).plan(kernel).schedule
+            )
             places = {
                 name: (p.arena, p.offset, p.strides)
                 for name, value in operand_values(op, names).items()

@@ -84,6 +84,7 @@ def test_a_tile_of_one_vector_waits_for_its_operands() -> None:
     assert Registers(16, 32, 1.0).nominal_step_cycles(28, 1) == 28
 
 
+@pytest.mark.slow
 def test_a_calibration_describes_the_machine(tmp_path: Path) -> None:
     path = tmp_path / "processor.json"
     path.write_text(made().model_dump_json())

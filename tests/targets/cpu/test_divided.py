@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.slow import but_fast
 from tests.targets.cpu.kernel_harness import PLAIN, Maker
 from tests.targets.cpu.primitive_cases.convolutions import convolution
 from tests.targets.cpu.primitive_cases.methods import winograd
 
 from tilewright.graph.kernels import kernel_of
 from tilewright.graph.values import value_names
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.planning.sharing import parts
 from tilewright.targets.cpu.runner import CpuRunner
@@ -59,7 +60,7 @@ def test_every_core_computes_its_part_of_the_rows(rows: int, step: int, tmp_path
         assert found == parts(rows, step, count)
 
 
-@pytest.mark.parametrize("shared", ["th", "tw", "co"])
+@pytest.mark.parametrize("shared", but_fast(["th", "tw", "co"], ["tw"]))
 @pytest.mark.parametrize("plain", [False, True])
 def test_cores_that_fill_scratch_agree_with_one(shared: str, plain: bool, tmp_path: Path) -> None:
     m = Maker(PLAIN, seed=4)
@@ -86,7 +87,7 @@ def test_all_threads_copy_a_large_image(first: str, tmp_path: Path) -> None:
     names = value_names(m.module)
     for op, shared in zip(m.kernels, (first, "oh"), strict=True):
         kernel = kernel_of(op, names)
-        m.schedules[kernel.symbol] = replace(plan(kernel, PLAIN).schedule, shared=shared)
+        m.schedules[kernel.symbol] = replace(Planner(PLAIN).plan(kernel).schedule, shared=shared)
     CpuTarget().emit(m.compilation(), tmp_path)
     runner = CpuRunner(tmp_path)
     expected = m.expected()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.planning import planning_kernels as kernels
 
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel, Operand, with_operands
 from tilewright.planning.parts import as_planned
 from tilewright.targets.dpu.core import CORES
@@ -32,7 +32,7 @@ def cycles(kernel: Kernel, target: str) -> tuple[float, float]:
     core = CORES[target]
     machine = machine_of(core)
     described = as_planned(on_core(kernel), machine)
-    found = plan(described, machine)
+    found = Planner(machine).plan(described)
     return found.predicted_cycles, timer(core, machine)(described, found.schedule)
 
 

@@ -11,7 +11,7 @@ from tests.targets.generic.test_fused_machine import attention, chain
 
 from tilewright.errors import TilewrightError
 from tilewright.machine.load import load_machine
-from tilewright.planning import Plan, plan
+from tilewright.planning import Plan, Planner
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timer import timer
 from tilewright.targets.generic.timing import check_races, time_program
@@ -34,7 +34,7 @@ CASES = {
 @lru_cache
 def planned(name: str) -> tuple[Case, Plan]:
     case = CASES[name]()
-    return case, plan(case.kernel, MACHINE)
+    return case, Planner(MACHINE).plan(case.kernel)
 
 
 @pytest.mark.parametrize("name", but_fast(CASES, ["attention", "pointwise"]))
@@ -72,7 +72,7 @@ def test_smaller_memories_at_each_level(memory: str) -> None:
     case = attention(9, 2, 96, 32)
     size = {"l1": 24_576, "ub": 16_384, "l0c": 16_384}.get(memory, 4096)
     machine = MACHINE.with_values({f"memory.{memory}.bytes": size})
-    found = plan(case.kernel, machine)
+    found = Planner(machine).plan(case.kernel)
     lowered = lower_case(case, found.schedule, machine, derive(machine))
     np.testing.assert_array_equal(lowered.run(), case.expected)
 
@@ -81,7 +81,7 @@ def test_a_machine_without_a_way_back_to_the_products_refuses() -> None:
     case, _ = planned("attention")
     moves = tuple(move for move in MACHINE.moves if move.name != "ub-to-l1")
     with pytest.raises(TilewrightError, match=r"kernel-chain.*no moves on the chip"):
-        plan(case.kernel, MACHINE.model_copy(update={"moves": moves}))
+        Planner(MACHINE.model_copy(update={"moves": moves})).plan(case.kernel)
 
 
 def test_levels_of_a_chain_stand_in_its_program() -> None:

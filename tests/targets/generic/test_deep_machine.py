@@ -9,7 +9,7 @@ from tests.targets.generic.kernel_cases import Case, KernelBuilder, lower_case
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
-from tilewright.planning import Budget, plan
+from tilewright.planning import Budget, Planner
 from tilewright.planning.levels import is_deep
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timer import timer
@@ -69,7 +69,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_words_compute_what_the_graph_means_at_the_price_foretold(name: str) -> None:
     case = CASES[name]()
-    found = plan(case.kernel, MACHINE)
+    found = Planner(MACHINE).plan(case.kernel)
     lowered = lower_case(case, found.schedule, MACHINE, INSTRUCTIONS)
     np.testing.assert_array_equal(lowered.run(), case.expected)
     kernels = np.zeros(lowered.program.size, np.int64)
@@ -94,7 +94,7 @@ def small(**changes: int) -> Machine:
 )
 def test_smaller_memories_at_each_level(machine: Machine) -> None:
     case = convolution(8, 48, 64, 20, 3)
-    found = plan(case.kernel, machine)
+    found = Planner(machine).plan(case.kernel)
     lowered = lower_case(case, found.schedule, machine, derive(machine))
     np.testing.assert_array_equal(lowered.run(), case.expected)
 
@@ -115,7 +115,7 @@ def test_predictions_are_close_in_the_mean() -> None:
             group=1,
         )
         kernel_ = build.plan_only(build.op("requantise", y, result=(16, 6)))
-        found = plan(kernel_, MACHINE, budget=Budget(greedy=False))
+        found = Planner(MACHINE, budget=Budget(greedy=False)).plan(kernel_)
         errors.append(abs(found.predicted_cycles / time(kernel_, found.schedule) - 1))
     assert np.mean(errors) < 0.02
     assert max(errors) < 0.12
@@ -129,12 +129,12 @@ def test_only_products_pass_two_memories() -> None:
 def test_a_kernel_of_which_no_tile_fits_is_refused() -> None:
     machine = small(l0b=32)
     with pytest.raises(TilewrightError, match="plan-capacity"):
-        plan(convolution(9, 48, 64, 20, 3).kernel, machine)
+        Planner(machine).plan(convolution(9, 48, 64, 20, 3).kernel)
 
 
 def test_residuals_leave_room_for_results_on_their_way() -> None:
     machine = small(ub=32_768)
     case = convolution(10, 16, 160, 28, 1, residual=True)
-    found = plan(case.kernel, machine)
+    found = Planner(machine).plan(case.kernel)
     lowered = lower_case(case, found.schedule, machine, derive(machine))
     np.testing.assert_array_equal(lowered.run(), case.expected)

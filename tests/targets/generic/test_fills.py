@@ -17,7 +17,7 @@ from tilewright.errors import TilewrightError
 from tilewright.ir import ModuleOp, Parser, VerifyException, to_text
 from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timing import check_races
 from tilewright.tile.dialect import context, programs_of
@@ -83,7 +83,7 @@ def case_of(name: str, seed: int) -> Case:
 @pytest.mark.parametrize("seed", range(6))
 def test_words_and_tiles_compute_what_the_graph_means(name: str, seed: int) -> None:
     machine, case = FILLING[name], case_of(name, seed)
-    chosen = plan(case.kernel, machine)
+    chosen = Planner(machine).plan(case.kernel)
     lowered = lower_case(case, chosen.schedule, machine, derive(machine))
     np.testing.assert_array_equal(lowered.run(), case.expected)
     assert not check_races(lowered.program, np.zeros(lowered.program.size, np.int64)).races
@@ -97,7 +97,7 @@ def test_words_and_tiles_compute_what_the_graph_means(name: str, seed: int) -> N
 def test_what_padding_holds_is_seen(name: str) -> None:
     """Another number gives another result, in the tile program and in the words."""
     machine, case = FILLING[name], case_of(name, 2)
-    chosen = plan(case.kernel, machine)
+    chosen = Planner(machine).plan(case.kernel)
     text = to_text(tile_module(case.kernel, chosen.schedule, machine))
     fill = dict(case.kernel.anchor.attributes)["fill"]
     changed = text.replace(f"fill = {fill}", "fill = 77").replace(f" fill {fill} as", " fill 77 as")
@@ -117,7 +117,7 @@ def test_what_padding_holds_is_seen(name: str) -> None:
 )
 def test_what_the_verifier_says(before: str, after: str, reason: str) -> None:
     machine, case = FILLING["gathered"], case_of("gathered", 2)
-    text = to_text(tile_module(case.kernel, plan(case.kernel, machine).schedule, machine))
+    text = to_text(tile_module(case.kernel, Planner(machine).plan(case.kernel).schedule, machine))
     fill = dict(case.kernel.anchor.attributes)["fill"]
     before = before.format(fill=fill)
     assert before in text

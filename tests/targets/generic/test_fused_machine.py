@@ -13,7 +13,7 @@ from tilewright.graph.dialect import GraphOperation
 from tilewright.ir import SSAValue, UnitAttr
 from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
-from tilewright.planning import Plan, plan
+from tilewright.planning import Plan, Planner
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timer import timer
 from tilewright.targets.generic.timing import check_races, time_program
@@ -86,7 +86,7 @@ def attention(seed: int, heads: int, rows: int, width: int) -> Case:
 @lru_cache
 def planned(name: str) -> tuple[Case, Plan]:
     (case,) = chain(len(name), *CHAINS[name])
-    return case, plan(case.kernel, MACHINE)
+    return case, Planner(MACHINE).plan(case.kernel)
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -108,7 +108,7 @@ def test_words_compute_what_the_graph_means(name: str) -> None:
 @pytest.mark.parametrize("shape", [(1, 40, 32), (3, 64, 16), (2, 200, 64)])
 def test_attention_keeps_its_scores_on_the_chip(shape: tuple[int, int, int]) -> None:
     case = attention(7, *shape)
-    found = plan(case.kernel, MACHINE)
+    found = Planner(MACHINE).plan(case.kernel)
     lowered = lower_case(case, found.schedule, MACHINE, INSTRUCTIONS)
     np.testing.assert_array_equal(lowered.run(), case.expected)
     kernels = np.zeros(lowered.program.size, np.int64)
@@ -136,7 +136,7 @@ def test_rows_are_kept_where_that_costs_less(name: str) -> None:
     case, keeping = planned(name)
     assert any(schedule.kept for schedule in (keeping.schedule, *keeping.schedule.inner))
     machine = _plain(MACHINE)
-    apart = plan(case.kernel, machine)
+    apart = Planner(machine).plan(case.kernel)
     assert not any(schedule.kept for schedule in (apart.schedule, *apart.schedule.inner))
     assert keeping.predicted_cycles < apart.predicted_cycles
     assert timer(MACHINE)(case.kernel, keeping.schedule) < timer(machine)(
@@ -171,24 +171,25 @@ def test_circular_buffers_of_what_has_no_rows_are_refused(tmp_path: Path) -> Non
 def test_less_passes_main_memory_than_apart(name: str) -> None:
     """A chain that fits moves less than its kernels by what is written and read again between."""
     cases = chain(len(name), *CHAINS[name], apart=True)
-    apart = [plan(one.kernel, MACHINE) for one in cases]
+    apart = [Planner(MACHINE).plan(one.kernel) for one in cases]
     between = sum(one.expected.nbytes for one in cases[:-1])
     together = planned(name)[1].moved_bytes
     assert together + between < sum(one.moved_bytes for one in apart)
 
 
+@pytest.mark.slow
 def test_a_machine_without_room_for_a_tile_of_all_refuses() -> None:
     (case,) = chain(1, *CHAINS["three"])
     machine = MACHINE.with_values({"memory.maps.bytes": 512})
     with pytest.raises(TilewrightError, match="plan-capacity"):
-        plan(case.kernel, machine)
+        Planner(machine).plan(case.kernel)
 
 
 def test_results_that_are_not_read_where_they_are_made_are_refused() -> None:
     (case,) = chain(1, *CHAINS["two convolutions"])
     machine = load_machine(FILE.with_name("small-npu.toml"))
     with pytest.raises(TilewrightError, match="kernel-chain"):
-        plan(case.kernel, machine)
+        Planner(machine).plan(case.kernel)
 
 
 def machine_of(tmp_path: Path, *changes: tuple[str, str]) -> Machine:
@@ -211,7 +212,7 @@ GRANULE = (
 def test_what_is_planned_fits_with_the_granules_of_both_ends(size: int, tmp_path: Path) -> None:
     machine = machine_of(tmp_path, GRANULE).with_values({"memory.maps.bytes": size})
     (case,) = chain(1, *CHAINS["two convolutions"])
-    tile(case.kernel, plan(case.kernel, machine).schedule, machine)
+    tile(case.kernel, Planner(machine).plan(case.kernel).schedule, machine)
 
 
 @pytest.mark.parametrize("limit", [24, 16])
@@ -223,7 +224,7 @@ def test_reductions_are_cut_where_producers_cannot_make_all_at_once(
     machine = machine_of(tmp_path, (line, f"{line}\nlimits = {{ co = {limit} }}"))
     instructions = derive(machine)
     (case,) = chain(1, *CHAINS["two convolutions"])
-    found = plan(case.kernel, machine)
+    found = Planner(machine).plan(case.kernel)
     assert ("ci" in found.schedule.levels[0].order) == (limit < 24)
     lowered = lower_case(case, found.schedule, machine, instructions)
     np.testing.assert_array_equal(lowered.run(), case.expected)
@@ -238,6 +239,6 @@ def test_reductions_are_cut_where_producers_cannot_make_all_at_once(
 def test_a_plan_says_what_cut_its_space() -> None:
     assert planned("two convolutions")[1].cuts
     (case,) = chain(3, (4, 4), (("conv", 4, 1, 1), ("conv", 4, 1, 1)))
-    found = plan(case.kernel, MACHINE)
+    found = Planner(MACHINE).plan(case.kernel)
     assert found.complete
     assert not found.cuts

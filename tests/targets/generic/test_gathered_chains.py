@@ -11,7 +11,7 @@ from tests.targets.generic.test_fused_machine import chain
 
 from tilewright.machine import Machine, Move
 from tilewright.machine.load import load_machine
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timer import timer
 from tilewright.targets.generic.timing import check_races, time_program
@@ -58,7 +58,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_words_compute_what_the_graph_means_at_the_price_foretold(name: str) -> None:
     case: Case = CASES[name]()
-    found = plan(case.kernel, MACHINE)
+    found = Planner(MACHINE).plan(case.kernel)
     program = tile(case.kernel, found.schedule, MACHINE)
     assert any(isinstance(op, MoveOp) and op.transform is not None for op in program.walk())
     lowered = lower_case(case, found.schedule, MACHINE, INSTRUCTIONS)

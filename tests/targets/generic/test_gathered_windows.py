@@ -6,18 +6,21 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from tests.slow import but_fast
 from tests.targets.generic import test_deep_machine as deep
 from tests.targets.generic import test_int8_machine as int8
 from tests.targets.generic.c.c_kernels import emitted, with_c
 from tests.targets.generic.kernel_cases import Case, conv_case, lower_case, matmul_case
 
+import tilewright
 from tilewright.errors import TilewrightError
 from tilewright.ir import Parser, VerifyException, to_text
 from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
-from tilewright.planning import Budget, Plan, plan
+from tilewright.planning import Budget, Plan, Planner
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timer import timer
 from tilewright.targets.generic.timing import check_races, time_program
@@ -52,7 +55,7 @@ def planned(name: str, seed: int) -> tuple[Case, Plan]:
     machine = MACHINES[name]
     narrow = machine.element == "fixed8"
     case = int8.convolution(seed) if narrow else conv_case(seed, fixed=True)
-    return case, plan(case.kernel, machine, budget=Budget(greedy=False))
+    return case, Planner(machine, budget=Budget(greedy=False)).plan(case.kernel)
 
 
 def gathers(case: Case, chosen: Plan, machine: Machine) -> bool:
@@ -82,12 +85,34 @@ def test_most_convolutions_gather_and_products_do_not() -> None:
     conv = [gathers(*planned("two levels", seed), MACHINE) for seed in range(0, 40, 5)]
     assert sum(conv) >= 6
     product = matmul_case(3, fixed=True)
-    assert not gathers(product, plan(product.kernel, MACHINE), MACHINE)
+    assert not gathers(product, Planner(MACHINE).plan(product.kernel), MACHINE)
     point = deep.convolution(2, 96, 100, 9, 1)
-    chosen = plan(point.kernel, MACHINE)
+    chosen = Planner(MACHINE).plan(point.kernel)
     assert not gathers(point, chosen, MACHINE), "a 1 x 1 window of stride 1 is copied"
     lowered = lower_case(point, chosen.schedule, MACHINE, derive(MACHINE))
     np.testing.assert_array_equal(lowered.run(), point.expected)
+
+
+@pytest.mark.parametrize("pads", [(0, 0, 1, 1), (0, 0, 0, 2), (1, 0, 0, 0)])
+def test_windows_of_one_point_are_gathered_where_they_reach_padding(
+    pads: tuple[int, ...], tmp_path: Path
+) -> None:
+    """What lies behind the image is no copy's to bring."""
+    weights = np.random.default_rng(1).normal(0, 0.3, (9, 16, 1, 1)).astype(np.float32)
+    node = helper.make_node("Conv", ["x", "w"], ["y"], name="point", pads=pads)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 16, 2, 9))
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    constants = [numpy_helper.from_array(weights, "w")]
+    graph = helper.make_graph([node], "point", [x], [y], constants)
+    path = tmp_path / "point.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    image = {"x": np.random.default_rng(2).standard_normal((2, 16, 2, 9)).astype(np.float32)}
+    package = tilewright.compile(path, FILE)
+    outputs = package.run(image, check_races=True)
+    assert package.check(image, outputs).passed
+    padded = np.pad(image["x"], [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])])
+    expected = np.einsum("nchw,oc->nohw", padded, weights[:, :, 0, 0])
+    np.testing.assert_allclose(outputs["y"], expected, atol=0.01)
 
 
 def test_the_text_is_kept_and_runs() -> None:
@@ -115,7 +140,7 @@ def test_the_text_is_kept_and_runs() -> None:
 )
 def test_what_the_verifier_says(before: str, after: str, reason: str) -> None:
     case = deep.convolution(1, 20, 12, 14, 3)
-    chosen = plan(case.kernel, MACHINE)
+    chosen = Planner(MACHINE).plan(case.kernel)
     text = to_text(tile_module(case.kernel, chosen.schedule, MACHINE))
     assert before in text
     module = Parser(context(), text.replace(before, after, 1)).parse_module()
@@ -126,7 +151,7 @@ def test_what_the_verifier_says(before: str, after: str, reason: str) -> None:
 def test_padding_and_steps_are_seen() -> None:
     """Programs whose window is another one compute something else."""
     case = deep.convolution(1, 20, 12, 14, 3)
-    chosen = plan(case.kernel, MACHINE)
+    chosen = Planner(MACHINE).plan(case.kernel)
     text = to_text(tile_module(case.kernel, chosen.schedule, MACHINE))
     name = case.kernel.output.name
     for before, after in (("oh + kh - 1", "oh + kh"), ("ow + kw - 1", "ow + kw")):
@@ -150,7 +175,7 @@ def test_predictions_are_close() -> None:
         if kernel == 1:  # of stride 1, it is copied
             continue
         case = deep.convolution(seed, ci, min(co, 256), min(size, 28), kernel, stride)
-        chosen = plan(case.kernel, MACHINE, budget=Budget(greedy=False))
+        chosen = Planner(MACHINE, budget=Budget(greedy=False)).plan(case.kernel)
         errors.append(abs(chosen.predicted_cycles / time(case.kernel, chosen.schedule) - 1))
     assert np.mean(errors) < 0.02
     assert max(errors) < 0.12
@@ -159,7 +184,7 @@ def test_predictions_are_close() -> None:
 def test_gathered_bytes_are_charged() -> None:
     """Simulated, the gathering engine is busy for what it writes."""
     case = deep.convolution(1, 32, 16, 14, 3)
-    chosen = plan(case.kernel, MACHINE)
+    chosen = Planner(MACHINE).plan(case.kernel)
     lowered = lower_case(case, chosen.schedule, MACHINE, derive(MACHINE))
     kernels = np.zeros(lowered.program.size, np.int64)
     slow = MACHINE.with_values({"move.load-windows.bytes_per_cycle": 1})
@@ -201,7 +226,7 @@ def test_what_is_wrong_in_a_machine_file(before: str, after: str, reason: str) -
 
 def test_buffers_on_the_way_hold_the_image() -> None:
     case = deep.convolution(1, 20, 12, 14, 3)
-    program = tile(case.kernel, plan(case.kernel, MACHINE).schedule, MACHINE)
+    program = tile(case.kernel, Planner(MACHINE).plan(case.kernel).schedule, MACHINE)
     x = case.kernel.anchor.inputs[0].name
     buffers = {op.symbol.data: op for op in program.walk() if isinstance(op, BufferOp)}
     assert buffers[x].tensor_shape == (1, 14, 14, 3, 3, 20)

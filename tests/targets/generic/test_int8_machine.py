@@ -11,7 +11,7 @@ from tilewright.ir import Block, VerifyException
 from tilewright.ir.types import FixedType, tensor
 from tilewright.machine.load import load_machine
 from tilewright.numerics import fixed
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timing import check_races, time_program
 
@@ -83,7 +83,7 @@ def points(seed: int) -> Case:
 def test_words_compute_what_the_graph_means(kind, seed: int) -> None:
     case = kind(seed)
     assert case.expected.dtype == np.int8
-    found = plan(case.kernel, MACHINE)
+    found = Planner(MACHINE).plan(case.kernel)
     lowered = lower_case(case, found.schedule, MACHINE, INSTRUCTIONS)
     np.testing.assert_array_equal(lowered.run(), case.expected)
     kernels = np.zeros(lowered.program.size, np.int64)

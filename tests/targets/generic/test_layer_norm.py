@@ -13,7 +13,7 @@ from tests.targets.generic.test_families import Chip
 from tilewright.errors import TilewrightError
 from tilewright.ir import f16
 from tilewright.machine.load import load_machine
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.targets.generic.functions import bits_of
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timing import check_races
@@ -71,7 +71,7 @@ def transpose_case(seed: int, *, fixed: bool) -> Case:
 
 def check_words(case: Case, *, fixed: bool = False) -> None:
     machine = FLOATS.with_values(FIXED) if fixed else FLOATS
-    schedule = plan(case.kernel, machine).schedule
+    schedule = Planner(machine).plan(case.kernel).schedule
     lowered = lower_case(case, schedule, machine, derive(machine))
     np.testing.assert_array_equal(lowered.run(), case.expected)
     report = check_races(lowered.program, np.zeros(lowered.program.size, np.int64))

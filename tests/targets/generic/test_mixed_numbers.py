@@ -18,7 +18,7 @@ from tilewright.ir import Block, SSAValue, VerifyException, f32, i8, i32
 from tilewright.ir.types import Array, tensor
 from tilewright.machine.load import load_machine
 from tilewright.machine.numbers import integers_of, is_mixed, seen_by
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.targets.base import find_target
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timing import check_races, time_program
@@ -139,7 +139,7 @@ def test_words_and_tiles_compute_what_the_graph_means(
     """Every step between integers and floats is one IEEE operation: bit for bit."""
     case = kind(seed)
     assert len(np.unique(case.expected)) > 10
-    chosen = plan(case.kernel, MACHINE)
+    chosen = Planner(MACHINE).plan(case.kernel)
     lowered = lower_case(case, chosen.schedule, MACHINE, INSTRUCTIONS)
     np.testing.assert_array_equal(lowered.run(), case.expected)
     tiles = run(lowered.tiles, case.operands, MACHINE)[case.kernel.output.name]
@@ -180,7 +180,7 @@ def test_floats_are_within_the_bound_of_float64(name: str) -> None:
         ones = np.ones(shape[-1], np.float32)
         operands += [build.given(ones, f32), build.given(ones * 0, f32)]
     case = build.finish(build.op(name, *operands, **attributes))
-    lowered = lower_case(case, plan(case.kernel, MACHINE).schedule, MACHINE, INSTRUCTIONS)
+    lowered = lower_case(case, Planner(MACHINE).plan(case.kernel).schedule, MACHINE, INSTRUCTIONS)
     result = lowered.run()
     assert result.dtype == np.float32
     values = build.arguments[0][1].astype(np.float64)
@@ -192,14 +192,14 @@ def test_floats_are_within_the_bound_of_float64(name: str) -> None:
 
 def test_products_of_floats_beside_those_of_integers() -> None:
     case = float_product(3)
-    chosen = plan(case.kernel, MACHINE)
+    chosen = Planner(MACHINE).plan(case.kernel)
     assert chosen.schedule.primitive == "float-products"
     lowered = lower_case(case, chosen.schedule, MACHINE, INSTRUCTIONS)
     x, w, bias = (array.astype(np.float64) for array in case.operands.values())
     exact = np.maximum(x @ w.T + bias, 0)
     bound = 81 * 2.0**-24 * (np.abs(x) @ np.abs(w).T + np.abs(bias)) + 2.0**-23 * np.abs(exact)
     assert np.all(np.abs(lowered.run() - exact) <= bound)
-    assert plan(dequantised_product(1).kernel, MACHINE).schedule.primitive == "matmul"
+    assert Planner(MACHINE).plan(dequantised_product(1).kernel).schedule.primitive == "matmul"
 
 
 def test_numbers_are_those_of_the_primitive() -> None:

@@ -17,7 +17,7 @@ from tilewright.codegen.words import assemble, disassemble
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, load_machine
 from tilewright.machine.synchronisation import Synchronisation
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.schedule import Schedule
 from tilewright.simulate.timing import simulate
 from tilewright.targets.cambricon_x.machine import MACHINE
@@ -164,7 +164,7 @@ def test_paths_of_several_memories(name: str, synchronisation: str) -> None:
     machine = Machine.from_json(data)
     instructions = derive(machine)
     case = DEEP[name]()
-    found = plan(case.kernel, machine)
+    found = Planner(machine).plan(case.kernel)
     lowered = lower_case(case, found.schedule, machine, instructions)
     np.testing.assert_array_equal(lowered.run(), case.expected)
     assert wrong(instructions, lowered.program.units) == ""

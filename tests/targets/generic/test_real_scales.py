@@ -15,7 +15,7 @@ from tilewright.ir import SSAValue, f32, i8, i32
 from tilewright.ir.types import Array, tensor
 from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timing import check_races, time_program
 from tilewright.tile.interpreter import run
@@ -126,7 +126,7 @@ def test_words_and_tiles_compute_what_the_graph_means(
 ) -> None:
     case = kind(seed)
     assert np.ptp(case.expected.astype(np.int64)) > 20
-    found = plan(case.kernel, MACHINE)
+    found = Planner(MACHINE).plan(case.kernel)
     lowered = lower_case(case, found.schedule, MACHINE, INSTRUCTIONS)
     np.testing.assert_array_equal(lowered.run(), case.expected)
     tiles = run(lowered.tiles, case.operands, MACHINE)[case.kernel.output.name]
@@ -147,7 +147,7 @@ def test_scales_are_float32_and_ties_go_to_the_even_integer() -> None:
     factor = np.array([[0.5]], np.float32)
     y = build.op("requantise_linear", x, build.given(factor, f32), zero=3, to="int8")
     case = build.finish(y)
-    lowered = lower_case(case, plan(case.kernel, MACHINE).schedule, MACHINE, INSTRUCTIONS)
+    lowered = lower_case(case, Planner(MACHINE).plan(case.kernel).schedule, MACHINE, INSTRUCTIONS)
     wanted = [[min(max(round(int(v) / 2) + 3, -128), 127) for v in row] for row in total]
     np.testing.assert_array_equal(lowered.run(), wanted)
 
@@ -170,9 +170,11 @@ def with_output(*elements: str) -> Machine:
 def test_results_that_a_primitive_does_not_write_are_refused() -> None:
     machine, instructions = with_output("int8"), derive(with_output("int8"))
     narrow, wide = product(1), sums(0)
-    lowered = lower_case(narrow, plan(narrow.kernel, machine).schedule, machine, instructions)
+    lowered = lower_case(
+        narrow, Planner(machine).plan(narrow.kernel).schedule, machine, instructions
+    )
     np.testing.assert_array_equal(lowered.run(), narrow.expected)
-    schedule = plan(wide.kernel, machine).schedule
+    schedule = Planner(machine).plan(wide.kernel).schedule
     with pytest.raises(TilewrightError, match="matmul writes int8, and the kernel's result is int"):
         lower_case(wide, schedule, machine, instructions)
 

@@ -25,7 +25,7 @@ from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
 from tilewright.numerics.element_types import ELEMENTS, rounded
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.targets.base import find_target
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timing import check_races, time_program
@@ -182,7 +182,7 @@ def test_words_and_tiles_keep_the_bound(
     wanted, error = exact(case)
     unit, least = UNIT[element], LEAST[element]
     bound = error * (1 + unit) + unit * np.abs(wanted) + least
-    found = plan(case.kernel, machine)
+    found = Planner(machine).plan(case.kernel)
     lowered = lower_case(case, found.schedule, machine, derive(machine))
     results = {
         "graph": case.expected,
@@ -237,7 +237,9 @@ def test_results_beyond_the_largest_number(element: str, overflow: str) -> None:
     y = build.op("matmul", *operands, transpose_b=True)
     saturates: dict[str, Any] = {"saturate": True} if overflow == "saturate" else {}
     case = build.finish(build.op("cast", y, to=element, **saturates))
-    lowered = lower_case(case, plan(case.kernel, machine).schedule, machine, derive(machine))
+    lowered = lower_case(
+        case, Planner(machine).plan(case.kernel).schedule, machine, derive(machine)
+    )
     found = lowered.run().astype(np.float64)
     np.testing.assert_array_equal(found, case.expected.astype(np.float64))
     if element == "float16":

@@ -11,7 +11,7 @@ from tests.targets.generic.kernel_cases import KernelBuilder, lower_case, sparse
 
 from tilewright.errors import TilewrightError
 from tilewright.numerics import sparse
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.nests import arrangements, nests_of
 from tilewright.planning.planners.greedy import Greedy
 from tilewright.planning.planners.schedules import schedule_of
@@ -29,7 +29,7 @@ TINY = MACHINE.with_values({"memory.nbin.bytes": 4096, "memory.nbout.bytes": 102
 def test_graph_tile_and_words_agree(seed: int, instructions: InstructionSet) -> None:
     case = sparse_case(seed, (0.02, 0.2, 0.6, 1.0)[seed % 4])
     for machine, search in ((MACHINE, None), (MACHINE, Greedy()), (TINY, None)):
-        found = plan(case.kernel, machine, search=search)
+        found = Planner(machine, search=search).plan(case.kernel)
         lowered = lower_case(case, found.schedule, machine, instructions)
         np.testing.assert_array_equal(lowered.run(), case.expected)
         kernels = np.zeros(lowered.program.size, np.int64)
@@ -44,7 +44,7 @@ def test_graph_tile_and_words_agree(seed: int, instructions: InstructionSet) -> 
 def depths(seed: int, instructions: InstructionSet) -> tuple[int, int, int]:
     """Cycles of all computes of a whole layer's words, those that the streams imply, and pixels."""
     case = sparse_case(seed, 0.3)
-    lowered = lower_case(case, plan(case.kernel, MACHINE).schedule, MACHINE, instructions)
+    lowered = lower_case(case, Planner(MACHINE).plan(case.kernel).schedule, MACHINE, instructions)
     total = 0
     for group in lowered.program.groups:
         if group.instruction.mnemonic == "sparse_conv":
@@ -65,7 +65,7 @@ def test_time_is_that_of_the_slowest_element(seed: int, instructions: Instructio
 @pytest.mark.parametrize("word", [0, 20])
 def test_streams_that_no_weights_have_are_refused(word: int, instructions: InstructionSet) -> None:
     case = sparse_case(3, 0.5)
-    lowered = lower_case(case, plan(case.kernel, MACHINE).schedule, MACHINE, instructions)
+    lowered = lower_case(case, Planner(MACHINE).plan(case.kernel).schedule, MACHINE, instructions)
     (streams,) = [array for array in case.operands.values() if array.ndim == 3]
     at = lowered.memory.tobytes().index(np.ascontiguousarray(streams).tobytes())
     lowered.memory[at + 2 * word : at + 2 * word + 2] = 255

@@ -51,7 +51,7 @@ class Package:
         )
         target, machine = resolve("sunway", values=values)
         with target.planner(planner, machine) as asked:
-            work = run_pipeline(model, target, machine, planner=asked)
+            work = run_pipeline(model, target, machine, ask=asked)
         programs = {
             kernel.kernel.symbol: programs_of(kernel.program)[0]
             for kernel in work.kernels

@@ -46,11 +46,11 @@ def check(path: Path, folder: Path, planner: str) -> list[str]:
     package = tilewright.compile(path, "sunway", directory=folder / "p", planner=planner)
     target, machine = resolve("sunway")
     with target.planner(planner, machine) as asked:
-        work = run_pipeline(path, target, machine, planner=asked)
+        work = run_pipeline(path, target, machine, ask=asked)
     (info,) = package.inputs
     rng = np.random.default_rng(1)
     inputs = {info.name: rng.normal(size=[int(n) for n in info.shape]).astype(np.float32)}
-    assert package.check(inputs, package.run(inputs, profile=True)).passed
+    assert package.check(inputs, package.run(inputs, profile=True)).equal
     reasons: list[str] = []
     rows = {row["name"]: row for row in package.summary()["kernels"]}
     for kernel in work.kernels:
@@ -66,7 +66,7 @@ def check(path: Path, folder: Path, planner: str) -> list[str]:
     return reasons
 
 
-@pytest.mark.parametrize("seed", but_fast(SEEDS, [0, 3, 5, 7]))
+@pytest.mark.parametrize("seed", but_fast(SEEDS, [0, 3]))
 def test_the_count_is_the_plans_where_cores_are_balanced(seed: int, tmp_path: Path) -> None:
     check(drawn(seed, tmp_path), tmp_path, "model")
 

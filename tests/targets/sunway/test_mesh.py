@@ -61,7 +61,7 @@ def test_results_are_the_interpreters(package: Package) -> None:
     for seed in (1, 2):
         random = np.random.default_rng(seed)
         x = random.normal(size=[int(n) for n in info.shape]).astype(np.float32)
-        assert executable.check({info.name: x}, executable.run({info.name: x})).passed
+        assert executable.check({info.name: x}, executable.run({info.name: x})).equal
 
 
 def test_each_cpe_loads_its_share_alone(package: Package, ran: Ran) -> None:
@@ -130,7 +130,7 @@ def test_networks(name: str, values: dict[str, float], tmp_path: Path) -> None:
     }
     floats = {key: value.astype(np.float32) for key, value in inputs.items()}
     first = package.run(floats)
-    assert package.check(floats, first).passed
+    assert package.check(floats, first).equal
     runner.order = "5"
     again = package.run(floats)
     assert all(np.array_equal(first[key], again[key]) for key in first)
@@ -144,7 +144,7 @@ def test_plans_say_what_is_moved_where_tiles_do_not_come_in_eighths(
     path = net.save(tmp_path / "m.onnx", net.op("Conv", "x", net.weight(64, channels, 3, 3)))
     target, machine = resolve("sunway")
     with target.planner(PLANNER, machine) as asked:
-        (kernel,) = (work := run_pipeline(path, target, machine, planner=asked)).kernels
+        (kernel,) = (work := run_pipeline(path, target, machine, ask=asked)).kernels
     plan = work.plans[kernel.kernel.symbol]
     assert kernel.program is not None and len(plan.schedule.exchanged) == 2
     program = programs_of(kernel.program)[0]

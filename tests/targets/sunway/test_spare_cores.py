@@ -23,7 +23,7 @@ def layer(folder: Path, channels: int, side: int = 14, kernel: int = 3) -> Path:
 def predicted(folder: Path, channels: int) -> float:
     target, machine = resolve("sunway")
     with target.planner("model", machine) as asked:
-        work = run_pipeline(layer(folder, channels), target, machine, planner=asked)
+        work = run_pipeline(layer(folder, channels), target, machine, ask=asked)
     (plan,) = work.plans.values()
     return plan.predicted_cycles
 

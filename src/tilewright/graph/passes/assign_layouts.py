@@ -24,7 +24,7 @@ from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor, tensor_type
 from tilewright.machine import Machine
-from tilewright.planning import PlanCache
+from tilewright.planning import Planner
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,9 @@ class _Problem:
     chosen: dict[AnyOperation, Choice] = field(default_factory=dict[AnyOperation, Choice])
 
     def __post_init__(self) -> None:
-        known: PlanCache = {}
+        planner = Planner(self.machine)
         for op in self.network.block.ops:
-            self.options[op] = choices_of(op, self.machine, known)
+            self.options[op] = choices_of(op, self.machine, planner)
             self.chosen[op] = self._natural(op)
 
     def home(self, value: SSAValue) -> str:

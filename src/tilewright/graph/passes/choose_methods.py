@@ -29,6 +29,7 @@ from tilewright.graph.passes.staged_methods import (
 from tilewright.ir import Context, ModuleOp, ModulePass
 from tilewright.ir.passes import CompilerContext
 from tilewright.machine import Machine
+from tilewright.planning import planner_in
 from tilewright.planning.caches import in_place_planning
 from tilewright.planning.canonical import canonical
 
@@ -134,6 +135,7 @@ class ChooseMethods(ModulePass):
         near = most // SCRATCH_CACHES
         tiles = in_place_planning(machine).piece_counts(machine, rough=True)
         anchors = (ConvOp, MatMulOp) if tiles else (ConvOp,)
+        planner = planner_in(context).by_cost()
         known: dict[object, list[Priced]] = {}
         options: dict[KernelOp, list[Priced]] = {}
         for kernel, live in memory.live.items():
@@ -146,7 +148,7 @@ class ChooseMethods(ModulePass):
             pads = anchor.integers("pads") if isinstance(anchor, ConvOp) else ()
             key = canonical(plain_kernel(kernel))[0], pads, elements
             if key not in known:
-                known[key] = priced_methods(kernel, machine, elements, context.plans)
+                known[key] = priced_methods(kernel, machine, elements, planner)
             direct, *others = known[key]
             faster = [m for m in others if self.method or worthwhile(m, direct, unused + room)]
             if faster:

@@ -25,7 +25,7 @@ from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, FixedType, shape_of, tensor, tensor_type
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics import sparse
-from tilewright.planning import Plan, PlanCache, PlanKey, plan
+from tilewright.planning import Planner
 
 SEGMENTS = (1 << 30, 1024, 256, 64)
 """Most channels of a segment; for each, the longest that divides the channels is tried."""
@@ -63,15 +63,15 @@ class CompressWeights(ModulePass):
         primitives = context.machine.primitives_for("sparse_product")
         if not primitives:
             return
-        network, cache = network_of(op), dict[PlanKey, Plan]()
+        network, planner = network_of(op), Planner(context.machine)
         for kernel in [k for k in network.block.ops if isinstance(k, KernelOp)]:
             weights = _weights(kernel, context)
             if weights is None or np.count_nonzero(weights) > self.most * weights.size:
                 continue
-            limit = _cycles(kernel, context.machine, cache)
+            limit = _cycles(kernel, context.machine, planner)
             best: _Form | None = None
             for form in _forms(weights, primitives[0], context.machine):
-                cycles = form.cycles(kernel, context.machine, cache)
+                cycles = form.cycles(kernel, context.machine, planner)
                 if cycles < limit:
                     limit, best = cycles, form
             if best is not None:
@@ -101,13 +101,13 @@ def _weights(kernel: KernelOp, context: CompilerContext) -> Array | None:
     return (array if anchor.transposed[1] else array.T)[:, :, None, None]
 
 
-def _cycles(kernel: KernelOp, machine: Machine, cache: PlanCache) -> float:
+def _cycles(kernel: KernelOp, machine: Machine, planner: Planner) -> float:
     """Predicted cycles of a kernel with the layouts of the first primitive that serves it."""
     anchor = kernel.operations[0]
     assert isinstance(anchor, Operation)
     primitive = serving(candidate(anchor), machine)[0]
     laid_out = with_layouts(plain_kernel(kernel), machine, primitive)
-    return plan(laid_out, machine, cache=cache).predicted_cycles
+    return planner.plan(laid_out).predicted_cycles
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class _Form:
             attributes |= {key: anchor.integers(key) for key in ("strides", "pads", "dilations")}
         return attributes
 
-    def cycles(self, kernel: KernelOp, machine: Machine, cache: PlanCache) -> float:
+    def cycles(self, kernel: KernelOp, machine: Machine, planner: Planner) -> float:
         """Predicted cycles of the kernel in this form; infinite where no tile fits."""
         image, weight, *bias = anchor_operands(kernel)
         anchor = kernel.operations[0]
@@ -147,7 +147,7 @@ class _Form:
             kernel, "sparse_product", operands, self.attributes(anchor), replace=False
         )
         try:
-            return _cycles(rewritten, machine, cache)
+            return _cycles(rewritten, machine, planner)
         except TilewrightError:
             return float("inf")
         finally:

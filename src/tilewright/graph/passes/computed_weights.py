@@ -8,29 +8,29 @@ from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp
 from tilewright.graph.passes.reanchoring import plain_kernel, with_layouts
 from tilewright.machine import Machine, Primitive
-from tilewright.planning import PlanCache, plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.operand_layouts import operand_layout
 
 
 def by_price(
-    kernel: KernelOp, machine: Machine, primitives: list[Primitive], known: PlanCache
+    kernel: KernelOp, machine: Machine, primitives: list[Primitive], planner: Planner
 ) -> list[Primitive]:
     """The primitives that serve a product, the one of least predicted cycles first.
 
     Computed weights are laid out each time that the network runs: to read them as they lie takes
-    no copy, and longer for many rows. ``known`` has plans of the machine, and gets those made here.
+    no copy, and longer for many rows. ``planner`` is one by the cost model.
     """
     described = plain_kernel(kernel)
 
     def price(primitive: Primitive) -> float:
         laid = with_layouts(described, machine, primitive)
         try:
-            cycles = plan(laid, machine, cache=known).predicted_cycles
+            cycles = planner.plan(laid).predicted_cycles
             for operand in described.anchor.inputs:
                 layout = operand_layout(machine, primitive, operand)
                 if operand.role == "weight" and layout not in ("", "any"):
-                    cycles += plan(_copy(operand, layout), machine, cache=known).predicted_cycles
+                    cycles += planner.plan(_copy(operand, layout)).predicted_cycles
         except TilewrightError:
             return inf  # It does not take this kernel after all.
         return cycles

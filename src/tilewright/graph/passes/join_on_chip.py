@@ -19,7 +19,7 @@ from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue, StringAttr
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import layout_of, shape_of
 from tilewright.machine import Machine
-from tilewright.planning import plan
+from tilewright.planning import planner_in
 from tilewright.planning.domain import Kernel
 from tilewright.planning.limits import latency_of_blocks
 from tilewright.planning.parts import as_planned
@@ -143,7 +143,6 @@ def _strides(values: Mapping[str, SSAValue], addresses: Addresses) -> dict[str, 
 def _planned(kernel: Kernel, context: CompilerContext) -> float:
     """What a kernel is expected to take; infinite where it has no plan."""
     try:
-        asked = None if context.planner is None else context.planner(kernel)
-        return (asked or plan(kernel, context.machine, cache=context.plans)).predicted_cycles
+        return planner_in(context).plan(kernel).predicted_cycles
     except TilewrightError:
         return inf

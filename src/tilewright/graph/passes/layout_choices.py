@@ -28,7 +28,7 @@ from tilewright.ir import SSAValue, Use
 from tilewright.ir.types import element_name, shape_of, tensor_type
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics.element_types import ELEMENT_BYTES, ELEMENTS
-from tilewright.planning import PlanCache
+from tilewright.planning import Planner
 from tilewright.planning.domain import Operand
 from tilewright.planning.operand_layouts import lies_along, operand_layout
 
@@ -111,13 +111,13 @@ def _takes(machine: Machine, primitive: Primitive, role: str, element: str) -> b
     return primitive.takes(role, element)
 
 
-def choices_of(op: AnyOperation, machine: Machine, known: PlanCache) -> list[Choice]:
+def choices_of(op: AnyOperation, machine: Machine, planner: Planner) -> list[Choice]:
     """The choices of one operation of the network, the preferred one first.
 
-    ``known`` has plans of the machine, and gets those that are made here.
+    ``planner`` is one by the machine's cost model.
     """
     if isinstance(op, KernelOp):
-        return _kernel_choices(op, machine, known)
+        return _kernel_choices(op, machine, planner)
     if isinstance(op, OutputOp):
         return [Choice(("",) * len(op.operands), "")]
     if isinstance(op, Operation):
@@ -162,7 +162,7 @@ def _cuts_blocks(op: Operation, text: str) -> bool:
     return any(slice_box(box, part) is None for part in op.parts())
 
 
-def _kernel_choices(kernel: KernelOp, machine: Machine, known: PlanCache) -> list[Choice]:
+def _kernel_choices(kernel: KernelOp, machine: Machine, planner: Planner) -> list[Choice]:
     operations = [op for op in kernel.operations if isinstance(op, Operation)]
     anchor = operations[0]
     count, rank = len(kernel.inputs), len(shape_of(kernel.result))
@@ -185,7 +185,7 @@ def _kernel_choices(kernel: KernelOp, machine: Machine, known: PlanCache) -> lis
             return [row_major]
         return _shared(kernel, [{"any"}] * count, "any", machine, "") or [row_major]
     names = [op.operation for op in operations[1:]]
-    for primitive in _in_order(kernel, machine, known):
+    for primitive in _in_order(kernel, machine, planner):
         if not primitive.accepts(names):
             continue
         demands = _demands(kernel, primitive, machine)
@@ -255,7 +255,7 @@ def _as_it_lies(kernel: KernelOp, choices: Sequence[Choice], machine: Machine) -
     ]
 
 
-def _in_order(kernel: KernelOp, machine: Machine, known: PlanCache) -> list[Primitive]:
+def _in_order(kernel: KernelOp, machine: Machine, planner: Planner) -> list[Primitive]:
     """The primitives that serve a kernel, the preferred one first.
 
     Constants are laid out when the network is compiled, computed weights each time that it runs:
@@ -283,7 +283,7 @@ def _in_order(kernel: KernelOp, machine: Machine, known: PlanCache) -> list[Prim
     primitives = sorted(serving(asked, machine), key=moves)
     places = {p.operands["weight"].memory for p in primitives if "weight" in p.operands}
     if computed and anchor.operation == "matmul" and places == {machine.main}:
-        return by_price(kernel, machine, primitives, known)
+        return by_price(kernel, machine, primitives, planner)
     return primitives
 
 

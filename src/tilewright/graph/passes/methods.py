@@ -18,7 +18,7 @@ from tilewright.ir import SSAValue, f32, i16
 from tilewright.ir.types import element_dtype, shape_of, tensor_type
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics.winograd import TRANSFORMS
-from tilewright.planning import PlanCache, plan
+from tilewright.planning import Planner
 from tilewright.planning.caches import in_place_planning
 from tilewright.planning.domain import Kernel
 
@@ -84,18 +84,18 @@ def methods_of(kernel: KernelOp, machine: Machine, room: int | None = None) -> I
 
 
 def priced_methods(
-    kernel: KernelOp, machine: Machine, room: int, known: PlanCache | None = None
+    kernel: KernelOp, machine: Machine, room: int, planner: Planner | None = None
 ) -> list[Priced]:
     """The methods with their prices, the direct one first; those that fit the room of scratch.
 
-    ``known`` has plans of the machine's cost model, and gets those that are made here.
+    ``planner`` is one by the machine's cost model.
     """
     priced: list[Priced] = []
-    own = in_place_planning(machine)
+    own, planner = in_place_planning(machine), planner or Planner(machine)
     for method in methods_of(kernel, machine, room):
         if next(own.schedules(method.kernel, machine, method.primitive), None) is None:
             continue
-        method_plan = plan(method.kernel, machine, cache=known)
+        method_plan = planner.plan(method.kernel)
         elements = 0
         if not method.form.direct:
             elements = own.scratch_elements(method.primitive, method_plan.schedule, method.kernel)

@@ -29,7 +29,7 @@ from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, shape_of, tensor
 from tilewright.machine import Machine
 from tilewright.numerics.winograd import TRANSFORMS, transform_weights
-from tilewright.planning import plan
+from tilewright.planning import planner_in
 from tilewright.planning.bounds import granule_bound
 from tilewright.planning.domain import Kernel
 from tilewright.planning.join_pixels import join_pixels
@@ -288,14 +288,12 @@ def _described(kernel: KernelOp, machine: Machine) -> Kernel:
 
 def _cycles(kernels: Sequence[Kernel], context: CompilerContext) -> float | None:
     """What kernels take by their plans; None if one has none."""
-    total = 0.0
+    total, planner = 0.0, planner_in(context)
     for kernel in kernels:
         try:
-            planned = None if context.planner is None else context.planner(kernel)
-            planned = planned or plan(kernel, context.machine, cache=context.plans)
+            total += planner.plan(kernel).predicted_cycles
         except TilewrightError:
             return None
-        total += planned.predicted_cycles
     return total
 
 

@@ -21,7 +21,7 @@ from tilewright.graph.passes.methods import methods_of
 from tilewright.machine import Machine, Primitive
 from tilewright.network.fusion.forms import as_planned, described, forms_of
 from tilewright.network.fusion.learned.model import LearnedCost
-from tilewright.planning import Plan, PlanCache, Timer, plan
+from tilewright.planning import Plan, Planner, Timer
 from tilewright.planning.caches import InPlacePlanning, in_place_planning
 from tilewright.planning.canonical import canonical
 from tilewright.planning.domain import Kernel
@@ -31,19 +31,27 @@ from tilewright.planning.domain import Kernel
 class CostOracle:
     """Cycles of kernels of a network whose kernels are formed, alone and in groups.
 
-    With a timer the source is ``simulated``, with a learned cost ``learned``.
+    With a planner that has a timer the source is ``simulated``, with a learned cost ``learned``.
     """
 
-    machine: Machine
-    timer: Timer | None = None
+    planner: Planner
     learned: LearnedCost | None = None
-    plans: PlanCache = field(default_factory=dict)
     placed: bool = False
     """Whether kernels have their numbers and layouts already: they are priced as they are."""
     kept: dict[tuple[str, ...], int] = field(default_factory=dict[tuple[str, ...], int])
     """By the symbols of a group that was priced, of how many results rows stay on the chip from
     tile to tile."""
     _alone: dict[object, float] = field(default_factory=dict[object, float])
+
+    @property
+    def machine(self) -> Machine:
+        """The machine that kernels are planned for."""
+        return self.planner.machine
+
+    @property
+    def timer(self) -> Timer | None:
+        """The simulator that plans are timed by."""
+        return self.planner.timer
 
     def cost(self, group: Sequence[KernelOp]) -> float | Problem:
         """Cycles of a group, in the network's order, as one kernel; of a single kernel, alone.
@@ -110,7 +118,7 @@ class CostOracle:
 
     def planned(self, kernel: Kernel) -> Plan:
         """The plan that a kernel is priced by."""
-        return plan(kernel, self.machine, timer=self.timer, cache=self.plans)
+        return self.planner.plan(kernel)
 
     def _planned(self, kernel: Kernel) -> float:
         schedule_plan = self.planned(kernel)

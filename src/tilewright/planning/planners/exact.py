@@ -217,7 +217,6 @@ def _in_one_pipeline(candidates: list[Candidate], commands: LevelCommands) -> li
 
 def _searched(space: Space, before: Search, budget: Budget, keep: int) -> Search:
     """The best of a space and of what an earlier search has found."""
-    begin = perf_counter()
     cuts, best = before.cuts + space.cuts, before.candidates
     limit = best[-1].cost if len(best) == keep else budget.limit
     if limit < np.inf:
@@ -234,8 +233,8 @@ def _searched(space: Space, before: Search, budget: Budget, keep: int) -> Search
         block = block[bounds[block] <= (best[-1].cost if len(best) == keep else budget.limit)]
         if not block.size:
             break
-        if start and (start >= budget.priced or perf_counter() - begin > budget.seconds):
-            cuts.append("priced" if start >= budget.priced else "seconds")
+        if start >= budget.priced:
+            cuts.append("priced")
             break
         part, limit = space.part(block), best[-1].cost if len(best) == keep else budget.limit
         prices = price(part, cells.take(block))

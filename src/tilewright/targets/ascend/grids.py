@@ -20,11 +20,10 @@ import numpy as np
 
 from tilewright.machine import Machine, Primitive
 from tilewright.machine.records import PrimitiveRecord
-from tilewright.planning import Plan
+from tilewright.planning import Ask, Plan
 from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.layout import Layout
-from tilewright.planning.planners.choice import Chosen
 from tilewright.planning.planners.cores import ROUNDS, Columns, plan_cores
 from tilewright.targets.ascend.formats import heads, image, matrices
 from tilewright.targets.ascend.lowering.choices import CHOICES
@@ -237,7 +236,7 @@ class GridPlans:
     """Plans vector kernels and attention for all cores; others as ``asked`` does."""
 
     machine: Machine
-    asked: Chosen | None
+    asked: Ask | None
     known: dict[tuple[Kernel, tuple[Step, ...]], Plan] = field(
         default_factory=dict[tuple[Kernel, tuple[Step, ...]], Plan]
     )

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
-from tilewright.planning.planners.choice import Chosen
+from tilewright.planning import Ask
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.grids import GridPlans
 from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
@@ -27,6 +27,8 @@ class AscendTarget(Target):
     take_lengths = True
     elements = ("float16",)
     family = "ascend"
+    honours = frozenset()
+    """Its kernels have addresses, flags and an order of their own (lowering/walk.py, flags.py)."""
     implements = frozenset(
         {
             *(
@@ -54,7 +56,7 @@ class AscendTarget(Target):
     @contextmanager
     def planner(
         self, text: str, machine: Machine, database: str | Path | None = None
-    ) -> Generator[Chosen | None]:
+    ) -> Generator[Ask | None]:
         """The planner that a text names; what kernels of the vector unit the cost model plans have
         the grids that they take (grids.py)."""
         with super().planner(text, machine, database) as asked:

@@ -18,7 +18,7 @@ from tilewright.targets.cambricon.manual import manual
 from tilewright.targets.cambricon.package import WORD_BYTES, read_package, write_package
 from tilewright.targets.cambricon.runner import CambriconRunner
 from tilewright.targets.cambricon.statements import disassemble, to_text
-from tilewright.targets.cambricon.timer import run_timer, timer
+from tilewright.targets.cambricon.timer import HONOURS, run_timer, timer
 
 
 class CambriconTarget(Target):
@@ -27,6 +27,7 @@ class CambriconTarget(Target):
     takes_computed_weights = False
     elements = ("fixed16",)
     family = "cambricon"
+    honours = HONOURS
     implements = frozenset({Capability.ISSUE})
     falls_back = True
 

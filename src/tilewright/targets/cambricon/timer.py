@@ -21,12 +21,17 @@ from tilewright.targets.cambricon.lowering.network import (
     Lowering,
     shared_weights,
 )
+from tilewright.tile.decisions import Decision
 from tilewright.tile.dialect import programs_of
 from tilewright.tile.lower import tile
 from tilewright.tile.tensors import Placement
 
 CONSTANT_ROLES = ("weight", "bias")
 """Operands that lie with the weights: products lay theirs out by segment."""
+
+
+HONOURS: frozenset[Decision] = frozenset()
+"""Of a tile program: hardware interlocks order its accesses, and the lowering decides the rest."""
 
 
 def timer(machine: Machine, *, begun: bool = True) -> Timer:
@@ -48,7 +53,7 @@ def timer(machine: Machine, *, begun: bool = True) -> Timer:
         whole = with_room(tuple(room.items())) if room else machine
         bases = {WEIGHTS: 0, ACTIVATIONS: sizes[WEIGHTS], CONSTANTS: sum(sizes.values())}
         try:
-            program = tile(kernel, schedule, machine, placements, check=False)
+            program = tile(kernel, schedule, machine, placements, check=False, honours=HONOURS)
         except TilewrightError:
             return inf
         least, there = inf, begun and not kernel.first

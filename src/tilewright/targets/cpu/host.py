@@ -24,7 +24,7 @@ from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, Placement, placemen
 from tilewright.graph.values import value_names
 from tilewright.ir.passes import CompilerContext
 from tilewright.machine import Machine
-from tilewright.planning import PlanCache, plan
+from tilewright.planning import Planner
 from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.domain import Kernel
 from tilewright.targets.base import Compilation, CompiledKernel, HostStep
@@ -100,7 +100,7 @@ class _Writer:
         self.context = CompilerContext(host, compilation.weights)
         self.host = host
         self.lanes = lanes_of(host)
-        self.plans: PlanCache = {}
+        self.planner = Planner(self.host)
         self.written: dict[_Form, tuple[KernelCall, dict[str, str]] | TilewrightError] = {}
         """By form: the first kernel's call, and the names of its operands in the form."""
 
@@ -133,7 +133,7 @@ class _Writer:
         placed = {
             name: (place.arena, place.offset, place.strides) for name, place in places.items()
         }
-        schedule = plan(kernel, self.host, cache=self.plans).schedule
+        schedule = self.planner.plan(kernel).schedule
         program = build(kernel, schedule, self.host, placed)
         Boundary().apply(self.context, program)
         return KernelCall.of(CompiledKernel(kernel, schedule, program), self.lanes)

@@ -6,8 +6,6 @@
 #include <stdint.h>
 
 #define INLINE static inline __attribute__((always_inline))
-/* What is hardly ever called, and stays out of the loops that may call it. */
-#define SELDOM __attribute__((noinline, cold))
 
 /* F(name) is the C library's function of that type. NaN goes through, as in the reference. */
 #define SCALARS(T, S, F)                                                                          \

@@ -12,6 +12,7 @@ from tilewright.targets.base import Compilation, Runner, Target, sources_text
 from tilewright.targets.cpu.processors import NATIVE, PROCESSORS, processor, this_processor
 from tilewright.targets.cpu.program import WEIGHTS_FILE
 from tilewright.targets.cpu.runner import CpuRunner
+from tilewright.tile.decisions import Decision
 
 if TYPE_CHECKING:
     from tilewright.machine import Machine
@@ -27,6 +28,8 @@ class CpuTarget(Target):
     writes_c = True
     description = "readable C for the processor at hand, built by the system's compiler"
     elements = ("float32",)
+    honours = frozenset({Decision.ORDER})
+    """Its tiles lie in main memory, behind caches: there is no buffer to place."""
     implements = frozenset(
         {
             *(Capability.CORES, Capability.MEMORY_GROWTH),

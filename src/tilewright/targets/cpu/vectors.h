@@ -20,6 +20,9 @@ typedef float vec __attribute__((vector_size(4 * LANES), may_alias));
 typedef float vec_unaligned __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t mask __attribute__((vector_size(4 * LANES), may_alias));
 
+/* What is hardly ever called, and stays out of the loops that may call it. */
+#define SELDOM __attribute__((noinline, cold))
+
 /* Accumulators stay in registers only when every loop over them is unrolled. */
 #define UNROLL _Pragma("GCC unroll 64")
 

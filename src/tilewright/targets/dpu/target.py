@@ -23,7 +23,7 @@ from tilewright.targets.dpu.text import (
     manual,
     package_listing,
 )
-from tilewright.targets.dpu.timer import run_timer, timer
+from tilewright.targets.dpu.timer import HONOURS, run_timer, timer
 
 
 class CoreTarget(Target):
@@ -40,6 +40,7 @@ class CoreTarget(Target):
         }
     )
     family = "dpu"
+    honours = HONOURS
     implements = frozenset(
         {
             Capability.ISSUE_CYCLES,

@@ -30,11 +30,10 @@ from time import perf_counter
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive
-from tilewright.planning import Plan, PlanCache, plan
+from tilewright.planning import Ask, Plan, Planner
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import uses_of
-from tilewright.planning.plan import Budget, Timer, for_methods
-from tilewright.planning.planners.choice import Chosen
+from tilewright.planning.plan import Budget, Timer
 from tilewright.planning.planners.cores import one_core, part_of, plan_cores, shareable
 from tilewright.planning.planners.stated import slots_of, stated_plan, stated_schedule, tiling
 from tilewright.planning.schedule import Schedule
@@ -119,7 +118,7 @@ def group_machine(machine: Machine) -> Machine:
 class ChipPlanner:
     """Divides kernels among the core groups, beginning with plans for one of them."""
 
-    def __init__(self, machine: Machine, planner: Chosen | None) -> None:
+    def __init__(self, machine: Machine, planner: Ask | None) -> None:
         self.machine = machine
         self.group = group_machine(machine)
         self.planner = planner
@@ -139,7 +138,7 @@ class ChipPlanner:
         alone = None if self.planner is None else self.planner(kernel)
         searched = alone is None
         if alone is None:
-            alone = plan(kernel, self.group, budget=budget)
+            alone = Planner(self.group, budget=budget).plan(kernel)
         plans = [stated_plan(kernel, machine, alone.schedule, alone.planner)]
         for grid in finer_grids(kernel, machine.primitive(alone.schedule.primitive), alone):
             try:
@@ -168,21 +167,19 @@ class ChipPlanner:
 class ChipPlans:
     """The plans of a network's kernels: each kernel alike is divided once."""
 
-    def __init__(self, machine: Machine, planner: Chosen | None) -> None:
+    def __init__(self, machine: Machine, planner: Ask | None) -> None:
         self.divide = ChipPlanner(machine, planner)
-        self.known: PlanCache = {}
-        self.known_alone: PlanCache = {}
+        self.whole = Planner(machine, search=self.divide)
+        self.alone = Planner(self.divide.group, ask=planner).for_methods()
 
     def __call__(self, kernel: Kernel) -> Plan:
         """The plan for all core groups."""
-        return plan(kernel, self.divide.machine, cache=self.known, search=self.divide)
+        return self.whole.plan(kernel)
 
     def methods(self, kernel: Kernel) -> Plan:
         """The plan for one core group: the method of a convolution is chosen by it, so that
         ``sunway-chip`` computes what ``sunway`` computes with the same planner."""
-        asked = for_methods(self.divide.planner)
-        plan_of_kernel: Plan | None = None if asked is None else asked(kernel)
-        return plan_of_kernel or plan(kernel, self.divide.group, cache=self.known_alone)
+        return self.alone.plan(kernel)
 
 
 def grid_of(kernel: Kernel, schedule: Schedule) -> dict[str, int]:

@@ -12,7 +12,7 @@ from time import perf_counter
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
-from tilewright.planning import PlanCache, plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
 from tilewright.planning.mesh import Mesh
 from tilewright.planning.plan import Budget, Plan, Timer
@@ -29,11 +29,11 @@ class Plans:
     def __init__(self, machine: Machine, mesh: Mesh) -> None:
         self.machine = machine
         self.strategies = Swatop(top=TOP, mesh=mesh)
-        self.known: PlanCache = {}
+        self.planner = Planner(machine, search=self.search)
 
     def __call__(self, kernel: Kernel) -> Plan:
         """The plan; raises TilewrightError where there is none."""
-        return plan(kernel, self.machine, cache=self.known, search=self.search)
+        return self.planner.plan(kernel)
 
     def search(
         self,

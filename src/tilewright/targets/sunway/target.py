@@ -10,9 +10,10 @@ from pathlib import Path
 from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
+from tilewright.planning import Ask
 from tilewright.planning.mesh import Mesh
-from tilewright.planning.planners.choice import Chosen, planner_of
 from tilewright.planning.planners.listed import Listed
+from tilewright.planning.planners.registry import planner_of
 from tilewright.targets.base import Compilation, Runner, Target, sources_text
 from tilewright.targets.cpu.package import WEIGHTS_FILE
 from tilewright.targets.sunway.chip import CHIP, ChipPlans, group_machine
@@ -29,6 +30,8 @@ class SunwayTarget(Target):
     name = "sunway"
     description = "athread C for one core group of SW26010, run on the host through a shim"
     family = "sunway"
+    honours = frozenset()
+    """Its C has reply words, an order and slots of its own (emit/slave.py)."""
     implements = frozenset(
         {
             *(Capability.CORES, Capability.ISSUE_CYCLES),
@@ -50,7 +53,7 @@ class SunwayTarget(Target):
     @contextmanager
     def planner(
         self, text: str, machine: Machine, database: str | Path | None = None
-    ) -> Generator[Chosen | None]:
+    ) -> Generator[Ask | None]:
         """The planner that a text names; by default whichever is faster, with registers that CPEs
         exchange or without."""
         if text == "model" and database is None and machine.cores == MESH.cores:
@@ -114,7 +117,7 @@ class ChipTarget(SunwayTarget):
     @contextmanager
     def planner(
         self, text: str, machine: Machine, database: str | Path | None = None
-    ) -> Generator[Chosen | None]:
+    ) -> Generator[Ask | None]:
         """The planner that a text names plans for one core group; its plans are divided."""
         with planner_of(text, group_machine(machine), database=database) as asked:
             yield ChipPlans(machine, asked)

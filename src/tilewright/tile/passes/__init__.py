@@ -6,6 +6,7 @@ from tilewright.ir import ModulePass
 from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine
 from tilewright.planning.levels import is_deep
+from tilewright.tile.decisions import EVERY_DECISION, Decision
 from tilewright.tile.passes.allocate import Allocate, last_used
 from tilewright.tile.passes.assign_events import AssignEvents
 from tilewright.tile.passes.base import TilePass
@@ -34,12 +35,14 @@ def pipeline(
     *,
     order: PassEntry | None = None,
     check: bool = True,
+    honours: frozenset[Decision] = EVERY_DECISION,
 ) -> list[PassEntry]:
     """The passes between a built program and a target, each with its reason.
 
     ``avoid`` gives the bytes that the kernel before uses to its end; see ``Allocate``. ``order`` is
     a pass that decides in what order commands run, in place of ours (papers/dlir/). Without
-    ``check``, for candidates that are only timed, nothing is proven.
+    ``check``, for candidates that are only timed, nothing is proven. A target's ``honours`` leaves
+    out the passes whose decisions the target makes anew, and their proof.
     """
     entries = [
         PassEntry(PlaceMoves(), "first: where a buffer stands decides how often it is filled"),
@@ -55,7 +58,8 @@ def pipeline(
             reason = "after late-loads, which expects one loop in a block"
             entries.append(PassEntry(PartStores(), reason))
         deep = any(is_deep(machine, primitive) for primitive in machine.primitives)
-        if deep and not machine.synchronisation.signals:
+        ahead = Decision.ORDER in honours and not machine.synchronisation.signals
+        if deep and ahead:
             reason = "after double-buffer: loads that are issued ahead take two slots"
             entries.append(PassEntry(Prefetch(), reason))
     if any(primitive.sizes == "fixed" for primitive in machine.primitives):
@@ -63,7 +67,8 @@ def pipeline(
             PassEntry(Boundary(), "before allocate: each clone of a buffer needs an address")
         )
     entries.append(PassEntry(Allocate(avoid), "sizes of boxes are final; overflow is found here"))
-    if machine.synchronisation.style != "none":
+    waits = Decision.WAITS in honours and machine.synchronisation.style != "none"
+    if waits:
         entries.append(
             PassEntry(
                 # Signals take places in queues, so that of them there must be the fewest.
@@ -71,11 +76,11 @@ def pipeline(
                 "after allocate: buffers that share an address need waits",
             )
         )
-    if machine.synchronisation.signals:
+    if waits and machine.synchronisation.signals:
         reason = "after synchronise, whose waits it turns into what the machine has"
         entries.append(PassEntry(AssignEvents(), reason))
     if check:
-        entries.append(PassEntry(Check(), "last: proves what the others promise"))
+        entries.append(PassEntry(Check(waits), "last: proves what the others promise"))
     return entries
 
 

@@ -45,7 +45,7 @@ class Check(TilePass):
     - ``tile-limits``: tiles respect the primitive's limits and dims that it needs whole.
     - ``tile-race``: waits order every fill before its reads and every reuse of a slot after its
       last use; names the missing wait and both operations. Not on machines without engines to
-      order.
+      order, nor without ``waits``.
     - ``tile-event``: where signals order the engines, each has a wait that takes it and each wait
       a signal before it, ids are within the machine's, and none is signalled more often than it
       holds.
@@ -54,18 +54,21 @@ class Check(TilePass):
     """
 
     name = "check"
+    waits: bool = True
+    """Whether the order of operations is checked: not for targets that find their own."""
 
     def run(self, program: ProgramOp, machine: Machine) -> None:
         """Check one program; raises TilewrightError."""
-        checker = _Checker(program, machine)
+        checker = _Checker(program, machine, self.waits)
         problems = list(checker.problems())
         if problems:
             raise TilewrightError(problems)
 
 
 class _Checker:
-    def __init__(self, program: ProgramOp, machine: Machine) -> None:
+    def __init__(self, program: ProgramOp, machine: Machine, waits: bool) -> None:
         self.program = program
+        self.waits = waits and machine.synchronisation.style != "none"
         self.machine = machine
         self.extents = program.extents
         self.order = Order(program)
@@ -87,7 +90,7 @@ class _Checker:
         for buffer in self.queues.buffers:
             yield from self.filled(buffer)
         yield from self.coverage()
-        if self.machine.synchronisation.style != "none":
+        if self.waits:
             yield from self.events()
             yield from self.races()
 

@@ -15,7 +15,7 @@ from tilewright.network.fusion.forms import described
 from tilewright.network.fusion.learned.fitting import Sample
 from tilewright.network.fusion.learned.model import FEWEST, digest_of, fitted, read
 from tilewright.network.fusion.learned.pipeline import Instructions, instructions_of
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.targets.dpu.core import core_named
 from tilewright.targets.dpu.machine import machine_of
 
@@ -38,7 +38,7 @@ def kernels() -> list[Instructions]:
         net = Builder(1, x=(1, channels, size, size))
         module, _ = formed(net, net.conv(net.inputs["x"], 36), machine=MACHINE)
         (kernel,) = (described(op, MACHINE) for op in kernels_of(module))
-        read.append(instructions_of(kernel, plan(kernel, MACHINE), MACHINE))
+        read.append(instructions_of(kernel, Planner(MACHINE).plan(kernel), MACHINE))
     return read
 
 

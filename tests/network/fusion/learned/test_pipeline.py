@@ -10,7 +10,7 @@ from tests.network.fusion.kernel_networks import formed, kernels_of
 from tilewright.ir.types import shape_of
 from tilewright.network.fusion.forms import described, forms_of
 from tilewright.network.fusion.learned.pipeline import instructions_of
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
 from tilewright.targets.dpu.core import core_named
 from tilewright.targets.dpu.formats import CATEGORIES
@@ -46,7 +46,7 @@ def kernels() -> list[Kernel]:
 @pytest.mark.parametrize("number", range(4))
 def test_instructions(number: int) -> None:
     kernel = kernels()[number]
-    planned = plan(kernel, MACHINE)
+    planned = Planner(MACHINE).plan(kernel)
     program = tile(kernel, planned.schedule, MACHINE, place_dense(kernel), check=False)
     lowering = Lowering(CORE)
     lowering.kernel(program)
@@ -95,7 +95,7 @@ def test_chains(name: str) -> None:
         forms = [described(kernel, MACHINE, primitive) for kernel, primitive in trials]
     values = {"times.load.bias": 0.25}
     for kernel in forms:
-        planned = plan(kernel, MACHINE)
+        planned = Planner(MACHINE).plan(kernel)
         cycles = timer(CORE, MACHINE)(kernel, planned.schedule)
         ours = instructions_of(kernel, planned, MACHINE)
         assert ours.cycles(values, ready=True) == pytest.approx(cycles, rel=0.03)

@@ -10,7 +10,7 @@ from tests.targets.generic.kernel_cases import CASES, Case, conv_case, random_ca
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
 
@@ -50,7 +50,7 @@ def test_words_compute_what_the_graph_says(seed: int) -> None:
     case = random_case(seed)
     described = machine(CONFIGURATIONS[seed % 3])
     try:
-        schedules = [plan(case.kernel, described).schedule]
+        schedules = [Planner(described).plan(case.kernel).schedule]
     except TilewrightError as error:
         assert error.problems[0].code == "plan-primitive"
         pytest.skip("the machine has no such operation: the host computes it")
@@ -78,7 +78,7 @@ def test_memory_may_answer_at_once(seed: int) -> None:
     described = machine(CONFIGURATIONS[seed % 3])
     described = described.with_values({f"move.{move.name}.latency": 0 for move in described.moves})
     try:
-        found, _, _ = run_case(case, plan(case.kernel, described).schedule, described)
+        found, _, _ = run_case(case, Planner(described).plan(case.kernel).schedule, described)
     except TilewrightError as error:
         if error.problems[0].code not in {"plan-primitive", *UNCOMPUTED}:
             raise

@@ -8,7 +8,7 @@ import pytest
 from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, Configuration, machine
 from tilewright.targets.cambricon.timer import timer
@@ -32,7 +32,7 @@ def join_case(seed: int) -> Case:
 def test_planned(seed: int) -> None:
     described = machine(CONFIGURATIONS[seed % 3])
     case = join_case(seed)
-    found = plan(case.kernel, described)
+    found = Planner(described).plan(case.kernel)
     assert found.schedule.primitive == "join"
     result, run, _ = run_case(case, found.schedule, described)
     np.testing.assert_array_equal(result, case.expected)
@@ -63,7 +63,7 @@ def test_many_pixels_take_what_is_planned(size: Configuration) -> None:
         build = KernelBuilder(1)
         images = [build.image(1, count, 20, 28) for count in channels]
         case = build.finish(build.op("concat", *images, axis=1))
-        found = plan(case.kernel, machine(size))
+        found = Planner(machine(size)).plan(case.kernel)
         planned += found.predicted_cycles
         taken += timer(machine(size), begun=False)(case.kernel, found.schedule)
     assert taken == pytest.approx(planned, rel=0.12)

@@ -9,7 +9,7 @@ import pytest
 from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
 from tilewright.targets.cambricon.planning.channel_blocks import by_channel_blocks, layout_of_blocks
@@ -108,6 +108,6 @@ def test_several_blocks_of_channels_come_at_once(case: Case, several: int) -> No
 def test_the_planner_takes_them_for_large_images() -> None:
     """7 x 7 pixels of 2048 channels pass main memory in 1568 cycles."""
     described, case = machine(), mean(2048, (7, 7), (7, 7))
-    found = plan(case.kernel, described, timer=timer(described))
+    found = Planner(described, timer=timer(described)).plan(case.kernel)
     assert found.schedule.primitive == "matrix_mean"
     assert found.cycles < 1.5 * 1568

@@ -10,7 +10,7 @@ from tests.targets.generic.kernel_cases import Case, KernelBuilder
 from tilewright.errors import TilewrightError
 from tilewright.ir import VerifyException
 from tilewright.numerics import reference
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
 
@@ -39,7 +39,7 @@ def test_words(seed: int) -> None:
     buffers = tuple((o.name, int(pick.integers(1, 3))) for o in case.kernel.operands)
     order = tuple(str(dim) for dim in pick.permutation(["n", "p"]))
     cut = Schedule("maximum_gradient", (Level("vsm", tile, order),), buffers)
-    for schedule in (plan(case.kernel, described).schedule, cut):
+    for schedule in (Planner(described).plan(case.kernel).schedule, cut):
         try:
             found, _, _ = run_case(case, schedule, described)
         except TilewrightError as error:

@@ -7,7 +7,7 @@ import pytest
 from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import KernelBuilder
 
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.targets.cambricon.lowering.normalise import doublings
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
 
@@ -34,7 +34,7 @@ def test_windows_of_any_size(window: int, channels: int) -> None:
     y = build.op("lrn", x, size=window, alpha=1e-2, beta=0.75, bias=1.5, result=(16, 9))
     case = build.finish(y)
     described = machine(CONFIGURATIONS[window % 3])
-    found, _, _ = run_case(case, plan(case.kernel, described).schedule, described)
+    found, _, _ = run_case(case, Planner(described).plan(case.kernel).schedule, described)
     np.testing.assert_array_equal(found, case.expected)
 
 
@@ -45,5 +45,5 @@ def test_gradients_of_windows_of_any_size(window: int) -> None:
     settings = {"size": window, "alpha": (1e-4, 1e-2, 2.0)[window % 3], "beta": 0.75, "bias": 1.5}
     case = build.finish(build.op("lrn_gradient", x, dy, result=(16, 11), **settings))
     described = machine(CONFIGURATIONS[window % 3])
-    found, _, _ = run_case(case, plan(case.kernel, described).schedule, described)
+    found, _, _ = run_case(case, Planner(described).plan(case.kernel).schedule, described)
     np.testing.assert_array_equal(found, case.expected)

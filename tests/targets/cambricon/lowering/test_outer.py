@@ -8,7 +8,7 @@ from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
 from tilewright.errors import TilewrightError
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.planners.schedules import agreeing
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, MACHINE, machine
@@ -29,7 +29,7 @@ def outer_case(seed: int, depth: int, *, transposed: bool = True, wide: bool = F
 def test_planned(seed: int) -> None:
     described = machine(CONFIGURATIONS[seed % 3])
     case = outer_case(seed, (1, 2, 7, 40)[seed % 4], wide=seed % 5 == 4)
-    chosen = plan(case.kernel, described).schedule
+    chosen = Planner(described).plan(case.kernel).schedule
     assert chosen.primitive == "outer" or seed % 4 == 0
     found, result, _ = run_case(case, chosen, described)
     np.testing.assert_array_equal(found, case.expected)
@@ -71,6 +71,6 @@ def test_one_step_is_bound_by_its_store() -> None:
     a, b = build.operand((1, 512), 9), build.operand((1, 1024), 10)
     y = build.op("requantise", build.op("matmul", a, b, transpose_a=True), result=(16, 8))
     case = build.finish(y)
-    found, result, _ = run_case(case, plan(case.kernel, MACHINE).schedule, MACHINE)
+    found, result, _ = run_case(case, Planner(MACHINE).plan(case.kernel).schedule, MACHINE)
     np.testing.assert_array_equal(found, case.expected)
     assert result.cycles < 1.15 * 512 * 1024 * 2 / 128

@@ -7,7 +7,7 @@ import pytest
 from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import KernelBuilder
 
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
 
 SHAPES = (
@@ -39,5 +39,5 @@ def test_one_number_along_the_innermost_axis(
     if operation != "max":
         y = build.op("requantise", y, result=(16, 7))
     case, described = build.finish(y), machine(CONFIGURATIONS[bits % 3])
-    found, _, _ = run_case(case, plan(case.kernel, described).schedule, described)
+    found, _, _ = run_case(case, Planner(described).plan(case.kernel).schedule, described)
     np.testing.assert_array_equal(found, case.expected)

@@ -10,7 +10,7 @@ from tests.slow import but_fast
 from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cambricon.lowering.pool_rows import alike, batches_of
 from tilewright.targets.cambricon.lowering.sliding import Sliding
@@ -39,7 +39,7 @@ def pooled(seed: int, kind: str, *, relu: bool, most: int = 5) -> Case:
 def test_windows_of_all_kinds(seed: int, kind: str) -> None:
     case = pooled(seed, kind, relu=seed % 2 == 1)
     described = machine(CONFIGURATIONS[seed % 3])
-    found, _, _ = run_case(case, plan(case.kernel, described).schedule, described)
+    found, _, _ = run_case(case, Planner(described).plan(case.kernel).schedule, described)
     np.testing.assert_array_equal(found, case.expected)
 
 
@@ -117,7 +117,7 @@ def test_images_of_many_rows_are_pooled_in_few_transfers() -> None:
     x = build.operand((1, 64, 224, 224), layout="NHWC")
     case = build.finish(build.op("max_pool", x, kernel=[2, 2], strides=[2, 2], pads=[0] * 4))
     described = machine()
-    found = plan(case.kernel, described, timer=timer(described))
+    found = Planner(described, timer=timer(described)).plan(case.kernel)
     assert found.schedule.primitive == "matrix_pool"
     assert found.cycles < 1.2 * 62720
 
@@ -130,7 +130,7 @@ def test_results_of_few_channels_are_copied_from_known_places(
     x = build.operand((1, channels, extent, extent), layout="NHWC")
     case = build.finish(build.op("max_pool", x, kernel=[3, 3], strides=[2, 2], pads=[0] * 4))
     described = machine()
-    found = plan(case.kernel, described, timer=timer(described))
+    found = Planner(described, timer=timer(described)).plan(case.kernel)
     assert found.cycles < most
     result, _, _ = run_case(case, found.schedule, described)
     np.testing.assert_array_equal(result, case.expected)

@@ -9,7 +9,7 @@ import pytest
 from tests.targets.generic.kernel_cases import KernelBuilder
 
 from tilewright.errors import TilewrightError
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.targets.cambricon.lowering.network import CONSTANTS, Lowering
 from tilewright.targets.cambricon.lowering.tables import MAX_TABLES, KernelTables
 from tilewright.targets.cambricon.machine import MACHINE
@@ -50,7 +50,7 @@ def test_two_kernels_load_a_table_once() -> None:
     """Both compute what the function says."""
     build = KernelBuilder(3)
     case = build.finish(build.op("sigmoid", build.operand((1, 400), 12), result=(16, 15)))
-    schedule = plan(case.kernel, MACHINE).schedule
+    schedule = Planner(MACHINE).plan(case.kernel).schedule
     (x,), y = case.kernel.inputs, case.kernel.output
     lowering = Lowering(MACHINE, {"activations": 0, CONSTANTS: 4096}, Counter())
     for place in (1024, 2048):

@@ -8,7 +8,7 @@ from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
 from tilewright.ir.types import shape_of
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine, part_of
 
@@ -59,7 +59,7 @@ def test_sums_come_part_by_part(
 
 def test_the_planner_takes_all_channels_where_parts_of_pixels_would_wait() -> None:
     case = wide(256, 1, (0, 0, 0, 0), True)
-    assert plan(case.kernel, SMALL).schedule.primitive == "wide_conv"
+    assert Planner(SMALL).plan(case.kernel).schedule.primitive == "wide_conv"
 
 
 @pytest.mark.parametrize(("channels", "part"), [(128, 128), (129, 80), (256, 128), (300, 112)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.targets.cambricon.lowering.convolutions import conv
 
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
 from tilewright.planning.nests import arrangements, nests_of
 from tilewright.planning.planners.schedules import schedule_of
@@ -68,4 +68,7 @@ def test_windows_of_several_rows_leave_none_out(kernel: int, stride: int) -> Non
 def test_the_price_is_that_of_two_slots() -> None:
     """Where there is room for one slot alone, tiles need not wait for their images."""
     kernel = layer(3, 1)
-    assert plan(kernel, MACHINE).predicted_cycles < 0.995 * plan(kernel, WHOLE).predicted_cycles
+    assert (
+        Planner(MACHINE).plan(kernel).predicted_cycles
+        < 0.995 * Planner(WHOLE).plan(kernel).predicted_cycles
+    )

@@ -8,7 +8,7 @@ from tests.targets.cpu.planning.machines import costs_of, with_costs
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Engine, Machine, Memory, Primitive, Storage, Synchronisation
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.capabilities import CpuMachine
@@ -80,7 +80,7 @@ def conv(
 
 
 def test_the_same_kernel_gets_the_same_schedule() -> None:
-    first, second = (plan(conv(), machine()) for _ in range(2))
+    first, second = (Planner(machine()).plan(conv()) for _ in range(2))
     assert first.schedule == second.schedule
     assert first.predicted_cycles == second.predicted_cycles
     assert first.schedule.primitive == "conv"
@@ -120,11 +120,11 @@ def test_rows_are_joined_only_where_windows_stay_inside() -> None:
 
 
 def test_row_major_tensors_take_the_general_primitive() -> None:
-    found = plan(conv(layout=""), machine())
+    found = Planner(machine()).plan(conv(layout=""))
     assert found.schedule.primitive == "general"
     only = machine().model_copy(update={"primitives": machine().primitives[:1]})
     with pytest.raises(TilewrightError, match="plan-primitive"):
-        plan(conv(layout=""), only)
+        Planner(only).plan(conv(layout=""))
 
 
 def test_a_reduction_under_a_residual_is_split_where_sums_can_start_from_it() -> None:
@@ -326,7 +326,7 @@ def test_results_in_short_pieces_cost_more_where_they_lie_far() -> None:
 
 def test_bounds_leave_out_padding_and_what_caches_hold() -> None:
     kernel, cpu = conv(ci=64, co=64, size=7), machine()
-    found = plan(kernel, cpu)
+    found = Planner(cpu).plan(kernel)
     taps = sum(0 <= out + tap - 1 < 7 for out in range(7) for tap in range(3)) ** 2
     assert found.physical_bound == pytest.approx(64 * 64 * taps / (2 * LANES))
     assert found.granule_bound == pytest.approx(found.physical_bound)
@@ -334,6 +334,6 @@ def test_bounds_leave_out_padding_and_what_caches_hold() -> None:
     # A product that reads far more weights than the caches hold is bound by memory.
     wide = conv(ci=1024, co=4096, size=1, k=1)
     weights = 1024 * 4096 * 4
-    found = plan(wide, cpu)
+    found = Planner(cpu).plan(wide)
     assert weights / 6.0 * 0.9 < found.physical_bound < weights / 6.0
     assert found.predicted_cycles >= weights / 6.0

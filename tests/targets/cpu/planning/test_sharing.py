@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tilewright.machine import Machine
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.machine import machine as cpu
@@ -48,7 +48,7 @@ def trips(kernel: Kernel, schedule: Schedule) -> dict[str, int]:
 @pytest.mark.parametrize("cores", [2, 3, 4, 8])
 def test_every_core_has_work(cores: int) -> None:
     kernel = product(512, 768, 512)
-    schedule = plan(kernel, machine(cores)).schedule
+    schedule = Planner(machine(cores)).plan(kernel).schedule
     assert schedule.shared in ("m", "co")
     count = trips(kernel, schedule)[schedule.shared]
     assert count / (-(-count // cores) * cores) > 0.6
@@ -57,22 +57,22 @@ def test_every_core_has_work(cores: int) -> None:
 
 
 def test_one_core_or_little_work_is_not_divided() -> None:
-    assert plan(product(512, 768, 512), machine(1)).schedule.shared == ""
-    assert plan(product(4, 32, 16), machine(8)).schedule.shared == ""
+    assert Planner(machine(1)).plan(product(512, 768, 512)).schedule.shared == ""
+    assert Planner(machine(8)).plan(product(4, 32, 16)).schedule.shared == ""
 
 
 def test_a_reduction_is_never_divided() -> None:
     kernel = product(1, 16, 1 << 20)
-    assert plan(kernel, machine(4)).schedule.shared != "ci"
+    assert Planner(machine(4)).plan(kernel).schedule.shared != "ci"
 
 
 def test_a_map_gets_a_loop_by_whole_blocks() -> None:
     kernel = map_of((1, 96, 128, 128), "NCHW16c")
-    schedule = plan(kernel, machine(2)).schedule
+    schedule = Planner(machine(2)).plan(kernel).schedule
     assert schedule.shared == "d1"
     assert dict(schedule.levels[0].tile)["d1"] == 48
     # 5 blocks of channels do not give 4 cores a part each, rows do.
-    schedule = plan(map_of((1, 80, 128, 128), "NCHW16c"), machine(4)).schedule
+    schedule = Planner(machine(4)).plan(map_of((1, 80, 128, 128), "NCHW16c")).schedule
     assert schedule.shared == "d2"
 
 
@@ -81,7 +81,7 @@ def test_every_core_has_scratch_so_output_channels_can_be_divided() -> None:
     anchor = kernel.anchor
     scratch = Operand("s", (1 << 20,), (Affine(),), role="scratch")
     held = replace(kernel, stages=(replace(anchor, inputs=(*anchor.inputs, scratch)),))
-    schedule = plan(kernel, machine(1)).schedule
+    schedule = Planner(machine(1)).plan(kernel).schedule
     bare = share(kernel, machine(4), schedule, 1e9).shared
     assert bare and share(held, machine(4), schedule, 1e9).shared == bare
 

@@ -11,7 +11,7 @@ from tests.targets.generic.kernel_cases import Case, KernelBuilder
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir import SSAValue
 from tilewright.machine import Machine
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.dpu.core import Core
@@ -59,7 +59,7 @@ def lower_case(
 ) -> Lowered:
     """Plan a kernel, for a machine that may have less memory than the core, and lower it."""
     machine = machine or machine_of(core)
-    schedule = schedule or plan(case.kernel, machine).schedule
+    schedule = schedule or Planner(machine).plan(case.kernel).schedule
     placements: dict[str, tuple[str, int, tuple[int, ...]]] = {}
     ends = {WEIGHTS: 0, ACTIVATIONS: 0}
     images: list[tuple[str, int, bytes]] = []

@@ -16,7 +16,7 @@ from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
 from tilewright.graph.dialect import GraphOperation
 from tilewright.ir import SSAValue, UnitAttr
-from tilewright.planning import Plan, plan
+from tilewright.planning import Plan, Planner
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.dpu.core import CORES as ALL
@@ -119,7 +119,7 @@ def test_rows_that_stay_are_those_that_are_computed_again(name: str, seed: int) 
     core, rows, slots = CORES[seed % 2], 1 + seed * 3 % 7, 1 + seed % 3
     case = chain(CHAINS[name], seed, 1 + seed % 3)
     machine = machine_of(core)
-    again = replace(plan(case.kernel, machine).schedule, kept=())
+    again = replace(Planner(machine).plan(case.kernel).schedule, kept=())
     schedule = keeping(case.kernel, again, rows, slots, ahead=(seed + 2) % 4)
     apart = replace(schedule, kept=())
     apart = replace(apart, producers=tuple(replace(p, kept=()) for p in apart.producers))
@@ -138,7 +138,7 @@ def test_rows_stay_whatever_the_widths_of_tiles(name: str, columns: int) -> None
     """Tiles at the borders are narrower: a circular buffer's rows have room for the widest."""
     core, case = CORES[columns % 2], chain(CHAINS[name], columns, 2, kernel=3)
     machine = machine_of(core)
-    whole = replace(plan(case.kernel, machine).schedule, kept=())
+    whole = replace(Planner(machine).plan(case.kernel).schedule, kept=())
     lowered = lower_case(case, core, machine, keeping(case.kernel, whole, 4, 1, columns, 3))
     assert not lowered.segments.problems()
     np.testing.assert_array_equal(lowered.run(), case.expected)
@@ -161,7 +161,7 @@ def test_rows_ahead_complete_blocks() -> None:
     first.begins = UnitAttr()
     case = build.finish(value)
     machine = crowded(ZU2, 12)
-    planned = plan(case.kernel, machine)
+    planned = Planner(machine).plan(case.kernel)
     ((_, ahead),) = planned.schedule.kept
     assert ahead == 3 and "(3 ahead)" in str(planned.schedule)
     assert Schedule.from_json(planned.schedule.to_json()) == planned.schedule
@@ -183,7 +183,7 @@ def points(one: Lowered) -> int:
 def test_what_planning_keeps_moves_as_many_bytes_as_it_says(name: str) -> None:
     case = chain(CHAINS[name], 1, 2, kernel=3)
     machine = crowded(ZU2, 16)  # Whole images fit the others' banks, and have no halos.
-    planned: Plan = plan(case.kernel, machine)
+    planned: Plan = Planner(machine).plan(case.kernel)
     assert kept(planned.schedule) and "keeps rows of" in str(planned.schedule)
     made = lower_case(case, ZU2, machine)
     np.testing.assert_array_equal(made.run(), case.expected)
@@ -202,7 +202,7 @@ def test_a_token_that_lacks_is_a_race() -> None:
     """
     case = chain(("conv", "depthwise"), 1, 1, kernel=3)
     machine = machine_of(ZU2)
-    schedule = keeping(case.kernel, plan(case.kernel, machine).schedule, 3, 1)
+    schedule = keeping(case.kernel, Planner(machine).plan(case.kernel).schedule, 3, 1)
     made = lower_case(case, ZU2, machine, schedule)
     (program,) = made.segments.programs
     endless = replace(ZU2, port=replace(ZU2.port, queue=len(program)))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.slow import but_fast
 from tests.targets.dpu.lowering.lowered_cases import image, lower_case
 from tests.targets.dpu.lowering.test_lowered_chains import CHAINS, chain, crowded
 from tests.targets.generic.kernel_cases import KernelBuilder
@@ -9,7 +10,7 @@ from tests.targets.generic.kernel_cases import KernelBuilder
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import GraphOperation
 from tilewright.ir import UnitAttr
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
 from tilewright.targets.dpu.core import ZU2
 from tilewright.targets.dpu.lowering import network
@@ -49,6 +50,7 @@ def test_engines_keep_their_order_and_nothing_takes_longer(name: str, monkeypatc
     assert second.main_bytes == first.main_bytes
 
 
+@pytest.mark.slow
 def test_prices_of_chains_are_near_what_the_words_take() -> None:
     machine = machine_of(ZU2)
     simulated = timer(ZU2, machine)
@@ -56,7 +58,7 @@ def test_prices_of_chains_are_near_what_the_words_take() -> None:
     for name in CHAINS:
         case = chain(CHAINS[name], 40)
         try:
-            found = plan(case.kernel, machine)
+            found = Planner(machine).plan(case.kernel)
         except TilewrightError:
             continue
         errors.append(abs(found.predicted_cycles / simulated(case.kernel, found.schedule) - 1))
@@ -84,16 +86,19 @@ def inverted(channels: int, size: int, inner: int, k: int, stride: int, outputs:
 
 @pytest.mark.parametrize(
     "shape",
-    [
-        *((32, 28, 192, 3, 2, 64), (24, 56, 144, 3, 2, 32), (96, 14, 576, 3, 1, 96)),
-        *((24, 56, 72, 5, 2, 40), (112, 14, 672, 5, 1, 112)),
-        *((96, 14, 576, 3, 1, 0), (96, 14, 576, 3, 2, 0)),
-    ],
+    but_fast(
+        [
+            *((32, 28, 192, 3, 2, 64), (24, 56, 144, 3, 2, 32), (96, 14, 576, 3, 1, 96)),
+            *((24, 56, 72, 5, 2, 40), (112, 14, 672, 5, 1, 112)),
+            *((96, 14, 576, 3, 1, 0), (96, 14, 576, 3, 2, 0)),
+        ],
+        [(32, 28, 192, 3, 2, 64), (96, 14, 576, 3, 2, 0)],
+    ),
     ids=lambda shape: "x".join(map(str, shape)),
 )
 def test_prices_of_chains_with_depthwise_know_of_rows(shape: tuple[int, ...]) -> None:
     """Blocks of MobileNet-v2 and MnasNet: a convolution's next tile begins where the depthwise one
     has read, not behind it; and where a circular buffer ends, a compute is an instruction more."""
     machine, kernel = machine_of(ZU2), inverted(*shape)
-    planned = plan(kernel, machine)
+    planned = Planner(machine).plan(kernel)
     assert abs(planned.predicted_cycles / timer(ZU2, machine)(kernel, planned.schedule) - 1) < 0.03

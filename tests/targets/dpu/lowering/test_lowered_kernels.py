@@ -12,7 +12,7 @@ from tests.targets.generic.kernel_cases import KernelBuilder
 from tilewright.errors import TilewrightError
 from tilewright.graph.operations import GraphOperation
 from tilewright.ir import UnitAttr
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.targets.dpu.core import ISA0, ZU2, Core
 from tilewright.targets.dpu.machine import machine_of
 from tilewright.targets.dpu.registers import BIASES, REGISTERS
@@ -93,7 +93,7 @@ def test_windows_that_are_loaded_one_by_one_are_planned_so(seed: int, behind: bo
         assert isinstance(first, GraphOperation)
         first.begins = UnitAttr()
     case, machine = build.finish(y), crowded(ZU2, (4, 8)[seed % 2])
-    planned = plan(case.kernel, machine)
+    planned = Planner(machine).plan(case.kernel)
     lowered = lower_case(case, ZU2, machine, planned.schedule)
     (program,) = lowered.segments.programs
     biases = sum(
@@ -117,7 +117,7 @@ def test_predictions_know_that_instructions_are_of_rows(
     x = image(build, 1, channels, size, size)
     y = build.op("conv", x, weight, pads=(kernel // 2,) * 4)
     case = build.finish(build.op("requantise", y, result=(8, 4)))
-    planned = plan(case.kernel, machine_of(ZU2))
+    planned = Planner(machine_of(ZU2)).plan(case.kernel)
     cycles = timer(ZU2, machine_of(ZU2))(case.kernel, planned.schedule)
     assert abs(planned.predicted_cycles / cycles - 1) < 0.06
 

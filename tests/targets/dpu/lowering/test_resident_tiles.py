@@ -14,7 +14,7 @@ from tilewright.errors import TilewrightError
 from tilewright.graph.placement import ACTIVATIONS
 from tilewright.ir import Parser, VerifyException, integer, to_text
 from tilewright.machine import Machine
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.planning.held import holding
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.dpu.core import CORES as ALL
@@ -43,7 +43,7 @@ def staying(case: Case, machine: Machine, share: int = 2) -> Schedule:
     key = f"memory.{SHARED}.bytes"
     granule = machine.memory(SHARED).granule
     left = (machine.memory(SHARED).bytes or 0) // share // granule * granule
-    held = plan(holding(case.kernel, {name}, SHARED), machine.with_values({key: left}))
+    held = Planner(machine.with_values({key: left})).plan(holding(case.kernel, {name}, SHARED))
     return replace(held.schedule, stays=(name,))
 
 
@@ -103,7 +103,7 @@ def test_only_what_is_there_still_is_not_loaded() -> None:
     assert end == machine.memory(SHARED).bytes
     left = machine.with_values({f"memory.{SHARED}.bytes": buffer.get("address")})
     beside, plain = (
-        tile(kernel, plan(kernel, one).schedule, one, places) for one in (left, machine)
+        tile(kernel, Planner(one).plan(kernel).schedule, one, places) for one in (left, machine)
     )
     # A kernel that fills the banks to their end.
     across = plain.clone()

@@ -16,7 +16,7 @@ from tests.targets.generic.kernel_cases import Case, Lowered, lower_case
 
 from tilewright.machine import Machine
 from tilewright.machine.model import CFunction, CInterface
-from tilewright.planning import plan
+from tilewright.planning import Planner
 from tilewright.targets.generic.c.host import COMPUTED, host_text
 from tilewright.targets.generic.c.program import KernelSource, kernel_text
 from tilewright.targets.generic.c.records import header_text
@@ -116,7 +116,7 @@ class EmittedKernel:
 def emitted(case: Case, machine: Machine) -> EmittedKernel:
     """A kernel in C."""
     instructions = derive(machine)
-    lowered = lower_case(case, plan(case.kernel, machine).schedule, machine, instructions)
+    lowered = lower_case(case, Planner(machine).plan(case.kernel).schedule, machine, instructions)
     arena = lowered.memory[: lowered.bases["tables"]]
     whole = Lowering(instructions, lowered.bases, {"activations": arena})
     source = KernelSource("k0", case.kernel.nodes, [lowered.tiles])

@@ -73,7 +73,7 @@ def test_other_machines(path: Path, seed: int, folder: Path) -> None:
         np.testing.assert_array_equal(kernel.run(library, order), kernel.lowered.case.expected)
 
 
-@pytest.mark.parametrize("name", ["two convolutions", "pool", "inverted"])
+@pytest.mark.parametrize("name", but_fast(["two convolutions", "pool", "inverted"], ["pool"]))
 def test_chains(name: str, folder: Path) -> None:
     """Kernels of several computes, with halos that the edges cut."""
     (case,) = fused.chain(len(name), *fused.CHAINS[name])

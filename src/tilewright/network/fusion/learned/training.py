@@ -26,7 +26,7 @@ from tilewright.network.fusion.graph import graph_of
 from tilewright.network.fusion.learned.fitting import Sample
 from tilewright.network.fusion.learned.pipeline import instructions_of
 from tilewright.network.fusion.run import members_of
-from tilewright.planning import Plan, Timer
+from tilewright.planning import Plan, Planner, Timer
 from tilewright.planning.canonical import canonical
 from tilewright.planning.domain import Kernel
 from tilewright.runtime.executable import Progress, quiet
@@ -93,7 +93,7 @@ def samples_of(
     progress: Progress = quiet,
 ) -> Iterator[Sample]:
     """Instructions and simulated cycles of the first groups that can be planned and simulated."""
-    oracle, count = Planned(machine), 0
+    oracle, count = Planned(Planner(machine)), 0
     for group in groups:
         progress("simulate kernels", count, min(most, len(groups)))
         fastest = oracle.of(group)

@@ -17,6 +17,7 @@ from tilewright.targets.ascend.hivm.emit import function_name, function_text
 from tilewright.targets.ascend.hivm.machine import machine_910b
 from tilewright.targets.base import Compilation, Runner, Target
 from tilewright.targets.generic.program_file import compiled_steps
+from tilewright.tile.decisions import Decision
 from tilewright.tile.dialect import programs_of
 
 FILE = "kernels.mlir"
@@ -31,6 +32,8 @@ class Ascend910bTarget(Target):
     runs = False
     elements = ("float16",)
     implements = frozenset({Capability.TRANSACTION, Capability.IN_FLIGHT})
+    honours = frozenset({Decision.ORDER, Decision.SLOTS})
+    """The vendor's tools place buffers and synchronise pipes."""
     program_mark = "hivm.hir."
     levels: ClassVar = {**Target.levels, "ascend": "graph", "cce": "tile", "hivm": "program"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 
 from tilewright.errors import TilewrightError
@@ -18,7 +18,7 @@ from tilewright.graph.passes.reanchoring import plain_kernel
 from tilewright.ir import Context, ModuleOp, ModulePass
 from tilewright.ir.types import layout_of, shape_of
 from tilewright.machine import Machine
-from tilewright.planning import Plan, PlanCache, PlanKey, plan
+from tilewright.planning import Planner
 from tilewright.planning.bounds import granule_bound
 from tilewright.planning.join_pixels import join_pixels, moves_blocks
 from tilewright.planning.planners.schedules import agreeing
@@ -77,7 +77,9 @@ class _Pricing:
     """Cycles of kernels as the planner expects them."""
 
     machine: Machine
-    cache: PlanCache = field(default_factory=dict[PlanKey, Plan])
+
+    def __post_init__(self) -> None:
+        self.planner = Planner(self.machine)
 
     def choose(self, writers: list[KernelOp]) -> None:
         """Lay out the results of a group of kernels, or leave them as they are."""
@@ -109,7 +111,7 @@ class _Pricing:
         for kernel in kernels:
             try:
                 described = join_pixels(by_channel_blocks(plain_kernel(kernel)), self.machine)
-                kernel_plan = plan(described, self.machine, cache=self.cache)
+                kernel_plan = self.planner.plan(described)
             except TilewrightError:
                 return inf
             total += kernel_plan.predicted_cycles

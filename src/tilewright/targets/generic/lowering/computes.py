@@ -9,6 +9,7 @@ import numpy as np
 from tilewright.errors import refuse
 from tilewright.ir.types import element_name
 from tilewright.numerics import fixed
+from tilewright.numerics.element_types import ELEMENTS
 from tilewright.numerics.sparse import steps_of
 from tilewright.targets.generic.families.layer_norm import OTHERS
 from tilewright.targets.generic.families.product import TAPS
@@ -22,10 +23,12 @@ from tilewright.targets.generic.lowering.steps import (
     parameters,
     step_columns,
 )
+from tilewright.tile.dialect import BufferOp
 
 
 def lower_compute(context: Context) -> Fields:
     """All fields of a compute but its waits; refuses what the instructions cannot say."""
+    _check_operands(context)
     columns = _LOWER[context.instruction.family.name](context)
     output = context.output
     _, result = elements(context.op.stages[-1])
@@ -39,6 +42,7 @@ def lower_compute(context: Context) -> Fields:
             context.where,
             "add it to operands.output.elements, or the step that converts to the epilogue",
         )
+    _check_element(context, "output", name)
     columns |= element_columns(fields, "output", result)
     unknown = [name for name in columns if name not in fields]
     if unknown:
@@ -48,6 +52,34 @@ def lower_compute(context: Context) -> Fields:
     if output.place.memory != context.part.operands["output"].memory:
         raise refuse("lower-place", f"the result lies in {output.place.memory}", context.where)
     return columns
+
+
+def _check_operands(context: Context) -> None:
+    """Refuse (``lower-element``) operands in buffers whose elements the unit does not read."""
+    for stage in context.op.stages:
+        for value, kind in zip(stage.inputs, elements(stage)[0], strict=True):
+            owner = value.owner
+            if isinstance(owner, BufferOp) and owner.role is not None:
+                _check_element(context, owner.role.data, element_name(kind))
+
+
+def _check_element(context: Context, role: str, element: str) -> None:
+    """Refuse an element that is neither the machine's nor one that the operand names.
+
+    Machines of integers also take float32: as scales, and in functions from and to it.
+    """
+    machine, storage = context.machine, context.part.operands.get(role)
+    named = () if storage is None else storage.elements
+    real = machine.number.kind == "integer" and ELEMENTS[element].is_plain
+    if real or element in (machine.element, machine.accumulator, *named):
+        return
+    kinds = ", ".join(dict.fromkeys((machine.element, *named)))
+    raise refuse(
+        "lower-element",
+        f"{context.part.name} computes on {kinds}, and its {role} is {element}",
+        context.where,
+        f"add it to operands.{role}.elements where the unit takes it",
+    )
 
 
 def _steps(context: Context, dims: Mapping[str, str]) -> Fields:

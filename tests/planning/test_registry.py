@@ -8,9 +8,9 @@ from tests.planning import planning_kernels as kernels
 from tilewright.choices import PLANNERS
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
-from tilewright.planning import plan
-from tilewright.planning.planners.choice import planner_of
+from tilewright.planning import Planner
 from tilewright.planning.planners.greedy import Greedy
+from tilewright.planning.planners.registry import planner_of
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.targets.cpu.machine import machine as cpu
 
@@ -29,7 +29,7 @@ KERNEL = kernels.conv(20, 30, 12, 3)
     ],
 )
 def test_options_reach_the_greedy_planner(text: str, greedy: Greedy) -> None:
-    wanted = plan(KERNEL, MACHINE, search=greedy)
+    wanted = Planner(MACHINE, search=greedy).plan(KERNEL)
     with planner_of(text, MACHINE) as asked:
         assert asked is not None
         found = asked(KERNEL)
@@ -66,7 +66,7 @@ def test_the_cost_model_needs_no_planner() -> None:
         ("swatop{share=mesh}", MACHINE, {}, "option-planner", "no mesh"),
         ("swatop{top=3}", MACHINE, {}, "option-planner", "top=1|4|16"),
         ("space{file=a}", CPU, {}, "option-planner", "behind caches"),
-        ("space{top=4}", MACHINE, {}, "option-planner", "space{file=FILE}"),
+        ("space{top=4}", MACHINE, {}, "option-planner", "file=FILE"),
         ("blackbox", CPU, {}, "option-planner", "behind caches"),
         ("ldm{block=5}", MACHINE, {}, "option-planner", "block=16|32|64|128|256"),
         ("exact", CPU, {}, "option-planner", "behind caches"),

@@ -1,0 +1,127 @@
+"""The planner of a machine: a plan for each kernel, kernels alike once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Protocol
+
+from tilewright.ir.passes import CompilerContext
+from tilewright.machine import Machine
+from tilewright.planning.bounds import in_place, primitives_for
+from tilewright.planning.caches import in_place_planning
+from tilewright.planning.canonical import canonical, renamed
+from tilewright.planning.chains import plan_chain
+from tilewright.planning.domain import Kernel
+from tilewright.planning.plan import Budget, Plan, Timer, for_methods, timed
+from tilewright.planning.planners.cores import plan_cores
+from tilewright.planning.planners.exact import plan_exact, priced_first
+
+Ask = Callable[[Kernel], Plan | None]
+"""A kernel's plan, or None where the planner's own search is to find it."""
+
+
+class Search(Protocol):
+    """What finds a kernel's plan."""
+
+    def __call__(
+        self, kernel: Kernel, machine: Machine, *, timer: Timer | None, budget: Budget | None
+    ) -> Plan:
+        """The plan; raises TilewrightError as ``Planner.plan`` does."""
+        ...
+
+
+PlanKey = tuple[Kernel, bool]
+"""A kernel without names, and whether a timer was asked."""
+
+PlanCache = MutableMapping[PlanKey, Plan]
+"""Plans of one machine, timer, budget and search."""
+
+
+class PlanStore(Protocol):
+    """Plans that outlive a planner: of other planners, or of other processes."""
+
+    def cache(self, planner: Planner) -> PlanCache:
+        """The plans that are known of a planner's machine, timer, budget and search."""
+        ...
+
+
+@dataclass
+class Planner:
+    """Plans the kernels of one machine: the same kernel and options give the same schedule."""
+
+    machine: Machine
+    timer: Timer | None = None
+    """The simulated cycles of a schedule: with it the best candidates are run, and the fastest is
+    taken. None takes the best by the machine's cost model."""
+    budget: Budget | None = None
+    search: Search | None = None
+    """What finds the plan of a kernel without producers; None for the exact search."""
+    ask: Ask | None = None
+    """Asked for a kernel's plan before anything is searched."""
+    cache: PlanCache = field(default_factory=dict[PlanKey, Plan])
+    """Plans of kernels that differ from those asked for in names only."""
+    store: ClassVar[PlanStore | None] = None
+    """Where all planners of this process also look for plans, and keep theirs; None for nowhere."""
+
+    def plan(self, kernel: Kernel) -> Plan:
+        """The best schedule of a kernel.
+
+        Raises TilewrightError: ``plan-primitive`` when no primitive computes the kernel,
+        ``plan-operand`` when the primitive has no place for an operand, ``plan-capacity`` when not
+        even the smallest tile fits.
+        """
+        if self.ask is not None and (asked := self.ask(kernel)) is not None:
+            return asked
+        unnamed, names = canonical(kernel)
+        key = unnamed, self.timer is not None
+        cache = self.cache if Planner.store is None else Planner.store.cache(self)
+        if key in cache:
+            back = {new: old for old, new in names.items()}
+            return replace(_renamed(cache[key], back), seconds=0.0)
+        result = self._searched(kernel)
+        cache[key] = _renamed(result, names)
+        return result
+
+    def by_cost(self) -> Planner:
+        """The planner by the machine's cost model alone, with the same cache."""
+        alone = self.timer is None and self.ask is None
+        return self if alone else replace(self, timer=None, ask=None)
+
+    def for_methods(self) -> Planner:
+        """The planner that passes ask to choose methods: it times nothing, and asks what ``ask``
+        has as ``methods``, if it has that."""
+        return replace(self, timer=None, ask=for_methods(self.ask))
+
+    def _searched(self, kernel: Kernel) -> Plan:
+        search = self.search if self.search is not None and not kernel.producers else None
+        search = search or search_of(kernel, self.machine)
+        exact = search is plan_exact and priced_first(kernel, self.machine)
+        if self.timer is not None and (search is plan_chain or exact):
+            # What asks without a timer, such as the fusion search, shares the longer part of this.
+            priced = self.by_cost().plan(replace(kernel, first=False))
+            return timed(priced, kernel, self.timer)
+        return search(kernel, self.machine, timer=self.timer, budget=self.budget)
+
+
+def planner_in(context: CompilerContext) -> Planner:
+    """The planner that a pass asks."""
+    planner = context.planner
+    return planner if isinstance(planner, Planner) else Planner(context.machine)
+
+
+def search_of(kernel: Kernel, machine: Machine) -> Search:
+    """The search that a kernel on a machine asks for."""
+    if kernel.producers:
+        return plan_chain  # Other searches cut one kernel.
+    if in_place(kernel, machine, primitives_for(kernel, machine)[0]):
+        return in_place_planning(machine).plan
+    shared = machine.cores > 1 or machine.memory(machine.main).own.shared_cache() is not None
+    return plan_cores if shared else plan_exact
+
+
+def _renamed(chosen: Plan, names: Mapping[str, str]) -> Plan:
+    """The plan with its operands' names replaced."""
+    near = tuple(_renamed(close, names) for close in chosen.near)
+    others = tuple(_renamed(other, names) for other in chosen.others)
+    return replace(chosen, schedule=renamed(chosen.schedule, names), near=near, others=others)
