@@ -17,6 +17,7 @@ import pytest
 from onnx import helper, numpy_helper
 from typer.testing import CliRunner, Result
 
+from tests.slow import crossed
 from tilewright.cli.main import COMMANDS, app, command
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -244,8 +245,13 @@ def test_each_option_works_on_a_package_or_is_refused(name: str, option: str, fi
     outcome(call(name, files.package, *files.example(example)))
 
 
-@pytest.mark.parametrize("name", ["run", "diff", "replay", "bench"])
-@pytest.mark.parametrize("given", ["x.npy", "x=@/x.npy", "x.npz", "x=@/x.npz", "unnamed.npz"])
+@pytest.mark.parametrize(
+    ("given", "name"),
+    crossed(
+        ["x.npy", "x=@/x.npy", "x.npz", "x=@/x.npz", "unnamed.npz"],
+        ["run", "diff", "replay", "bench"],
+    ),
+)
 def test_inputs_come_from_files_of_either_kind(name: str, given: str, files: Files) -> None:
     given = given if given.startswith("x=") else f"@/{given}"
     result = call(

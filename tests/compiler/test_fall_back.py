@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
 import tilewright
-from tests.slow import but_fast
+from tests.slow import but_fast, crossed
 from tilewright.cli.main import app
 from tilewright.compiler.pipeline import resolve
 from tilewright.errors import TilewrightError
@@ -205,8 +205,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("target", but_fast(TARGETS, ["cambricon-x", SMALL_NPU]))
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "target"), crossed(MODELS, TARGETS, ["cambricon-x", SMALL_NPU]))
 def test_host_runs_what_the_target_cannot(name: str, target: str, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(MODELS[name], path)

@@ -7,7 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.helper import make_tensor_value_info as info
 
 from tests.frontends.onnx.onnx_models import noise, onnxruntime_of
-from tests.slow import but_fast
+from tests.slow import but_fast, few
 from tilewright.compiler.api import compile
 from tilewright.errors import TilewrightError
 from tilewright.frontends.onnx import import_onnx
@@ -96,7 +96,7 @@ def chosen_by_sum():
     return [total, helper.make_node("Greater", ["s", "zero"], ["c"]), choose]
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", few([1, 2, 3], 1))
 @pytest.mark.parametrize("operator", ["Loop", "Scan"])
 def test_branches_within_a_loop_are_chosen_in_each_round(operator, seed, tmp_path):
     """The condition depends on what the rounds before gave: both branches are taken."""
@@ -317,7 +317,7 @@ def test_resize_needs_no_regions():
 
 
 @pytest.mark.parametrize(("operator", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
-@pytest.mark.parametrize("direction", ["reverse", "bidirectional"])
+@pytest.mark.parametrize("direction", few(["reverse", "bidirectional"], 1))
 def test_recurrent_cells_clip(operator, gates, direction, tmp_path):
     count = 2 if direction == "bidirectional" else 1
     node = helper.make_node(
@@ -358,7 +358,7 @@ def test_sequences_end_at_their_own_lengths(cell, direction, known, tmp_path):
 
 
 @pytest.mark.parametrize("columns", but_fast([False, True], [True]))
-@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("dtype", few([np.uint8, np.int8], 1))
 def test_an_lstm_quantises_its_steps(columns, dtype, tmp_path):
     """Weights of 7 bits: ONNX Runtime's products of signed bytes saturate without dot products."""
     rng, count, hidden = np.random.default_rng(1), 2, 8

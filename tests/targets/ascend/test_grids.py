@@ -7,6 +7,7 @@ from math import ceil, prod
 
 import numpy as np
 import pytest
+from tests.slow import few
 
 from tilewright.errors import TilewrightError
 from tilewright.planning import Planner
@@ -122,7 +123,7 @@ def sliced(random: np.random.Generator) -> Kernel:
     return Kernel("kernel", (Stage("slice", dims, (given,), out),))
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", few(range(24), 6))
 def test_no_two_blocks_of_a_slice_write_the_same(seed: int) -> None:
     """Elements that lie apart are written by a copy each, with what lies behind them."""
     of = sliced(np.random.default_rng(seed))

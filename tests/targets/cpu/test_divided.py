@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.slow import crossed
 from tests.targets.cpu.kernel_harness import PLAIN, Maker
 from tests.targets.cpu.primitive_cases.convolutions import convolution
 from tests.targets.cpu.primitive_cases.methods import winograd
@@ -59,8 +60,7 @@ def test_every_core_computes_its_part_of_the_rows(rows: int, step: int, tmp_path
         assert found == parts(rows, step, count)
 
 
-@pytest.mark.parametrize("shared", ["th", "tw", "co"])
-@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize(("shared", "plain"), crossed(["th", "tw", "co"], [False, True]))
 def test_cores_that_fill_scratch_agree_with_one(shared: str, plain: bool, tmp_path: Path) -> None:
     m = Maker(PLAIN, seed=4)
     value = winograd(m, (1, 9, 10, 11), 20, 4, (2, 2, 2), plain=plain, pads=(1, 1, 1, 1))

@@ -141,6 +141,7 @@ def compared(model: onnx.ModelProto, target: str, folder: Path, *, alone: bool =
     assert fused.cycles < apart.cycles
 
 
+@pytest.mark.slow
 def test_fused_networks_give_the_same_bits_in_less_time(tmp_path: Path) -> None:
     compared(SMALL["residual"](), "zu2", tmp_path)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.end_to_end.test_number_formats import compiled, image_of, small_network
+from tests.slow import crossed
 from tests.targets.generic import test_deep_machine as deep
 from tests.targets.generic import test_int8_machine as int8
 from tests.targets.generic.c.c_kernels import emitted, with_c
@@ -57,8 +58,9 @@ def converting(program: ProgramOp) -> list[MoveOp]:
     return [op for op in moves if op.transform == StringAttr("convert")]
 
 
-@pytest.mark.parametrize("name", ["through a buffer", "to main memory", "with flags"])
-@pytest.mark.parametrize("kernel", deep.CASES)
+@pytest.mark.parametrize(
+    ("kernel", "name"), crossed(deep.CASES, ["through a buffer", "to main memory", "with flags"])
+)
 def test_words_and_the_interpreter_agree(kernel: str, name: str) -> None:
     """Words, their races and their bytes, and the interpreter in any order of the engines."""
     machine, case = MACHINES[name], deep.CASES[kernel]()
@@ -89,8 +91,9 @@ def test_eight_bits() -> None:
     np.testing.assert_array_equal(lowered.run(), case.expected)
 
 
-@pytest.mark.parametrize("element", ["float16", "bfloat16"])
-@pytest.mark.parametrize("overflow", ["infinity", "saturate"])
+@pytest.mark.parametrize(
+    ("overflow", "element"), crossed(["infinity", "saturate"], ["float16", "bfloat16"])
+)
 def test_floats_are_rounded_as_the_unit_would(element: str, overflow: str, tmp_path: Path) -> None:
     """A network's results are the same numbers, infinite ones too, whoever rounds."""
     model, inputs = small_network(), {"image": image_of(9)[None] * 3e4}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.slow import but_fast
+from tests.slow import crossed
 from tests.targets.generic import test_deep_machine as deep
 from tests.targets.generic import test_int8_machine as int8
 from tests.targets.generic.c.c_kernels import emitted, with_c
@@ -61,8 +61,7 @@ def gathers(case: Case, chosen: Plan, machine: Machine) -> bool:
     return bool(moves)
 
 
-@pytest.mark.parametrize("name", MACHINES)
-@pytest.mark.parametrize("seed", but_fast(range(40), range(0, 40, 5)))
+@pytest.mark.parametrize(("name", "seed"), crossed(MACHINES, range(40), range(0, 40, 5)))
 def test_convolutions_of_any_window(seed: int, name: str) -> None:
     """Strides, dilations, groups, padding on every side, batches: words and the interpreter."""
     (case, chosen), machine = planned(name, seed), MACHINES[name]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.slow import few
 from tests.targets.sunway.expected_transfers import Walk
 from tests.targets.sunway.sunway_networks import Network, tiny
 from tests.targets.sunway.test_shim import GET, PUT, WAIT, Program, built, parts  # noqa: F401
@@ -106,7 +107,7 @@ for (int i = 0; i < COMMANDS; i++) {
 """Commands of 8 KB in blocks as far apart as they are long, on all CPEs at once."""
 
 
-@pytest.mark.parametrize("curve", sorted(RATES))
+@pytest.mark.parametrize("curve", few(sorted(RATES), 1))
 def test_the_measured_rates_come_back(
     curve: str,
     parts: list[str],  # noqa: F811
@@ -158,7 +159,7 @@ def _lone(size: int, turns: int, gets: int) -> str:
 
 
 @pytest.mark.parametrize(("pattern", "gets"), [("copy", 1), ("triad", 2)])
-@pytest.mark.parametrize("size", _SIZES)
+@pytest.mark.parametrize("size", few(_SIZES, 4))
 def test_lone_commands_take_what_was_measured(
     size: int,
     pattern: str,
@@ -249,7 +250,7 @@ def layer(folder: Path) -> Path:
     return net.save(folder / "layer.onnx", net.op("Relu", net.conv("x", 32, 64, 3)))
 
 
-@pytest.mark.parametrize("model", [tiny, layer])
+@pytest.mark.parametrize("model", few([tiny, layer], 1))
 def test_layers_take_what_their_plans_say(model: Callable[[Path], Path], tmp_path: Path) -> None:
     path = model(tmp_path)
     package = tilewright.compile(path, "sunway", directory=tmp_path / "p", planner="exact")

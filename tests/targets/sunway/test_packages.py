@@ -133,6 +133,7 @@ def test_sanitizers_find_nothing(package: Executable) -> None:
     assert checked.passed
 
 
+@pytest.mark.slow
 def test_the_makefile_builds_the_same_program(tmp_path: Path) -> None:
     package = tilewright.compile(NETWORKS["tiny"](tmp_path), "sunway", directory=tmp_path / "p")
     program = tmp_path / "p" / "program"

@@ -113,6 +113,7 @@ def test_transfers_are_those_of_the_tile_programs(
         assert package.differences(symbol, ran, text) == []
 
 
+@pytest.mark.slow
 def test_one_temporary_space_has_the_largest_need(tmp_path: Path) -> None:
     """What Winograd's method keeps between its kernels; a network without it has no such space."""
     net = Network(1, 32, 22, 22)

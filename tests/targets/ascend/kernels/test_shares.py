@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.slow import few
 from tests.targets.ascend.ascend_arrays import built
 
 from tilewright.errors import TilewrightError
@@ -179,7 +180,7 @@ CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", few(CASES, 12))
 def test_blocks_compute_what_one_does(name: str) -> None:
     """Bit for bit, in every order; what is read back is the same, and proven."""
     make, blocks = CASES[name]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.slow import but_fast
+from tests.slow import but_fast, few
 from tests.targets.dpu.lowering.lowered_cases import Lowered, bias, image, lower_case
 from tests.targets.dpu.lowering.lowered_cases import machine_of_averages as averages
 from tests.targets.dpu.lowering.test_lowered_kernels import SMALL
@@ -130,7 +130,7 @@ def test_words_compute_what_the_graph_means_on_other_cores(name, core, seed: int
     check(name, seed, CORES[core], (1, 2, 4, 8)[seed % 4])
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", few(CHAINS, 5))
 def test_as_many_bytes_pass_main_memory_as_were_planned(name: str) -> None:
     """But for biases, which the banks have as single bytes, and zeros where there is none."""
     case = chain(CHAINS[name], 20)
@@ -148,7 +148,7 @@ def test_as_many_bytes_pass_main_memory_as_were_planned(name: str) -> None:
         assert moved == planned.moved_bytes
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", few(CHAINS, 4))
 def test_a_chain_that_fits_whole_moves_everything_once(name: str) -> None:
     """What is not internal, that is, weights included (DNNVM, section 4.3, condition 2)."""
     case = chain(CHAINS[name], 20)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.slow import but_fast
+from tests.slow import but_fast, few
 from tests.targets.generic import test_fused_machine as fused
 from tests.targets.generic import test_int8_machine as int8
 from tests.targets.generic.c.c_kernels import COMPILERS, emitted, with_c
@@ -73,7 +73,9 @@ def test_other_machines(path: Path, seed: int, folder: Path) -> None:
         np.testing.assert_array_equal(kernel.run(library, order), kernel.lowered.case.expected)
 
 
-@pytest.mark.parametrize("name", ["two convolutions", "pool", "inverted"])
+@pytest.mark.parametrize(
+    "name", but_fast(["two convolutions", "pool", "inverted"], ["pool", "inverted"])
+)
 def test_chains(name: str, folder: Path) -> None:
     """Kernels of several computes, with halos that the edges cut."""
     (case,) = fused.chain(len(name), *fused.CHAINS[name])
@@ -112,7 +114,7 @@ def with_flags(machine: Machine, ids: int, depth: int | None = None) -> Machine:
 
 
 @pytest.mark.parametrize(("ids", "depth"), [(4, None), (1, None), (2, 8)])
-@pytest.mark.parametrize("seed", [10, 4])
+@pytest.mark.parametrize("seed", few([10, 4], 1))
 def test_flags(seed: int, ids: int, depth: int | None, folder: Path) -> None:
     """Signals and waits are calls, and the host's flags are flags: one that is set again before it
     was awaited, or is set at the end, is a failure."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.slow import few
 
 from tilewright.targets.sunway import machine
 from tilewright.targets.sunway.emit.makefile import SHIM_FLAGS, SHIM_LINK
@@ -176,7 +177,7 @@ def least(variant: Variant) -> tuple[int, int]:
     return (128, 32) if variant.vectors == "m" else (32, 128)
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: v.name)
+@pytest.mark.parametrize("variant", few(VARIANTS, 4), ids=lambda v: v.name)
 def test_every_variant(variant: Variant, program: Path, tmp_path: Path) -> None:
     m, n = least(variant)
     for k in (8, 16, 40):
@@ -186,7 +187,7 @@ def test_every_variant(variant: Variant, program: Path, tmp_path: Path) -> None:
     product(program, tmp_path, variant, (m, n, 8), (-2.0, 0.0))
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: v.name)
+@pytest.mark.parametrize("variant", few(VARIANTS, 2), ids=lambda v: v.name)
 def test_neither_buffers_nor_order_matter(variant: Variant, program: Path, tmp_path: Path) -> None:
     m, n = least(variant)
     sizes = (m, 2 * n, 48)
