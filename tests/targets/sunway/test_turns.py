@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.slow import but_fast
 from tests.targets.sunway.one_layer import Package, Ran
 from tests.targets.sunway.sunway_networks import Network
 from tests.targets.sunway.test_packages import STRICT
@@ -76,7 +77,7 @@ def test_each_cpe_loads_every_eighth_tile(package: Package, ran: Ran) -> None:
         assert package.differences(layer, ran, text_of(package, layer)) == []
 
 
-@pytest.mark.parametrize("fifo", [1, 64])
+@pytest.mark.parametrize("fifo", but_fast([1, 64], [64]))
 def test_the_depth_of_the_buses_changes_nothing(
     package: Package, ran: Ran, fifo: int, tmp_path: Path
 ) -> None:
@@ -119,6 +120,7 @@ def test_turns_that_are_mistaken_are_found(
     assert re.search(r"layers/\w+\.c:\d+", said) and "CPE" in said
 
 
+@pytest.mark.slow
 def test_counted_cycles_are_the_plans(tmp_path: Path) -> None:
     """Of a layer whose tiles take longer to multiply than to load."""
     model = classifier(tmp_path, 128, 512)
