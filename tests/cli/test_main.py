@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.slow import few
 from tilewright.choices import target_names
 from tilewright.cli.main import COMMANDS, app, command
 
@@ -37,7 +38,7 @@ def modules_after(*arguments: str, **environment: str) -> tuple[str, set[str]]:
     return ran.stdout, set(json.loads(ran.stderr.splitlines()[-1]))
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", few(COMMANDS, 5))
 def test_help_of_a_command_imports_no_compiler(name: str) -> None:
     said, modules = modules_after(name, "--help")
     assert f"tilewright {name}" in said and "Example:" in said

@@ -53,7 +53,7 @@ def compare(
         for key in names:
             assert found[key].shape == want[key].shape
             assert np.abs(found[key] - want[key]).max() <= tolerance * np.abs(want[key]).max(), key
-        assert made.check(given, found).passed
+        assert made.check(given, found).equal
 
 
 def test_the_models_are_those_of_their_script(tmp_path: Path) -> None:

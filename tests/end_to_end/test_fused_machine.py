@@ -68,7 +68,7 @@ def test_attention_in_float16_over_two_levels_of_memory(scores: str, tmp_path: P
     random = np.random.default_rng(5)
     given = {n: random.uniform(-1, 1, s).astype(np.float32) for n, s in sizes.items()}
     found = executable.run(given, check_races=True)
-    assert executable.check(given, found).passed
+    assert executable.check(given, found).equal
     (kernel,) = [row for row in executable.manifest.kernels if "scores" in row.nodes]
     assert {*names, "weights", "result"} <= set(kernel.nodes)
     q, k, v = (given[name].astype(np.float64) for name in ("q", "k", "v"))

@@ -61,7 +61,7 @@ def test_what_a_machine_lacks_the_host_computes(name: str, softmax: bool) -> Non
     sample = image(onnx.load(LENET))
     executable = tilewright.compile(LENET, str(FILES[name]), calibration=[sample])
     outputs = executable.run(sample)
-    assert executable.check(sample, outputs).passed
+    assert executable.check(sample, outputs).equal
     hosted = [row for row in executable.manifest.kernels if row.engine == "host" and row.nodes]
     assert [row.nodes for row in hosted] == ([("softmax",)] if softmax else [])
     assert all("no primitive of" in row.reason for row in hosted)
@@ -129,7 +129,7 @@ def test_the_reason_names_what_the_file_lacks(old: str, new: str, reason: str) -
     sample = image(lenet())
     executable = tilewright.compile(LENET, "generic", machine=machine, calibration=[sample])
     outputs = executable.run(sample)
-    assert executable.check(sample, outputs).passed
+    assert executable.check(sample, outputs).equal
     rows = {node: row for row in executable.manifest.kernels for node in row.nodes}
     assert rows["conv1"].engine == "host"
     assert reason in rows["conv1"].reason
@@ -184,7 +184,7 @@ def test_layouts_that_instructions_cannot_address_send_kernels_to_the_host() -> 
     sample = image(lenet())
     machine = load_machine(text)
     executable = tilewright.compile(LENET, "generic", machine=machine, calibration=[sample])
-    assert executable.check(sample, executable.run(sample)).passed
+    assert executable.check(sample, executable.run(sample)).equal
     rows = {node: row for row in executable.manifest.kernels for node in row.nodes}
     assert rows["conv1"].engine == "host"
     assert "lower-layout" in rows["conv1"].reason

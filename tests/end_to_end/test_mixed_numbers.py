@@ -27,6 +27,7 @@ from tests.end_to_end.test_number_formats import (
     sample,
     small_network,
 )
+from tests.slow import few
 from tilewright.runtime import Executable
 
 MIXED = ROOT / "examples" / "machines" / "mixed.toml"
@@ -42,14 +43,16 @@ def test_lenet_is_quantised_and_nothing_is_left_to_the_host(tmp_path: Path) -> N
     executable = compiled(model, tmp_path, MIXED, calibration=[inputs], numbers="int8")
     outputs = executable.run(inputs, check_races=True)
     check = executable.check(inputs, outputs)
-    assert check.passed and check.max_abs_error == 0
+    assert check.equal and check.max_abs_error == 0
     assert accelerator_agrees(executable, inputs) == 8
     assert not on_host(executable)
     assert distance(model, inputs, outputs) < 0.03
     assert executable.summary()["efficiency"] > 0.9
 
 
-@pytest.mark.parametrize("form", [QuantFormat.QDQ, QuantFormat.QOperator], ids=["pairs", "ops"])
+@pytest.mark.parametrize(
+    "form", few([QuantFormat.QDQ, QuantFormat.QOperator], 1), ids=["pairs", "ops"]
+)
 def test_a_network_that_comes_quantised_keeps_its_scales(form: QuantFormat, tmp_path: Path) -> None:
     """As ONNX Runtime computes it, but for numbers in the middle between two integers."""
     samples = np.stack([image_of(seed) for seed in range(4)])
@@ -60,7 +63,7 @@ def test_a_network_that_comes_quantised_keeps_its_scales(form: QuantFormat, tmp_
     inputs = {"image": image_of(9)[None]}
     outputs = executable.run(inputs, check_races=True)
     check = executable.check(inputs, outputs)
-    assert check.passed and check.max_abs_error == 0
+    assert check.equal and check.max_abs_error == 0
     if form == QuantFormat.QDQ:  # Of operators, the mean is one of floats, added in another order.
         assert accelerator_agrees(executable, inputs) >= 8
     assert not on_host(executable)
@@ -81,7 +84,7 @@ def test_what_stays_in_floats_stays_right(tmp_path: Path) -> None:
         model, tmp_path, MIXED, calibration=[inputs], numbers="int8", keep_float=["conv2", "fc1"]
     )
     outputs = executable.run(inputs, check_races=True)
-    assert executable.check(inputs, outputs).passed
+    assert executable.check(inputs, outputs).equal
     assert not on_host(executable)
     assert distance(model, inputs, outputs) < 0.03
 
@@ -124,7 +127,7 @@ def test_networks(name: str, tmp_path: Path) -> None:
     executable = compiled(model, tmp_path, MIXED, calibration=samples, numbers="int8")
     outputs = executable.run(samples[0], check_races=True)
     check = executable.check(samples[0], outputs)
-    assert check.passed and check.max_abs_error == 0
+    assert check.equal and check.max_abs_error == 0
     left = on_host(executable)
     # Of the encoder: the look-up of its embeddings, and the mask's cast to floats.
     assert len(left) == (2 if name == "bert_small" else 0), left

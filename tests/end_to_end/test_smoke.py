@@ -38,7 +38,7 @@ def test_lenet5(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for image in images:
         inputs = {"image": image[None]}
         outputs = executable.run(inputs)
-        assert executable.check(inputs, outputs).passed
+        assert executable.check(inputs, outputs).equal
         (expected,) = session.run(["probabilities"], inputs)
         tolerance = 1e-5 if target == "cpu" else 0.1
         np.testing.assert_allclose(outputs["probabilities"], expected, atol=tolerance)

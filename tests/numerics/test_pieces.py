@@ -104,13 +104,26 @@ def test_tiny_numbers_are_as_near_as_bfloat16_allows() -> None:
     assert (error <= np.maximum(2.0**-17 * np.abs(w), 2.0**-134)).all()
 
 
-def test_the_greatest_numbers() -> None:
-    """What rounds to no finite bfloat16 has pieces of infinity and its opposite."""
+def test_the_greatest_numbers_are_cut_where_rounding_would_make_them_infinite() -> None:
     greatest = float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)
     near = np.float32(greatest) * np.float32(1 + 2.0**-10)
-    w = np.array([[greatest, -greatest, near]], np.float32)
+    least = 255.5 * 2.0**120
+    """The least number whose nearest bfloat16 is infinite."""
+    below = float(np.nextafter(np.float32(least), np.float32(0)))
+    w = np.array([[greatest, -greatest, near, below]], np.float32)
     error = np.abs(there_and_back(w).astype(np.float64) - w)
     assert (error <= 2.0**-17 * np.abs(w)).all()
-    w = np.array([[np.finfo(np.float32).max, np.inf, -np.inf, np.nan]], np.float32)
-    with np.errstate(invalid="ignore"):
-        assert np.isnan(there_and_back(w)).all()
+    w = np.linspace(least, np.finfo(np.float32).max, 64 * 1023).astype(np.float32)
+    w = np.stack([w, -w]).reshape(-1, 64)
+    first, second = np.moveaxis(split_weights(w).reshape(len(w), 2, TWO, GROUP), 2, 0)
+    assert (np.abs(first.astype(np.float64)) == greatest).all() and np.isfinite(second).all()
+    error = np.abs(there_and_back(w).astype(np.float64) - w)
+    assert (error < 2.0**-16 * np.abs(w)).all()
+
+
+def test_what_is_not_finite_is_its_first_piece() -> None:
+    w = np.array([[np.inf, -np.inf, np.nan, 1.5]], np.float32)
+    first, second = split_weights(w).astype(np.float32).reshape(TWO, GROUP)
+    np.testing.assert_array_equal(first[:8:2], w[0])
+    assert not second.any()
+    np.testing.assert_array_equal(there_and_back(w), w)

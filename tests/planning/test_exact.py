@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.planning import planning_kernels as kernels
 from tests.planning.event_reference import buffer_bytes, run, timer
+from tests.slow import crossed
 from tilewright.machine import Machine
 from tilewright.planning import Budget, PlanCache, Planner
 from tilewright.planning.bounds import granule_bound, primitives_for
@@ -234,8 +235,7 @@ def test_timing_stops_at_the_bound_and_at_its_budget() -> None:
     assert Planner(MACHINE, timer=timer(MACHINE), budget=few).plan(kernel).timed == 1
 
 
-@pytest.mark.parametrize("start", ("one", "granule"))
-@pytest.mark.parametrize("buffers", (1, 2))
+@pytest.mark.parametrize(("buffers", "start"), crossed((1, 2), ("one", "granule")))
 def test_the_greedy_planner_never_wins(start: str, buffers: int) -> None:
     known = timer(MACHINE)
     for kernel in (kernels.conv(64, 64, 20, 1), kernels.conv(24, 40, 13, 5)):

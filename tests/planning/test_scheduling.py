@@ -261,7 +261,7 @@ def test_a_network_with_a_layer_by_hand_runs() -> None:
         .astype(np.float32)
         for info in package.inputs
     }
-    assert package.check(inputs, package.run(inputs)).passed
+    assert package.check(inputs, package.run(inputs)).equal
     program = Path(str(package.runner.directory))  # type: ignore[attr-defined]
     text = next(program.glob("layers/*conv2_slave.c")).read_text()
     # 16 channels in three runs of rows each, of four rows and two.
@@ -284,7 +284,7 @@ def test_more_parts_than_cores_are_runs_of_them() -> None:
         info.name: np.random.default_rng(5).normal(size=[int(n) for n in info.shape]).astype("f4")
         for info in package.inputs
     }
-    assert package.check(inputs, package.run(inputs)).passed
+    assert package.check(inputs, package.run(inputs)).equal
     text = next(Path(str(package.runner.directory)).glob("layers/*conv2_slave.c")).read_text()  # type: ignore[attr-defined]
     assert "160 parts, 3 for each CPE" in text
 

@@ -92,7 +92,7 @@ def test_any_admissible_shape_runs(target: str, file: Path, cache: Cache, tmp_pa
         found = loaded.run(given)
         assert found["y"].shape == (n, t, 4)
         np.testing.assert_allclose(found["y"], given["x"] @ WEIGHT + given["z"], atol=1e-2)
-        assert loaded.check(given, found).passed
+        assert loaded.check(given, found).equal
         assert loaded.profile.kernels
     building = [what for what in said if what.startswith("specialising")]
     assert building == ["specialising for batch=1, t=2", "specialising for batch=4, t=5"]
@@ -123,7 +123,9 @@ def test_equal_packages_have_equal_bytes(file: Path, tmp_path: Path) -> None:
     assert (tmp_path / "one/model/model.onnx").read_bytes() == file.read_bytes()
 
 
-@pytest.mark.parametrize("room", ["tilewright", "tilewright.runtime"])
+@pytest.mark.parametrize(
+    "room", but_fast(["tilewright", "tilewright.runtime"], ["tilewright.runtime"])
+)
 def test_the_public_names_bring_the_compiler_along(room: str, file: Path, tmp_path: Path) -> None:
     """Packages alone know of none; each name is tried in a process that has imported nothing."""
     made = tilewright.compile(file, "cambricon-x", shapes={"n": "1..8"})

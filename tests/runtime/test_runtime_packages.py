@@ -46,7 +46,7 @@ def test_saved_package_runs_the_same(package: Path, tmp_path: Path) -> None:
     two = Executable.load(copy)
     assert np.array_equal(one.run(INPUT)["probabilities"], two.run(INPUT)["probabilities"])
     assert one.profile.cycles == two.profile.cycles
-    assert one.check(INPUT, one.run(INPUT)).passed
+    assert one.check(INPUT, one.run(INPUT)).equal
 
 
 @pytest.mark.parametrize("target", but_fast(["cpu", "cambricon-x"], ["cpu"]))
@@ -65,7 +65,7 @@ def test_check_sees_a_wrong_output(package: Path) -> None:
     wrong = outputs["probabilities"].copy()
     wrong[0, 3] += 2**-14
     check = executable.check(INPUT, {"probabilities": wrong})
-    assert not check.passed and check.mismatches == 1
+    assert not check.equal and check.mismatches == 1
     assert check.max_abs_error == pytest.approx(2**-14)
 
 

@@ -34,11 +34,9 @@ BROKEN = {
     "a compute's engine": ('"cast" on "v"', '"cast" on "m"', "tile-machine.*runs on v, not on m"),
     "a primitive": ('"mad" on', '"madd" on', "tile-machine.*no primitive madd.*one of mad, "),
     "an operation": ('tile.stage "cast"', 'tile.stage "casts"', "tile-machine.*is named casts"),
-    "a wait": ('waits ["ready image", ', "waits [", "tile-race.*must wait for 'ready image'"),
     "an address": ("address 128 bytes 64", "address 64 bytes 64", "tile-capacity.*shares addr"),
     "a level": ('levels ["gm", "ub"]', 'levels ["gm", 3]', "text-invalid.*level 3 names no"),
     "slots": ('slots [["convert_layout", 2]', 'slots [["image"]', "text-invalid.*slots are an op"),
-    "a name": ('waits ["ready image"', 'waits ["ready picture"', "text-invalid.*no buffer"),
     "a dim": ('tile.loop "oh"', 'tile.loop "oz"', "text-invalid.*no dim oz"),
 }
 
@@ -50,6 +48,25 @@ def test_broken_texts_are_refused_with_the_reason(name: str) -> None:
     assert old in text
     with pytest.raises(TilewrightError, match=f"(?s){reason}"):
         optimise_text(text.replace(old, new, 1), "check", "ascend910")
+
+
+WAITS = {
+    "a wait": (
+        'waits ["ready quantise", ',
+        "waits [",
+        "tile-race.*must wait for 'ready quantise'",
+    ),
+    "a name": ('waits ["ready quantise"', 'waits ["ready picture"', "text-invalid.*no buffer"),
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_broken_waits_are_refused_where_programs_have_some(name: str) -> None:
+    text = text_for("cambricon-x")
+    old, new, reason = WAITS[name]
+    assert old in text
+    with pytest.raises(TilewrightError, match=f"(?s){reason}"):
+        optimise_text(text.replace(old, new, 1), "check", "cambricon-x")
 
 
 @pytest.mark.parametrize("target", ["ascend910", "cambricon-x"])

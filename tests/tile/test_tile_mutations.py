@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.slow import but_fast
+from tests.slow import but_fast, few
 from tests.tile.tile_kernels import Case, case, machine, random_schedule
 from tilewright.errors import TilewrightError
 from tilewright.ir import ArrayAttr, IntegerAttr, StringAttr, i64
@@ -74,7 +74,7 @@ def test_a_removed_move_is_caught(seed: int) -> None:
             assert not runs(found, program, tries=0)
 
 
-@pytest.mark.parametrize("parts", [False, True], ids=["whole", "parts"])
+@pytest.mark.parametrize("parts", few([False, True], 1), ids=["whole", "parts"])
 @pytest.mark.parametrize(
     "engines",
     but_fast(

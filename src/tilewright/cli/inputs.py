@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -126,16 +127,18 @@ def _keys(
                 f"the inputs are {', '.join(names) or 'none'}",
             )  # fmt: skip
         return {file.name or names[0]: ""}
+    if not keys:
+        raise refuse("input-file", "holds no array", str(file.path), "save it with numpy.savez")
     if file.name:
         if file.name not in keys and len(keys) != 1:
             raise refuse(
                 "input-file", f"holds no array {file.name!r}", str(file.path),
-                f"it has {', '.join(keys) or 'none'}",
+                f"it has {', '.join(keys)}",
             )  # fmt: skip
         return {file.name: file.name if file.name in keys else keys[0]}
     # numpy.savez names arrays that were given without a name by their place.
     places = {f"arr_{place}": name for place, name in enumerate(names)}
-    if keys and all(re.fullmatch(r"arr_\d+", key) and key not in names for key in keys):
+    if all(re.fullmatch(r"arr_\d+", key) and key not in names for key in keys):
         return {places.get(key, key): key for key in keys}
     return {key: key for key in keys}
 
@@ -150,6 +153,6 @@ def _mapped(path: Path) -> Array:
         if isinstance(array, np.ndarray):
             return array
         array.close()
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, SyntaxError, TokenError) as error:
         problem = str(error)
     raise refuse("input-file", problem, str(path), "save it with numpy.save")

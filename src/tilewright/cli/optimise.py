@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from tilewright.compiler.pipeline import resolve
@@ -23,8 +24,10 @@ from tilewright.ir import (
 )
 from tilewright.ir.passes import CompilerContext, PassEntry, PassRunner
 from tilewright.papers.dlir import PASSES as DLIR_PASSES
+from tilewright.tile.decisions import Decision
 from tilewright.tile.dialect import context as tile_context
 from tilewright.tile.passes import PASSES as TILE_PASSES
+from tilewright.tile.passes.check import Check
 
 MOST_CHARACTERS = 64 << 20
 """Longest text that is read."""
@@ -77,6 +80,8 @@ def optimise_text(
         unknown = next((name for name in re.findall(r"[\w-]+", passes) if name not in known), "")
         help = choose(unknown, sorted(known))
         raise refuse("pass-unknown", str(error), passes, help) from error
+    if Decision.WAITS not in device.honours:
+        steps = tuple(replace(s, waits=False) if isinstance(s, Check) else s for s in steps)
     runner = PassRunner(context)
     runner.run(module, [PassEntry(step, "asked for") for step in steps])
     return to_text(module)

@@ -10,7 +10,7 @@ import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 import tilewright
-from tests.slow import but_fast
+from tests.slow import but_fast, few
 from tilewright.errors import TilewrightError
 
 ROOT = Path(__file__).parents[3]
@@ -102,7 +102,7 @@ CASES: dict[str, tuple[list[NodeProto], Shapes, dict[str, np.ndarray]]] = {
 @pytest.mark.parametrize(
     "target", but_fast(("cpu", "cambricon", "cambricon-x", "shidiannao", SMALL_NPU), ["cpu"])
 )
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", few(CASES, 6))
 def test_empty_operands(name: str, target: str, tmp_path: Path) -> None:
     nodes, shapes, constants = CASES[name]
     proto = model(nodes, shapes, constants)
@@ -111,7 +111,7 @@ def test_empty_operands(name: str, target: str, tmp_path: Path) -> None:
     onnx.save(proto, tmp_path / "model.onnx")
     package = tilewright.compile(tmp_path / "model.onnx", target, shapes=shapes)
     outputs = package.run(inputs)
-    assert package.check(inputs, outputs).passed
+    assert package.check(inputs, outputs).equal
     assert outputs["y"].shape == expected.shape
     np.testing.assert_allclose(outputs["y"], expected, atol=1e-5 if target == "cpu" else 2e-3)
 

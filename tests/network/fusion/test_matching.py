@@ -11,6 +11,7 @@ from tests.network.fusion.random_graphs import (
     random_template,
     symmetries,
 )
+from tests.slow import few
 from tilewright.errors import TilewrightError
 from tilewright.machine.patterns import Template, parse_pattern
 from tilewright.network.fusion.graph import DependenceGraph, Node
@@ -32,7 +33,7 @@ def compared(template: Template, graph: DependenceGraph) -> int:
     return len(found)
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", few(range(4), 1))
 def test_random_graphs(part: int) -> None:
     random, found = Random(part), 0
     for _ in range(250):

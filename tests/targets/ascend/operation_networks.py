@@ -42,7 +42,7 @@ class Compiled:
             for name, array in results.items():
                 np.testing.assert_array_equal(result[name], array)
             results = dict(result)
-        assert self.executable.check(dict(given), results).passed
+        assert self.executable.check(dict(given), results).equal
         return results
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from onnx import NodeProto, helper
-from tests.slow import but_fast
+from tests.slow import but_fast, crossed, few
 from tests.targets.ascend.ascend_arrays import built, run
 from tests.targets.ascend.operation_networks import compiled
 
@@ -54,8 +54,9 @@ PRODUCTS = [
 ]
 
 
-@pytest.mark.parametrize("target", ["ascend910", "ascend310"])
-@pytest.mark.parametrize("case", but_fast(PRODUCTS, PRODUCTS[1:3]))
+@pytest.mark.parametrize(
+    ("target", "case"), crossed(["ascend910", "ascend310"], PRODUCTS, PRODUCTS[1:3])
+)
 def test_products(
     case: tuple[tuple[int, ...], int, int, int, type[Any]], target: str, tmp_path: Path
 ) -> None:
@@ -91,7 +92,7 @@ def test_products(
     np.testing.assert_array_equal(network.outputs({"x": x})["y"], np.maximum(expected, 0))
 
 
-@pytest.mark.parametrize("function", ["Sigmoid", "HardSwish", "Tanh"])
+@pytest.mark.parametrize("function", few(["Sigmoid", "HardSwish", "Tanh"], 1))
 def test_functions_follow_sums(function: str, tmp_path: Path) -> None:
     """In the product's own kernel, on the halves that its sums become."""
     random = np.random.default_rng(11)
@@ -219,8 +220,9 @@ GROUPED = [
 ]
 
 
-@pytest.mark.parametrize("target", ["ascend910", "ascend310"])
-@pytest.mark.parametrize("case", but_fast(GROUPED, [GROUPED[1], GROUPED[5]]))
+@pytest.mark.parametrize(
+    ("target", "case"), crossed(["ascend910", "ascend310"], GROUPED, [GROUPED[1], GROUPED[5]])
+)
 def test_convolutions_in_groups(case: tuple[Any, ...], target: str, tmp_path: Path) -> None:
     check_convolution(*case, target, tmp_path)
 

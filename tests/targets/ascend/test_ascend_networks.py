@@ -123,7 +123,7 @@ def test_convolutions(case: tuple[int, int, int], tmp_path: Path) -> None:
     random = np.random.default_rng(5)
     given = {"x": random.normal(0, 1, (1, channels, size, size)).astype(np.float32)}
     found = executable.run(given)["y"]
-    assert executable.check(given, {"y": found}).passed
+    assert executable.check(given, {"y": found}).equal
     np.testing.assert_allclose(found, reference(path, given), atol=5e-3)
 
 
@@ -176,7 +176,7 @@ def test_no_data_move_between_consecutive_products(tmp_path: Path) -> None:
     assert sorted(operations) == ["cast"] * 2 + ["convert_layout"] * 2 + ["matmul"] * 6
     given = {"x": np.random.default_rng(1).normal(0, 0.3, (1, 32, 96)).astype(np.float32)}
     found = executable.run(given)["y"]
-    assert executable.check(given, {"y": found}).passed
+    assert executable.check(given, {"y": found}).equal
     expected = reference(path, given)
     np.testing.assert_allclose(found, expected, atol=4e-3 * np.abs(expected).max())
 
@@ -214,7 +214,7 @@ def test_depthwise_convolutions(tmp_path: Path) -> None:
     assert any(symbol.endswith("depthwise") for symbol in there)
     given = {"x": random.normal(0, 1, (1, 33, 13, 15)).astype(np.float32)}
     found = executable.run(given)["y"]
-    assert executable.check(given, {"y": found}).passed
+    assert executable.check(given, {"y": found}).equal
     np.testing.assert_allclose(found, reference(path, given), atol=2e-2)
 
 
@@ -242,7 +242,7 @@ def test_perceptrons(target: str, case: tuple[int, tuple[int, ...]], tmp_path: P
     executable = tilewright.compile(path, target=target)
     given = inputs(rows, sizes[0])
     found = executable.run(given)["y"]
-    assert executable.check(given, {"y": found}).passed
+    assert executable.check(given, {"y": found}).equal
     np.testing.assert_allclose(found, reference(path, given), atol=2e-3)
 
 
@@ -256,7 +256,7 @@ def test_kernels_alike_share_a_function(tmp_path: Path) -> None:
     executable = tilewright.compile(path, target="ascend910")
     given = inputs(20, 32)
     found = executable.run(given)["y"]
-    assert executable.check(given, {"y": found}).passed
+    assert executable.check(given, {"y": found}).equal
     runner = executable.runner
     assert isinstance(runner, AscendRunner)
     products = [one.function for one in runner.launches if one.function.endswith("_matmul")]
@@ -272,7 +272,7 @@ def test_a_network_on_the_core(tmp_path: Path) -> None:
     assert len(there) >= 3
     assert len(there) == len(kernels)
     found = executable.run(given)
-    assert executable.check(given, found).passed
+    assert executable.check(given, found).equal
     profile = executable.profile
     assert profile.cycles is not None
     assert profile.cycles > 0
@@ -290,7 +290,7 @@ def test_a_check_allows_roundings_and_no_more(tmp_path: Path) -> None:
     wrong = results.copy()
     wrong[3, 4] += 3e-2 * results.max()
     check = executable.check(given, {"y": wrong})
-    assert not check.passed
+    assert not check.equal
     assert check.mismatches == 1
 
 
@@ -362,7 +362,7 @@ def test_images_become_transposed_operands(tmp_path: Path) -> None:
     assert engines["product"] == "accelerator"
     inputs = {"x": np.random.default_rng(4).normal(size=(1, 16, 6, 6)).astype(np.float32)}
     outputs = package.run(inputs)
-    assert package.check(inputs, outputs).passed
+    assert package.check(inputs, outputs).equal
     halves = inputs["x"].astype(np.float16).astype(np.float32)
     pooled = halves.reshape(1, 16, 6, 3, 2).max(4)
     pooled = np.maximum(pooled[:, :, :5], pooled[:, :, 1:])
@@ -379,7 +379,7 @@ def test_copies_that_cannot_be_lowered_run_on_the_host_alone(
     monkeypatch.setitem(STAGES, "convert_layout", refuse)
     package = tilewright.compile(gram(tmp_path / "gram.onnx", 16, 5, 3), "ascend910")
     inputs = {"x": np.random.default_rng(5).normal(size=(1, 16, 6, 6)).astype(np.float32)}
-    assert package.check(inputs, package.run(inputs)).passed
+    assert package.check(inputs, package.run(inputs)).equal
     on_host = [kernel for kernel in package.manifest.kernels if kernel.engine == "host"]
     assert on_host and not any(kernel.nodes for kernel in on_host)
     assert all("no such change of format" in kernel.reason for kernel in on_host)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.slow import but_fast
+from tests.slow import but_fast, crossed
 from tests.targets.ascend.mutations import Mutated, arguments, generated, loop_of, mutants
 
 from tilewright.errors import TilewrightError
@@ -89,15 +89,14 @@ def check(program: Program, orders: int) -> None:
         assert mutated.reported(number), what
 
 
-@pytest.mark.parametrize("number", but_fast(range(35), range(7)))
+@pytest.mark.parametrize("number", but_fast(range(35), range(3)))
 def test_kernels_at_random(number: int) -> None:
     """More of them: ``python -m tests.targets.ascend.mutations``."""
     _, program = generated(number)
     check(program, 50)
 
 
-@pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize(("name", "binary"), crossed(KERNELS, [True, False]))
 def test_nothing_is_reported_of_what_is_right(name: str, binary: bool) -> None:
     program = synchronised(KERNELS[name]())
     kernel = build(kernel_text(program), "kernel")

@@ -7,12 +7,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.slow import few
 
 import tilewright
 from tilewright.compiler.pipeline import resolve
 
 
-@pytest.mark.parametrize("cores", [1, 4])
+@pytest.mark.parametrize("cores", few([1, 4], 1))
 def test_a_timeline_has_the_commands_of_each_kernel(cores: int, tmp_path: Path) -> None:
     random = np.random.default_rng(1)
     weight = numpy_helper.from_array(random.normal(0, 0.2, (64, 96)).astype(np.float32), "w")
@@ -31,7 +32,7 @@ def test_a_timeline_has_the_commands_of_each_kernel(cores: int, tmp_path: Path) 
     package = tilewright.compile(tmp_path / "model.onnx", "ascend910", machine=machine)
     trace = tmp_path / "trace.json"
     x = random.normal(size=(48, 64)).astype(np.float32)
-    assert package.check({"x": x}, package.run({"x": x}, trace=trace)).passed
+    assert package.check({"x": x}, package.run({"x": x}, trace=trace)).equal
     events = [e for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] == "X"]
     kernels = {e["name"]: e for e in events if e["tid"] == 0}
     assert {"product"} in [set(e["args"]["nodes"]) for e in kernels.values()]

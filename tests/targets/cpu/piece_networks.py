@@ -15,9 +15,11 @@ float32, one product after another.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import copytree
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +36,7 @@ from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.piece_primitives import PIECE_PRIMITIVES
 from tilewright.targets.cpu.processors import PROCESSORS, Processor, _flags, cpuinfo
+from tilewright.targets.cpu.program import MANIFEST
 from tilewright.targets.cpu.tiles import tiles_granted
 
 Array = NDArray[np.float32]
@@ -61,10 +64,29 @@ TILES = (*FLAGS, "-Werror", *AMX.flags)
 
 BUILDS = {"emulated": (EMULATED, PROCESSORS["avx512"].needs), "tiles": (TILES, AMX.needs)}
 
+LOWERED = "lowered"
+"""A build of ``lowered``."""
+
+
+def lowered(program: Path, folder: Path) -> tuple[Path, tuple[str, ...]]:
+    """A copy that AVX2 can run, whose vectors of 16 floats the compiler takes apart, and its flags.
+
+    Its kernels must be without maps, which have instructions of AVX-512.
+    """
+    copytree(program, folder)
+    (vectors,) = (folder / "src").glob("*vectors.h")
+    vectors.write_text(re.sub("^#error.*", "", vectors.read_text(), flags=re.MULTILINE))
+    manifest = folder / MANIFEST
+    text = manifest.read_text()
+    assert f'"processor": "{PLANNED.name}"' in text
+    manifest.write_text(text.replace(f'"{PLANNED.name}"', f'"{PROCESSORS["avx2"].name}"'))
+    return folder, (*FLAGS, "-O1", "-Werror", "-Wno-psabi", *PROCESSORS["avx2"].flags)
+
 
 def lacking(build: str) -> str:
     """Why a build does not run here; "" if it does."""
-    missing = sorted(set(BUILDS[build][1]) - _flags(cpuinfo()))
+    needs = PROCESSORS["avx2"].needs if build == LOWERED else BUILDS[build][1]
+    missing = sorted(set(needs) - _flags(cpuinfo()))
     if missing:
         return f"this processor lacks {', '.join(missing)}"
     return "" if build != "tiles" or tiles_granted() else "the system refuses the tiles"

@@ -167,7 +167,7 @@ def test_bare_packages_run_here_too(tmp_path: Path) -> None:
     made = tilewright.compile(LENET, bare=True, directory=tmp_path / "package")
     inputs = {"image": painted((1, 1, 32, 32))}
     outputs = made.run(inputs)
-    assert made.check(inputs, outputs).passed
+    assert made.check(inputs, outputs).equal
     with pytest.raises(TilewrightError, match="option-threads"):
         made.runner.threads = 2
     plain = tilewright.compile(LENET).run(inputs)

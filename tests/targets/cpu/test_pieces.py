@@ -213,45 +213,6 @@ def test_models_are_computed_in_pieces_by_any_number_of_threads(
         assert all(np.array_equal(shared[name], alone[name]) for name in alone), threads
 
 
-@pytest.mark.parametrize("build", BUILDS)
-def test_what_is_not_finite_is_as_in_float32_but_of_two_pieces(
-    package: tuple[int, Path], build: str
-) -> None:
-    if reason := lacking(build):
-        pytest.skip(reason)
-    pieces, program = package
-    data = model()[1]
-    inputs = {name: arrays[0].copy() for name, arrays in data.items()}
-    greatest = np.finfo(np.float32).max
-    rows = inputs["gemm"]
-    rows[3, 5], rows[9, 2], rows[12, 7] = np.inf, np.nan, greatest
-    rows[20] = 0
-    rows[20, [1, 8]] = np.inf, -np.inf
-    inputs["conv"][1, 3, 5, 6] = -np.inf
-    weights, bias = data["gemm"][1:]
-    found = run(program, build, inputs)
-    products, images = found["gemm y"], found["conv y"]
-    others = [row for row in range(len(rows)) if row not in (3, 9, 12, 20)]
-    assert np.isfinite(products[others]).all()
-    assert np.isnan(products[9]).all()
-    reached = np.zeros(images.shape, bool)
-    reached[1, :, 4:7, 5:8] = True
-    assert np.isfinite(images[~reached]).all()
-    if pieces == TWO:
-        assert np.isnan(products[[3, 12, 20]]).all() and np.isnan(images[reached]).all()
-        return
-    infinite = np.array(np.inf, np.float32)
-    assert np.array_equal(products[3], np.copysign(infinite, weights[:, 5]))
-    with np.errstate(over="ignore", invalid="ignore"):
-        whole = rows.astype(np.float64) @ weights.T + bias
-        expected = whole.astype(np.float32)
-        assert np.isinf(expected[12]).any() and np.isfinite(expected[12]).any()
-        np.testing.assert_allclose(products[12], expected[12], rtol=1e-6)
-        assert np.array_equal(np.isnan(products[20]), np.isnan(whole[20]))
-    taps = np.copysign(infinite, -data["conv"][1][:, 3, ::-1, ::-1])
-    assert np.array_equal(images[1, :, 4:7, 5:8], taps)
-
-
 def test_pieces_are_taken_where_they_are_fastest(tmp_path: Path) -> None:
     """Of 64 and more channels six products of tiles are faster than one of vectors, too."""
     assert set(PIECE_PRIMITIVES[TWO]) <= set(used(compiled(tmp_path)))

@@ -60,7 +60,7 @@ def test_inputs_lie_as_callers_have_them(
         given = {"image": form(image(seed))}
         plain = lenet.run({"image": image(seed)})["probabilities"]
         np.testing.assert_array_equal(lenet.run(given)["probabilities"], plain)
-        assert lenet.check(given, {"probabilities": plain}).passed
+        assert lenet.check(given, {"probabilities": plain}).equal
 
 
 def test_results_belong_to_the_caller(lenet: tilewright.Executable) -> None:

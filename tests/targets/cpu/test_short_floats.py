@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.slow import crossed, few
 from tests.targets.cpu.built_networks import missing
 from tests.targets.cpu.kernel_harness import PLAIN, Maker
 
@@ -163,8 +164,9 @@ def test_convolutions(name: str, shape: tuple[int, ...], tmp_path: Path) -> None
         near(found, exact, sizes, name)
 
 
-@pytest.mark.parametrize("name", DTYPES)
-@pytest.mark.parametrize("shape", PRODUCTS, ids=lambda shape: "x".join(map(str, shape)))
+@pytest.mark.parametrize(
+    ("shape", "name"), crossed(PRODUCTS, DTYPES), ids=lambda value: str(value).replace(", ", "x")
+)
 def test_products_with_residual(name: str, shape: tuple[int, ...], tmp_path: Path) -> None:
     rows, depth, columns = shape
     random = np.random.default_rng(shape)
@@ -291,7 +293,7 @@ def test_other_processors(
     near(found, pooled(exact), pooled(sizes), name)
 
 
-@pytest.mark.parametrize("shape", CONVOLUTIONS[:2] + CONVOLUTIONS[-2:], ids=str)
+@pytest.mark.parametrize("shape", few(CONVOLUTIONS[:2] + CONVOLUTIONS[-2:], 2), ids=str)
 def test_fixed_point_reads_its_weights(shape: tuple[int, ...], tmp_path: Path) -> None:
     n, ci, h, w, co, kernel, stride, pad, group = shape
     random = np.random.default_rng(shape)

@@ -219,7 +219,7 @@ def test_weights_are_kept_once_and_read_back_bit_for_bit(pair: Path) -> None:
             for symbol in stored
         )
     found = package.run({"image": IMAGE})
-    assert package.check({"image": IMAGE}, found).passed
+    assert package.check({"image": IMAGE}, found).equal
 
 
 def test_array_and_file_give_the_same(pair: Path, tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_array_and_file_give_the_same(pair: Path, tmp_path: Path) -> None:
     assert not (place / "program/weights.bin").exists()
     from_file = tilewright.Executable.load(pair / "first").run({"image": IMAGE})["scores"]
     np.testing.assert_array_equal(made.run({"image": IMAGE})["scores"], from_file)
-    assert made.check({"image": IMAGE}, made.run({"image": IMAGE})).passed
+    assert made.check({"image": IMAGE}, made.run({"image": IMAGE})).equal
     run("make", "-s", "-j2", "first", cwd=place / "program")
     run("./first", pair / "image.bin", "scores.bin", cwd=place / "program")
     scores = np.fromfile(place / "program/scores.bin", np.float32)

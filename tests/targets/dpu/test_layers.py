@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.slow import crossed
 from tests.targets.dpu import oracle
 
 from tilewright.errors import TilewrightError
@@ -83,8 +84,11 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize("core", [SMALL, OLD, ZU2, ISA0], ids=lambda core: core.name)
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize(
+    ("name", "core"),
+    crossed(LAYERS, [SMALL, OLD, ZU2, ISA0]),
+    ids=lambda value: getattr(value, "name", value),
+)
 def test_layer(name, core):
     for tile_rows in (3, 100):
         found, exact, _ = result_of(core, LAYERS[name], tile_rows, tile_rows)

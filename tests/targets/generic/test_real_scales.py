@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.slow import few
 from tests.targets.generic.kernel_cases import Case, KernelBuilder, lower_case
 
 from tilewright.errors import TilewrightError
@@ -120,7 +121,7 @@ def pool(seed: int) -> Case:
 
 
 @pytest.mark.parametrize("kind", [convolution, depthwise, product, sums, pair, function, pool])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", few(range(4), 2))
 def test_words_and_tiles_compute_what_the_graph_means(
     kind: Callable[[int], Case], seed: int
 ) -> None:

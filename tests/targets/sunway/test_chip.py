@@ -70,7 +70,7 @@ def test_results_are_those_of_one_core_group(chip: Chip) -> None:
         inputs = inputs_of(chip.whole, seed)
         runner.order = order
         result = chip.whole.run(inputs)
-        assert chip.whole.check(inputs, result).passed
+        assert chip.whole.check(inputs, result).equal
         for name, wanted in chip.group.run(inputs).items():
             assert np.array_equal(result[name], wanted), name
 
@@ -89,7 +89,7 @@ def test_counts_are_those_of_the_slowest_core_group(chip: Chip) -> None:
 @pytest.mark.slow
 def test_layers_take_what_the_slowest_core_group_does(chip: Chip) -> None:
     inputs = inputs_of(chip.whole, 3)
-    assert chip.whole.check(inputs, chip.whole.run(inputs, profile=True)).passed
+    assert chip.whole.check(inputs, chip.whole.run(inputs, profile=True)).equal
     for kernel in chip.whole.profile.kernels:
         assert kernel.on_host or (kernel.cycles or 0) > CHIP.own.start_cycles()
 

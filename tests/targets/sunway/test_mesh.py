@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.slow import few
 from tests.targets.sunway.expected_transfers import Walk
 from tests.targets.sunway.one_layer import Package, Ran
 from tests.targets.sunway.sunway_networks import NETWORKS, Network
@@ -61,7 +62,7 @@ def test_results_are_the_interpreters(package: Package) -> None:
     for seed in (1, 2):
         random = np.random.default_rng(seed)
         x = random.normal(size=[int(n) for n in info.shape]).astype(np.float32)
-        assert executable.check({info.name: x}, executable.run({info.name: x})).passed
+        assert executable.check({info.name: x}, executable.run({info.name: x})).equal
 
 
 def test_each_cpe_loads_its_share_alone(package: Package, ran: Ran) -> None:
@@ -130,13 +131,13 @@ def test_networks(name: str, values: dict[str, float], tmp_path: Path) -> None:
     }
     floats = {key: value.astype(np.float32) for key, value in inputs.items()}
     first = package.run(floats)
-    assert package.check(floats, first).passed
+    assert package.check(floats, first).equal
     runner.order = "5"
     again = package.run(floats)
     assert all(np.array_equal(first[key], again[key]) for key in first)
 
 
-@pytest.mark.parametrize("channels", [3, 9, 20])
+@pytest.mark.parametrize("channels", few([3, 9, 20], 1))
 def test_plans_say_what_is_moved_where_tiles_do_not_come_in_eighths(
     channels: int, tmp_path: Path
 ) -> None:

@@ -130,7 +130,7 @@ def test_sanitizers_find_nothing(package: Executable) -> None:
     runner, inputs = runner_of(package), inputs_of(package, 4)
     runner.program = build(runner.directory, runner.manifest, SANITIZED)
     checked = package.check(inputs, package.run(inputs))
-    assert checked.passed
+    assert checked.equal
 
 
 @pytest.mark.slow
@@ -176,7 +176,7 @@ def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_other_core_groups(name: str, values: dict[str, float], tmp_path: Path) -> None:
     package = tilewright.compile(NETWORKS[name](tmp_path), "sunway", values=values)
     inputs = inputs_of(package, 6)
-    assert package.check(inputs, package.run(inputs)).passed
+    assert package.check(inputs, package.run(inputs)).equal
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_a_layer_that_fits_no_tile_runs_on_the_mpe(tmp_path: Path) -> None:
     rows = runner_of(package).layers
     assert [row["on_host"] for row in rows] == [False, True]
     inputs = inputs_of(package, 7)
-    assert package.check(inputs, package.run(inputs)).passed
+    assert package.check(inputs, package.run(inputs)).equal
 
 
 def test_names_of_the_model_are_never_names_of_the_c(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_names_of_the_model_are_never_names_of_the_c(tmp_path: Path) -> None:
     package = tilewright.compile(model, "sunway")
     runner, inputs = runner_of(package), inputs_of(package, 8)
     runner.program = build(runner.directory, runner.manifest, STRICT)
-    assert package.check(inputs, package.run(inputs)).passed
+    assert package.check(inputs, package.run(inputs)).equal
 
 
 def test_a_damaged_manifest_is_refused(tmp_path: Path) -> None:

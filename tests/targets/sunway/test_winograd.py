@@ -69,7 +69,7 @@ def test_errors_stay_within_what_analysis_allows(
     for seed in (1, 2):
         x = np.random.default_rng(seed).normal(size=image).astype(np.float32)
         result = package.run({"x": x})
-        assert package.check({"x": x}, result).passed
+        assert package.check({"x": x}, result).equal
         (found,) = result.values()
         for number in range(image[0]):
             own = {**data, "x": x[number : number + 1], "r": data["r"][number : number + 1]}
@@ -126,7 +126,7 @@ def test_one_temporary_space_has_the_largest_need(tmp_path: Path) -> None:
             model, "sunway", planner="ldm", directory=folder, exact_convolution=exactly
         )
         x_ = np.random.default_rng(2).normal(size=(1, 32, 22, 22)).astype(np.float32)
-        assert package.check({"x": x_}, package.run({"x": x_})).passed
+        assert package.check({"x": x_}, package.run({"x": x_})).equal
         mains.append((folder / "program" / "main.c").read_text())
         assert isinstance(package.runner, SunwayRunner)
         if not exactly:
@@ -158,7 +158,7 @@ def test_what_the_shim_counts_is_what_chose_the_method(tmp_path: Path) -> None:
             model, "sunway", planner="swatop{top=4}", exact_convolution=exactly
         )
         assert len(package.manifest.kernels) == (1 if exactly else 3)
-        assert package.check(x, package.run(x, profile=True)).passed
+        assert package.check(x, package.run(x, profile=True)).equal
         assert package.profile.cycles is not None
         cycles.append(package.profile.cycles)
         for kernel, planned in zip(package.profile.kernels, package.manifest.kernels, strict=True):

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from tilewright.numbers.calibration.preprocessing import Preprocessing
 from tilewright.numbers.calibration.samples import Samples
 
 UNREADABLE = (
-    OSError, ValueError, EOFError, KeyError, RuntimeError,
+    OSError, ValueError, EOFError, KeyError, RuntimeError, SyntaxError, TokenError,
     zipfile.BadZipFile, zlib.error, lzma.LZMAError,
 )  # fmt: skip
 """What damaged, encrypted and foreign archives raise."""

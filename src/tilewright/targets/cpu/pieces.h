@@ -1,13 +1,15 @@
 /* Products of float32 on matrix tiles of bfloat16 (AMX).
  *
  * A float is nearly the sum of two bfloat16, its pieces: the nearest one, and the nearest to what is
- * left, which is below 2**-17 of the number. Of the four products of two such sums the three
- * greatest are added up in float32. Pieces below 2**-126 count as 0, what rounds to more than the
- * greatest bfloat16 as infinite; infinite operands give NaN.
+ * left; they lack at most 2**-17 of it. Of the four products of two such sums the three greatest are
+ * added up in float32. Where the nearest would be infinite both pieces are cut, not rounded, so that
+ * they and their sum are finite; they lack less than 2**-16.
  *
  * It is the sum of three: its first 8 bits, the nearest bfloat16 to the rest, and what is then left.
- * Of nine products the six greatest are added up. Pieces below 2**-126 count as 0. What becomes
- * infinite or NaN is computed again as float32 does it.
+ * Of nine products the six greatest are added up.
+ *
+ * Pieces below 2**-126 count as 0. Sums that become infinite or NaN are computed again as float32
+ * does it.
  *
  * A tile has 16 rows of 16 words, of two bfloat16 each. Of points a row is one, and word j has
  * inputs j and 16 + j of 32; of weights row j has these inputs, and a word is an output channel. */
@@ -18,14 +20,22 @@
 
 #if LANES == 16
 
+/* What rounds the pieces of each number when it is added to their bits: half of the last one, but 0
+ * where the first would become infinite. */
+INLINE bits half_bits(vec v)
+{
+    return (bits)(((bits)v & 0x7fffffff) < 0x7f7f8000) & 0x8000;
+}
+
 /* Two vectors of inputs as a row of words, and `mid` words further what they leave. */
 INLINE void split_pair(uint32_t *o, long mid, vec low, vec high)
 {
-    const bits a = ((bits)low + 0x8000) & 0xffff0000, b = ((bits)high + 0x8000) & 0xffff0000;
+    const bits half = half_bits(low), other = half_bits(high);
+    const bits a = ((bits)low + half) & 0xffff0000, b = ((bits)high + other) & 0xffff0000;
     *(bits *)o = a >> 16 | b;
     low -= (vec)a;
     high -= (vec)b;
-    *(bits *)(o + mid) = ((bits)low + 0x8000) >> 16 | (((bits)high + 0x8000) & 0xffff0000);
+    *(bits *)(o + mid) = ((bits)low + half) >> 16 | (((bits)high + other) & 0xffff0000);
 }
 
 /* The same in three pieces, `plane` words apart. The first is cut, not rounded: it is finite. */
@@ -68,34 +78,51 @@ INLINE int all_finite(const float *m, long count, int vectors)
 }
 
 /* The sum of the pieces in a word's lower half, or its upper one; the first alone if infinite. */
-INLINE float joined(const uint32_t *o, long plane, int upper)
+INLINE float joined(const uint32_t *o, int pieces, long plane, int upper)
 {
-    float piece[3];
-    for (int k = 0; k < 3; k++) {
+    float piece[3] = {0};
+    for (int k = 0; k < pieces; k++) {
         const uint32_t b = upper ? o[k * plane] & 0xffff0000 : o[k * plane] << 16;
         memcpy(&piece[k], &b, sizeof b);
     }
     return piece[0] - piece[0] == 0 ? piece[0] + (piece[1] + piece[2]) : piece[0];
 }
 
-/* Sums of `count` points by some vectors' weights once more, by vectors of floats: where pieces gave
- * what is not finite. Sizes are those of the register tile that did. */
-static __attribute__((noinline, unused)) void multiply_again(float *m, const uint32_t *i,
-                                                             const float *w, long plane, long group,
-                                                             long groups, const int *taps,
-                                                             int tap_count, long count, int vectors)
+/* A vector of the weights of an input, of the halves of words in turns, in a step of the reduction;
+ * as they are stored: two pieces, or floats. */
+INLINE vec stored_weights(const float *w, int pieces, int vector, int input)
+{
+    if (pieces == 3)
+        return load(w + 512 * vector + 16 * input);
+    w += 256 * vector + 16 * (input / 2);
+    const bits first = (bits)load(w), second = (bits)load(w + 512);
+    if (input % 2)
+        return (vec)(first & 0xffff0000) + (vec)(second & 0xffff0000);
+    return (vec)(first << 16) + (vec)(second << 16);
+}
+
+/* Sums of `count` points by some vectors' weights once more, by vectors of floats, where pieces gave
+ * what is not finite; the others stay. Sizes are those of the register tile that gave it. */
+static __attribute__((noinline, unused)) void
+multiply_again(float *m, const uint32_t *i, const void *weights, int pieces, long plane, long group,
+               long groups, const int *taps, int tap_count, long count, int vectors)
 {
     for (long n = 0; n < count; n++)
         for (int k = 0; k < vectors; k++) {
-            const float *f = w + 512 * k;
+            float *const place = m + (n / 16 * vectors + k) * 256 + n % 16 * 16;
+            const vec given = load(place);
+            if (!any_odd(given))
+                continue;
+            const float *w = weights;
             vec sum = {0};
             for (long c = 0; c < groups; c++)
-                for (int t = 0; t < tap_count; t++, f += 1024)
+                for (int t = 0; t < tap_count; t++, w += 1024)
                     for (int j = 0; j < 32; j++) {
                         const uint32_t *o = i + c * group + taps[t] + n * 16 + j / 2;
-                        sum += splat(joined(o, plane, j % 2)) * load(f + 16 * j);
+                        const float point = joined(o, pieces, plane, j % 2);
+                        sum += splat(point) * stored_weights(w, pieces, k, j);
                     }
-            store(m + (n / 16 * vectors + k) * 256 + n % 16 * 16, sum);
+            store(place, choose((mask)(given - given == 0.0f), given, sum));
         }
 }
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.slow import few
 from tests.targets.cambricon.lowering.convolutions import conv, cut
 from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import Case, KernelBuilder
@@ -134,7 +135,9 @@ def test_nothing_waits_for_the_last_product(
 
 
 @pytest.mark.parametrize("maps", [("relu",), ()], ids=str)
-@pytest.mark.parametrize("deep", [16, 32, 64, 96])  # on 16 lanes: a pixel has 36 to 216 cycles
+@pytest.mark.parametrize(
+    "deep", few([16, 32, 64, 96], 2)
+)  # on 16 lanes: a pixel has 36 to 216 cycles
 @pytest.mark.parametrize(("rows", "columns"), [(2, 3), (1, 4), (3, 1), (7, 2), (1, 1)])
 def test_tiles_of_all_shapes(
     rows: int,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.slow import few
 from tests.targets.cambricon.lowering.convolutions import conv, cut
 from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import Case
@@ -53,7 +54,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3])
+@pytest.mark.parametrize("rows", few([1, 2, 3], 2))
 @pytest.mark.parametrize("order", [("oh",), ("oh", "co")], ids=">".join)
 @pytest.mark.parametrize(("size", "kernel", "pads", "strides"), SHAPES)
 def test_each_row_comes_once(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.slow import but_fast
+from tests.slow import but_fast, crossed
 from tests.targets.dpu.lowering import lowered_cases
 from tests.targets.dpu.lowering.lowered_cases import image, lower_case
 from tests.targets.generic.kernel_cases import KernelBuilder
@@ -44,7 +44,7 @@ def check(kind: str, seed: int, core: Core, part: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", but_fast(range(6), range(2)))
+@pytest.mark.parametrize("seed", but_fast(range(6), [1]))
 def test_words_compute_what_the_graph_means(kind: str, seed: int) -> None:
     check(kind, seed, SMALL, 8)
 
@@ -73,8 +73,7 @@ def test_rows_of_windows_become_channels(seed: int) -> None:
     np.testing.assert_array_equal(lowered.run(), case.expected)
 
 
-@pytest.mark.parametrize("behind", [False, True])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("seed", "behind"), crossed(range(6), [False, True]))
 def test_windows_that_are_loaded_one_by_one_are_planned_so(seed: int, behind: bool) -> None:
     """The bytes of the words are those of the plan, alone and in a chain."""
     build = KernelBuilder(seed)
@@ -106,7 +105,8 @@ def test_windows_that_are_loaded_one_by_one_are_planned_so(seed: int, behind: bo
 
 
 @pytest.mark.parametrize(
-    ("channels", "size", "outputs", "kernel"), [(3, 208, 16, 3), (48, 13, 192, 1), (32, 27, 128, 1)]
+    ("channels", "size", "outputs", "kernel"),
+    [pytest.param(3, 208, 16, 3, marks=pytest.mark.slow), (48, 13, 192, 1), (32, 27, 128, 1)],
 )
 def test_predictions_know_that_instructions_are_of_rows(
     channels: int, size: int, outputs: int, kernel: int

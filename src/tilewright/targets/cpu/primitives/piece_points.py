@@ -73,7 +73,7 @@ class Pieces:
 
     @property
     def whole(self) -> bool:
-        """Whether pieces are three: weights are split here, and what is not finite comes anew."""
+        """Whether pieces are three: weights are floats, and split here."""
         return self.geometry.pieces == THREE
 
     @property

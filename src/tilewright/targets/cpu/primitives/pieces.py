@@ -183,9 +183,7 @@ def _part_text(block: Pieces, rows: int, columns: int, *, cut: bool, splits: boo
         if block.vectors == 1:
             writer.line("(void)v;")
         writer.line(f"const long plane = {geometry.plane};")
-        if len(taps) > 1 or block.whole:
-            listed = ", ".join(map(str, taps))
-            writer.line(f"static const int taps[{len(taps)}] = {{{listed}}};")
+        writer.line(f"static const int taps[{len(taps)}] = {{{', '.join(map(str, taps))}}};")
         count = results * TILE_WORDS
         writer.line(f"float m[{count}] __attribute__((aligned(64)));")
         for number in range(results * sums):
@@ -194,9 +192,8 @@ def _part_text(block: Pieces, rows: int, columns: int, *, cut: bool, splits: boo
             place = f"{block.couple_words}L + p * {block.share * geometry.steps}L"
             stored = "const float *ahead = f" if block.whole else "const uint32_t *ahead = u"
             writer.line(f"{stored} + {place};")
-        if block.whole:
-            writer.line("const uint32_t *const points = i;")
-            writer.line("const float *const given = f;")
+        writer.line("const uint32_t *const points = i;")
+        writer.line(f"const void *const given = {'f' if block.whole else 'u'};")
         awake = AWAKE // (results * len(PRODUCTS[geometry.pieces]))
         if geometry.steps > awake:
             writer.line("long steps = 0;")
@@ -246,11 +243,11 @@ def _write_results(writer: Writer, block: Pieces, rows: int, columns: int, *, cu
     left = f"{geometry.points} - {first}"
     size = rows * POINTS
     writer.line(f"const long count = {left} < {size} ? {left} : {size};")
-    if block.whole:
-        # Points that are not there are no reason.
-        writer.line(f"if (!all_finite(m, count, {columns}))")
-        sizes = f"plane, {geometry.group}, {groups(geometry.channels)}, taps, {len(geometry.taps)}"
-        writer.line(f"    multiply_again(m, points, given, {sizes}, count, {columns});")
+    # Points that are not there are no reason.
+    writer.line(f"if (!all_finite(m, count, {columns}))")
+    sizes = f"{geometry.pieces}, plane, {geometry.group}, {groups(geometry.channels)}"
+    sizes += f", taps, {len(geometry.taps)}"
+    writer.line(f"    multiply_again(m, points, given, {sizes}, count, {columns});")
     wraps = geometry.rows > 1
     if wraps:
         # Along the rows of the image in scratch, over the columns that are no points.

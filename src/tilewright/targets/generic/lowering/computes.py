@@ -54,6 +54,10 @@ def lower_compute(context: Context) -> Fields:
     return columns
 
 
+MULTIPLYING = ("product", "sparse", "depthwise")
+"""Families whose inputs are factors, never sums."""
+
+
 def _check_operands(context: Context) -> None:
     """Refuse (``lower-element``) operands in buffers whose elements the unit does not read."""
     for stage in context.op.stages:
@@ -64,14 +68,17 @@ def _check_operands(context: Context) -> None:
 
 
 def _check_element(context: Context, role: str, element: str) -> None:
-    """Refuse an element that is neither the machine's nor one that the operand names.
+    """Refuse an element that is neither the machine's nor one that the operand names, nor, of what
+    is added up, the accumulator's.
 
     Machines of integers also take float32: as scales, and in functions from and to it.
     """
     machine, storage = context.machine, context.part.operands.get(role)
     named = () if storage is None else storage.elements
     real = machine.number.kind == "integer" and ELEMENTS[element].is_plain
-    if real or element in (machine.element, machine.accumulator, *named):
+    factor = role in ("input", "weight") and context.instruction.family.name in MULTIPLYING
+    sums = element == machine.accumulator and not factor
+    if real or sums or element in (machine.element, *named):
         return
     kinds = ", ".join(dict.fromkeys((machine.element, *named)))
     raise refuse(
