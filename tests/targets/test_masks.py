@@ -8,6 +8,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.slow import but_fast
 
 import tilewright
 from tilewright.ir.types import Array
@@ -181,6 +182,37 @@ def test_causal_attention(target: str, tmp_path: Path) -> None:
     want = weights / weights.sum(-1, keepdims=True) @ inputs["v"]
     limit = NEAR.get(target, 2**-8) * np.abs(inputs["v"]).max()
     assert np.abs(found - want).max() <= limit
+
+
+@pytest.mark.parametrize(
+    "target", but_fast(["cambricon-x", *TARGETS], ["cambricon-x", "zu2", FIXED[-1]])
+)
+@pytest.mark.parametrize("kind", [BOOL, FLOAT])
+def test_attention_takes_masks_as_inputs(kind: int, target: str, tmp_path: Path) -> None:
+    """The operator also asks the mask which rows have nothing to attend to: the host reads that off
+    the mask as it is given, and the machine a mask of its own numbers."""
+    shapes = {"q": [1, 2, 3, 8], "k": [1, 2, 5, 8], "v": [1, 2, 5, 8]}
+    ports = [helper.make_tensor_value_info(name, FLOAT, shape) for name, shape in shapes.items()]
+    graph = helper.make_graph(
+        [helper.make_node("Attention", ["q", "k", "v", "m"], ["y"])],
+        "attention",
+        [*ports, helper.make_tensor_value_info("m", kind, [3, 5])],
+        [helper.make_tensor_value_info("y", FLOAT, shapes["q"])],
+    )
+    opset = [helper.make_opsetid("", 23)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=10), tmp_path / "a.onnx")
+    generator = np.random.default_rng(5)
+    kept = np.ones((3, 5), bool)
+    kept[1, 0], kept[2, 3:] = False, False
+    mask = kept if kind == BOOL else np.where(kept, 0, -np.inf).astype(np.float32)
+    drawn = {n: generator.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+    inputs: dict[str, Array] = {**drawn, "m": mask}
+    package = tilewright.compile(tmp_path / "a.onnx", target, calibration=[inputs])
+    scores = drawn["q"] @ drawn["k"].transpose(0, 1, 3, 2) / np.sqrt(8)
+    weights = np.exp(np.where(kept, scores, -np.inf))
+    want = weights / weights.sum(-1, keepdims=True) @ drawn["v"]
+    error = np.abs(package.run(inputs)["y"] - want).max()
+    assert error <= NEAR.get(target, 2**-8) * np.abs(drawn["v"]).max()
 
 
 @pytest.mark.slow

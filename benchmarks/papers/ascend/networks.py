@@ -84,7 +84,7 @@ def row(name: str) -> dict[str, Any]:
         "changes": len(changes),
         "bytes": sum(map(_bytes, changes)),
         "cycles": executable.profile.cycles,
-        "right": "yes" if check.passed else "no",
+        "right": "yes" if check.equal else "no",
         "off": max(off),
         "compile": compiled - began,
         "run": ran - compiled,

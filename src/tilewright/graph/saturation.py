@@ -11,7 +11,8 @@ tell from one another, and that is followed back from the readers to whatever th
     x * constant   x below low / constant
     views, choices, maxima, casts        the result's own bounds
 
-A value's bounds hold for all that read it: the loosest count.
+A value's bounds hold for all that read it: the loosest count. What the host reads of its own values
+is not cut: only what the machine reads of them is turned into the machine's numbers.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ def bounds_of(network: NetworkOp, seen: Seen) -> dict[SSAValue, Bounds]:
     A kernel's argument has those of this kernel's reading, its operand those of all readers'.
     """
     bounds, outer = dict[SSAValue, Bounds](), _operands(network)
+    converted = _converted(network)
 
     def known(value: SSAValue) -> Bounds:
         return seen(outer.get(value, value))
@@ -97,7 +99,8 @@ def bounds_of(network: NetworkOp, seen: Seen) -> dict[SSAValue, Bounds]:
                 if not isinstance(step, YieldOp):
                     visit(step)
             for argument, value in zip(block.args, op.inputs, strict=True):
-                read(value, bounds.get(argument, UNBOUNDED))
+                if not (op.on_host and value in converted):
+                    read(value, bounds.get(argument, UNBOUNDED))
         elif isinstance(op, GraphOperation):
             constants = [isinstance(outer.get(v, v).owner, WeightOp) for v in op.inputs]
             for index, value in enumerate(op.inputs):
@@ -193,6 +196,13 @@ def _operands(network: NetworkOp) -> dict[SSAValue, SSAValue]:
         if isinstance(kernel, KernelOp)
         for argument, value in zip(kernel.body.block.args, kernel.inputs, strict=True)
     }
+
+
+def _converted(network: NetworkOp) -> set[SSAValue]:
+    """The host's values that kernels of the machine read, too: these read a conversion of them."""
+    kernels = [op for op in network.block.ops if isinstance(op, KernelOp) and not op.on_host]
+    computed = {kernel.result for kernel in kernels}
+    return {value for kernel in kernels for value in kernel.inputs} - computed
 
 
 def _yielded(kernel: KernelOp) -> list[SSAValue]:
