@@ -20,6 +20,7 @@ from tests.build_cache import BuildCache
 from tests.plan_cache import KnownPlans
 from tests.quick_build import build_as_one
 from tilewright.codegen.c import compiler
+from tilewright.codegen.host import library
 from tilewright.planning import Planner
 from tilewright.targets.cpu import calibrate, runner
 from tilewright.targets.sunway import runner as sunway_runner
@@ -137,7 +138,7 @@ def builds(
         patch.setattr(calibrate, "TURNS", 5)
         patch.setattr(calibrate, "POINTS", (1, 4, 6, 8, 12))
         optimise = not request.config.getoption("--quick")
-        patch.setattr(runner, "build_library", partial(build_as_one, optimise=optimise))
+        patch.setattr(library, "build_library", partial(build_as_one, optimise=optimise))
         described = request.config.getoption("--as-cpu")
         if described is not None and not described_processors.runs_here(described):
             patch.setattr(runner, "refuse_foreign", described_processors.refuse_foreign)
@@ -149,7 +150,7 @@ def builds(
 @pytest.fixture
 def built_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """Packages are built as they are for users, also with ``--quick``."""
-    monkeypatch.setattr(runner, "build_library", compiler.build_library)
+    monkeypatch.setattr(library, "build_library", compiler.build_library)
     monkeypatch.setattr(sunway_runner, "OPTIMISED", OPTIMISED)
 
 
@@ -157,4 +158,4 @@ def built_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
 def built_apart(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Each file of a package is compiled on its own and in full, as it is for users."""
     if not request.config.getoption("--quick"):
-        monkeypatch.setattr(runner, "build_library", compiler.build_library)
+        monkeypatch.setattr(library, "build_library", compiler.build_library)

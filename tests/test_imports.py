@@ -1,6 +1,7 @@
 """Imports run one way, floor by floor, and xDSL comes in through one module."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,10 @@ FLOORS: list[set[str]] = [
     {"cli"},
     {"__main__"},
 ]
-"""A room may import its own and those of earlier floors. Targets may use one another."""
+"""A room may import its own and those of earlier floors."""
 
 FILES = sorted(SOURCE.rglob("*.py"))
+TARGETS = sorted(SOURCE.glob("targets/*/__init__.py"))
 
 
 def floor_of(room: str) -> int:
@@ -79,6 +81,23 @@ def test_imports_run_one_way(room: str) -> None:
                 below = floor_of(other) < floor_of(place)
                 pair = floor_of(other) == 0 and floor_of(place) == 0
                 assert below or pair, f"{place} must not import {other} ({path})"
+
+
+FAMILIES = {"cambricon_x": "generic", "shidiannao": "generic"}
+"""Targets whose code is another's with other machines and instructions."""
+
+
+@pytest.mark.parametrize("target", sorted({path.parts[-2] for path in TARGETS}))
+def test_targets_are_no_libraries(target: str) -> None:
+    """A target imports no other one, and reads no file of it, but its family's."""
+    allowed = {target, "base", FAMILIES.get(target, target)}
+    for path in sorted((SOURCE / "targets" / target).rglob("*.py")):
+        named = [module.split(".") for module in imported_modules(path)]
+        named += [
+            text.split(".") for text in re.findall(r'"(tilewright\.[\w.]+)"', path.read_text())
+        ]
+        used = {parts[2] for parts in named if parts[:2] == ["tilewright", "targets"] and parts[2:]}
+        assert used <= allowed, f"{path} takes from {used - allowed}"
 
 
 def test_no_import_by_a_string_gets_around_the_order() -> None:

@@ -12,13 +12,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
+from tilewright.codegen.program.interface import CompiledKernel, RunTimer
 from tilewright.compiler import pipeline as driver
 from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.compiler.state import CompilationState
 from tilewright.planning import Plan
 from tilewright.planning.schedule import Schedule
 from tilewright.runtime import Executable
-from tilewright.targets.base import CompiledKernel, RunTimer
 from tilewright.targets.cambricon.target import CambriconTarget
 
 VALUES = {"memory.vsm.bytes": 16 << 10, "memory.msm.bytes": 192 << 10}

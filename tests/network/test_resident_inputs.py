@@ -12,12 +12,13 @@ import pytest
 import tilewright
 from tests.end_to_end.end_to_end_models import image
 from tests.targets.dpu.test_dpu_networks import Net
+from tilewright.codegen.program.interface import Profile
 from tilewright.compiler.fuse import fuse
 from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.machine import Machine
 from tilewright.machine.records import MemoryRecord
 from tilewright.network.fusion.plan import FusionPlan
-from tilewright.targets.base import Profile, find_target
+from tilewright.targets.base import find_target
 
 
 def siblings() -> onnx.ModelProto:

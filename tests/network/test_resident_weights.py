@@ -12,11 +12,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
+from tilewright.codegen.program.interface import RunTimer
 from tilewright.compiler import pipeline as driver
 from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.network.resident_values import HeldKernel
 from tilewright.runtime import Executable
-from tilewright.targets.base import RunTimer
 from tilewright.targets.cambricon.capabilities import CambriconMemory
 from tilewright.targets.cambricon.lowering.kept import Region, weight_tiles
 from tilewright.targets.cambricon.lowering.network import Lowering

@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 
 import tilewright
 from tilewright.cli.main import app
+from tilewright.codegen.host.library import arena
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.placement import placement_of
 from tilewright.ir.types import Array
 from tilewright.report.differences import Comparison, beside_interpreter, layers_of
 from tilewright.report.measures import measure
-from tilewright.targets.cpu.runner import arena
 
 LENET = Path(__file__).parents[2] / "examples" / "lenet5" / "lenet5.onnx"
 IMAGE = {"image": np.random.default_rng(5).standard_normal((1, 1, 32, 32)).astype(np.float32)}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.report import Column, Table, percent, whole
+from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.machine import Machine
 from tilewright.planning import Budget, Planner
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Role, Stage
@@ -23,7 +24,6 @@ from tilewright.targets.ascend.network import chip_machine
 from tilewright.targets.ascend.program import Program
 from tilewright.targets.ascend.sharing import MainMemory, main_memory, simulate_blocks
 from tilewright.targets.ascend.timing import Timing
-from tilewright.targets.base import CompiledKernel
 from tilewright.tile.lower import tile, tile_module
 
 TITLE = "DaVinci: kernels on several cores"

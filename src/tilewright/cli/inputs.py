@@ -14,8 +14,8 @@ import typer
 from tilewright.errors import refuse
 
 if TYPE_CHECKING:
+    from tilewright.codegen.program.interface import TensorInfo
     from tilewright.ir.types import Array
-    from tilewright.targets.base import TensorInfo
 
 ARCHIVE = ".npz"
 

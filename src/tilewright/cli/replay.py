@@ -12,7 +12,7 @@ from tilewright.cli.inputs import InputOption, RandomOption, inputs_for, read_ar
 from tilewright.errors import refuse
 
 if TYPE_CHECKING:
-    from tilewright.targets.base import TensorInfo
+    from tilewright.codegen.program.interface import TensorInfo
 
 
 TARGETS = ("cpu", "cambricon-x")
@@ -69,10 +69,10 @@ def replay(
 
 def _inputs(model: Path) -> tuple[TensorInfo, ...]:
     """What the model takes; raises TilewrightError."""
+    from tilewright.codegen.program.interface import TensorInfo
     from tilewright.frontends.onnx import import_onnx
     from tilewright.graph.dialect import network_of
     from tilewright.ir.types import element_dtype, shape_of, tensor_type
-    from tilewright.targets.base import TensorInfo
 
     kinds = network_of(import_onnx(model).module).inputs
     return tuple(

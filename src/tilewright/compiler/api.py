@@ -127,6 +127,7 @@ def compile(
             return _beside(placed(recalled.executable, directory), model, file, shapes, caffemodel)
 
     from tilewright import frontends
+    from tilewright.codegen.program.interface import Form
     from tilewright.compiler.build import (
         calibrated,
         emit,
@@ -143,7 +144,6 @@ def compile(
     from tilewright.planning.planners.by_hand import ByHand
     from tilewright.runtime.open_package import Recipe
     from tilewright.shapes import settle
-    from tilewright.targets.base import Form
 
     chosen, described = resolve(target, machine, values, cpu)
     learned = chains_by(fusion_cost, described, planner, bool(schedules))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import frontends
+from tilewright.codegen.program.interface import Compilation, Form
 from tilewright.compiler.packages import opened
 from tilewright.compiler.pipeline import PLACED, advance, check_files, run_pipeline
 from tilewright.compiler.quantise import check_format
@@ -34,7 +35,7 @@ from tilewright.runtime.executable import Executable, Progress, quiet, replacing
 from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest, Tensor
 from tilewright.runtime.package import write_package
 from tilewright.shapes import Settled, sizes_of
-from tilewright.targets.base import Compilation, Form, Target, find_target
+from tilewright.targets.base import Target, find_target
 from tilewright.temporary import make_folder, remove_folder, temporary_folder
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright import frontends
+from tilewright.codegen.program.interface import Form
 from tilewright.compiler.request import Request
 from tilewright.compiler.state import Model
 from tilewright.errors import TilewrightError, refuse
@@ -20,7 +21,7 @@ from tilewright.runtime.digest import compiler_digest
 from tilewright.runtime.executable import Executable, Progress, placed
 from tilewright.runtime.manifest import PROGRAM, digest_of_file
 from tilewright.shapes import Shapes
-from tilewright.targets.base import Form, Target
+from tilewright.targets.base import Target
 
 CAFFEMODEL = "caffemodel"
 """The file of weights that a caller names beside the model."""

@@ -8,6 +8,7 @@ from math import inf
 from pathlib import Path
 
 from tilewright import frontends
+from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.compiler.fall_back import give_to_host, remember
 from tilewright.compiler.quantise import calibrate, kept_on_host, quantise, read_stated_points
 from tilewright.compiler.state import (
@@ -48,7 +49,7 @@ from tilewright.planning.domain import Kernel
 from tilewright.planning.parts import as_planned
 from tilewright.runtime.executable import Progress, quiet
 from tilewright.shapes import Shapes
-from tilewright.targets.base import CompiledKernel, Target, find_target
+from tilewright.targets.base import Target, find_target
 from tilewright.tile.build import build
 from tilewright.tile.dialect import programs_of
 from tilewright.tile.lower import tile_module

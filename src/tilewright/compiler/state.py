@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tilewright import frontends
+from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.errors import Problem
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import context as graph_context
@@ -25,7 +26,7 @@ from tilewright.numerics.formats import Numbers
 from tilewright.planning import Plan, Planner
 from tilewright.runtime.executable import Progress
 from tilewright.shapes import Shapes
-from tilewright.targets.base import CompiledKernel, Target
+from tilewright.targets.base import Target
 
 Model = (
     str | Path | frontends.Imported | frontends.Opened | frontends.Exported | frontends.TorchModule

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.graph.dialect import KernelOp, NetworkOp
 from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp
@@ -13,7 +14,6 @@ from tilewright.network.resident_values import HeldKernel, placements_of
 from tilewright.planning import Plan
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
-from tilewright.targets.base import CompiledKernel
 from tilewright.tile.lower import tile
 
 Sizes = tuple[int | None, ...]

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from tilewright.codegen.program.interface import RunTimer
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, NetworkOp
 from tilewright.machine import Machine
@@ -24,7 +25,6 @@ from tilewright.network.resident_values import HeldKernel
 from tilewright.planning import Plan
 from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.domain import Kernel
-from tilewright.targets.base import RunTimer
 
 Run = tuple[tuple[Kernel, object, tuple[int, ...]], ...]
 """Kernels in a row without names: what they are, their schedules, and which values they share."""

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, prod
 
+from tilewright.codegen.program.interface import CompiledKernel, RunTimer
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp
 from tilewright.graph.kernels import operand_values
@@ -40,7 +41,6 @@ from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.held import holding
 from tilewright.planning.schedule import Schedule
-from tilewright.targets.base import CompiledKernel, RunTimer
 
 WORTH = 1e-3
 """Part of the cycles of kernels in a row that the loads of a tensor must take, but for one, for it

@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, prod
 
+from tilewright.codegen.program.interface import CompiledKernel, RunTimer
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import NetworkOp, WeightOp
 from tilewright.graph.kernels import operand_values
@@ -40,7 +41,6 @@ from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.held import last_fitting, tile_bytes
 from tilewright.planning.plan import Budget
 from tilewright.planning.schedule import Schedule
-from tilewright.targets.base import CompiledKernel, RunTimer
 from tilewright.tile.dialect import programs_of
 
 SEGMENTS = ("g", "co", "c", "ci", "kh", "kw")

@@ -30,13 +30,13 @@ from tilewright.shapes.run import check_sizes
 from tilewright.targets.base import find_target
 
 if TYPE_CHECKING:
+    from tilewright.codegen.program.interface import Profile, Runner
     from tilewright.graph.interpreter import Observer
     from tilewright.graph.weights import Weights
     from tilewright.ir import ModuleOp
     from tilewright.ir.types import Array
     from tilewright.runtime.check import Check
     from tilewright.runtime.model_check import ModelCheck, ModelSource
-    from tilewright.targets.base import Profile, Runner
 
 MOST_LOADED = 16
 """Specialisations that one process keeps loaded."""

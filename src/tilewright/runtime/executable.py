@@ -38,6 +38,7 @@ from tilewright.shapes.run import check_sizes
 from tilewright.temporary import make_folder, remove_folder
 
 if TYPE_CHECKING:
+    from tilewright.codegen.program.interface import Profile, Runner, TensorInfo
     from tilewright.graph.interpreter import Observer
     from tilewright.graph.weights import Weights
     from tilewright.ir import ModuleOp
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from tilewright.runtime.cache import Cache
     from tilewright.runtime.check import Check
     from tilewright.runtime.model_check import ModelCheck, ModelSource
-    from tilewright.targets.base import Profile, Runner, TensorInfo
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
@@ -180,14 +180,14 @@ class Executable:
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
         """Name, shape and dtype of every input; free dims are named."""
-        from tilewright.targets.base import TensorInfo
+        from tilewright.codegen.program.interface import TensorInfo
 
         return tuple(TensorInfo(t.name, t.shape, t.dtype) for t in self.manifest.inputs)
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
         """Name, shape and dtype of every output."""
-        from tilewright.targets.base import TensorInfo
+        from tilewright.codegen.program.interface import TensorInfo
 
         return tuple(TensorInfo(t.name, t.shape, t.dtype) for t in self.manifest.outputs)
 

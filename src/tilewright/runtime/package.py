@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import tilewright
+from tilewright.codegen.program.interface import Compilation
 from tilewright.graph.dialect import KernelOp, network_of, tensor_type
 from tilewright.graph.passes.memory_plan import activation_bound
 from tilewright.graph.placement import ACTIVATIONS, TEMPORARY, WEIGHTS
@@ -16,7 +17,7 @@ from tilewright.planning.balance import imbalance
 from tilewright.planning.limits import most_blocks, move_text
 from tilewright.runtime.manifest import PROGRAM, REFERENCE, KernelEntry, Manifest, Tensor
 from tilewright.runtime.reference import packed_weights, write_reference
-from tilewright.targets.base import Compilation, Target
+from tilewright.targets.base import Target
 
 
 def write_package(

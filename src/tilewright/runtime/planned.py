@@ -16,11 +16,11 @@ from tilewright.runtime.manifest import Manifest, Tensor
 from tilewright.shapes import sizes_of
 
 if TYPE_CHECKING:
+    from tilewright.codegen.program.interface import Runner
     from tilewright.graph.interpreter import Observer
     from tilewright.graph.weights import Weights
     from tilewright.ir import ModuleOp
     from tilewright.ir.types import Array
-    from tilewright.targets.base import Runner
 
 Reference = Callable[[], "tuple[ModuleOp, Weights]"]
 """Gives the graph at the size, and its constants."""

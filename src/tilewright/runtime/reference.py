@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tilewright.codegen.program.interface import Compilation
 from tilewright.errors import refuse
 from tilewright.graph.dialect import WeightOp, network_of
 from tilewright.graph.operations import context
@@ -19,7 +20,7 @@ from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, ParseError, Parser, VerifyException
 from tilewright.ir.types import Array, element_dtype, layout_of, tensor_type
 from tilewright.planning.layout import Layout
-from tilewright.targets.base import Compilation, Target
+from tilewright.targets.base import Target
 
 GRAPH_FILE = "graph.mlir"
 WEIGHTS_FILE = "weights.safetensors"

@@ -9,7 +9,7 @@ from tilewright.runtime.manifest import KernelEntry, Manifest
 from tilewright.runtime.reasons import why_low
 
 if TYPE_CHECKING:
-    from tilewright.targets.base import Profile
+    from tilewright.codegen.program.interface import Profile
 
 
 def efficiency(bound: float | None, taken: float | None) -> float | None:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from tilewright.codegen.program.interface import Runner
 from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, network_of
 from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp
 from tilewright.ir.types import Array
 from tilewright.runtime.observing import Observing
-from tilewright.targets.base import Runner
 
 
 def refuse_unwritten(

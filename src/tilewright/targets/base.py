@@ -10,260 +10,24 @@ than a library to load: what only compiling needs is imported where it is needed
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from tilewright.choices import target_names, target_points
+from tilewright.codegen.program.interface import Compilation, Runner, RunTimer, Timer
 from tilewright.errors import Problem, TilewrightError, choose, refuse
 from tilewright.numerics.element_types import ElementType
 from tilewright.tile.decisions import EVERY_DECISION, Decision
 
 if TYPE_CHECKING:
-    from tilewright.graph.arenas import Arenas
-    from tilewright.ir import ModuleOp
-    from tilewright.ir.passes import WeightStore
-    from tilewright.ir.types import Array
+    from tilewright.codegen.host.compiler import HostCompiler
     from tilewright.machine import Machine
     from tilewright.machine.capabilities import Capability
     from tilewright.planning import Ask
-    from tilewright.planning.domain import Kernel
     from tilewright.planning.mesh import Mesh
     from tilewright.planning.planners.measured import Measure
-    from tilewright.planning.schedule import Schedule
-
-Timer = Callable[["Kernel", "Schedule"], float]
-"""Simulated cycles of one kernel under one schedule."""
-
-HostStep = Callable[["Arenas"], None]
-"""Runs one kernel on the host: reads its operands from the arenas and writes its result there."""
-
-
-Watch = Callable[[str, "Arenas"], None]
-"""Is shown the arenas after each step of a run, with the symbol of the kernel that has run ("" for
-an operation outside kernels). It must not change their bytes, nor keep them."""
-
-
-@dataclass(frozen=True)
-class CompiledKernel:
-    """One kernel of the network, in the order in which the network runs."""
-
-    kernel: Kernel
-    """The domain; ``kernel.symbol`` is the symbol of its ``graph.kernel``."""
-    schedule: Schedule | None = None
-    """None for a kernel on the host."""
-    program: ModuleOp | None = None
-    """The ``tile.program`` after the tile passes; None for a kernel on the host."""
-    predicted_cycles: float = 0.0
-    """What the planner expects of it."""
-    machine: Machine | None = None
-    """The machine with the memory that values held on the chip leave to this kernel; None if that
-    is all."""
-    keeps: str = ""
-    """The operand whose weights stay on the chip in memory that ``machine`` lacks: other kernels
-    read them, too."""
-
-    @property
-    def on_host(self) -> bool:
-        """Whether the host runs it."""
-        return self.program is None
-
-
-RunTimer = Callable[[Sequence[CompiledKernel]], float]
-"""Simulated cycles of kernels that run one after the other."""
-
-
-@dataclass(frozen=True)
-class Form:
-    """How a package of C is written."""
-
-    weights: str = "file"
-    """``file`` (weights.bin), or ``array``: constant arrays in C."""
-    bare: bool = False
-    """Without threads, heap, files and clocks: for processors without an operating system."""
-
-
-@dataclass(frozen=True)
-class Compilation:
-    """All that a target needs to emit a package."""
-
-    machine: Machine
-    network: ModuleOp
-    """The graph after all graph passes: kernels, and operations at the borders, with placements."""
-    weights: WeightStore
-    kernels: tuple[CompiledKernel, ...]
-    """One for each ``graph.kernel`` of the network, in its order."""
-    arenas: Mapping[str, int]
-    """Bytes of each arena."""
-    form: Form = Form()
-    free: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    """Axes of inputs that end early in a run, after one index at least: all at the same length.
-    Only targets that ``take_lengths`` are asked for that."""
-
-    @cached_property
-    def text(self) -> str:
-        """The network as text, as the program and the reference keep it."""
-        from tilewright.ir import to_text
-
-        return f"{to_text(self.network)}\n"
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """An input or output of the network, as the caller sees it."""
-
-    name: str
-    shape: tuple[int | str, ...]
-    """Sizes; names stand for free dims, which only packages have, never what runners take."""
-    dtype: str
-    """NumPy's name of the element type."""
-
-
-@dataclass(frozen=True)
-class KernelProfile:
-    """What one kernel took in one run; a host kernel of a simulated run has no cycles."""
-
-    symbol: str
-    nodes: tuple[str, ...]
-    cycles: float | None = None
-    """Cycles by which the kernel moved the end of the program; they sum to the whole."""
-    start: float | None = None
-    end: float | None = None
-    dram_bytes: int | None = None
-    seconds: float | None = None
-    """Wall time: of every kernel of a native run, and of the host's of a simulated one."""
-    on_host: bool = False
-
-
-@dataclass(frozen=True)
-class Profile:
-    """Measurements of one run: ``cycles`` when simulated, ``seconds`` when native."""
-
-    kernels: tuple[KernelProfile, ...] = ()
-    cycles: int | None = None
-    clock_hz: float | None = None
-    seconds: float | None = None
-    dram_bytes: int | None = None
-    host_seconds: float | None = None
-    """What the host took of a simulated run, beside the ``cycles`` of the accelerator: all its
-    kernels, those that only convert included, and operations outside kernels, which have no row in
-    ``kernels``. None where that was not measured, and for native runs, which are all the host's."""
-    elapsed_seconds: float | None = None
-    """What a simulated run takes where the host and the accelerator work at the same time; None
-    where ``host_seconds`` is."""
-    peak_memory_bytes: int = 0
-    """Bytes of main memory that the package needs for activations and weights."""
-    engines: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Fraction of the cycles in which each engine was busy."""
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """The outputs of a run by name, and its profile, which is made when it is asked for."""
-
-    outputs: dict[str, Array]
-    measured: Callable[[], Profile]
-    """A small network runs in the time that a profile of its kernels takes to make."""
-
-    @property
-    def profile(self) -> Profile:
-        """The measurements of the run."""
-        return self.measured()
-
-
-class Runner(ABC):
-    """A package loaded and ready to run."""
-
-    inputs: tuple[TensorInfo, ...]
-    outputs: tuple[TensorInfo, ...]
-    exact: bool = True
-    """Whether results on an integer machine equal the interpreter's bit for bit.
-
-    They need not where the host computes in float32: C and NumPy round exponentials differently.
-    """
-    roundoff: float = 0.0
-    """Unit roundoff of the numbers in which the machine computes, where these are coarser than the
-    graph's float32: 2 ** -11 for half precision."""
-    spoils: bool = False
-    """Whether memories begin with contents that show in results where a program reads what nobody
-    wrote; ``seed`` chooses them. Runs of equal seeds are then alike, bit for bit."""
-    seed: int = 0
-
-    @property
-    def threads(self) -> int:
-        """Threads that share a run's work on the processor at hand; others have no use for more."""
-        return 1
-
-    @threads.setter
-    def threads(self, count: int) -> None:
-        """Any number gives the same results; raises TilewrightError for one that cannot be."""
-        if count < 1:
-            raise refuse("option-threads", f"{count} threads cannot run anything")
-
-    @abstractmethod
-    def run(
-        self,
-        inputs: Mapping[str, Array],
-        *,
-        trace: Path | None = None,
-        check_races: bool = False,
-        watch: Watch | None = None,
-        profile: bool = False,
-    ) -> RunResult:
-        """Run once; ``inputs`` have the names, shapes and dtypes of ``self.inputs``.
-
-        ``trace`` is a file to write (Chrome / Perfetto JSON); targets without a timeline of
-        commands leave one event per kernel. ``check_races`` makes simulators refuse programs
-        that lack a wait. ``watch`` sees the arenas after every step, before any byte of its
-        result is used again. ``profile`` measures this very run: a native one otherwise reads no
-        clocks, and is made once more, on the same arrays, when its profile is asked for. Raises
-        TilewrightError.
-        """
-
-    def timed(self) -> Profile:
-        """The profile of a run whose values are not computed, where times do not depend on them.
-
-        Refuses (``profile-missing``) where only a run tells.
-        """
-        raise refuse("profile-missing", "times are known after a run alone", help="call run()")
-
-    def build(self) -> None:
-        """Build now the C that the processor at hand runs, where a run would do it."""
-        return
-
-    def prepare(self) -> None:
-        """Build now all that is otherwise built when a run first needs it, simulators included."""
-        self.build()
-
-    def check_inputs(self, inputs: Mapping[str, Array]) -> None:
-        """Refuse inputs of the wrong name, shape or dtype.
-
-        What a network was compiled without because it is empty may be given all the same.
-        """
-        wanted = {info.name: info for info in self.inputs}
-        listed = ", ".join(f"{i.name}: {i.dtype}{list(i.shape)}" for i in self.inputs)
-        for name, value in inputs.items():
-            if name not in wanted and np.size(value):
-                raise refuse("input-name", f"the model has no input {name!r}", help=listed)
-        for name, info in wanted.items():
-            if name not in inputs:
-                raise refuse("input-missing", f"input {name!r} is missing", help=listed)
-            array = np.asarray(inputs[name])
-            if array.shape != info.shape:
-                shape, model_shape = list(array.shape), list(info.shape)
-                raise refuse(
-                    "input-shape", f"has shape {shape}, the model takes {model_shape}", name
-                )
-            if array.dtype != np.dtype(info.dtype):
-                dtype = array.dtype
-                raise refuse(
-                    "input-dtype", f"has dtype {dtype}, the model takes {info.dtype}", name
-                )
 
 
 class Target(ABC):
@@ -302,6 +66,11 @@ class Target(ABC):
     takes_computed_weights: bool = True
     """Whether the weights of products may be values that a network takes in or computes. Otherwise
     they are laid out when a package is written, and have to be constants."""
+
+    @property
+    def host_compiler(self) -> HostCompiler:
+        """The compiler of kernels that accelerators leave to this target's processor."""
+        raise refuse("target-host", f"target {self.name} compiles no host's kernels")
 
     @abstractmethod
     def machine(self) -> Machine:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.graph.passes.pass_networks import Builder, accelerator, context, random_network
+from tilewright.codegen.program.concurrent import Span
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.interpreter import interpret
@@ -21,7 +22,6 @@ from tilewright.ir.types import shape_of
 from tilewright.machine import Machine
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
-from tilewright.targets.generic.concurrent import Span
 
 CPU = cpu(Processor(lanes=16))
 NHWC = accelerator(element="float32", accumulator="float32")

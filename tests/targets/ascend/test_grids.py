@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.slow import but_fast
 
+from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.errors import TilewrightError
 from tilewright.planning import Planner
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Role, Stage, Value
@@ -20,7 +21,6 @@ from tilewright.targets.ascend.lowering.walk import shared_loops
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.network import chip_machine
 from tilewright.targets.ascend.sharing import main_memory
-from tilewright.targets.base import CompiledKernel
 from tilewright.tile.dialect import programs_of
 from tilewright.tile.lower import tile_module
 

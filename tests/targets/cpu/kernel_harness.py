@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.program.interface import Compilation, CompiledKernel
 from tilewright.graph.dialect import (
     GraphOperation,
     KernelOp,
@@ -41,7 +42,6 @@ from tilewright.machine import Machine
 from tilewright.planning import Planner
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
-from tilewright.targets.base import Compilation, CompiledKernel
 from tilewright.targets.cpu.machine import machine as make_machine
 from tilewright.targets.cpu.processors import Processor
 from tilewright.targets.cpu.target import CpuTarget

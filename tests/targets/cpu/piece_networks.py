@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from tests.targets.cpu.kernel_harness import Maker
 
 from tilewright.codegen.c.compiler import FLAGS
+from tilewright.codegen.program.interface import MANIFEST
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import AddOp, ReluOp
 from tilewright.graph.operations.pieces import PieceConvOp, PieceMatMulOp
@@ -36,7 +37,6 @@ from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.piece_primitives import PIECE_PRIMITIVES
 from tilewright.targets.cpu.processors import PROCESSORS, Processor, _flags, cpuinfo
-from tilewright.targets.cpu.program import MANIFEST
 from tilewright.targets.cpu.tiles import tiles_granted
 
 Array = NDArray[np.float32]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker
 
+from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.errors import TilewrightError
 from tilewright.graph.operations.binary import SubOp
 from tilewright.graph.operations.normalisation import SoftmaxOp
@@ -18,7 +19,6 @@ from tilewright.ir import ModuleOp, SSAValue
 from tilewright.ir.types import FixedType, tensor
 from tilewright.numerics import fixed
 from tilewright.planning.domain import Kernel
-from tilewright.targets.base import CompiledKernel
 from tilewright.targets.cpu import host
 from tilewright.targets.cpu.host import emit_host, load_host
 from tilewright.tile.build import build

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tilewright.codegen.host.library import arena, read_weights
 from tilewright.errors import TilewrightError
-from tilewright.targets.cpu.runner import arena, read_weights
 
 _LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 

@@ -14,6 +14,7 @@ from tests.targets.cpu.primitive_cases.cases import B
 from tests.targets.cpu.primitive_cases.convolutions import convolution
 
 from tilewright.codegen.c import compiler
+from tilewright.codegen.host.calls import KERNEL
 from tilewright.errors import TilewrightError
 from tilewright.graph.operations.normalisation import SoftmaxOp
 from tilewright.graph.operations.pointwise import ReluOp
@@ -23,7 +24,7 @@ from tilewright.planning.layout import Layout
 from tilewright.targets.cpu import TARGET
 from tilewright.targets.cpu.package import SUPPORT
 from tilewright.targets.cpu.runner import CpuRunner
-from tilewright.targets.cpu.walk import KERNEL, kernel_source
+from tilewright.targets.cpu.walk import kernel_source
 from tilewright.tile.dialect import programs_of
 
 pytestmark = pytest.mark.usefixtures("built_apart")

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tilewright.targets.generic.concurrent import Span, Step, elapsed
+from tilewright.codegen.program.concurrent import Span, Step, elapsed
 
 
 def span(first: int, size: int = 1) -> Span:

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from tests.targets.generic.test_packages import image, network
 
+from tilewright.codegen.program.locations import TensorPlace
 from tilewright.compiler import api as compiling
 from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.simulate.timing import simulate
 from tilewright.targets.generic.lower import Lowering
 from tilewright.targets.generic.lowering.hazards import Footprint, Hazards, Use, overlaps
-from tilewright.targets.generic.lowering.locations import TensorPlace
 from tilewright.targets.generic.lowering.prefetch import Prefetch
 from tilewright.targets.generic.runner import InstructionRunner
 from tilewright.tile.dialect import programs_of

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from tilewright.choices import ENGINES
+from tilewright.codegen.program.interface import TensorInfo
 from tilewright.errors import Problem, TilewrightError, choose, refuse
 from tilewright.frontends.caffe import import_caffe
 from tilewright.graph.dialect import network_of
@@ -27,7 +28,6 @@ from tilewright.integrations.dlplib.handle import Handle, Ran
 from tilewright.integrations.dlplib.layers import STEPS, Device, Step
 from tilewright.ir.types import Array, shape_of
 from tilewright.numbers.calibration import Samples
-from tilewright.targets.base import TensorInfo
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
+from tilewright.codegen.host.steps import computes
 from tilewright.compiler.api import compile
 from tilewright.frontends import Imported
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.machine import Machine
 from tilewright.runtime import Executable
 from tilewright.targets.base import Target
-from tilewright.targets.generic.host import computes
 
 MOST = 512
 """Packages that are kept."""

@@ -19,13 +19,18 @@ longest run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from math import prod
 from pathlib import Path
 
 from tilewright.codegen.c.files import FILES
 from tilewright.codegen.c.prune import prune_folder
 from tilewright.codegen.c.source import Writer, comment, string
+from tilewright.codegen.host.calls import KERNEL, KernelCall
+from tilewright.codegen.host.compiler import host_compiler
+from tilewright.codegen.host.ports import Port
+from tilewright.codegen.host.steps import steps_of
+from tilewright.codegen.program.files import KernelRow
+from tilewright.codegen.program.interface import Compilation
 from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.names import network_name
@@ -35,18 +40,8 @@ from tilewright.targets.ascend.device_memory import Box, DeviceMemory, device_me
 from tilewright.targets.ascend.host import QUEUES, SHIM
 from tilewright.targets.ascend.lowering.launches import Argument, Launch, Length
 from tilewright.targets.ascend.machine import DaVinci
-from tilewright.targets.base import Compilation
-from tilewright.targets.cpu.calls import KernelCall
-from tilewright.targets.cpu.host import PORTABLE, host_calls
-from tilewright.targets.cpu.machine import machine as cpu_machine
-from tilewright.targets.cpu.ports import Port
-from tilewright.targets.cpu.walk import KERNEL
-from tilewright.targets.generic.host import steps_of
-from tilewright.targets.generic.program_file import KernelRow
 
 FOLDER = "acl"
-SUPPORT = ("scalars.h", "vectors.h", "integers.h", "quantised.h", "shorts.h", "pieces.h")
-"""Headers of the cpu target's kernels."""
 
 ACL = Path(__file__).parent / "acl"
 """The files that are the same for every network."""
@@ -76,9 +71,9 @@ def write_host(
         (folder / "README.md").write_text(f"The network has no host code.\n\n{error}\n")
         return
     (folder / "main.c").write_text(main)
-    cpu = files("tilewright.targets.cpu")
-    texts = {"layers.c": layers, **{name: (cpu / name).read_text() for name in SUPPORT}}
-    prune_folder(texts, "", SUPPORT)
+    headers = host_compiler().headers
+    texts = {"layers.c": layers, **headers}
+    prune_folder(texts, "", tuple(headers))
     for name, text in texts.items():
         (folder / name).write_text(text)
     for name in ("acl.h", "acl.c", "Makefile"):
@@ -100,7 +95,7 @@ def _texts(
 ) -> tuple[str, str]:
     """main.c and layers.c; raises TilewrightError where the host computes what has no C."""
     network = network_of(compilation.network)
-    layers, calls = _layers(host_calls(compilation, cpu_machine(PORTABLE)))
+    layers, calls = _layers(host_compiler().calls(compilation))
     on_device = {row.symbol: row for row in rows}
     steps: list[KernelOp] = []
     for _, op in steps_of(network):
@@ -144,7 +139,7 @@ def core_text(core: DaVinci) -> str:
 
 def _layers(hosted: Sequence[KernelCall]) -> tuple[str, dict[str, tuple[str, str]]]:
     """The C of the host's kernels, and by symbol each one's declaration and call."""
-    text = [f"/* What the host computes. */\n#define LANES {PORTABLE.lanes}\n"]
+    text = [f"/* What the host computes. */\n#define LANES {host_compiler().lanes}\n"]
     text += ['#include "pieces.h"\n']
     calls: dict[str, tuple[str, str]] = {}
     for call in hosted:

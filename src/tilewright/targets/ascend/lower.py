@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
+from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.errors import TilewrightError
 from tilewright.ir.types import Array
 from tilewright.targets.ascend.lowering.cube import FORMS
@@ -18,7 +19,6 @@ from tilewright.targets.ascend.lowering.launches import Device, Launches, Value
 from tilewright.targets.ascend.lowering.products import product
 from tilewright.targets.ascend.lowering.stages import STAGES, operand_of
 from tilewright.targets.ascend.lowering.walk import shared_loops
-from tilewright.targets.base import CompiledKernel
 from tilewright.tile.dialect import programs_of
 
 PARTS = (1, 4, 16)

@@ -19,6 +19,17 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from tilewright.codegen.program.files import (
+    Addresses,
+    KernelRow,
+    ProgramParts,
+    check_words,
+    compiled_steps,
+    read_program,
+    weights_of,
+    write_program,
+)
+from tilewright.codegen.program.interface import Compilation
 from tilewright.errors import Refusals, refuse
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.free_axes import free_axes
@@ -35,17 +46,6 @@ from tilewright.targets.ascend.lowering.launches import Device, Launch, Length
 from tilewright.targets.ascend.machine import CORES, DaVinci
 from tilewright.targets.ascend.network import as_varied
 from tilewright.targets.ascend.sharing import main_memory
-from tilewright.targets.base import Compilation
-from tilewright.targets.generic.program_file import (
-    Addresses,
-    KernelRow,
-    ProgramParts,
-    check_words,
-    compiled_steps,
-    read_program,
-    weights_of,
-    write_program,
-)
 
 CONSTANTS = "constants"
 FOLDER = "cce"

@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.program.files import ProgramParts
+from tilewright.codegen.program.interface import Profile, RunResult, Watch
+from tilewright.codegen.program.stepped import Simulation, SteppedRunner, Times
 from tilewright.errors import refuse
 from tilewright.graph.arenas import strided
 from tilewright.graph.dialect import KernelOp
@@ -21,9 +24,6 @@ from tilewright.targets.ascend.host import POISON, Kernel, build_all
 from tilewright.targets.ascend.lowering.launches import Argument, Launch
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.package import FOLDER, LaunchFile, Length, core_of
-from tilewright.targets.base import Profile, RunResult, Watch
-from tilewright.targets.generic.program_file import ProgramParts
-from tilewright.targets.generic.stepped import Simulation, SteppedRunner, Times
 
 
 class AscendRunner(SteppedRunner):

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
+from tilewright.codegen.program.interface import Compilation, Runner
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
 from tilewright.planning import Ask
@@ -17,7 +18,7 @@ from tilewright.targets.ascend.network import chip_machine
 from tilewright.targets.ascend.package import FOLDER, core_of, read_package, write_package
 from tilewright.targets.ascend.reader.kernels import read_kernels, verified
 from tilewright.targets.ascend.runner import AscendRunner
-from tilewright.targets.base import Compilation, Runner, Target
+from tilewright.targets.base import Target
 
 
 class AscendTarget(Target):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tilewright.codegen.program.stepped import Times
 from tilewright.simulate.commands import timed_table
 from tilewright.simulate.timing import Timeline
 from tilewright.simulate.trace import write_trace
@@ -19,7 +20,6 @@ from tilewright.targets.ascend.package import FOLDER
 from tilewright.targets.ascend.reader.kernels import read_kernels
 from tilewright.targets.ascend.sharing import first_block, main_memory
 from tilewright.targets.ascend.timing import Timed
-from tilewright.targets.generic.stepped import Times
 
 if TYPE_CHECKING:
     from tilewright.targets.ascend.runner import AscendRunner

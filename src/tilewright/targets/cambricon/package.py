@@ -18,6 +18,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.host.steps import steps_of
+from tilewright.codegen.program.files import (
+    Addresses,
+    KernelRow,
+    ProgramParts,
+    check_words,
+    read_program,
+    write_program,
+)
+from tilewright.codegen.program.interface import Compilation
 from tilewright.errors import Refusals
 from tilewright.graph.arenas import write_value
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
@@ -26,7 +36,6 @@ from tilewright.graph.placement import WEIGHTS, placement_of
 from tilewright.graph.values import value_names
 from tilewright.ir.types import element_name
 from tilewright.numerics.element_types import ELEMENT_BYTES
-from tilewright.targets.base import Compilation
 from tilewright.targets.cambricon.lowering.nest import nest_of
 from tilewright.targets.cambricon.lowering.network import (
     CONSTANTS,
@@ -36,15 +45,6 @@ from tilewright.targets.cambricon.lowering.network import (
 )
 from tilewright.targets.cambricon.statements import Words
 from tilewright.targets.cambricon.statements import to_text as statements_text
-from tilewright.targets.generic.host import steps_of
-from tilewright.targets.generic.program_file import (
-    Addresses,
-    KernelRow,
-    ProgramParts,
-    check_words,
-    read_program,
-    write_program,
-)
 from tilewright.tile.dialect import BufferOp, ProgramOp, programs_of
 from tilewright.tile.passes.allocate import held
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from tilewright.codegen.program.interface import Profile
+from tilewright.codegen.program.stepped import SteppedRunner, Times
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.numerics.poison import spoil
-from tilewright.targets.base import Profile
 from tilewright.targets.cambricon.lowering.network import CONSTANTS
 from tilewright.targets.cambricon.package import Package
 from tilewright.targets.cambricon.simulate import Result, Simulator
 from tilewright.targets.cambricon.simulate.timeline import write_events
-from tilewright.targets.generic.stepped import SteppedRunner, Times
 
 
 class CambriconRunner(SteppedRunner):

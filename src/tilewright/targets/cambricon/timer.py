@@ -8,13 +8,13 @@ from functools import cache
 from itertools import accumulate
 from math import inf
 
+from tilewright.codegen.program.interface import CompiledKernel, RunTimer, Timer
 from tilewright.errors import TilewrightError
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
-from tilewright.targets.base import CompiledKernel, RunTimer, Timer
 from tilewright.targets.cambricon.lowering.network import (
     ALIGNMENT,
     CONSTANTS,

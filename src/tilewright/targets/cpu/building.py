@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.codegen.c.compiler import CHOICE, FLAGS
-from tilewright.targets.base import Form
-from tilewright.targets.cpu.ports import Port
+from tilewright.codegen.host.ports import Port
+from tilewright.codegen.program.interface import Form
 from tilewright.targets.cpu.processors import Processor
 
 VERSION = "1.0"

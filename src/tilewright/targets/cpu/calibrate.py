@@ -21,6 +21,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tilewright.codegen.c.compiler import compiler_version
+from tilewright.codegen.host.library import arena
 from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
@@ -34,7 +35,6 @@ from tilewright.targets.cpu.primitives.ahead import Ahead
 from tilewright.targets.cpu.primitives.block_products import part_text
 from tilewright.targets.cpu.primitives.code import NAME
 from tilewright.targets.cpu.processors import Processor, this_processor
-from tilewright.targets.cpu.runner import arena
 from tilewright.targets.cpu.tiles import tiles_granted
 
 TRIALS = 5

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.host.calls import KERNEL, KernelSource
+from tilewright.codegen.host.library import arena
 from tilewright.errors import TilewrightError
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
@@ -19,8 +21,7 @@ from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.cpu.library import loaded
-from tilewright.targets.cpu.runner import arena
-from tilewright.targets.cpu.walk import KERNEL, KernelSource, kernel_source
+from tilewright.targets.cpu.walk import kernel_source
 from tilewright.tile.build import build
 from tilewright.tile.dialect import TensorOp, programs_of
 from tilewright.tile.passes.boundary import Boundary

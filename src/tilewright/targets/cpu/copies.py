@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilewright.codegen.c.source import Writer
+from tilewright.codegen.host.ports import Port
 from tilewright.graph.placement import WEIGHTS
 from tilewright.planning.layout import Layout
-from tilewright.targets.cpu.ports import Port
 
 DIVIDED_BYTES, DIVIDED_ROWS = 1 << 16, 64
 """Images of so many bytes and rows are copied by all threads, each some of the rows."""

@@ -1,8 +1,9 @@
 """The host's share of an accelerator's package: kernels in C, run on the accelerator's memory.
 
-An accelerator target writes its host kernels with ``emit_host`` and gets them back, by symbol, from
-``load_host``; each runs on the arenas in which all of the package's tensors lie, in whatever layout
-the accelerator keeps them. The C uses short vectors, so the same bytes build on any processor.
+An accelerator target writes its host kernels with ``CpuHost.emit`` and gets them back, by symbol,
+from ``CpuHost.load``; each runs on the arenas in which all of the package's tensors lie, in
+whatever layout the accelerator keeps them. The C uses short vectors, so the same bytes build on any
+processor.
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.c.compiler import FLAGS
+from tilewright.codegen.host.calls import KernelCall
+from tilewright.codegen.host.compiler import Refused
+from tilewright.codegen.host.library import load_library, opened
+from tilewright.codegen.program.interface import Compilation, CompiledKernel, HostStep
 from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.arenas import Arenas
 from tilewright.graph.dialect import KernelOp, network_of
@@ -27,12 +33,11 @@ from tilewright.machine import Machine
 from tilewright.planning import Planner
 from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.domain import Kernel
-from tilewright.targets.base import Compilation, CompiledKernel, HostStep
-from tilewright.targets.cpu.calls import KernelCall
+from tilewright.targets.cpu.calls import call_of
 from tilewright.targets.cpu.machine import lanes_of, machine
-from tilewright.targets.cpu.package import write_package
-from tilewright.targets.cpu.processors import PROCESSORS
-from tilewright.targets.cpu.runner import load_library, opened, read_manifest
+from tilewright.targets.cpu.package import KERNEL_HEADERS, SUPPORT, write_package
+from tilewright.targets.cpu.processors import PROCESSORS, this_processor
+from tilewright.targets.cpu.runner import read_manifest
 from tilewright.tile.build import build
 from tilewright.tile.passes.boundary import Boundary
 
@@ -40,26 +45,57 @@ PORTABLE = replace(PROCESSORS["portable"], cores=1)
 """Vectors of 16 bytes, which every processor has; steps on the host run on one thread."""
 
 
-Refused = Callable[[str], None]
-"""Is told the symbol of a kernel."""
+class CpuHost:
+    """The cpu target's C as the host's part of an accelerator's package (``HostCompiler``)."""
 
+    @property
+    def lanes(self) -> int:
+        """The number of float32 lanes of the vectors that calls use."""
+        return PORTABLE.lanes
 
-def emit_host(
-    compilation: Compilation, directory: Path, *, refused: Refused | None = None
-) -> list[Path]:
-    """Write the kernels on the host of a compilation below ``directory/host``; [] if none.
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The texts of the kernels' headers by file name."""
+        return {name: (SUPPORT / name).read_text() for name in KERNEL_HEADERS}
 
-    Kernels are planned here, for the host; those that the cpu target cannot compute are left out,
-    and ``refused`` told. Without it, raises TilewrightError.
-    """
-    calls = host_calls(compilation, machine(PORTABLE), refused=refused)
-    if not calls:
-        return []
-    host = directory / "host"
-    host.mkdir(exist_ok=True)
-    return write_package(
-        compilation, host, calls, PORTABLE.lanes, processor=PORTABLE, weights=False
-    )
+    def calls(
+        self, compilation: Compilation, *, refused: Refused | None = None
+    ) -> list[KernelCall]:
+        """The kernels on the host, in order, planned and written for any processor."""
+        return host_calls(compilation, machine(PORTABLE), refused=refused)
+
+    def emit(
+        self, compilation: Compilation, directory: Path, *, refused: Refused | None = None
+    ) -> list[Path]:
+        """Write the kernels on the host of a compilation below ``directory/host``; [] if none."""
+        calls = self.calls(compilation, refused=refused)
+        if not calls:
+            return []
+        host = directory / "host"
+        host.mkdir(exist_ok=True)
+        return write_package(
+            compilation, host, calls, PORTABLE.lanes, processor=PORTABLE, weights=False
+        )
+
+    def load(self, directory: Path) -> dict[str, HostStep]:
+        """What ``emit`` wrote, ready to run, by the kernels' symbols; {} if there is none.
+
+        Builds the C on first use. The arenas given to a step are C-contiguous bytes.
+        """
+        program = directory / "host"
+        if not program.exists():
+            return {}
+        manifest = read_manifest(program)
+        prefix = str(manifest["prefix"])
+        name = f"{prefix}_step"
+        flags = (*FLAGS, *this_processor().flags)
+        library = opened(load_library(program, prefix, flags), name)
+        function: Callable[..., None] = getattr(library, name)
+        sizes = {WEIGHTS: manifest["weight_bytes"], ACTIVATIONS: manifest["workspace_bytes"]}
+        return {
+            step["symbol"]: _step(function, number, sizes)
+            for number, step in enumerate(manifest["steps"])
+        }
 
 
 def host_calls(
@@ -136,7 +172,7 @@ class _Writer:
         schedule = self.planner.plan(kernel).schedule
         program = build(kernel, schedule, self.host, placed)
         Boundary().apply(self.context, program)
-        return KernelCall.of(CompiledKernel(kernel, schedule, program), self.lanes)
+        return call_of(CompiledKernel(kernel, schedule, program), self.lanes)
 
 
 _Form = tuple[Kernel, tuple[tuple[str, tuple[int, ...]], ...]]
@@ -164,26 +200,6 @@ def _alike(
         {name: (place.arena, place.offset) for name, place in places.items()},
         {own[name]: size for name, size in first.scratch.items()},
     )
-
-
-def load_host(directory: Path) -> dict[str, HostStep]:
-    """What ``emit_host`` wrote, ready to run, by the kernels' symbols; {} if there is none.
-
-    Builds the C on first use. The arenas given to a step are C-contiguous bytes.
-    """
-    program = directory / "host"
-    if not program.exists():
-        return {}
-    manifest = read_manifest(program)
-    prefix = str(manifest["prefix"])
-    name = f"{prefix}_step"
-    library = opened(load_library(program, prefix), name)
-    function: Callable[..., None] = getattr(library, name)
-    sizes = {WEIGHTS: manifest["weight_bytes"], ACTIVATIONS: manifest["workspace_bytes"]}
-    return {
-        step["symbol"]: _step(function, number, sizes)
-        for number, step in enumerate(manifest["steps"])
-    }
 
 
 def _step(function: Callable[..., None], number: int, sizes: Mapping[str, int]) -> HostStep:

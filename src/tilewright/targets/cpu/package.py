@@ -7,22 +7,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tilewright.codegen.c.prune import pruned
+from tilewright.codegen.host.calls import KernelCall
+from tilewright.codegen.host.ports import Port, distinct_ports
+from tilewright.codegen.program.interface import MANIFEST, WEIGHTS_FILE, Compilation
+from tilewright.codegen.program.weights import array_text, checksum_of, write_weights
 from tilewright.graph.dialect import network_of
 from tilewright.graph.names import identifier, network_name
 from tilewright.graph.placement import WEIGHTS
 from tilewright.machine import Machine
-from tilewright.targets.base import Compilation
 from tilewright.targets.cpu.building import (
     class_text,
     cmake_text,
     makefile_text,
     pkg_config_text,
 )
-from tilewright.targets.cpu.calls import KernelCall
 from tilewright.targets.cpu.planning.capabilities import own_of
-from tilewright.targets.cpu.ports import Port, distinct_ports
 from tilewright.targets.cpu.processors import Processor
-from tilewright.targets.cpu.program import MANIFEST, WEIGHTS_FILE
 from tilewright.targets.cpu.texts import (
     Functions,
     Step,
@@ -33,16 +33,18 @@ from tilewright.targets.cpu.texts import (
     network_text,
     scratch_bytes,
 )
-from tilewright.targets.cpu.weights import array_text, checksum_of, write_weights
 
 SUPPORT = Path(__file__).parent
 """Where the headers lie of which every package has what it uses."""
 
-HEADERS = (
-    *("scalars.h", "vectors.h", "integers.h", "quantised.h", "shorts.h", "pieces.h"),
-    *("team.h", "checksum.h"),
+KERNEL_HEADERS = (
+    *("scalars.h", "vectors.h", "integers.h"),
+    *("quantised.h", "shorts.h", "pieces.h"),
 )
-"""None includes a later one."""
+"""The headers of kernels; none includes a later one."""
+
+HEADERS = (*KERNEL_HEADERS, "team.h", "checksum.h")
+"""All headers of a package; none includes a later one."""
 
 
 def write_package(

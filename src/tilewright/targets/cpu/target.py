@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.codegen.c.compiler import FLAGS, compiler_version
+from tilewright.codegen.program.interface import WEIGHTS_FILE, Compilation, Runner
 from tilewright.errors import refuse
 from tilewright.machine.capabilities import Capability
-from tilewright.targets.base import Compilation, Runner, Target, sources_text
+from tilewright.targets.base import Target, sources_text
 from tilewright.targets.cpu.processors import NATIVE, PROCESSORS, processor, this_processor
-from tilewright.targets.cpu.program import WEIGHTS_FILE
 from tilewright.targets.cpu.runner import CpuRunner
 from tilewright.tile.decisions import Decision
 
 if TYPE_CHECKING:
+    from tilewright.codegen.host.compiler import HostCompiler
     from tilewright.machine import Machine
     from tilewright.planning.planners.measured import Measure
 
@@ -64,7 +65,7 @@ class CpuTarget(Target):
         """
         from tilewright.graph.dialect import GraphOperation, network_of
         from tilewright.graph.passes.editing import VIEWS
-        from tilewright.targets.cpu.calls import KernelCall  # The generators of all primitives.
+        from tilewright.targets.cpu.calls import call_of  # The generators of all primitives.
         from tilewright.targets.cpu.machine import lanes_of
         from tilewright.targets.cpu.package import write_package
 
@@ -73,12 +74,19 @@ class CpuTarget(Target):
                 raise refuse("cpu-operation", f"no kernel computes {op.name}", op.node_name)
         made_for = processor(compilation.machine.name.partition("-")[2] or NATIVE)
         lanes = lanes_of(compilation.machine)
-        calls = [KernelCall.of(kernel, lanes) for kernel in compilation.kernels]
+        calls = [call_of(kernel, lanes) for kernel in compilation.kernels]
         write_package(compilation, directory, calls, lanes, processor=made_for)
 
     def load(self, directory: Path) -> Runner:
         """Build the package's library (once) and make a runner of it."""
         return CpuRunner(directory)
+
+    @property
+    def host_compiler(self) -> HostCompiler:
+        """C of kernels that accelerators leave to the processor in front of them."""
+        from tilewright.targets.cpu.host import CpuHost
+
+        return CpuHost()
 
     def measurer(self) -> Measure:
         """Builds and runs kernels here."""

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.codegen.c.source import Writer, comment, string
+from tilewright.codegen.host.calls import KERNEL, KernelSource
+from tilewright.codegen.host.ports import Port
+from tilewright.codegen.program.interface import ALIGNMENT, Compilation, CompiledKernel, Form
 from tilewright.graph.placement import WEIGHTS
-from tilewright.targets.base import Compilation, CompiledKernel, Form
 from tilewright.targets.cpu.copies import divided, write_enter, write_leave
-from tilewright.targets.cpu.ports import Port
-from tilewright.targets.cpu.program import ALIGNMENT
-from tilewright.targets.cpu.walk import KERNEL, KernelSource
 
 Functions = list[tuple[str, KernelSource, list[CompiledKernel]]]
 """Name and source of every function, and the kernels that it computes."""

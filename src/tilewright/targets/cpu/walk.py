@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from tilewright.codegen.c.address import Address, Extent
 from tilewright.codegen.c.parameters import Parameter
 from tilewright.codegen.c.source import Writer
+from tilewright.codegen.host.calls import KernelSource
 from tilewright.errors import refuse
 from tilewright.ir import Block, ModuleOp, Operation, SSAValue
 from tilewright.ir.types import element_name, fraction_of, layout_of, shape_of
@@ -18,9 +19,6 @@ from tilewright.targets.cpu.primitives import EMITTERS
 from tilewright.targets.cpu.primitives.code import KernelCode
 from tilewright.tile.dialect import ComputeOp, LoopOp, ProgramOp, StageOp, TensorOp, windows_of
 
-KERNEL = "@KERNEL@"
-"""Stands for the kernel's name in its own text: equal kernels have equal texts."""
-
 _LETTERS = {
     "input": "x",
     "weight": "w",
@@ -29,30 +27,6 @@ _LETTERS = {
     "scratch": "s",
     "output": "y",
 }
-
-
-@dataclass(frozen=True)
-class KernelSource:
-    """C of one kernel: static functions and the kernel itself, named ``KERNEL`` in the text."""
-
-    functions: tuple[str, ...]
-    body: str
-    parameters: tuple[Parameter, ...]
-    operation: str
-    shared: bool = False
-    """Whether it takes ``part`` and ``parts``: which of how many equal parts it computes."""
-
-    @property
-    def prototype(self) -> str:
-        """The function's head."""
-        listed = [parameter.declaration for parameter in self.parameters]
-        listed += ["long part", "long parts"] if self.shared else []
-        return f"void {KERNEL}({', '.join(listed)})"
-
-    @property
-    def text(self) -> str:
-        """All of it."""
-        return "\n".join([*self.functions, f"{self.prototype}\n{self.body}"])
 
 
 def kernel_source(module: ModuleOp, lanes: int) -> KernelSource:

@@ -9,13 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright.errors import Refusals, TilewrightError, refuse
-from tilewright.targets.base import Compilation
-from tilewright.targets.dpu.core import Core
-from tilewright.targets.dpu.lowering.network import Lowering
-from tilewright.targets.dpu.registers import BIASES
-from tilewright.targets.dpu.segments import WORD_BYTES, Segments
-from tilewright.targets.generic.program_file import (
+from tilewright.codegen.program.files import (
     Addresses,
     KernelRow,
     ProgramParts,
@@ -24,6 +18,12 @@ from tilewright.targets.generic.program_file import (
     weights_of,
     write_program,
 )
+from tilewright.codegen.program.interface import Compilation
+from tilewright.errors import Refusals, TilewrightError, refuse
+from tilewright.targets.dpu.core import Core
+from tilewright.targets.dpu.lowering.network import Lowering
+from tilewright.targets.dpu.registers import BIASES
+from tilewright.targets.dpu.segments import WORD_BYTES, Segments
 from tilewright.tile.dialect import programs_of
 
 

@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.program.interface import Profile
+from tilewright.codegen.program.stepped import Simulation, SteppedRunner, Times
 from tilewright.errors import TilewrightError
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.numerics.poison import spoil
 from tilewright.simulate.commands import TimedArray
 from tilewright.simulate.timing import Timeline
 from tilewright.simulate.trace import write_trace
-from tilewright.targets.base import Profile
 from tilewright.targets.dpu.execute import State, execute
 from tilewright.targets.dpu.package import Package
 from tilewright.targets.dpu.registers import BIASES, GUARD, REGISTERS
 from tilewright.targets.dpu.segments import kernel_of_each
-from tilewright.targets.generic.stepped import Simulation, SteppedRunner, Times
 
 
 class CoreRunner(SteppedRunner):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tilewright.codegen import words
+from tilewright.codegen.program.files import ProgramParts, remarks_of
 from tilewright.codegen.words import from_bytes, to_bytes
 from tilewright.targets.dpu.core import DEPTH, Core
 from tilewright.targets.dpu.isa import REVISIONS
-from tilewright.targets.generic.program_file import ProgramParts, remarks_of
 
 
 def assemble(core: Core, text: str, name: str = "assembly") -> bytes:

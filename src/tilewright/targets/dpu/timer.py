@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.codegen.program.interface import CompiledKernel, RunTimer, Timer
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 from tilewright.simulate import simulate
-from tilewright.targets.base import CompiledKernel, RunTimer, Timer
 from tilewright.targets.dpu.core import Core
 from tilewright.targets.dpu.lowering.network import Lowering
 from tilewright.targets.dpu.segments import Segments

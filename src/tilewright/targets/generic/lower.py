@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.program.locations import BufferPlace, TensorPlace
 from tilewright.codegen.words import Column, Units, encode_columns
 from tilewright.errors import Refusals, refuse
 from tilewright.ir.types import Array, fraction_of
@@ -22,7 +23,6 @@ from tilewright.targets.generic.lowering.computes import lower_compute
 from tilewright.targets.generic.lowering.context import Context
 from tilewright.targets.generic.lowering.gather import gather_columns
 from tilewright.targets.generic.lowering.hazards import Footprint, Hazards, Use
-from tilewright.targets.generic.lowering.locations import BufferPlace, TensorPlace
 from tilewright.targets.generic.lowering.parts import Part
 from tilewright.targets.generic.lowering.prefetch import Prefetch
 from tilewright.targets.generic.lowering.steps import Tables

@@ -10,17 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright.codegen.words import Units, from_bytes, to_bytes
-from tilewright.errors import Refusals
-from tilewright.graph.dialect import network_of
-from tilewright.graph.placement import WEIGHTS
-from tilewright.machine import Machine
-from tilewright.targets.base import Compilation
-from tilewright.targets.generic.c.program import KernelSource, write_c
-from tilewright.targets.generic.functions import TABLES
-from tilewright.targets.generic.isa import InstructionSet
-from tilewright.targets.generic.lower import Lowering
-from tilewright.targets.generic.program_file import (
+from tilewright.codegen.program.files import (
     Addresses,
     KernelRow,
     ProgramParts,
@@ -30,6 +20,16 @@ from tilewright.targets.generic.program_file import (
     weights_of,
     write_program,
 )
+from tilewright.codegen.program.interface import Compilation
+from tilewright.codegen.words import Units, from_bytes, to_bytes
+from tilewright.errors import Refusals
+from tilewright.graph.dialect import network_of
+from tilewright.graph.placement import WEIGHTS
+from tilewright.machine import Machine
+from tilewright.targets.generic.c.program import KernelSource, write_c
+from tilewright.targets.generic.functions import TABLES
+from tilewright.targets.generic.isa import InstructionSet
+from tilewright.targets.generic.lower import Lowering
 from tilewright.tile.dialect import programs_of
 
 Deriver = Callable[[Machine], InstructionSet]

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
+from tilewright.codegen.program.files import remarks_of
+from tilewright.codegen.program.interface import Profile
+from tilewright.codegen.program.stepped import Simulation, SteppedRunner, Times
 from tilewright.codegen.words import disassemble
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.simulate.timing import Timeline
 from tilewright.simulate.trace import write_trace
-from tilewright.targets.base import Profile
 from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.package import Package
 from tilewright.targets.generic.program import Program, decode
-from tilewright.targets.generic.program_file import remarks_of
 from tilewright.targets.generic.simulate import Simulator
-from tilewright.targets.generic.stepped import Simulation, SteppedRunner, Times
 from tilewright.targets.generic.timing import check_races, race_error, time_program, timed_program
 
 

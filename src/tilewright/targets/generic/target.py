@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tilewright.codegen.program.files import remarks_of
+from tilewright.codegen.program.interface import Compilation, Runner, Timer
 from tilewright.codegen.words import assemble, disassemble, from_bytes, to_bytes
 from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
-from tilewright.targets.base import Compilation, Runner, Target, Timer
+from tilewright.targets.base import Target
 from tilewright.targets.generic.c.runner import CRunner
 from tilewright.targets.generic.isa import InstructionSet, derive
 from tilewright.targets.generic.manual import manual
 from tilewright.targets.generic.package import read_package, write_package
-from tilewright.targets.generic.program_file import remarks_of
 from tilewright.targets.generic.runner import InstructionRunner
 from tilewright.targets.generic.timer import timer
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tilewright.codegen.program.interface import Timer
 from tilewright.codegen.words import Columns
 from tilewright.machine import Machine
 from tilewright.machine.expression import parse_expression
@@ -19,7 +20,6 @@ from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 from tilewright.simulate.commands import TimedArray, timed_table
 from tilewright.simulate.timing import simulate
-from tilewright.targets.base import Timer
 from tilewright.targets.generic.isa import Instruction, InstructionSet, derive
 from tilewright.targets.generic.lower import KernelLowering, Lowering
 from tilewright.targets.generic.lowering.carried import Carried

@@ -15,6 +15,16 @@ import numpy as np
 
 from tilewright.codegen.c import libraries
 from tilewright.codegen.c.compiler import find_compiler, run_compiler
+from tilewright.codegen.host.library import arena, read_weights
+from tilewright.codegen.host.ports import Port
+from tilewright.codegen.program.interface import (
+    WEIGHTS_FILE,
+    KernelProfile,
+    Profile,
+    Runner,
+    RunResult,
+    Watch,
+)
 from tilewright.errors import refuse
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir.types import Array
@@ -22,10 +32,6 @@ from tilewright.machine import Machine
 from tilewright.simulate.commands import timed_table
 from tilewright.simulate.timing import Timeline
 from tilewright.simulate.trace import write_trace
-from tilewright.targets.base import KernelProfile, Profile, Runner, RunResult, Watch
-from tilewright.targets.cpu.package import WEIGHTS_FILE
-from tilewright.targets.cpu.ports import Port
-from tilewright.targets.cpu.runner import arena, read_weights
 from tilewright.targets.sunway.chip import GROUPS
 from tilewright.targets.sunway.emit.charge import counting
 from tilewright.targets.sunway.emit.makefile import SHIM_FLAGS, SHIM_LINK

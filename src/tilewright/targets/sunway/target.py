@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from tilewright.codegen.program.interface import WEIGHTS_FILE, Compilation, Runner
 from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
@@ -14,8 +15,7 @@ from tilewright.planning import Ask
 from tilewright.planning.mesh import Mesh
 from tilewright.planning.planners.listed import Listed
 from tilewright.planning.planners.registry import planner_of
-from tilewright.targets.base import Compilation, Runner, Target, sources_text
-from tilewright.targets.cpu.package import WEIGHTS_FILE
+from tilewright.targets.base import Target, sources_text
 from tilewright.targets.sunway.chip import CHIP, ChipPlans, group_machine
 from tilewright.targets.sunway.emit.package import write_package
 from tilewright.targets.sunway.machine import CPES, LDM_BYTES, MACHINE

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from tilewright.codegen.c.source import comment
+from tilewright.codegen.program.files import compiled_steps
+from tilewright.codegen.program.interface import Compilation, Runner
 from tilewright.errors import Refusals, refuse
 from tilewright.graph.dialect import KernelOp
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
 from tilewright.targets.ascend.hivm.emit import function_name, function_text
 from tilewright.targets.ascend.hivm.machine import machine_910b
-from tilewright.targets.base import Compilation, Runner, Target
-from tilewright.targets.generic.program_file import compiled_steps
+from tilewright.targets.base import Target
 from tilewright.tile.decisions import Decision
 from tilewright.tile.dialect import programs_of
 

@@ -12,12 +12,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from tilewright.codegen.program.elements import elements, fraction, is_wide
 from tilewright.errors import refuse
 from tilewright.numerics.pointwise import bound
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries, fill
-from tilewright.targets.generic.lowering.steps import elements, fraction, is_wide
 from tilewright.tile.dialect import BufferOp, StageOp
 
 

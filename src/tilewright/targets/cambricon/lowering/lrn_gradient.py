@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.codegen.program.elements import elements, fraction
 from tilewright.errors import refuse
 from tilewright.numerics import lrn_gradient
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.normalise import Lrn
-from tilewright.targets.generic.lowering.steps import elements, fraction
 
 
 class LrnGradient(Lrn):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.codegen.program.locations import TensorPlace
 from tilewright.targets.cambricon.lowering.boxes import Axis, Box
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
-from tilewright.targets.generic.lowering.locations import TensorPlace
 
 
 @dataclass(frozen=True)

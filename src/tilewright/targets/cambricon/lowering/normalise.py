@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.codegen.program.elements import elements, fraction
 from tilewright.errors import refuse
 from tilewright.numerics import fixed
 from tilewright.targets.cambricon.isa import Register
@@ -12,7 +13,6 @@ from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.temporaries import clear
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.machine import lanes_of
-from tilewright.targets.generic.lowering.steps import elements, fraction
 
 
 def _alone(c: Context) -> None:

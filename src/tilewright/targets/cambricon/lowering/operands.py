@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from tilewright.codegen.program.locations import TensorPlace, physical_order
 from tilewright.errors import refuse
 from tilewright.ir.types import element_name, layout_of
 from tilewright.machine import Machine
@@ -13,7 +14,6 @@ from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.targets.cambricon.lowering.boxes import Axis, Box, Spans, axis_of, packed
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.moves import runs_of
-from tilewright.targets.generic.lowering.locations import TensorPlace, physical_order
 from tilewright.tile.dialect import BufferOp
 from tilewright.tile.passes.allocate import held
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.codegen.program.elements import elements, fraction, is_wide
 from tilewright.errors import refuse
 from tilewright.numerics import tables
 from tilewright.targets.cambricon.lowering.context import Context
@@ -13,7 +14,6 @@ from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.tables import table_of
 from tilewright.targets.cambricon.lowering.temporaries import clear, fill
 from tilewright.targets.cambricon.lowering.tiles import Tile
-from tilewright.targets.generic.lowering.steps import elements, fraction, is_wide
 from tilewright.tile.dialect import windows_of
 
 PAIRS = {"add": "VAV", "sub": "VSV", "mul": "VMV", "max": "VGTM", "min": "VGTM.min"}

@@ -6,10 +6,10 @@ loaded again. Where none is free, the one goes that was used longest ago.
 
 from __future__ import annotations
 
+from tilewright.codegen.program.elements import elements, fraction
 from tilewright.errors import refuse
 from tilewright.numerics import tables
 from tilewright.targets.cambricon.lowering.context import Context
-from tilewright.targets.generic.lowering.steps import elements, fraction
 from tilewright.tile.dialect import StageOp
 
 MAX_TABLES = 15

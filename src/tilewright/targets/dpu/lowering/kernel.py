@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
+from tilewright.codegen.program.locations import BufferPlace, TensorPlace
 from tilewright.errors import refuse
 from tilewright.graph.placement import ACTIVATIONS
 from tilewright.ir.types import shape_of
@@ -21,7 +22,6 @@ from tilewright.targets.dpu.lowering.epilogue import Epilogue
 from tilewright.targets.dpu.lowering.tiles import Box, Runs, Tensor, Tile
 from tilewright.targets.dpu.machine import FEW, MOST_GROUPS
 from tilewright.targets.dpu.registers import BIASES, GUARD, REGISTERS
-from tilewright.targets.generic.lowering.locations import BufferPlace, TensorPlace
 from tilewright.tile.boxes import Boxes, box_columns
 from tilewright.tile.circular import Circle
 from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, StageOp, TensorOp

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 from functools import cached_property
 
+from tilewright.codegen.host.library import load_library
 from tilewright.graph.names import network_name
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.numerics.poison import byte_of
-from tilewright.targets.cpu.runner import load_library
 from tilewright.targets.generic.c.host import POISON
 from tilewright.targets.generic.c.program import FLAGS, FOLDER
 from tilewright.targets.generic.c.records import c_of

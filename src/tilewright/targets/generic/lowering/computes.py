@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from tilewright.codegen.program.elements import elements, fraction
 from tilewright.errors import refuse
 from tilewright.ir.types import element_name
 from tilewright.numerics import fixed
@@ -16,13 +17,7 @@ from tilewright.targets.generic.families.product import TAPS
 from tilewright.targets.generic.families.sparse import lanes_of
 from tilewright.targets.generic.functions import FUNCTIONS, bits_of
 from tilewright.targets.generic.lowering.context import Context, Fields, Operand
-from tilewright.targets.generic.lowering.steps import (
-    element_columns,
-    elements,
-    fraction,
-    parameters,
-    step_columns,
-)
+from tilewright.targets.generic.lowering.steps import element_columns, parameters, step_columns
 from tilewright.tile.dialect import BufferOp
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tilewright.codegen.program.locations import BufferPlace, Seen, buffer_op, dim_stride
 from tilewright.codegen.words import Column
 from tilewright.errors import refuse
 from tilewright.ir.types import Array
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import Affine, substitute
 from tilewright.targets.generic.isa import Instruction
-from tilewright.targets.generic.lowering.locations import BufferPlace, Seen, buffer_op, dim_stride
 from tilewright.targets.generic.lowering.steps import Tables
 from tilewright.tile.boxes import Boxes, box_columns
 from tilewright.tile.dialect import BufferOp, ComputeOp, StageOp, TensorOp, windows_of

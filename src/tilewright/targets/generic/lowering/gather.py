@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.codegen.program.locations import BufferPlace, TensorPlace, dim_stride
 from tilewright.errors import refuse
 from tilewright.targets.generic.families.gather import POINTS
-from tilewright.targets.generic.lowering.locations import BufferPlace, TensorPlace, dim_stride
 from tilewright.tile.iteration import Order
 from tilewright.tile.operations import BufferOp, ComputeOp, MoveOp
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.program.locations import TensorPlace
 from tilewright.codegen.words import Column
-from tilewright.targets.generic.lowering.locations import TensorPlace
 
 NEAR = 256
 """Boxes at the end of a kernel and at the start of the next that are compared one by one."""

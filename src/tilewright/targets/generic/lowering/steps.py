@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.codegen.program.elements import elements, fraction, is_wide
 from tilewright.errors import refuse
 from tilewright.ir import Attribute
-from tilewright.ir.types import FixedType, element_dtype, element_name, tensor_type
+from tilewright.ir.types import FixedType, element_dtype, element_name
 from tilewright.machine import Primitive
 from tilewright.numerics import fixed, pointwise, tables
 from tilewright.numerics.element_types import ELEMENTS
@@ -27,30 +28,11 @@ class Tables:
     address_of: Callable[[bytes], int]
 
 
-def fraction(element: Attribute) -> int:
-    """Binary point of an element type; 0 if it is not fixed point."""
-    return element.fraction.data if isinstance(element, FixedType) else 0
-
-
-def is_wide(element: Attribute) -> bool:
-    """Whether elements are as wide as accumulators."""
-    return element_dtype(element).itemsize == 4
-
-
 def element_columns(fields: Mapping[str, Any], name: str, element: Attribute) -> dict[str, int]:
     """The field that tells an operand's element type, where an instruction has one."""
     if f"{name}.element" in fields:
         return {f"{name}.element": CODES.index(element_name(element))}
     return {f"{name}.wide": int(is_wide(element))} if f"{name}.wide" in fields else {}
-
-
-def elements(stage: StageOp) -> tuple[list[Attribute], Attribute]:
-    """Element types of a stage's operands and of its result."""
-    types: list[Attribute] = []
-    for value in stage.inputs:
-        kind: Any = value.type
-        types.append((kind.of if hasattr(kind, "of") else kind).element_type)
-    return types, tensor_type(stage.result).element_type
 
 
 def parameters(stage: StageOp, prefix: str, tables_: Tables) -> dict[str, int]:

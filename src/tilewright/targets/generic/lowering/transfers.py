@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.codegen.program.locations import BufferPlace, TensorPlace
 from tilewright.codegen.words import Column
 from tilewright.errors import refuse
 from tilewright.targets.generic.families.transfer import AXES
-from tilewright.targets.generic.lowering.locations import BufferPlace, TensorPlace
 from tilewright.tile.boxes import Boxes
 from tilewright.tile.iteration import Order
 from tilewright.tile.operations import MoveOp

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tilewright.codegen.c.files import FILES
 from tilewright.codegen.c.source import Writer, comment, string
-from tilewright.targets.cpu.ports import Port
+from tilewright.codegen.host.ports import Port
 from tilewright.targets.sunway.emit.layer import LayerHead
 
 WIDTH = 100

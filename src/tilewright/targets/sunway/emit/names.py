@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from tilewright.codegen.host.compiler import host_compiler
 from tilewright.targets.sunway.gemm.panel import headers as gemm_headers
 from tilewright.targets.sunway.gemm.turns import headers as turns_headers
 from tilewright.tile.dialect import BufferOp, ProgramOp
@@ -64,8 +65,7 @@ def header_names() -> frozenset[str]:
     texts = [*gemm_headers().values(), *turns_headers().values()]
     for part in (folder / "emit" / "slave", folder / "shim"):
         texts += [file.read_text() for file in part.iterdir() if file.name.endswith(".h")]
-    scalars = (files("tilewright.targets.cpu") / "scalars.h").read_text()
-    texts.append(scalars.replace("##S", "s"))  # Of floats.
+    texts.append(host_compiler().headers["scalars.h"].replace("##S", "s"))  # Of floats.
     kinds = r"\b(\w+)\(|#define (\w+)|\bstruct (\w+)|\btypedef (?:\w+|\w+ \{[^}]*\}) (\w+)"
     found = re.compile(kinds).findall("\n".join(texts))
     return frozenset(name for match in found for name in match if name)

@@ -27,6 +27,12 @@ from typing import Any
 
 from tilewright.codegen.c.parameters import Parameter
 from tilewright.codegen.c.prune import drop_unread, prune_folder
+from tilewright.codegen.host.calls import KERNEL, KernelCall
+from tilewright.codegen.host.compiler import host_compiler
+from tilewright.codegen.host.ports import Port
+from tilewright.codegen.host.steps import steps_of
+from tilewright.codegen.program.interface import MANIFEST, WEIGHTS_FILE, Compilation, CompiledKernel
+from tilewright.codegen.program.weights import write_weights
 from tilewright.errors import Refusals, refuse
 from tilewright.graph.dialect import GraphOperation, KernelOp, network_of
 from tilewright.graph.names import network_name
@@ -35,15 +41,6 @@ from tilewright.ir import SSAValue
 from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
 from tilewright.machine import Machine
 from tilewright.planning.layout import Layout
-from tilewright.targets.base import Compilation, CompiledKernel
-from tilewright.targets.cpu.calls import KernelCall
-from tilewright.targets.cpu.host import PORTABLE, host_calls
-from tilewright.targets.cpu.machine import machine as cpu_machine
-from tilewright.targets.cpu.package import WEIGHTS_FILE
-from tilewright.targets.cpu.ports import Port
-from tilewright.targets.cpu.walk import KERNEL
-from tilewright.targets.cpu.weights import write_weights
-from tilewright.targets.generic.host import steps_of
 from tilewright.targets.sunway.emit.charge import charge_text
 from tilewright.targets.sunway.emit.layer import (
     LayerHead,
@@ -62,13 +59,9 @@ from tilewright.targets.sunway.gemm.turns import headers as turns_headers
 from tilewright.targets.sunway.machine import CPES
 from tilewright.tile.dialect import ProgramOp, programs_of
 
-MANIFEST = "program.json"
-
 SHIM_HEADERS = ("athread.h", "count.h", "dma.h", "internal.h", "shim.h", "simd.h", "slave.h")
 SHIM_SOURCES = ("buses.c", "count.c", "dma.c", "memory.c", "play.c", "replay.c", "shim.c")
 SLAVE = ("cpe.h", "im2col.h", "ldm_slave.c", "mesh.h")
-MPE = ("scalars.h", "vectors.h", "integers.h", "quantised.h", "shorts.h", "pieces.h")
-"""None includes a later one."""
 
 
 def write_package(compilation: Compilation, directory: Path) -> None:
@@ -80,7 +73,7 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     network = network_of(compilation.network)
     name = network_name(network.symbol.data)
     on_host = tuple(kernel for kernel in compilation.kernels if kernel.on_host)
-    calls_of = host_calls(compilation, cpu_machine(PORTABLE))
+    calls_of = host_compiler().calls(compilation)
     hosted = {call.kernel.kernel.symbol: call for call in calls_of}
     compiled = {kernel.kernel.symbol: kernel for kernel in compilation.kernels}
     texts: dict[str, str] = {}
@@ -139,7 +132,7 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     if "slave/scalars.h" in texts:
         prune_folder(texts, "slave", ["scalars.h"])
     if on_host:
-        prune_folder(texts, "mpe", MPE)
+        prune_folder(texts, "mpe", tuple(host_compiler().headers))
     manifest = {
         "format": 1,
         "name": name,
@@ -183,7 +176,7 @@ def _layer(
         source = hosted.source
         head = LayerHead(symbol, nodes, source.parameters)
         texts[f"layers/{symbol}.c"] = (
-            f"/* {head.about}: on the MPE. */\n#define LANES {PORTABLE.lanes}\n"
+            f"/* {head.about}: on the MPE. */\n#define LANES {host_compiler().lanes}\n"
             f'#include "../mpe/plain.h"\n#include "../mpe/pieces.h"\n#include "{symbol}.h"\n\n'
             + source.text.replace(KERNEL, symbol)
         )
@@ -234,7 +227,7 @@ def _span(value: SSAValue) -> tuple[int, int]:
 
 def _support(machine: Machine, *, on_host: bool) -> Mapping[str, str]:
     """The files that are the same in every package but for the machine's LDM."""
-    cpu = files("tilewright.targets.cpu")
+    kernel_headers = host_compiler().headers
     sunway = files("tilewright.targets.sunway")
     texts = {
         f"shim/{name}": (sunway / "shim" / name).read_text()
@@ -246,9 +239,9 @@ def _support(machine: Machine, *, on_host: bool) -> Mapping[str, str]:
     headers = {**gemm_headers(), **turns_headers()}
     texts |= {f"slave/{name}": text for name, text in headers.items()}
     texts["slave/winograd.h"] = winograd_text()
-    texts["slave/scalars.h"] = (cpu / "scalars.h").read_text()
+    texts["slave/scalars.h"] = kernel_headers["scalars.h"]
     if on_host:
-        texts |= {f"mpe/{name}": (cpu / name).read_text() for name in MPE}
+        texts |= {f"mpe/{name}": text for name, text in kernel_headers.items()}
         texts["mpe/plain.h"] = (sunway / "emit" / "mpe" / "plain.h").read_text()
     return texts
 

@@ -10,9 +10,9 @@ import ml_dtypes
 import numpy as np
 
 from tilewright.codegen.c.source import C_TYPES
+from tilewright.codegen.program.interface import TensorInfo
 from tilewright.errors import refuse
 from tilewright.graph.names import identifier
-from tilewright.targets.base import TensorInfo
 
 if TYPE_CHECKING:
     from tilewright.graph.arenas import Arenas

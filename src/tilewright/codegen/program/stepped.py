@@ -17,6 +17,18 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.host.steps import computes, interpreted, load_kernels
+from tilewright.codegen.program.concurrent import Step, elapsed, step_of
+from tilewright.codegen.program.files import ProgramParts
+from tilewright.codegen.program.interface import (
+    HostStep,
+    KernelProfile,
+    Profile,
+    Runner,
+    RunResult,
+    TensorInfo,
+    Watch,
+)
 from tilewright.errors import refuse
 from tilewright.graph.arenas import read_value, write_value
 from tilewright.graph.dialect import KernelOp
@@ -26,18 +38,6 @@ from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
 from tilewright.machine import Machine
 from tilewright.numerics.poison import spoil
 from tilewright.simulate.timing import Timeline
-from tilewright.targets.base import (
-    HostStep,
-    KernelProfile,
-    Profile,
-    Runner,
-    RunResult,
-    TensorInfo,
-    Watch,
-)
-from tilewright.targets.generic.concurrent import Step, elapsed, step_of
-from tilewright.targets.generic.host import computes, interpreted, load_kernels
-from tilewright.targets.generic.program_file import ProgramParts
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Steps between the accelerator's kernels: host kernels, and operations at the borders.
 
-Host kernels that compute are the cpu target's C. What only moves or converts elements, what the
-cpu target refuses, and everything where there is no C compiler, runs by its meaning in NumPy.
+Host kernels that compute are C. What only moves or converts elements, what the
+host compiler refuses, and everything where there is no C compiler, runs by its meaning in NumPy.
 
 A step reads its operands from the arenas, where their placements say, and writes its result there.
 Whatever only renames addresses (a view that memory planning has resolved) is no step at all.
@@ -16,6 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from tilewright.codegen.c.compiler import has_compiler
+from tilewright.codegen.host.compiler import host_compiler
+from tilewright.codegen.program.interface import Compilation, HostStep
 from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.arenas import Arenas, read_value, write_value
 from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, YieldOp, network_of
@@ -23,8 +25,6 @@ from tilewright.graph.placement import placement_of
 from tilewright.ir import Operation, SSAValue, VerifyException
 from tilewright.ir.types import Array, element_dtype, layout_of, shape_of, tensor_type
 from tilewright.planning.layout import Layout
-from tilewright.targets.base import Compilation, HostStep
-from tilewright.targets.cpu.host import emit_host, load_host
 
 
 def is_free(op: GraphOperation) -> bool:
@@ -122,7 +122,7 @@ def computes(op: Operation) -> bool:
 
 
 def emit_kernels(compilation: Compilation, directory: Path) -> None:
-    """Write the host's kernels as C, through the cpu target, as far as it computes them.
+    """Write the host's kernels as C, through the host compiler, as far as it computes them.
 
     Kernels that it refuses (fixed point, say) and those that only move elements are left to
     ``interpreted``.
@@ -132,13 +132,14 @@ def emit_kernels(compilation: Compilation, directory: Path) -> None:
     kept = tuple(
         item for item in compilation.kernels if item.on_host and computes(ops[item.kernel.symbol])
     )
-    emit_host(replace(compilation, kernels=kept), directory, refused=lambda symbol: None)
+    host = replace(compilation, kernels=kept)
+    host_compiler().emit(host, directory, refused=lambda symbol: None)
 
 
 def load_kernels(directory: Path) -> dict[str, HostStep]:
     """The host's kernels in C by symbol; none where there is neither a library nor a compiler."""
     try:
-        return load_host(directory)
+        return dict(host_compiler().load(directory))
     except TilewrightError:
         if has_compiler():
             raise

@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from tilewright.codegen.host.steps import emit_kernels, steps_of
+from tilewright.codegen.program.interface import Compilation, CompiledKernel
 from tilewright.errors import refuse
 from tilewright.graph.arenas import write_value
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
@@ -26,8 +28,6 @@ from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
 from tilewright.ir import ModuleOp, Operation, ParseError, Parser, VerifyException
 from tilewright.machine import Machine
 from tilewright.machine.forms import machine_of
-from tilewright.targets.base import Compilation, CompiledKernel
-from tilewright.targets.generic.host import emit_kernels, steps_of
 
 PAGE = 4096
 """Bytes to which the arenas are aligned in main memory."""

@@ -1,0 +1,75 @@
+"""A kernel's C with what it is called on: where the operands lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilewright.codegen.c.parameters import Parameter, Place
+from tilewright.codegen.program.interface import ALIGNMENT, CompiledKernel
+from tilewright.errors import refuse
+
+KERNEL = "@KERNEL@"
+"""Stands for the kernel's name in its own text: equal kernels have equal texts."""
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """C of one kernel: static functions and the kernel itself, named ``KERNEL`` in the text."""
+
+    functions: tuple[str, ...]
+    body: str
+    parameters: tuple[Parameter, ...]
+    operation: str
+    shared: bool = False
+    """Whether it takes ``part`` and ``parts``: which of how many equal parts it computes."""
+
+    @property
+    def prototype(self) -> str:
+        """The function's head."""
+        listed = [parameter.declaration for parameter in self.parameters]
+        listed += ["long part", "long parts"] if self.shared else []
+        return f"void {KERNEL}({', '.join(listed)})"
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "\n".join([*self.functions, f"{self.prototype}\n{self.body}"])
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One kernel of the network, its C, and what that is called on."""
+
+    kernel: CompiledKernel
+    source: KernelSource
+    places: Mapping[str, Place]
+    """Arena and offset of the parameters' tensors, as far as these have a place."""
+    scratch: Mapping[str, int]
+    """Bytes of those that only this kernel works in."""
+
+    def place(self, parameter: Parameter) -> Place:
+        """Arena and offset of a parameter's tensor; raises TilewrightError without a place."""
+        place = self.places.get(parameter.tensor)
+        if place is None:
+            raise refuse("cpu-placement", "has no place in memory", parameter.tensor)
+        return place
+
+    def arguments(self, activations: str = "activations") -> list[str]:
+        """C of the arguments, of which all lie in arenas; raises TilewrightError."""
+        return [each.pointer_to(self.place(each), activations) for each in self.source.parameters]
+
+    def divided_arguments(self, activations: str) -> tuple[tuple[str, ...], int]:
+        """The arguments where threads may share the call, and the bytes of scratch that each
+        further thread then needs of its own."""
+        arguments: list[str] = []
+        scratch = 0
+        for parameter in self.source.parameters:
+            if self.source.shared and parameter.tensor in self.scratch:
+                _, offset = self.place(parameter)
+                place = f"(part ? FURTHER_SCRATCH(part) + {scratch} : {offset})"
+                arguments.append(parameter.cast(f"{activations} + {place}"))
+                scratch += -(-self.scratch[parameter.tensor] // ALIGNMENT) * ALIGNMENT
+            else:
+                arguments.append(parameter.pointer_to(self.place(parameter), activations))
+        return tuple(arguments), scratch

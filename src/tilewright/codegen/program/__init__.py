@@ -1,0 +1,1 @@
+"""Emitted programs: their files, the places of their tensors, and runners of their steps."""
