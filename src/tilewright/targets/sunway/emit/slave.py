@@ -250,9 +250,7 @@ class SlaveWriter:
             self.line("struct tile next;")
             self.line("struct box box;")
         if self.nest.spare:
-            self.line(
-                "int spare = 0; /* Whether the part is another CPE's, which computes it. */"
-            )
+            self.line("int spare = 0; /* Whether the part is another CPE's, which computes it. */")
         if self.turns:
             self.line("int turn = 0; /* The CPEs of which column and row send. */")
         self.line("volatile int reply = 0;")
