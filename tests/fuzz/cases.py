@@ -20,7 +20,7 @@ from tests.fuzz.images import IMAGES
 from tests.fuzz.others import OTHERS
 from tests.fuzz.tensors import TENSORS
 from tests.quick_build import build
-from tilewright.report.agreement import Agreement, agreement
+from tilewright.report.agreement import Agreement, agreement, outputs_of
 from tilewright.runtime import Executable
 from tilewright.targets.cpu.runner import CpuRunner
 
@@ -73,6 +73,36 @@ class Case:
         inputs = {value.name: self.inputs[value.name] for value in model.graph.input}
         return Case(model, inputs) if model.graph.output else None
 
+    def since(self, start: int) -> Case | None:
+        """The nodes from the one of this number on; what they read of others is an input, with the
+        values that ONNX Runtime computes. None if these values' types are unknown."""
+        graph = self.model.graph
+        known = {v.name: v for v in onnx.shape_inference.infer_shapes(self.model).graph.value_info}
+        kept = graph.node[start:]
+        wanted = {name for node in kept for name in node.input}
+        between = [n for node in graph.node[:start] for n in node.output if n in wanted]
+        if not known.keys() >= set(between):
+            return None
+        model = ModelProto()
+        model.CopyFrom(self.model)
+        for field, values in (
+            ("output", [known[name] for name in between]),
+            ("node", graph.node[:start]),
+        ):
+            model.graph.ClearField(field)
+            getattr(model.graph, field).extend(values)
+        values = {**self.inputs, **outputs_of(model, self.inputs)}
+        model.CopyFrom(self.model)
+        inputs = [v for v in graph.input if v.name in wanted] + [known[name] for name in between]
+        for field, left in (
+            ("node", kept),
+            ("input", inputs),
+            ("initializer", [value for value in graph.initializer if value.name in wanted]),
+        ):
+            model.graph.ClearField(field)
+            getattr(model.graph, field).extend(left)
+        return Case(model, {value.name: values[value.name] for value in inputs})
+
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case | None:
@@ -98,9 +128,14 @@ def judged(case: Case, targets: Sequence[str]) -> Agreement:
 
 
 def reduced(case: Case, targets: Sequence[str]) -> Case:
-    """The nodes up to the first that differs, without those it does not need."""
+    """The nodes up to the first that differs, without those that the difference does not need."""
     for last in case.model.graph.node:
         smaller = case.up_to(last)
+        if smaller is not None and not judged(smaller, targets).passed:
+            case = smaller
+            break
+    for start in range(len(case.model.graph.node) - 1, 0, -1):
+        smaller = case.since(start)
         if smaller is not None and not judged(smaller, targets).passed:
             return smaller
     return case

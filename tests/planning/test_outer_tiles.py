@@ -72,6 +72,7 @@ def _drawn(seed: int) -> Kernel:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("planned_anew")
 def test_what_is_left_out_by_its_least_cycles_is_never_the_best(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

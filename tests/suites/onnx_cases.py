@@ -106,7 +106,7 @@ class Trial:
 
     def judge(self, got: Iterable[Array], atol: float | None = None) -> Outcome:
         """Compare with the suite's outputs, as the suite does; ``atol`` replaces its tolerance."""
-        got, least = list(got), self.case.atol if atol is None else atol
+        got, least = self.completed(got), self.case.atol if atol is None else atol
         try:
             BackendTest.assert_similar_outputs(self.wanted, got, self.case.rtol, least)
         except AssertionError as error:
@@ -114,6 +114,19 @@ class Trial:
                 return Outcome(NEAR) if self.judge(got, 1e-6).result == PASSED else Outcome(WRONG)
             return Outcome(WRONG, " ".join(str(error).split())[:300])
         return Outcome(PASSED)
+
+    def completed(self, got: Iterable[Array]) -> list[Array]:
+        """The outputs with those that have no elements, which no network gives."""
+        empty = {output.name: output for output in self.imported.empty}
+        rest, outputs = list(got), list[Array]()
+        if len(rest) == len(self.case.model.graph.output):
+            return rest
+        for name in (value.name for value in self.case.model.graph.output):
+            if name in empty:
+                outputs.append(np.zeros(empty[name].shape, empty[name].dtype))
+            elif rest:
+                outputs.append(rest.pop(0))
+        return outputs
 
 
 def array_of(value: Any) -> Array:

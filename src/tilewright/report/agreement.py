@@ -131,7 +131,9 @@ def outputs_of(model: ModelProto, inputs: Arrays) -> Arrays:
 
 def on_target(name: str, wanted: Wanted, run: Run) -> Verdict:
     """A target's verdict."""
-    executable = compile(wanted.imported, name)
+    # Ranges are those of the inputs: how well others stand for them is not the engine's part.
+    samples = [wanted.inputs] if wanted.inputs else None
+    executable = compile(wanted.imported, name, calibration=samples)
     outputs = run(executable, wanted.inputs)
     if ELEMENTS[executable.manifest.element].is_plain and not executable.runner.roundoff:
         return wanted.judge(name, outputs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from math import inf, isfinite
+from math import inf, isfinite, sqrt
 from typing import Any, cast
 
 import numpy as np
@@ -33,7 +33,8 @@ LARGEST = 8.0
 """How often the root-mean-square error that is expected the largest error of an output may be."""
 
 USUAL = 2.0
-"""The same of the root-mean-square error itself: weights are rounded, too."""
+"""The same of the root-mean-square error of many elements: weights are rounded, too. That of few
+varies more, by the root of their number, and that of one element is its largest error."""
 
 MAGNIFIED = 4.0
 """How often the errors of runs with operands that were rounded at random an output's may be."""
@@ -217,8 +218,9 @@ def _row(
     if grid is not None and _says(grid, allowed):
         with np.errstate(invalid="ignore"):
             off_grid = int(np.count_nonzero(np.abs(got / grid - np.rint(got / grid)) > OFF_GRID))
+    often = USUAL + (LARGEST - USUAL) / sqrt(max(1, want.size))
     row = OutputError(
-        name, largest, worst, usual, LARGEST * allowed, USUAL * allowed, saturated, clipped,
+        name, largest, worst, usual, LARGEST * allowed, often * allowed, saturated, clipped,
         off_grid, want.size, passed=False,
     )  # fmt: skip
     return replace(row, passed=_within(row) and not off_grid)

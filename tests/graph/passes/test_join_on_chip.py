@@ -14,8 +14,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
 from tilewright.compiler.pipeline import run_pipeline
+from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.passes import join_on_chip
+from tilewright.ir.types import tensor_type
 from tilewright.targets.base import find_target
 
 
@@ -113,10 +115,10 @@ def joins(path: Path, target: str = "cambricon") -> list[str]:
 
 def cycles(path: Path, folder: Path, target: str = "cambricon") -> tuple[float, float]:
     """What all kernels are predicted to take, and take; the run is right bit for bit."""
-    made = tilewright.compile(path, target, directory=folder)
-    (image,) = made.inputs
-    shape = [int(extent) for extent in image.shape]
-    sample = {"x": np.random.default_rng(1).normal(0, 1, shape).astype(np.float32)}
+    ((_, image),) = network_of(import_onnx(path).module).inputs
+    numbers = np.random.default_rng(1).normal(0, 1, tensor_type(image).get_shape())
+    sample = {"x": numbers.astype(np.float32)}
+    made = tilewright.compile(path, target, directory=folder, calibration=[sample])
     check = made.check(sample, made.run(sample))
     assert check.passed and check.mismatches == 0
     summary = made.summary()

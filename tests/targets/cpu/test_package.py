@@ -233,6 +233,7 @@ def _renamed(text: str) -> str:
     number = text.split("*/")[0].split()[1]
     import re
 
-    for name in dict.fromkeys(re.findall(r"^(?:static|INLINE) void (\w+)\(", text, re.MULTILINE)):
+    functions = re.findall(r"^(?:(?:static|INLINE|SELDOM) )+void (\w+)\(", text, re.MULTILINE)
+    for name in dict.fromkeys(functions):
         text = re.sub(rf"\b{name}\b", f"{name}_of_{number}", text)
     return text
