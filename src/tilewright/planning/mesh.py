@@ -7,8 +7,8 @@ come to the same tiles in the same order, for a core that sends waits until the 
 the result is cut into one part for each core: those of a row have the same indices of the dims that
 are cut *by rows*, those of a column of the dims that are cut *by columns*. Where no dims come in as
 many parts as there are rows, one that is cut alone may come in fewer: the cores of the rows that
-are left (*spare* ones) go through the last part once more, so that they load and send their shares
-of what all of their columns need, and write nothing.
+are left (*spare* ones) come to the tiles of the last part, too, so that they load and send their
+shares of what all of their columns need; they load nothing else, compute nothing and write nothing.
 
 Some primitives multiply while registers are sent (``PrimitiveRecord.in_turns``, swATOP's products
 over the mesh): tiles along the reduction take turns. In each, the cores of one column have loaded

@@ -41,7 +41,7 @@ class Walk:
     turns: dict[str, int] = field(default_factory=dict[str, int])
     """Tiles that came before, of tensors whose cores fetch one in turns."""
     spare: bool = False
-    """Whether another core writes this one's part."""
+    """Whether another core computes this one's part."""
 
     def run(self) -> dict[tuple[str, str], Runs]:
         """Walk the whole program."""
@@ -66,7 +66,7 @@ class Walk:
         """A box, or this core's share of one that those of its row or column load together."""
         kind, tensor = "get" if op.loads else "put", op.buffer.tensor_op.symbol.data
         axis = dict(self.program.get("exchanged", ())).get(tensor)
-        if kind == "put" and self.spare:
+        if self.spare and (kind == "put" or not axis or share_axis(op.buffer) < 0):
             return
         if op.loads and axis == "all" and self.cpe:
             return
@@ -92,7 +92,7 @@ class Walk:
         self.left = 0
         choices = [list(iterations(loop, dims)) for loop in chain]
         if {axis for _, axis in self.program.get("exchanged", ())} & {"row", "column"}:
-            # A row or column of the mesh that has no part takes the last one, and writes nothing.
+            # A row or column of the mesh that has no part exchanges what the last one needs.
             side = isqrt(self.cores)
             for own in choices:
                 while side % len(own):
@@ -136,14 +136,19 @@ def box_of(op: BufferOp, dims: Mapping[str, Interval]) -> list[Interval]:
     return box
 
 
+def share_axis(op: BufferOp) -> int:
+    """The outermost axis along which boxes have several indices; -1 if there is none."""
+    shape = op.get("shape")
+    layout = Layout.parse(layout_of(op.tensor_op.result), len(shape))
+    return next((f.axis for f in layout.factors if shape[f.axis] > 1), -1)
+
+
 def share_of(
     op: BufferOp, box: Sequence[Interval], cpe: int, side: int, *, by_row: bool
 ) -> list[Interval]:
     """What one core loads: of the outermost axis along which boxes have several indices, an equal
     run of those of this box."""
-    layout = Layout.parse(layout_of(op.tensor_op.result), len(box))
-    shape = op.get("shape")
-    axis = next((f.axis for f in layout.factors if shape[f.axis] > 1), -1)
+    axis = share_axis(op)
     if axis < 0:
         return list(box)
     lane = cpe % side if by_row else cpe // side

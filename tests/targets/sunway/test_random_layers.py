@@ -10,6 +10,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from tests.targets.sunway.random_layers import RandomLayers
+from tests.targets.sunway.sunway_networks import Network
 
 import tilewright
 from tilewright.targets.sunway.emit.makefile import SHIM_FLAGS
@@ -47,8 +48,11 @@ def check(
         np.testing.assert_allclose(
             found[name], value, rtol=1e-4, atol=1e-4 * scale, err_msg=f"{said} {planner} {values}"
         )
-    # No name of a file hides another.
-    program = folder / "p" / "program"
+    check_names(folder / "p" / "program")
+
+
+def check_names(program: Path) -> None:
+    """No name of a file hides another, and all are read."""
     for path in program.glob("layers/*_slave.c"):
         command = ["cc", *STRICT, str(path.relative_to(program))]
         subprocess.run(command, cwd=program, check=True)
@@ -56,6 +60,20 @@ def check(
 
 def test_some_layers(tmp_path: Path) -> None:
     check(RandomLayers(1, 4), tmp_path)
+
+
+def test_no_step_is_declared_along_an_axis_of_which_one_index_is_read(tmp_path: Path) -> None:
+    """Of two rows of images a pool reads the first; tiles' columns are cut at the border."""
+    net = Network(2, 3, 2, 6)
+    window = {"kernel_shape": [1, 4], "strides": [2, 3], "pads": [0, 3, 0, 1]}
+    model = net.save(tmp_path / "pool.onnx", net.op("AveragePool", "x", **window))
+    executable = tilewright.compile(model, "sunway", directory=tmp_path / "p")
+    (source,) = (tmp_path / "p" / "program" / "layers").glob("*_slave.c")
+    text = source.read_text()
+    assert "input_step1 =" in text and "input_step2" not in text
+    check_names(tmp_path / "p" / "program")
+    x = np.random.default_rng(1).normal(size=(2, 3, 2, 6)).astype(np.float32)
+    assert executable.check({"x": x}, executable.run({"x": x})).equal
 
 
 @pytest.mark.slow

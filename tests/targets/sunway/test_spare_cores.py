@@ -3,6 +3,7 @@ what others need, and write nothing."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -73,3 +74,28 @@ def test_spare_cores_take_part(channels: int, side: int, kernel: int, tmp_path: 
     for order in ("", "7"):
         runner.order = order
         assert executable.check({info.name: x}, executable.run({info.name: x})).passed
+
+
+@pytest.mark.slow
+def test_spare_cores_read_nothing_that_another_writes_over(tmp_path: Path) -> None:
+    """The sum of a residual block lies where an operand did, whose tiles CPEs fetch alone."""
+    net = Network(1, 17, 14, 14)
+    shortcut = net.conv("x", 17, 33, 1)
+    y = net.op("Add", net.conv("x", 17, 33, 3), shortcut)
+    model = net.save(tmp_path / "block.onnx", y)
+    values = {"move.get.bytes_per_cycle": 2.0, "own.sunway.spawn_cycles": 0}
+    package = Package.of(model, tmp_path, values)
+    (tmp_path / "run").mkdir()
+    ran = package.run(tmp_path / "run")
+    assert (ran.status, ran.said) == (0, "")
+    *_, program = package.programs
+    text = (package.program / f"layers/{program}_slave.c").read_text()
+    assert "spare |=" in text
+    main = (package.program / "main.c").read_text()
+    (call,) = re.findall(rf"\b{program}\((.*?)\);", main, re.DOTALL)
+    addresses = [word.strip() for word in call.split(",")]
+    assert len(set(addresses)) == len(addresses) - 1
+    assert package.differences(program, ran, text) == []
+    x = np.random.default_rng(3).normal(size=(1, 17, 14, 14)).astype(np.float32)
+    executable = package.executable
+    assert executable.check({"x": x}, executable.run({"x": x})).equal

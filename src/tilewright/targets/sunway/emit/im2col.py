@@ -11,7 +11,6 @@ from tilewright.targets.sunway.emit.rows import Rows
 
 def im2col(rows: Rows) -> list[str]:
     """The body of the function that writes a tile's windows side by side."""
-    rows.declare_steps()
     x, line, along = rows.operand(rows.anchor, 0), rows.line, rows.row
     outer = rows.parallel()
     for dim in outer:

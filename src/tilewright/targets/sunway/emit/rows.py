@@ -16,6 +16,7 @@ product lie along the reduction (weights of a fully connected layer), elements a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -98,7 +99,6 @@ class Rows:
 
     def write(self) -> list[str]:
         """The lines of the body."""
-        self.declare_steps()
         if self.operation == "softmax":
             self._softmax()
         elif self.operation in PRODUCTS or self.operation in POOLS or self.operation == "lrn":
@@ -109,12 +109,17 @@ class Rows:
             raise refuse("lower-operation", f"no loops are written for {self.operation}")
         return self.writer.lines
 
-    def declare_steps(self) -> None:
-        """The steps of the operands' axes that depend on the tile."""
+    def steps(self, body: Sequence[str]) -> list[str]:
+        """Declarations of those steps of the operands' axes that a body reads; they depend on the
+        tile."""
+        read = set(re.findall(r"\w+", "\n".join(body)))
+        writer = Writer(1)
         for operand in self.operands():
-            for axis, step in enumerate(operand.place.steps(operand.box)):
-                if not step.isdigit() and operand.place.shape[axis] > 1:
-                    self.line(f"const long {operand.place.step_names[axis]} = {step};")
+            names, steps = operand.place.step_names, operand.place.steps(operand.box)
+            for name, step in zip(names, steps, strict=True):
+                if name in read:
+                    writer.line(f"const long {name} = {step};")
+        return writer.lines
 
     # -------------------------------------------------------------- loops
 

@@ -13,6 +13,8 @@ alone, as soon as it has sent the one before. All other moves are waited for whe
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tilewright.codegen.c.source import Writer, comment
@@ -199,6 +201,7 @@ class SlaveWriter:
             bool(self._split()),
         )
         body = TILE_CODE.get(op.primitive.data, (Rows.write, ""))[0](rows)
+        body = [*rows.steps(body), *body]
         operations = ", ".join(stage.operation.data for stage in op.stages)
         self.line(f"/* Computes a tile: {operations}. */")
         self.line("static void compute(const struct tile *at,")
@@ -247,9 +250,7 @@ class SlaveWriter:
             self.line("struct tile next;")
             self.line("struct box box;")
         if self.nest.spare:
-            self.line(
-                "int spare = 0; /* Whether the part is another CPE's, too, which writes it. */"
-            )
+            self.line("int spare = 0; /* Whether the part is another CPE's, which computes it. */")
         if self.turns:
             self.line("int turn = 0; /* The CPEs of which column and row send. */")
         self.line("volatile int reply = 0;")
@@ -361,20 +362,34 @@ class SlaveWriter:
         self.line(meet)
 
     def _get(self, buffer: BufferOp, box: str, slot: str) -> None:
-        name = self.places[buffer].name
-        self.line(f"{name}_count[{slot}] =")
-        self.line(f"    get_{name}(&para, {box}, TILES->{name}[{slot}], &{name}_reply[{slot}]);")
+        place = self.places[buffer]
+        name = place.name
+        with self._unless_spare(not place.exchanged):
+            self.line(f"{name}_count[{slot}] =")
+            self.line(
+                f"    get_{name}(&para, {box}, TILES->{name}[{slot}], &{name}_reply[{slot}]);"
+            )
+
+    @contextmanager
+    def _unless_spare(self, own: bool = True) -> Generator[None]:
+        """What a CPE does for its own part alone: spare ones leave it out.
+
+        Not only in vain would they do it: what another reads of its part, and then writes over
+        (results may lie where an operand did), must not be read by them meanwhile.
+        """
+        if not (own and self.nest.spare):
+            yield
+            return
+        with self.writer.block("if (!spare)"):
+            yield
 
     def _put(self, move: MoveOp) -> None:
         name, slot = self.places[move.buffer].name, self._slot(move.buffer)
-        if self.nest.spare:
-            self.line("if (!spare)")
-        self.writer.depth += self.nest.spare
-        self.line(f"{name}_count[{slot}] =")
-        self.line(
-            f"    put_{name}(&para, &{name}_b, TILES->{name}[{slot}], &{name}_reply[{slot}]);"
-        )
-        self.writer.depth -= self.nest.spare
+        with self._unless_spare():
+            self.line(f"{name}_count[{slot}] =")
+            self.line(
+                f"    put_{name}(&para, &{name}_b, TILES->{name}[{slot}], &{name}_reply[{slot}]);"
+            )
 
     def _call(self, op: ComputeOp) -> None:
         arguments = ["&at"]
@@ -393,9 +408,11 @@ class SlaveWriter:
             arguments.append(f"{first}, {last}")
         if self.turns:
             arguments.append("turn")
-        self.line(f"compute({arguments[0]},")
-        for number, argument in enumerate(arguments[1:], 1):
-            self.line("        " + argument + (");" if number == len(arguments) - 1 else ","))
+        # Of tiles in turns none are spare: all take part in the product.
+        with self._unless_spare():
+            self.line(f"compute({arguments[0]},")
+            for number, argument in enumerate(arguments[1:], 1):
+                self.line("        " + argument + (");" if number == len(arguments) - 1 else ","))
 
     def _loop(self, op: LoopOp) -> None:
         loop = self.nest.loops[op]
@@ -457,7 +474,7 @@ class SlaveWriter:
                 index = "part" if inner == 1 else f"part / {inner}"
                 index += f" % {places}" if number else ""
                 if part.trips < places:
-                    # Spare CPEs repeat the last part, for what others need of them.
+                    # Spare CPEs come to the last part's tiles, for what others need of them.
                     self.line(f"spare |= {index} >= {part.trips};")
                     index = f"MIN({index}, {part.trips - 1})"
                 step = "" if part.step == 1 else f" * {part.step}"

@@ -23,7 +23,6 @@ def winograd_input(rows: Rows) -> list[str]:
     tile, inner = _sizes(rows)
     top, left, _, _ = rows.anchor.parameters.get("pads", (0, 0, 0, 0))
     x, y, line = rows.operand(rows.anchor, 0), rows.result, rows.line
-    rows.declare_steps()
     for dim in ("c", "n", "th", "tw"):
         rows.open(dim)
     if rows.writer.depth == 1:
@@ -53,7 +52,6 @@ def winograd_output(rows: Rows) -> list[str]:
     tile, inner = _sizes(rows)
     m, y, line = rows.operand(rows.anchor, 0), rows.result, rows.line
     rows.row = ""  # Two dims move along each axis of the image: elements are taken one by one.
-    rows.declare_steps()
     outer = ("n", "c", "th", "tw")
     for dim in outer:
         rows.open(dim)

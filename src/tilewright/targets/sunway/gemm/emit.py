@@ -20,7 +20,6 @@ def convolution(rows: Rows) -> list[str]:
     x, w = rows.operand(rows.anchor, 0), rows.operand(rows.anchor, 1)
     if not w.innermost("co") or not _positions_dense(rows.result):
         return rows.write()
-    rows.declare_steps()
     rows.begin()
     line = rows.line
     line("struct gemm_tap taps[GEMM_TAPS];")
@@ -138,7 +137,6 @@ def _product(rows: Rows, name: str, turn: str) -> list[str]:
         if turn:
             raise refuse("lower-operand", "factors of a product in turns lie along its reduction")
         return rows.write()
-    rows.declare_steps()
     rows.begin()
     line, depth = rows.line, rows.writer.depth
     others = [dim for dim in rows.parallel_dims() if dim != "co"]
