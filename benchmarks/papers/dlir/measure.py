@@ -19,9 +19,8 @@ from tilewright.machine.capabilities import keeps_values
 if TYPE_CHECKING:
     from tilewright.planning.planners.choice import Chosen
 
-    from tilewright.codegen.program.interface import Timer
     from tilewright.machine import Machine
-    from tilewright.planning import Plan
+    from tilewright.planning import Plan, Timer
     from tilewright.planning.domain import Kernel
     from tilewright.planning.schedule import Schedule
     from tilewright.targets.base import Target

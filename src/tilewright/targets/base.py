@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilewright.choices import target_names, target_points
-from tilewright.codegen.program.interface import Compilation, Runner, RunTimer, Timer
+from tilewright.codegen.program.interface import Compilation, Runner, RunTimer
 from tilewright.errors import Problem, TilewrightError, choose, refuse
 from tilewright.numerics.element_types import ElementType
 from tilewright.tile.decisions import EVERY_DECISION, Decision
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tilewright.codegen.host.compiler import HostCompiler
     from tilewright.machine import Machine
     from tilewright.machine.capabilities import Capability
-    from tilewright.planning import Ask
+    from tilewright.planning import Ask, Timer
     from tilewright.planning.mesh import Mesh
     from tilewright.planning.planners.measured import Measure
 

@@ -35,9 +35,6 @@ WEIGHTS_FILE = "weights.bin"
 ALIGNMENT = 64
 """The number of bytes to which both arenas are aligned."""
 
-Timer = Callable[["Kernel", "Schedule"], float]
-"""Simulated cycles of one kernel under one schedule."""
-
 HostStep = Callable[["Arenas"], None]
 """Runs one kernel on the host: reads its operands from the arenas and writes its result there."""
 

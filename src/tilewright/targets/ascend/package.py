@@ -1,6 +1,6 @@
 """Packages for DaVinci cores: CCE C, the launches, and the graph for what the host does.
 
-The files are those of targets/generic/program_file.py, and
+The files are those of codegen/program/files.py, and
 
 cce/NAME.c      a kernel function; cce/cce.h and others are its meaning on the host
 launches.json   which functions each kernel launches, and on what; the axes that end early in a run

@@ -1,6 +1,6 @@
 """Packages of ACC-C: what ``emit`` writes and the runner reads.
 
-The files are those of the generic program_file.py, and:
+The files are those of codegen/program/files.py, and:
 
 program.hlal    the words as text, which the assembler accepts; kernels and nodes as comments
 constants.bin   function tables, the machine's own image

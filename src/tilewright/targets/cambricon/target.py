@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright.codegen.program.interface import Compilation, Runner, RunTimer, Timer
+from tilewright.codegen.program.interface import Compilation, Runner, RunTimer
 from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
+from tilewright.planning import Timer
 from tilewright.targets.base import Target
 from tilewright.targets.cambricon.hlal.assemble import assemble
 from tilewright.targets.cambricon.hlal.run import sizes_of

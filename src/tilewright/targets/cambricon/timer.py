@@ -8,10 +8,11 @@ from functools import cache
 from itertools import accumulate
 from math import inf
 
-from tilewright.codegen.program.interface import CompiledKernel, RunTimer, Timer
+from tilewright.codegen.program.interface import CompiledKernel, RunTimer
 from tilewright.errors import TilewrightError
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.machine import Machine
+from tilewright.planning import Timer
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule

@@ -1,6 +1,6 @@
 """Packages of the core: what ``emit`` writes and the runner reads.
 
-The files are those of the generic program_file.py; ``biases.bin`` is the machine's own image. Words
+The files are those of codegen/program/files.py; ``biases.bin`` is the machine's own image. Words
 have 4 bytes, instructions several of them: kernels are counted in instructions.
 """
 

@@ -7,10 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
-from tilewright.codegen.program.interface import Compilation, Runner, RunTimer, Timer
+from tilewright.codegen.program.interface import Compilation, Runner, RunTimer
 from tilewright.errors import Problem, TilewrightError
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
+from tilewright.planning import Timer
 from tilewright.targets.base import Target
 from tilewright.targets.dpu.core import Core, core_named
 from tilewright.targets.dpu.machine import machine_of

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.codegen.program.interface import CompiledKernel, RunTimer, Timer
+from tilewright.codegen.program.interface import CompiledKernel, RunTimer
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.machine import Machine
+from tilewright.planning import Timer
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule

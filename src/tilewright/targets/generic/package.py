@@ -1,7 +1,7 @@
 """Packages of derived instructions: what ``emit`` writes and the runner reads.
 
-The files are those of program_file.py; the machine's own image is ``tables.bin``, the function
-tables.
+The files are those of codegen/program/files.py; the machine's own image is ``tables.bin``, the
+function tables.
 """
 
 from __future__ import annotations

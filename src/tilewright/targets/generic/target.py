@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from tilewright.codegen.program.files import remarks_of
-from tilewright.codegen.program.interface import Compilation, Runner, Timer
+from tilewright.codegen.program.interface import Compilation, Runner
 from tilewright.codegen.words import assemble, disassemble, from_bytes, to_bytes
 from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
+from tilewright.planning import Timer
 from tilewright.targets.base import Target
 from tilewright.targets.generic.c.runner import CRunner
 from tilewright.targets.generic.isa import InstructionSet, derive

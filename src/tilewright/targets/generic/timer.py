@@ -11,10 +11,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tilewright.codegen.program.interface import Timer
 from tilewright.codegen.words import Columns
 from tilewright.machine import Machine
 from tilewright.machine.expression import parse_expression
+from tilewright.planning import Timer
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
