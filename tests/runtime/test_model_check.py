@@ -226,3 +226,29 @@ def test_free_dims_are_compared_at_each_size(tmp_path: Path) -> None:
         inputs = {"x": normal(rows, 16)}
         found = executable.check(inputs, executable.run(inputs)).model
         assert found is not None and found.passed and found.outputs[0].size == rows * 16
+
+
+def test_an_output_without_elements_hides_no_other() -> None:
+    """The other outputs are compared all the same."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "a"], ["y"]),
+            helper.make_node("Slice", ["y", "none", "none"], ["z"]),
+        ],
+        "network",
+        [helper.make_tensor_value_info("x", FLOAT, [4, 16])],
+        [helper.make_tensor_value_info(name, FLOAT, None) for name in "yz"],
+        [
+            numpy_helper.from_array(normal(16, 8, seed=2), "a"),
+            numpy_helper.from_array(np.array([0], np.int64), "none"),
+        ],
+    )
+    opset = [helper.make_opsetid("", 17)]
+    of = onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=opset))
+    executable, inputs = compiled(of), {"x": normal(4, 16)}
+    outputs = executable.run(inputs)
+    assert outputs["z"].shape == (0, 8)
+    found = executable.beside_model(inputs, outputs)
+    assert found.passed and not found.reason and [row.name for row in found.outputs] == ["y"]
+    wrong = {**outputs, "y": outputs["y"] + np.float32(1)}
+    assert not executable.check(inputs, wrong).passed

@@ -22,8 +22,12 @@ def test_the_only_input_needs_no_name(made: Executable) -> None:
     np.testing.assert_allclose(found["y"], WANT, rtol=1e-5, atol=1e-6)
     assert made.check(X, found).passed
     np.testing.assert_array_equal(made.reference(X)["y"], made.reference({"x": X})["y"])
-    with pytest.raises(TilewrightError, match="input-dtype"):
+    with pytest.raises(TilewrightError, match=r"input-dtype.*astype\('float32'\)"):
         made.run(X.astype(np.float64))
+    with pytest.raises(TilewrightError, match="input-dtype"):
+        made.run(X.astype(">f4"))
+    with pytest.raises(TilewrightError, match=r"input-dtype.*no numbers"):
+        made.run(np.array([None]))
     with pytest.raises(TilewrightError, match="input-shape"):
         made.run(X[:1])
 

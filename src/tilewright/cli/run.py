@@ -133,7 +133,11 @@ def run(
     inputs: InputOption = None,
     random: RandomOption = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Compare with the graph interpreter.")
+        bool,
+        typer.Option(
+            "--check",
+            help="Compare with the program's meaning and with the model.",
+        ),
     ] = False,
     beside: Annotated[
         Path | None,

@@ -29,7 +29,13 @@ from tilewright.shapes import Shapes
 from tilewright.targets.base import Target
 
 Model = (
-    str | Path | frontends.Imported | frontends.Opened | frontends.Exported | frontends.TorchModule
+    str
+    | Path
+    | frontends.Imported
+    | frontends.Opened
+    | frontends.Exported
+    | frontends.TorchModule
+    | frontends.OnnxModel
 )
 """A model file's path, what ``tilewright.load`` or ``frontends.open_model`` returned, a function
 that JAX exported, or a PyTorch module."""

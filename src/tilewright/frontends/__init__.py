@@ -9,7 +9,13 @@ from typing import Any
 from tilewright.errors import refuse
 from tilewright.frontends.imported import EmptyOutput, Imported, ModelNode
 from tilewright.frontends.mapped import MappedFile
-from tilewright.frontends.modules import Exported, TorchModule, is_torch_module
+from tilewright.frontends.modules import (
+    Exported,
+    OnnxModel,
+    TorchModule,
+    is_onnx_model,
+    is_torch_module,
+)
 from tilewright.frontends.opened import Opened
 from tilewright.graph.names import network_name
 from tilewright.shapes import Shapes
@@ -21,6 +27,7 @@ __all__ = [
     "Imported",
     "MappedFile",
     "ModelNode",
+    "OnnxModel",
     "Opened",
     "TorchModule",
     "load",
@@ -35,7 +42,7 @@ KINDS = (
 
 
 def open_model(
-    model: str | Path | Exported | TorchModule,
+    model: str | Path | Exported | OnnxModel | TorchModule,
     *,
     example_inputs: Any = None,
     dynamic_shapes: Any = None,
@@ -43,12 +50,16 @@ def open_model(
 ) -> Opened | None:
     """Read a model whose format can leave dims free; None for formats that fix them all.
 
-    A PyTorch module is captured with ``example_inputs``; ``dynamic_shapes`` says which of their
-    sizes stay free (``OpenedTorch``). ``constants`` gives inputs of an ONNX model their values for
-    good (onnx/given.py). Raises TilewrightError if a file is not a model of the
-    format that its name says, or a module cannot be captured.
+    An ``onnx.ModelProto`` is read as a file is. A PyTorch module is captured with
+    ``example_inputs``; ``dynamic_shapes`` says which of their sizes stay free (``OpenedTorch``).
+    ``constants`` gives inputs of an ONNX model their values for good (onnx/given.py). Raises
+    TilewrightError if a file is not a model of the format that its name says, or a module cannot be
+    captured.
     """
-    if constants and (not isinstance(model, str | Path) or Path(model).suffix.lower() != ".onnx"):
+    is_onnx = is_onnx_model(model) or (
+        isinstance(model, str | Path) and Path(model).suffix.lower() == ".onnx"
+    )
+    if constants and not is_onnx:
         raise refuse(
             "model-constants",
             "inputs are given values for good only in ONNX models",
@@ -58,19 +69,20 @@ def open_model(
     if isinstance(model, Exported):
         _no_examples("a program of JAX", example_inputs, dynamic_shapes)
         return None
-    if not isinstance(model, str | Path):
+    if not is_onnx and not isinstance(model, str | Path):
         return _open_module(model, example_inputs, dynamic_shapes)
-    path = Path(model)
-    _no_examples(repr(str(path)), example_inputs, dynamic_shapes)
-    if path.suffix.lower() != ".onnx":
+    where = repr(str(model)) if isinstance(model, str | Path) else "an ONNX model in memory"
+    _no_examples(where, example_inputs, dynamic_shapes)
+    if not is_onnx:
         return None
     from tilewright.frontends.onnx.opened import OpenedOnnx
 
-    return OpenedOnnx(path, constants)
+    source: Any = Path(model) if isinstance(model, str | Path) else model
+    return OpenedOnnx(source, constants)
 
 
 def load(
-    model: str | Path | Exported | TorchModule,
+    model: str | Path | Exported | OnnxModel | TorchModule,
     *,
     shapes: Shapes | None = None,
     caffemodel: str | Path | None = None,
@@ -80,7 +92,7 @@ def load(
     """Read a model of any kind that Tilewright knows.
 
     ``model`` is a file (ONNX, Caffe's prototxt, StableHLO as text or bytecode, TensorFlow Lite),
-    what ``jax.export.export`` returned, or a PyTorch module.
+    an ``onnx.ModelProto``, what ``jax.export.export`` returned, or a PyTorch module.
 
     ``shapes`` gives sizes to dims that the model leaves free (``{"image": (1, 3, 224, 224)}``, or
     ``{"batch": 4}`` by a free dim's name); a first size that stays free is taken as 1, with a note.
@@ -102,7 +114,7 @@ def load(
         opened = open_model(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes)
         assert opened is not None
         if caffemodel is not None:
-            raise refuse("model-weights", "a PyTorch module brings its weights")
+            raise refuse("model-weights", "a model in memory brings its weights")
         return opened.load(shapes)
     path = Path(model)
     return _load_file(path, shapes, caffemodel).named(network_name(path.stem))
@@ -163,13 +175,13 @@ def _load_file(path: Path, shapes: Shapes | None, caffemodel: str | Path | None)
     )
 
 
-def _open_module(module: TorchModule, example_inputs: Any, dynamic_shapes: Any) -> Opened:
+def _open_module(module: Any, example_inputs: Any, dynamic_shapes: Any) -> Opened:
     """A model that is no file."""
     if not is_torch_module(module):
         raise refuse(
             "model-format",
             f"no front-end reads objects of type {type(module).__name__}",
-            help="give a file's path or a PyTorch module",
+            help="give a file's path, an onnx.ModelProto or a PyTorch module",
         )
     from tilewright.frontends.torch import OpenedTorch
 

@@ -25,6 +25,21 @@ class TorchModule(Protocol):
         ...
 
 
+class OnnxModel(Protocol):
+    """The interface of ``onnx.ModelProto`` that tells it from other objects."""
+
+    @property
+    def opset_import(self) -> Iterable[Any]:
+        """The operator sets that the model uses, each with its version."""
+        ...
+
+
+def is_onnx_model(model: object) -> bool:
+    """True if a model is an ``onnx.ModelProto``."""
+    onnx: Any = sys.modules.get("onnx")
+    return onnx is not None and isinstance(model, onnx.ModelProto)
+
+
 def is_torch_module(model: object) -> bool:
     """Whether a model is a module of PyTorch, or a program that torch.export captured."""
     torch: Any = sys.modules.get("torch")  # Objects of its classes exist only where it is loaded.

@@ -365,6 +365,8 @@ class Executable:
 
         inputs = self.named(inputs)
         module, weights = self._read_reference()
+        empty = {tensor.name for tensor in self.manifest.empty_outputs}
+        outputs = {name: array for name, array in outputs.items() if name not in empty}
         return beside_model(self.model, inputs, outputs, final=module, weights=weights)
 
     def measure(self, inputs: Mapping[str, Array], runs: int, seconds: float) -> list[float]:

@@ -258,6 +258,34 @@ def test_products_in_int32_are_exact(dtype: Any, zero: int) -> None:
     check_units(q.model(*((y, z) if dtype == np.uint8 else (y,))), q.feeds(), units=0, share=0)
 
 
+@pytest.mark.parametrize(
+    ("left", "right"), [((24,), (24, 9)), ((5, 24), (24,)), ((24,), (2, 24, 9))]
+)
+@pytest.mark.parametrize("constant", [True, False])
+def test_vectors_are_rows_or_columns(
+    left: tuple[int, ...], right: tuple[int, ...], constant: bool
+) -> None:
+    q = Quantised(15)
+    a = q.input(*left, dtype=np.uint8)
+    b = (
+        q.constant(q.integers(np.uint8, *right), np.uint8)
+        if constant
+        else q.input(*right, dtype=np.uint8)
+    )
+    zeros = q.constant(100, np.uint8), q.constant(117, np.uint8)
+    y = q.node(
+        "QLinearMatMul",
+        *(a, q.constant(0.02), zeros[0], b, q.constant(0.01), zeros[1]),
+        *(q.constant(0.9), q.constant(120, np.uint8)),
+    )
+    check_units(q.model(y), q.feeds())
+    exact = Quantised(16)
+    a, zero = exact.input(*left, dtype=np.uint8), exact.constant(100, np.uint8)
+    b = exact.constant(exact.integers(np.uint8, *right), np.uint8)
+    z = exact.node("MatMulInteger", a, b, zero, exact.constant(7, np.uint8))
+    check_units(exact.model(z), exact.feeds(), units=0, share=0)
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])
 @pytest.mark.parametrize(
     ("shape", "axis", "block"),

@@ -249,6 +249,9 @@ class Runner(ABC):
             if name not in inputs:
                 raise refuse("input-missing", f"input {name!r} is missing", help=listed)
             array = np.asarray(inputs[name])
+            if array.dtype.kind in "OUSV" and array.dtype.kind != np.dtype(info.dtype).kind:
+                reason = f"has dtype {array.dtype}, which is of no numbers"
+                raise refuse("input-dtype", reason, name, f"the model takes {info.dtype}")
             if array.shape != info.shape:
                 shape, model_shape = list(array.shape), list(info.shape)
                 raise refuse(
@@ -257,5 +260,6 @@ class Runner(ABC):
             if array.dtype != np.dtype(info.dtype):
                 dtype = array.dtype
                 raise refuse(
-                    "input-dtype", f"has dtype {dtype}, the model takes {info.dtype}", name
-                )
+                    "input-dtype", f"has dtype {dtype}, the model takes {info.dtype}", name,
+                    f"convert it: array.astype({info.dtype!r})",
+                )  # fmt: skip

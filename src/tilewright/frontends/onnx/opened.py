@@ -1,11 +1,11 @@
-"""An ONNX file whose dims may be free, and the files that it is made of."""
+"""An ONNX model whose dims may be free, and the files that it is made of."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from tilewright.errors import refuse
 from tilewright.frontends.imported import Imported
@@ -24,45 +24,55 @@ MODEL_FILE = "model.onnx"
 
 
 class OpenedOnnx(Opened):
-    """See ``Opened``; ``constants`` are values of inputs for good (given.py).
+    """A model from a file, or one in memory (see ``Opened``).
 
-    Raises TilewrightError if the file is no ONNX model.
+    ``constants`` are values of inputs for good (given.py). Raises TilewrightError if it is no ONNX
+    model.
     """
 
-    def __init__(self, path: Path, constants: Constants | None = None) -> None:
-        self.path = path
+    def __init__(self, model: Path | ModelProto, constants: Constants | None = None) -> None:
+        self.model = model
         self.constants = constants
-        self.on_disk = not constants  # The file alone does not say which network this is.
-        source = read_model(path)
+        # The file alone does not say which network this is where inputs are constants.
+        self.on_disk = isinstance(model, Path) and not constants
+        source = read_model(model)
         _ = check_model(source)
         self._source: Source | None = source
         constant_names = set(given_arrays(source.model.graph, constants))
         self.signature = signature_of(source.model.graph, constant_names)
-        self.name = network_name(path.stem)
+        in_memory = isinstance(model, ModelProto)
+        self.name = network_name((model.graph.name or "network") if in_memory else model.stem)
 
     def load(self, shapes: Shapes | None = None) -> Imported:
         """The network for these shapes."""
         source, self._source = self._source, None
         imported = import_onnx(
-            self.path if source is None else source, shapes=shapes, constants=self.constants
+            self.model if source is None else source, shapes=shapes, constants=self.constants
         )
         return imported.named(self.name)
 
     def files(self) -> Mapping[str, Path]:
-        """The model and its external data; refuses constants, which the file does not have."""
+        """The model and its external data; refuses a model without a file, and constants, which
+        the file does not have."""
+        if isinstance(self.model, ModelProto):
+            raise refuse(
+                "shape-open", "a package with free dims holds its model's file",
+                ", ".join(map(repr, self.signature.free)),
+                "save the model and give its path, or give the free dims sizes",
+            )  # fmt: skip
         if self.constants:
             raise refuse(
                 "shape-open", "constants are for models whose shapes are all known",
                 ", ".join(map(repr, self.signature.free)), "give the free dims sizes too: --shape",
             )  # fmt: skip
-        source = self._source or read_model(self.path)
-        files = {MODEL_FILE: self.path}
+        source = self._source or read_model(self.model)
+        files = {MODEL_FILE: self.model}
         for tensor in _tensors(source.model.graph, 0):
             if tensor.data_location != TensorProto.EXTERNAL or is_within(tensor):
                 continue
-            location, path = external_file(tensor, self.path.parent)
+            location, path = external_file(tensor, self.model.parent)
             name = PurePosixPath(location).as_posix()
-            if name == MODEL_FILE and path != self.path.resolve():
+            if name == MODEL_FILE and path != self.model.resolve():
                 raise refuse(
                     "onnx-external-data", f"a package calls the model {MODEL_FILE} itself",
                     repr(name), "store the data under another name",

@@ -70,11 +70,25 @@ def matmul(at: Lowering) -> Value:
         raise at.refuse("it takes no scalars", code="onnx-shape")
     a = at.tensor(0) if len(left) > 1 else _shaped(at, 0, (1, *left))
     b = at.tensor(1) if len(right) > 1 else _shaped(at, 1, (*right, 1))
-    result = at.emit("matmul", a, b)
+    return _without(at, at.emit("matmul", a, b), len(left), len(right))
+
+
+def product(at: Lowering, a: SSAValue, b: SSAValue) -> SSAValue:
+    """Emit the product of two values, of which a vector counts as one row or one column."""
+    left, right = shape_of(a), shape_of(b)
+    if not left or not right:
+        raise at.refuse("it takes no scalars", code="onnx-shape")
+    a = a if len(left) > 1 else at.reshape(a, (1, *left))
+    b = b if len(right) > 1 else at.reshape(b, (*right, 1))
+    return _without(at, at.emit("matmul", a, b), len(left), len(right))
+
+
+def _without(at: Lowering, result: SSAValue, left: int, right: int) -> SSAValue:
+    """Drop the row or the column of a product that an operand of rank 1 has added."""
     shape = list(shape_of(result))
-    if len(left) == 1:
+    if left == 1:
         del shape[-2]
-    if len(right) == 1:
+    if right == 1:
         del shape[-1]
     return at.reshape(result, shape)
 

@@ -17,6 +17,7 @@ from onnx import TensorProto
 from tilewright.frontends.moves import broadcast, cut
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.operators.convolution import convolve
+from tilewright.frontends.onnx.operators.matrix import product
 from tilewright.frontends.onnx.tensors import DTYPES, type_name
 from tilewright.frontends.onnx.windows import spatial_rank, window_of
 from tilewright.ir import SSAValue
@@ -192,7 +193,7 @@ def matmul_integer(at: Lowering) -> Value:
 
 def _product(at: Lowering, left: tuple[int, int], right: tuple[int, int]) -> SSAValue:
     """The product of two quantised matrices in int32; each: where it and its zero point are."""
-    return at.emit("matmul", _centred(at, *left, -2), _centred(at, *right, -1))
+    return product(at, _centred(at, *left, -2), _centred(at, *right, -1))
 
 
 def conv_integer(at: Lowering) -> Value:
@@ -212,8 +213,8 @@ def _convolved(at: Lowering, x: SSAValue, weights: SSAValue, bias: SSAValue | No
 def qlinear_matmul(at: Lowering) -> Value:
     """The product of two quantised matrices, quantised."""
     if at.constant(3) is not None or min(len(at.shape(0)), len(at.shape(3))) < 2:
-        product = at.emit("matmul", operand(at, 0, -2), operand(at, 3, -1))
-        return result(at, product, 6, -2)
+        value = product(at, operand(at, 0, -2), operand(at, 3, -1))
+        return result(at, value, 6, -2)
     scales = [
         _spread(at, index + 1, len(shape), axis % len(shape), shape[axis])
         for index, axis, shape in ((0, -2, at.shape(0)), (3, -1, at.shape(3)))
