@@ -129,3 +129,21 @@ def test_forged_packages_only_refuse_or_run(
         executable.check(INPUT, outputs)
     except TilewrightError:
         pass
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("name", "picture"), ("shape", [1, 1, 64, 64]), ("dtype", "int32"), ("shape", [1, 1024])],
+)
+@pytest.mark.parametrize("side", ["inputs", "outputs"])
+def test_programs_have_the_inputs_and_outputs_of_their_manifest(
+    side: str, key: str, value: object, tmp_path: Path
+) -> None:
+    place = tmp_path / "lenet5"
+    tilewright.compile(LENET, "cpu", directory=place)
+    path = place / "program" / "program.json"
+    program = json.loads(path.read_text())
+    program[side][0][key] = value
+    path.write_text(json.dumps(program))
+    forge(place)
+    assert refusal(lambda: Executable.load(place).run(INPUT)) == "package-invalid"

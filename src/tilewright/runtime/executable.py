@@ -28,6 +28,7 @@ from tilewright.runtime.manifest import (
     PROGRAM,
     REFERENCE,
     Manifest,
+    Tensor,
     read_manifest,
     read_own,
 )
@@ -204,10 +205,23 @@ class Executable:
 
             with self._libraries.at_hand():
                 runner = find_target(self.manifest.target).load(self.content / PROGRAM)
+                self._refuse_other_ports(runner)
                 if self._libraries.files:
                     runner.build()
             self._runner = runner
         return self._runner
+
+    def _refuse_other_ports(self, runner: Runner) -> None:
+        """Refuse (``package-invalid``) a program whose inputs or outputs are not the manifest's."""
+        manifest = self.manifest
+        pairs = ((runner.inputs, manifest.inputs), (runner.outputs, manifest.outputs))
+        for program, stated in pairs:
+            known = {info.name: info for info in program}
+            if len(known) != len(stated) or not all(
+                tensor.name in known and _agree(known[tensor.name], tensor) for tensor in stated
+            ):
+                reason = "its program has other inputs or outputs than its manifest"
+                raise refuse("package-invalid", reason, str(self.directory))
 
     def named(self, inputs: Mapping[str, Array] | Any) -> Mapping[str, Array]:
         """Arrays by input name; one array alone is that of the only input.
@@ -460,3 +474,15 @@ def placed(executable: Executable, directory: str | Path | None) -> Executable:
 
 
 __all__ = ["Executable", "Progress", "opened", "placed", "quiet", "replacing"]
+
+
+def _agree(info: TensorInfo, tensor: Tensor) -> bool:
+    """True if a program's tensor has the manifest's type and shape; free dims have any size."""
+    return (
+        info.dtype == tensor.dtype
+        and len(info.shape) == len(tensor.shape)
+        and all(
+            isinstance(stated, str) or size == stated
+            for size, stated in zip(info.shape, tensor.shape, strict=True)
+        )
+    )
