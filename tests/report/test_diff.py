@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from report_models import folded, wide_softmax
 from tests.slow import but_fast
 from typer.testing import CliRunner
@@ -85,6 +86,40 @@ def test_folded_models_agree_node_by_node(target: str, reference: str, tmp_path:
     floor = 20 if target == "cambricon-x" and reference == "onnxruntime" else 80
     assert all(row["exact"] or row["snr_db"] > floor for row in found["values"]), nodes
     assert ("own" in nodes["sum"]) == (target == "cambricon-x")
+
+
+@pytest.mark.parametrize(("dtype", "zero"), [(np.int8, -128), (np.int8, 3), (np.uint8, 100)])
+def test_bytes_are_compared_as_the_model_has_them(dtype: Any, zero: int, tmp_path: Path) -> None:
+    """Kernels may take bytes of the other kind, which are moved by 128."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("QuantizeLinear", ["x", "s", "z"], ["a"], "quantised"),
+            helper.make_node("DequantizeLinear", ["a", "s", "z"], ["b"], "dequantised"),
+            helper.make_node("DequantizeLinear", ["w8", "s", "wz"], ["w"], "weights"),
+            helper.make_node("Conv", ["b", "w"], ["c"], "conv"),
+            helper.make_node("QuantizeLinear", ["c", "t", "z"], ["d"], "results"),
+            helper.make_node("DequantizeLinear", ["d", "t", "z"], ["y"], "floats"),
+        ],
+        "bytes",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 9, 9])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 7, 7])],
+        [
+            numpy_helper.from_array(np.array(0.03, np.float32), "s"),
+            numpy_helper.from_array(np.array(0.25, np.float32), "t"),
+            numpy_helper.from_array(np.array(zero, dtype), "z"),
+            numpy_helper.from_array(np.array(0, np.int8), "wz"),
+            numpy_helper.from_array(
+                np.random.default_rng(4).integers(-127, 128, (8, 4, 3, 3), np.int8), "w8"
+            ),
+        ],
+    )
+    path = tmp_path / "bytes.onnx"
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
+    _, found = call(path, "-t", "cpu", "--reference", "onnxruntime")
+    rows = {row["node"]: row for row in found["values"]}
+    assert rows["quantised"]["exact"]
+    assert rows["floats"]["max_abs_error"] <= 0.26
 
 
 @pytest.mark.slow

@@ -260,7 +260,10 @@ def difference(
     layer: Layer, want: Array, tolerance: float, noise: Mapping[str, Noise]
 ) -> Difference:
     """One layer beside its reference, which may have another shape of the same size."""
-    computed = plain(layer.value, layer.array).reshape(-1)
-    measures = measure(computed, np.asarray(want).reshape(-1))
+    computed, wanted = plain(layer.value, layer.array).reshape(-1), np.asarray(want).reshape(-1)
+    if {computed.dtype, wanted.dtype} == {np.dtype(np.int8), np.dtype(np.uint8)}:
+        # Kernels take bytes of one kind: others, and their zero point, are moved by 128.
+        computed = computed.astype(np.int16) + (128 if computed.dtype == np.int8 else -128)
+    measures = measure(computed, wanted)
     beyond = measures.max_rel > tolerance and measures.max_abs > 1e-6 * (tolerance > 0)
     return Difference(layer, measures, beyond, noise.get(layer.kernel))
