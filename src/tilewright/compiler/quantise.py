@@ -13,6 +13,7 @@ from tilewright.graph.passes.enclosing import accelerated_values
 from tilewright.graph.passes.equalise_sites import equalising_sites, factors_of
 from tilewright.graph.passes.quantise import check_nodes, quantise_pipeline
 from tilewright.graph.passes.stated_points import read_points
+from tilewright.graph.represented import stated_ranges
 from tilewright.graph.values import value_names
 from tilewright.ir import SSAValue
 from tilewright.machine import Machine
@@ -231,5 +232,7 @@ def observe(state: CompilationState) -> None:
     ranges = observed_ranges(
         state.network, state.weights, samples, observer, state.progress, masks=fixed
     )
+    if state.samples is None:
+        ranges = {**ranges, **stated_ranges(state.network, state.weights)}
     # Ranges from samples of another shape come first; what they do not name has random ones.
     state.runner.context = context_of(state, {**ranges, **(state.ranges or {})})

@@ -6,7 +6,8 @@ import numpy as np
 
 from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp, YieldOp
 from tilewright.graph.interpreter import WeightSource
-from tilewright.ir import Block, SSAValue
+from tilewright.graph.values import value_names
+from tilewright.ir import Block, Operation, SSAValue
 from tilewright.ir.types import Array, FixedType, element_dtype, element_name, tensor_type
 from tilewright.numerics.element_types import ELEMENTS, largest
 
@@ -43,6 +44,18 @@ def ends_of(value: SSAValue, weights: WeightSource) -> tuple[float, float] | Non
     if isinstance(element, FixedType):
         scale = np.float32(2.0**-element.fraction.data)
     return float((limits.min - zero) * scale), float((limits.max - zero) * scale)
+
+
+def stated_ranges(module: Operation, weights: WeightSource) -> dict[str, tuple[float, float]]:
+    """The ranges that a model itself states of floats, by name: of those that it dequantises."""
+    ranges: dict[str, tuple[float, float]] = {}
+    for value, name in value_names(module).items():
+        owner = value.owner
+        if isinstance(owner, GraphOperation) and owner.name == "graph.dequantise_linear":
+            ends = ends_of(value, weights)
+            if ends is not None:
+                ranges[name] = ends
+    return ranges
 
 
 def grid_of(value: SSAValue, weights: WeightSource) -> Array | None:
