@@ -14,12 +14,12 @@ class CFunction(BaseModel):
 
 
 class CInterface(BaseModel):
-    """What programs in C call beside the functions of moves and primitives (c_interface.py)."""
+    """The C functions that programs call beside those of moves and primitives (c_interface.py)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     prefix: str
-    """What names of the header begin with (``npu``), and the header's own name."""
+    """The prefix of the names in the header (``npu``), and the header's own name."""
     wait: str
     """The function that makes an engine wait for another."""
     signal: str | None = None

@@ -23,7 +23,7 @@ Finding = tuple[str, str, str]
 
 
 def c_problems(machine: Machine) -> Iterator[Finding]:
-    """What is wrong with the C functions that a machine names."""
+    """Yield the problems of the C functions that a machine names."""
     parts = [(f"move.{part.name}", part.c) for part in machine.moves]
     also = [
         (f"move.{move.name}.transforms", f"{move.c.function}_{transform}")

@@ -30,7 +30,7 @@ class Capability(StrEnum):
     PART_STORES = "part_stores"
     MEMORY_GROWTH = "memory_growth"
     C = "c"
-    """And with it the functions of all moves and primitives (c_interface.py)."""
+    """C code of packages, for which all moves and primitives name functions (c_interface.py)."""
     IN_FLIGHT = "move.in_flight"
     TRANSACTION = "move.transaction"
     EFFICIENCY = "move.efficiency"
@@ -52,12 +52,12 @@ def records(machine: Machine) -> Iterator[tuple[str, Record]]:
 
 
 def keeps_values(machine: Machine) -> bool:
-    """Whether values may stay in one of its memories from one kernel to the next."""
+    """Return True if values may stay in one of its memories from one kernel to the next."""
     return any(memory.own.keeps_values() for memory in machine.memories)
 
 
 def keeps_inputs(machine: Machine) -> bool:
-    """Whether a tensor may stay in one of its memories for all kernels that read it."""
+    """Return True if a tensor may stay in one of its memories for all kernels that read it."""
     return any(memory.own.keeps_inputs() for memory in machine.memories)
 
 

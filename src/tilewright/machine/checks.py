@@ -1,4 +1,4 @@
-"""What must hold between the parts of a machine, beyond the type of each field."""
+"""Checks between the parts of a machine, beyond the type of each field."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_PARTS = 64
 """Memories, moves, primitives or fusions that a machine may have."""
 
 ROLES = ("input", "weight", "bias", "residual", "scratch", "output")
-"""What an operand can be to a primitive."""
+"""The roles of a primitive's operands."""
 
 MAX_EXTENT = 1 << 31
 """Largest granule or limit of a dim: no tensor has more elements."""
@@ -349,7 +349,7 @@ def _check_dims(
 
 
 def _reaches(machine: Machine, source: str, target: str) -> bool:
-    """Whether moves lead from one memory to another, in any number of steps."""
+    """Return True if moves lead from one memory to another, in any number of steps."""
     reached = [source]
     for place in reached:
         for move in machine.moves:

@@ -232,4 +232,4 @@ FUNCTIONS: dict[str, Callable[..., Exact]] = {
     "max": _selection(np.maximum),
     "where": _where,
 }
-"""Functions by name."""
+"""The functions of expressions, by name."""

@@ -84,7 +84,8 @@ def _problems(details: ErrorDetails, data: dict[str, Any], source: str) -> list[
 
 
 def _of_record(details: ErrorDetails, place: str) -> Problem:
-    """What is wrong within a record of one family's own keys."""
+    """Return the problem that a validation error states, within a record of one family's own
+    keys."""
     key = ".".join([place, *(shown(part) for part in details["loc"])])
     return Problem("machine-invalid", _reason(details), key)
 

@@ -1,4 +1,4 @@
-"""What must hold of a machine's patterns of fusion (patterns.py)."""
+"""Checks of a machine's fusion patterns (patterns.py)."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def _writers(machine: Machine, vertex: Vertex) -> list[Primitive]:
 
 
 def hands_on(machine: Machine, writer: Primitive, reader: Primitive) -> bool:
-    """Whether one primitive reads on the chip what another writes: there is a memory that both use,
-    or moves on the chip lead from the first one's to the second's."""
+    """Return True if one primitive reads on the chip what another writes: there is a memory that
+    both use, or moves on the chip lead from the first one's to the second's."""
     written, read = writer.operands.get("output"), reader.operands.get("input")
     if written is None or read is None:
         return False

@@ -29,13 +29,13 @@ from tilewright.machine.synchronisation import Synchronisation
 from tilewright.numerics.element_types import ELEMENTS, Element, ElementType
 
 MAX_VALUE = 1 << 48
-"""What no size or rate may exceed."""
+"""The greatest size or rate of a machine."""
 
 MAX_WORD = 1 << 12
 """Bytes of the longest instruction word."""
 
 MATRICES = "..."
-"""What layouts of the last two axes, of tensors of any rank, begin with."""
+"""The prefix of layouts of the last two axes, for tensors of any rank."""
 
 MIN_RATE = 1e-6
 """Least bandwidth, in bytes per cycle."""
@@ -44,13 +44,13 @@ _Named = TypeVar("_Named", "Memory", "Engine", "Primitive", "Fusion")
 
 
 class _Part(BaseModel):
-    """Frozen, and closed: an unknown key is an error."""
+    """The base of the parts: frozen, and closed, so that an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Memory(_Part):
-    """A memory. Main memory may have no limit of ``bytes``."""
+    """A memory of the machine, in ``bytes``. Main memory may have no limit of ``bytes``."""
 
     name: str
     bytes: int | None = Field(default=None, gt=0, le=MAX_VALUE)
@@ -62,7 +62,7 @@ class Memory(_Part):
     reserved: int = Field(default=0, ge=0, le=MAX_VALUE)
     """Bytes at its end that buffers leave alone, for what primitives keep there for themselves."""
     own: OwnMemory = MemoryRecord()
-    """What one family of targets alone knows of it (records.py)."""
+    """The record of keys that one family of targets alone has for a memory (records.py)."""
 
     @property
     def room(self) -> int | None:
@@ -90,12 +90,12 @@ class Move(_Part):
     """Efficiencies by name, where measurements differ; ``curve`` says which holds."""
     curve: str = ""
     transforms: tuple[Literal["img2col", "convert"], ...] = ()
-    """What it can do on the way beside copying; ``img2col``: gather the windows of an image;
-    ``convert``: round sums to the machine's elements. A block counts as the bytes that arrive."""
+    """What else the move does while it copies: ``img2col`` gathers the windows of an image;
+    ``convert`` rounds sums to the machine's elements. A block counts as the bytes that arrive."""
     c: CFunction | None = None
     """Its function in C."""
     own: OwnMove = MoveRecord()
-    """What one family of targets alone knows of it (records.py)."""
+    """The record of keys that one family of targets alone has for a move (records.py)."""
 
     @model_validator(mode="after")
     def _chosen(self) -> Self:
@@ -106,7 +106,7 @@ class Move(_Part):
 
     @property
     def prices_blocks(self) -> bool:
-        """Whether a box costs more the more contiguous blocks it has."""
+        """True if a box costs more the more contiguous blocks it has."""
         return self.transaction > 1 or bool(self.efficiency) or self.own.block_by_block()
 
 
@@ -119,7 +119,7 @@ class Engine(_Part):
 
 
 class Storage(_Part):
-    """Where a primitive's operand sits, and how the machine rounds it there."""
+    """The memory of a primitive's operand, and how the machine rounds extents there."""
 
     memory: str
     multiples: dict[str, int] = {}
@@ -139,23 +139,24 @@ class Storage(_Part):
     axes of tensors of any rank from 2 on, the axes before them outside of it.
     """
     turned: bool = False
-    """Whether matrices (``...NM16m16n``) may lie with rows and columns exchanged, too."""
+    """True if matrices (``...NM16m16n``) may also be stored with rows and columns exchanged."""
     elements: tuple[str, ...] = ()
     """Element types that the primitive takes of this operand, or writes, if not any."""
     gathered: bool = False
-    """Whether windows come gathered, an element for each position and tap (planning/windows.py)."""
+    """True if windows arrive gathered, an element for each position and tap
+    (planning/windows.py)."""
     converted: bool = False
-    """Of the output: whether results lie there as sums do, in the accumulator's type, and the first
-    move on their way rounds them (planning/conversions.py)."""
+    """For the output: True if results are written in the accumulator's type, as sums are, and the
+    first move after it rounds them (planning/conversions.py)."""
     fills: bool = False
-    """Whether instructions say what an image's padding holds, where that is another value than the
-    operation's own (0 in front of a product)."""
+    """True if instructions state the value of an image's padding, where that is another value than
+    the operation's own (0 in front of a product)."""
     circular: bool = False
-    """Whether rows of the operand's images may turn in a circular buffer (line buffer)."""
+    """True if rows of the operand's images may be stored in a circular buffer (line buffer)."""
     alternatives: tuple[str, ...] = ()
     """Memories in which the operand may lie instead, in kernels of several computes."""
     own: OwnOperand = OperandRecord()
-    """What one family of targets alone knows of it (records.py)."""
+    """The record of keys that one family of targets alone has for an operand (records.py)."""
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -164,14 +165,14 @@ class Storage(_Part):
 
 
 class Primitive(_Part):
-    """What the machine computes at once."""
+    """An operation that the machine computes on one tile."""
 
     name: str
     operations: tuple[str, ...]
     """Anchor operations of the graph that it computes (``conv``, ``max_pool``)."""
     engine: str
     element: Literal["float32", "int8"] | None = None
-    """What it computes on, where that is not the machine's element (numbers.py)."""
+    """The type of the elements that it computes on. None: the machine's element (numbers.py)."""
     operands: dict[str, Storage]
     """Role (input, weight, bias, residual, output) -> storage. Main memory means: in place."""
     epilogue: tuple[tuple[str, ...], ...] = ()
@@ -188,7 +189,7 @@ class Primitive(_Part):
     reserved: dict[str, int] = {}
     """Memory -> bytes at its end that it keeps for itself, in place of what the memory reserves."""
     approximate: bool = False
-    """Whether it rounds otherwise than by the order of its sums (Winograd's convolutions, products
+    """True if it rounds otherwise than by the order of its sums (Winograd's convolutions, products
     in two pieces of bfloat16)."""
     limits: dict[str, int] = {}
     """Dim -> largest tile."""
@@ -202,10 +203,11 @@ class Primitive(_Part):
     c: CFunction | None = None
     """Its function in C; what the functions begin with where it has several instructions."""
     sums: bool = False
-    """Whether a result's buffer holds sums of the accumulator's width wherever a reduction has
+    """True if a result's buffer holds sums of the accumulator's width wherever a reduction has
     several steps; otherwise only where they are cut into several tiles."""
     sizes: Literal["run time", "fixed"] = "run time"
-    """Whether one instance takes tiles of any size, or the edge needs an instance of its own."""
+    """``run time`` if one instance takes tiles of any size; ``fixed`` if tiles at the edge need an
+    instance of their own."""
     extents: dict[str, tuple[int, int]] = {}
     """Dim -> least and greatest extent of the whole operation that the primitive serves.
 
@@ -214,17 +216,17 @@ class Primitive(_Part):
     order decides the layouts (assign-layouts); planners take those whose layouts agree.
     """
     own: OwnPrimitive = PrimitiveRecord()
-    """What one family of targets alone knows of it (records.py)."""
+    """The record of keys that one family of targets alone has for a primitive (records.py)."""
 
     def serves(self, operation: str, extents: Mapping[str, int]) -> bool:
-        """Whether it computes the anchor operation when the dims have these extents."""
+        """Return True if it computes the anchor operation when the dims have these extents."""
         return operation in self.operations and all(
             least <= extents.get(dim, 1) <= greatest
             for dim, (least, greatest) in self.extents.items()
         )
 
     def accepts(self, names: Sequence[str]) -> bool:
-        """Whether it applies these maps, in this order, to the results that it writes."""
+        """Return True if it applies these elementwise operations, in this order, to its results."""
         if self.epilogue_any:
             return True
         group = 0
@@ -236,7 +238,7 @@ class Primitive(_Part):
         return True
 
     def takes(self, role: str, element: str) -> bool:
-        """Whether it takes an operand of that role with elements of that type."""
+        """Return True if it takes an operand of that role with elements of that type."""
         storage = self.operands.get(role)
         if storage is None:
             return True
@@ -253,7 +255,8 @@ class Fusion(_Part):
     query: str
     """The pattern (machine/patterns.py): ``conv -> pool[window<=8]``."""
     residency: Literal["tile", "whole"] = "tile"
-    """Whether tiles of the tensors between the kernels stay on the chip, or all tensors do."""
+    """``tile`` if tiles of the tensors between the kernels stay on the chip; ``whole`` if all of
+    each tensor does."""
     between: str = ""
     """Memory that the tensors between lie in; "" where no condition is put on it."""
     gain: float = Field(default=1.0, gt=0, le=1)
@@ -261,7 +264,7 @@ class Fusion(_Part):
 
 
 class Machine(_Part):
-    """A processor: everything that planning, tile passes and simulation need to know of it."""
+    """A processor, as planning, tile passes and simulation need to know it."""
 
     name: str
     description: str = ""
@@ -274,21 +277,22 @@ class Machine(_Part):
     main: str = "dram"
     """Name of the main memory."""
     element: Literal["float32", "float16", "bfloat16", "fixed16", "fixed8", "int8"] = "float32"
-    """What primitives read, and write where a sum is complete."""
+    """The type of the elements that primitives read, and write where a sum is complete."""
     accumulator: Literal["float32", "fixed32", "int32"] = "float32"
-    """What sums are kept in; the rest of a primitive's chain computes on it, too."""
+    """The type of sums; the rest of a primitive's chain computes on it, too."""
     overflow: Literal["infinity", "saturate"] = "infinity"
-    """What floats of 16 bits become beyond the largest of them."""
+    """The result of 16-bit floats beyond the largest of them."""
     synchronisation: Synchronisation = Synchronisation()
-    """How engines wait for one another."""
+    """The means by which engines wait for one another."""
     cores: int = Field(default=1, gt=0, le=MAX_VALUE)
-    """Where software manages the memories, each core has its own of each but the main memory, whose
-    moves share the bandwidths of the description (planning/planners/cores.py)."""
+    """The number of cores. Where software manages the memories, each core has its own of each but
+    the main memory, whose moves share the bandwidths of the description
+    (planning/planners/cores.py)."""
     late_loads: bool = False
-    """Whether loads that wait for their only slot stand behind the others of their tile in the
-    queue (tile/passes/late_loads.py)."""
+    """True if loads that wait for their only slot are queued after the others of their tile
+    (tile/passes/late_loads.py)."""
     part_stores: bool = False
-    """Whether results of one slot are stored as they are computed (tile/passes/part_stores.py)."""
+    """True if results of one slot are stored as they are computed (tile/passes/part_stores.py)."""
     issue_cycles: int = Field(default=1, ge=0, le=MAX_VALUE)
     """Cycles to issue one command."""
     instruction_bytes: int = Field(default=64, ge=0, le=MAX_WORD)
@@ -296,7 +300,7 @@ class Machine(_Part):
     """Times the least memory of a network (its weights, and the most activations that live at once)
     that a run may take, where methods trade memory for time (choose-methods)."""
     c: CInterface | None = None
-    """Where packages hold C that calls functions of the machine, what these are."""
+    """The machine's C functions, if packages hold C that calls them; else None."""
     layouts: dict[str, str] = {}
     """Default layouts in main memory: ``activation`` (input, residual, output) and ``weight``.
 
@@ -304,16 +308,16 @@ class Machine(_Part):
     names no layout; other tensors are row-major.
     """
     own: OwnMachine = MachineRecord()
-    """What one family of targets alone knows of it (records.py)."""
+    """The record of keys that one family of targets alone has for a machine (records.py)."""
 
     @property
     def number(self) -> Element:
-        """What it computes on."""
+        """The element type that it computes on."""
         return ELEMENTS[self.element]
 
     @property
     def sum(self) -> Element:
-        """What its accumulators hold."""
+        """The element type of its accumulators."""
         return ELEMENTS[self.accumulator]
 
     @property
@@ -329,7 +333,8 @@ class Machine(_Part):
 
     @property
     def computes_as_given(self) -> bool:
-        """Whether it takes the model's own float32, so that a network needs no other numbers."""
+        """True if it takes the model's own float32, so that a network needs no other number
+        format."""
         return self.number.is_plain
 
     @model_validator(mode="after")
@@ -338,7 +343,8 @@ class Machine(_Part):
         return self
 
     def with_values(self, values: Mapping[str, Any]) -> Machine:
-        """A variant: ``{"memory.sb.bytes": 65536, "move.load.in_flight": 8, "clock_hz": 1e9}``.
+        """Return a variant: ``{"memory.sb.bytes": 65536, "move.load.in_flight": 8, "clock_hz":
+        1e9}``.
 
         Keys are a field of the machine, or ``memory.NAME.FIELD``, ``move.NAME.FIELD``,
         ``engine.NAME.FIELD``, ``primitive.NAME.FIELD`` (or ``.limits.DIM``, ``.multiples.DIM``).

@@ -1,4 +1,4 @@
-"""Numbers of primitives: those of the machine, unless a primitive names an element of its own.
+"""The element types of primitives: those of the machine, unless a primitive names its own.
 
 So one machine multiplies int8 into int32 and computes a softmax in float32. Its own element is then
 the float32 of the model, or a float of 16 bits, in which all that is not quantised stays.
@@ -24,7 +24,7 @@ MULTIPLIED = (*PRODUCTS, "depthwise_conv")
 
 
 def is_mixed(machine: Machine) -> bool:
-    """Whether primitives compute on elements of their own."""
+    """Return True if primitives compute on elements of their own."""
     return any(primitive.element is not None for primitive in machine.primitives)
 
 

@@ -56,10 +56,11 @@ PROPERTIES: dict[str, str] = {
     "inputs": "computed tensors that it reads",
     "readers": "operations that read its result, the network's outputs included",
 }
-"""What conditions of a vertex speak of."""
+"""The properties that conditions of a vertex name, with their meaning."""
 
 EDGE_PROPERTIES = ("channels", "bytes", "readers")
-"""What conditions of an edge speak of: the tensor between, or the one that is shared."""
+"""The properties that conditions of an edge name: those of the tensor between, or of the shared
+one."""
 
 Relation = Literal["produces", "shares input"]
 
@@ -81,7 +82,7 @@ class Predicate:
     value: int
 
     def holds(self, value: int) -> bool:
-        """Whether a property of this value meets it."""
+        """Return True if a property of this value meets the condition."""
         if self.relation == "=":
             return value == self.value
         return value <= self.value if self.relation == "<=" else value >= self.value
@@ -162,7 +163,7 @@ class _Parser:
         self.names: dict[str, int] = {}
 
     def template(self) -> Template:
-        """All clauses."""
+        """Parse all clauses of the pattern."""
         self.clause()
         while self.taken(";"):
             self.clause()

@@ -1,4 +1,4 @@
-"""What one family of machines alone has: records of its own beside the fields of the shared models.
+"""Records of one family of machines: its own keys beside the fields of the shared models.
 
 Every part of a machine has a field ``own``. A target that knows more of a part than the shared
 fields say derives a record from one of the classes here, in its own folder::
@@ -38,7 +38,8 @@ Finding = tuple[str, str, str]
 
 
 class Record(BaseModel):
-    """What a target says of a part of its machines beyond the shared fields. Frozen and closed."""
+    """The keys of a target for a part of its machines, beyond the shared fields. Frozen and
+    closed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -47,16 +48,16 @@ class Record(BaseModel):
 
 
 class MachineRecord(Record):
-    """Of a whole machine."""
+    """The record of a whole machine."""
 
     def rounding_rules(self) -> Rounding:
-        """Of fixed point: what it computes otherwise than exactly with one rounding."""
+        """Return how fixed point computes otherwise than exactly with one rounding."""
         return Rounding()
 
     def waits_for_rows(self) -> bool:
-        """Whether an instruction waits only for the rows that it touches, so that computes that
-        hand on results on the chip overlap within a tile. A chain's instructions are dispatched in
-        the order in which they can begin."""
+        """Return True if an instruction waits only for the rows that it touches, so that computes
+        that hand on results on the chip overlap within a tile. A chain's instructions are
+        dispatched in the order in which they can begin."""
         return False
 
     def start_cycles(self) -> int:
@@ -64,17 +65,19 @@ class MachineRecord(Record):
         return 0
 
     def temporary_space(self) -> bool:
-        """Whether what one layer alone needs in main memory lies apart from what layers give to
-        each other, in a space that all share."""
+        """Return True if the temporaries of one layer have a region of main memory that all layers
+        share, apart from the tensors between layers."""
         return False
 
     def joins_pixels(self, rows: int, columns: int) -> bool:
-        """Whether one row of all pixels is cut over the cores as well as rows and columns are."""
+        """Return True if one row of all pixels is cut over the cores as well as rows and columns
+        are."""
         del rows, columns
         return True
 
     def multiplies_computed_integers(self) -> bool:
-        """Whether both operands of a product of integers may be computed; else one is constant."""
+        """Return True if both operands of a product of integers may be computed; else one is
+        constant."""
         return True
 
     def widest_border(self) -> int | None:
@@ -83,7 +86,7 @@ class MachineRecord(Record):
         return None
 
     def findings(self, machine: Machine) -> Iterator[Finding]:
-        """What is wrong with it on a machine."""
+        """Yield the problems of this record on a machine."""
         del machine
         yield from ()
 
@@ -94,48 +97,49 @@ class SharedCache:
 
     bytes: int
     hit_bytes_per_cycle: float
-    """What one core loads of it in a cycle."""
+    """The bytes that one core loads from it in a cycle."""
 
 
 class MemoryRecord(Record):
-    """Of a memory."""
+    """The record of a memory."""
 
     def is_cache(self) -> bool:
-        """Whether hardware manages it: nothing is moved to it explicitly."""
+        """Return True if hardware manages it: nothing is moved to it explicitly."""
         return False
 
     def shared_cache(self) -> SharedCache | None:
-        """Of main memory: a cache in front of it that all cores share. With it, moves of main
-        memory have the rates of each core's own path, and ``bytes_per_cycle`` is what all cores
-        share."""
+        """Return the cache in front of main memory that all cores share, or None. With it, moves of
+        main memory have the rates of each core's own path, and ``bytes_per_cycle`` is what all
+        cores share."""
         return None
 
     def findings(self, memory: Memory, machine: Machine) -> Iterator[Finding]:
-        """What is wrong with it on a memory of a machine."""
+        """Yield the problems of this record on a memory of a machine."""
         del memory, machine
         yield from ()
 
     def keeps_values(self) -> bool:
-        """Whether values, and weights that several kernels read, may stay in it between kernels."""
+        """Return True if values, and weights that several kernels read, may stay in it between
+        kernels."""
         return False
 
     def keeps_inputs(self) -> bool:
-        """Whether a tensor that several kernels read may stay in it, whole, from the first to the
-        last, whose tiles are then any boxes of it."""
+        """Return True if a tensor that several kernels read may stay in it, whole, from the first
+        to the last, whose tiles are then any boxes of it."""
         return False
 
 
 class MoveRecord(Record):
-    """Of a move."""
+    """The record of a move."""
 
     def block_by_block(self) -> bool:
-        """Whether a transfer is one contiguous block: a box takes as many, one after the other, as
-        it has blocks, each with its latency."""
+        """Return True if a transfer is one contiguous block: a box takes as many, one after the
+        other, as it has blocks, each with its latency."""
         return False
 
 
 class PrimitiveRecord(Record):
-    """Of a primitive."""
+    """The record of a primitive."""
 
     def pools_within_tiles(self) -> tuple[str, ...]:
         """Pooling operations of which one may stand in the chain behind the anchor, where its
@@ -148,32 +152,32 @@ class PrimitiveRecord(Record):
         return ()
 
     def skips_padding(self) -> bool:
-        """Whether positions of a window outside of the image take no time; the bounds leave them
-        out. Every window meets the image then."""
+        """Return True if positions of a window outside of the image take no time; the bounds leave
+        them out. Every window meets the image then."""
         return False
 
     def in_turns(self) -> bool:
-        """Whether the cores of a mesh compute it together, each of them in turn sending its tiles
-        to the others of its row and column while all multiply; ``cycles`` are those of one turn.
-        Planners that know no mesh leave it out (planning/mesh.py)."""
+        """Return True if the cores of a mesh compute it together, each of them in turn sending its
+        tiles to the others of its row and column while all multiply; ``cycles`` are those of one
+        turn. Planners that know no mesh leave it out (planning/mesh.py)."""
         return False
 
     def on_one_core(self) -> bool:
-        """Whether one core computes it, where a machine has several, and the others wait."""
+        """Return True if one core computes it, where a machine has several, and the others wait."""
         return False
 
     def weights_in_words(self) -> bool:
-        """Whether it takes weights in words of several, which a layout has to say."""
+        """Return True if it takes weights in words of several, which a layout has to say."""
         return False
 
     def findings(self, primitive: Primitive, dims: frozenset[str]) -> Iterator[Finding]:
-        """What is wrong with it on a primitive, whose operations have these dims."""
+        """Yield the problems of this record on a primitive, whose operations have these dims."""
         del primitive, dims
         yield from ()
 
 
 class OperandRecord(Record):
-    """Of a primitive's operand."""
+    """The record of a primitive's operand."""
 
     def side_by_side(self) -> tuple[str, ...]:
         """Dims of which one must run along the elements that lie side by side in main memory; none
@@ -181,32 +185,33 @@ class OperandRecord(Record):
         return ()
 
     def stores_parts(self) -> bool:
-        """Whether parts of results are moved on while others of their tile are computed."""
+        """Return True if parts of results are moved on while others of their tile are computed."""
         return False
 
     def keeps_sums_along(self) -> tuple[str, ...]:
-        """Of the output: dims along which sums of several tiles may wait in its memory for the rest
-        of their reduction while other operands there come anew for each tile."""
+        """For the output, return the dims along which sums of several tiles may wait in its memory
+        for the rest of their reduction while other operands there are loaded anew for each tile."""
         return ()
 
     def lies_by_tile(self) -> bool:
-        """Whether constants lie in main memory tile by tile: each is one contiguous block."""
+        """Return True if constants are stored in main memory tile by tile: each is one contiguous
+        block."""
         return False
 
     def windows_apart(self) -> tuple[str, ...]:
-        """Of an input: dims of a window along which each window is moved by itself, with what the
-        one before it has moved already. The buffer has room for the windows along that axis, and
-        along others for what their multiples say that one takes."""
+        """For an input, return the dims of a window along which each window is moved by itself,
+        including elements that the one before it has moved already. The buffer has room for the
+        windows along that axis, and along others for what their multiples say that one takes."""
         return ()
 
     def findings(self, dims: frozenset[str]) -> Iterator[Finding]:
-        """What is wrong with it, where the primitive's operations have these dims."""
+        """Yield the problems of this record, where the primitive's operations have these dims."""
         del dims
         yield from ()
 
 
 class RecordError(ValueError):
-    """What is wrong within a table of a target's own keys."""
+    """An error within a table of a target's own keys."""
 
     def __init__(self, family: str, error: _ValidationError) -> None:
         self.family = family

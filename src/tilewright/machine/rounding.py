@@ -1,4 +1,4 @@
-"""How a machine of fixed point computes what is not exact, as graph operations state it.
+"""The rules by which a machine of fixed point rounds, as graph operations state them.
 
 The compiler writes these rules into the operations' attributes (fix-numbers), so that the graph
 means what the machine computes, and the interpreter is its oracle.

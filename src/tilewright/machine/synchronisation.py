@@ -1,4 +1,4 @@
-"""How the engines of a machine wait for one another, and how much of that they have.
+"""The means by which a machine's engines wait for one another, and how many of them it has.
 
 Tile programs say what waits for what; the last pass maps it to one of these styles
 (tile/passes/assign_events.py), within the machine's limits.
@@ -23,12 +23,13 @@ EVENTS: tuple[Style, ...] = ("flags", "replies", "tokens")
 
 
 class Synchronisation(BaseModel):
-    """What the engines have to wait for one another. The bare name of a style stands for it."""
+    """The style of synchronisation and its limits. The bare name of a style stands for it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     style: Style = "counters"
-    """``counters``: a command waits until other engines have completed so many commands.
+    """The style of synchronisation; with ``counters`` a command waits until other engines have
+    completed a stated number of commands.
 
     ``flags``: every ordered pair of engines has flags; an engine sets one once all its commands
     before are done, the other waits for it and takes it down. ``replies``: reply words, which
@@ -38,8 +39,9 @@ class Synchronisation(BaseModel):
     ids: int | None = Field(default=None, ge=1, le=MAX_IDS)
     """Flags of each ordered pair of engines; reply words of the machine."""
     depth: int | None = Field(default=None, ge=1, le=MAX_DEPTH)
-    """How many signals an id may be ahead of its waits. None: 1 for flags, which are bits then, and
-    for reply words, which are compared for equality; any number of tokens."""
+    """The greatest number of signals of an id that may be ahead of its waits. None: 1 for flags,
+    which are bits then, and for reply words, which are compared for equality; any number of
+    tokens."""
 
     @model_validator(mode="before")
     @classmethod
@@ -48,7 +50,7 @@ class Synchronisation(BaseModel):
 
     @property
     def signals(self) -> bool:
-        """Whether engines signal one another, by ids that programs have to be given."""
+        """True if engines signal one another, by ids that programs have to be given."""
         return self.style in EVENTS
 
     @property
@@ -65,7 +67,7 @@ class Synchronisation(BaseModel):
 def synchronisation_problems(
     synchronisation: Synchronisation, *, late_loads: bool
 ) -> Iterator[tuple[str, str, str]]:
-    """What of a machine's synchronisation does not fit together: key, reason, what would help."""
+    """Yield what does not fit together in a machine's synchronisation: key, reason, remedy."""
     style = synchronisation.style
     if style in ("flags", "replies"):
         if synchronisation.ids is None:

@@ -51,7 +51,7 @@ def value_keys(machine: Machine) -> tuple[str, ...]:
 
 
 def _switches(machine: Machine) -> list[str]:
-    """What ``off`` takes away: all fusions, or one of them."""
+    """Return the keys that ``off`` switches off: all fusions, or one of them."""
     return ["fusion", *(f"fusion.{fusion.name}" for fusion in machine.fusions)]
 
 

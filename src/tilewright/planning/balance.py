@@ -1,4 +1,4 @@
-"""Whether all cores do as much as the one whose part of the result is priced.
+"""Load balance of the cores: how far their parts of the result differ from the priced one.
 
 A plan's price is that of the core with the most parts, each of them the largest, at its equal share
 of main memory. Where parts do not come out even, others have less to do, and leave it their share.
@@ -16,11 +16,11 @@ from tilewright.planning.planners.cores import part_of
 from tilewright.planning.schedule import Schedule
 
 EVEN = 0.01
-"""What the mean of all cores may lack, in elements or bytes, where they count as balanced."""
+"""The share of elements or bytes that the mean of all cores may lack to count as balanced."""
 
 
 def imbalance(kernel: Kernel, machine: Machine, schedule: Schedule) -> str:
-    """What makes cores differ, as a list of reasons; "" where they are balanced.
+    """Return the reasons for which cores differ, as a list in one text; "" where they are balanced.
 
     Nothing is said of cores behind a cache that they share.
     """
@@ -65,7 +65,7 @@ def moved_share(kernel: Kernel, grid: Mapping[str, int]) -> float:
 
 
 def _mean(axis: Affine, sizes: Mapping[str, int], extents: Mapping[str, int], extent: int) -> float:
-    """What parts take of an axis, in the mean over all parts."""
+    """Return the length of an axis that parts take, in the mean over all parts."""
     spans = [
         [
             (d, (start, min(sizes[d], extents[d] - start)))
@@ -78,6 +78,6 @@ def _mean(axis: Affine, sizes: Mapping[str, int], extents: Mapping[str, int], ex
 
 
 def _length(axis: Affine, dims: Mapping[str, tuple[int, int]], extent: int) -> int:
-    """What a part takes of an axis: the interval of its indices that lies within the tensor."""
+    """Return the number of an axis' indices within the tensor that a part takes."""
     start, size = axis.interval(dims)
     return max(min(start + size, extent) - max(start, 0), 0)

@@ -182,7 +182,7 @@ def _met(kernel: Kernel, primitive: Primitive) -> float:
 
 
 def in_place(kernel: Kernel, machine: Machine, primitive: Primitive) -> bool:
-    """Whether a primitive leaves all operands of a kernel in main memory, behind caches."""
+    """Return True if a primitive leaves all operands of a kernel in main memory, behind caches."""
     return all(
         primitive.operands[operand.role].memory == machine.main
         for operand in kernel.operands

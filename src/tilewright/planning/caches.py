@@ -19,7 +19,7 @@ from tilewright.planning.schedule import Schedule
 
 
 class InPlacePlanning(MachineRecord):
-    """What shared code asks a machine that computes in place."""
+    """The questions that shared code asks a machine that computes in place."""
 
     @abstractmethod
     def plan(

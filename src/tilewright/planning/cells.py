@@ -18,9 +18,9 @@ class Pairs:
     after: Ints
     """The cell of a tile."""
     before: Ints
-    """That of the tile before."""
+    """The cell of the tile before."""
     share: Floats
-    """Of all pairs of the row."""
+    """The share of all pairs of the row."""
     row: Ints
 
 
@@ -32,7 +32,7 @@ class Cells:
     """
 
     row: Ints
-    """Row number."""
+    """The row number of each cell."""
     kind: Ints
     """Bit ``i`` is set where the tiles are cut short along ``dims[i]``."""
     count: Floats
@@ -48,7 +48,7 @@ class Cells:
     place: Ints
     """``place[row, kind]``: where a kind of a row stands in the columns; -1: it has no tiles."""
     _pairs: dict[Hashable, Pairs] = field(default_factory=dict[Hashable, Pairs], init=False)
-    """Those that were asked for: many nests and buffers have the same."""
+    """The pairs that were asked for, cached: many nests and buffers have the same."""
 
     def pairs(self, key: Hashable, compute: Callable[[], Pairs]) -> Pairs:
         """Pairs of tiles that are computed when they are first asked for."""
@@ -76,7 +76,7 @@ class Cells:
         )
 
     def longer(self, cycles: Floats) -> Cells:
-        """The same with so many more cycles of compute in every tile of a row."""
+        """Return the same cells with more cycles of compute in every tile of a row."""
         return replace(self, cycles=self.cycles + cycles[self.row])
 
     def sum(self, values: Floats, rows: int) -> Floats:

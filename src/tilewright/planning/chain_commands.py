@@ -58,7 +58,7 @@ class Commands:
     _fillings: dict[int, Filled] = field(default_factory=dict[int, Filled])
 
     def cycles(self) -> float:
-        """What the machine's timing core says of them."""
+        """Return the cycles that the machine's timing core takes for the commands."""
         machine = self.tiling.machine
         table = self.table()
         if machine.own.waits_for_rows():
@@ -202,7 +202,7 @@ class Commands:
         return Filled.circular(start, size, run, slots, place.memory.banks, step)
 
     def _touched(self, item: _Item, parts: Parts, index: int) -> Touched:
-        """What a command's parts touch of a buffer."""
+        """Return the part of a buffer that a command's parts access."""
         if index not in item.touched:
             filled, filling = self._filled(index), self._visit(index, item)
             first, rows = self._rows(item, parts, index)
@@ -270,8 +270,8 @@ class Commands:
             yield _Item(kind, tiling.computing(number), len(nest) - 1, tiles, place)
 
     def _latency(self, item: _Item, parts: Parts) -> Ints | int:
-        """Of each part of a transfer in turn; where instructions are of rows, each of its rows has
-        one, and parts have theirs at once, as many as are in flight."""
+        """Return the latency of each part of a transfer in turn; where instructions are of rows,
+        each of its rows has one, and parts have theirs at once, as many as are in flight."""
         move, shape = item.kind.move, parts.amount.shape
         assert move is not None and item.kind.buffer is not None
         if not self.tiling.machine.own.waits_for_rows():
@@ -288,13 +288,14 @@ class Commands:
     def _inside(
         self, number: int, stage: int, row: Ints | int, place: int, tile: Ints | None = None
     ) -> tuple[Ints | int, ...]:
-        """Where something of a kernel stands: before its loops (0), in them (1), behind (2)."""
+        """Return the sort key of a command of a kernel: before its loops (0), in them (1), or after
+        (2)."""
         depth = self.tiling.unit_depth(number)
         tiles = self.tiling.nest(number)[-1].tile if tile is None else tile
         return tiles, 2 * depth, number, stage, row, place
 
     def _place(self, index: int, text: int) -> tuple[Ints | int, ...]:
-        """Where a transfer stands in the program."""
+        """Return the sort key of a transfer: its position in the program."""
         tiling = self.tiling
         place, (depth, within) = tiling.places.all[index], tiling.levels(index)
         number, tiles = place.unit, tiling.visits(index)
@@ -320,7 +321,8 @@ class Commands:
         return self._inside(number, 0, 0, text, tiles)
 
     def _ends(self, number: int, within: int, *, last: bool) -> Ints:
-        """Of each execution of some inner loops, the first or last one of all of them."""
+        """Return, for each execution of some inner loops, the first or last iteration of all of
+        them."""
         nest = self.tiling.nest(number)
         rows = np.arange(len(nest[-1].tile))
         for depth in range(len(nest) - 1, within, -1):
@@ -333,7 +335,8 @@ class Commands:
         return places - 1 if last else places
 
     def _is_ahead(self, index: int) -> bool:
-        """Whether loads of a buffer are issued one run of their block earlier (tile/prefetch)."""
+        """Return True if loads of a buffer are issued one run of their block earlier
+        (tile/prefetch)."""
         tiling, place = self.tiling, self.tiling.places.all[index]
         if tiling.machine.synchronisation.signals:
             return False
@@ -391,7 +394,7 @@ def _in_order(keys: Ints) -> Ints:
 
 
 def _positions(engine: Ints, order: Ints) -> Ints:
-    """Of each command, which one of its engine it is, from 1 on, in a program's order."""
+    """Return each command's number within its engine, from 1 on, in a program's order."""
     by_engine = order[np.argsort(engine[order], kind="stable")]
     counts = np.bincount(engine)
     before = np.repeat(np.cumsum(counts) - counts, counts)

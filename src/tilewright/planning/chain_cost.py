@@ -81,7 +81,7 @@ class Tiling:
         )
 
     def slide(self, name: str) -> Slide | None:
-        """How rows of a result slide, if they are kept."""
+        """Return how rows of a result slide from tile to tile, or None if none are kept."""
         return next((slide for slide in self.slides if slide.name == name), None)
 
     def maker(self, name: str) -> int:
@@ -381,7 +381,7 @@ class Tiling:
         return max(size, ELEMENT_BYTES[self.machine.accumulator]) if sums else size
 
     def key(self, index: int) -> tuple[str, str]:
-        """What a schedule names a buffer's slots by."""
+        """Return the key by which a schedule names a buffer's slots."""
         return self.places.keys[index]
 
     def room(self, index: int, slots: int) -> int:
@@ -423,7 +423,7 @@ class Tiling:
         return lengths
 
     def most_visits(self, index: int) -> int:
-        """How often a buffer is filled, at most."""
+        """Return how often a buffer is filled, at most."""
         if index not in self._most_visits:
             self._most_visits[index] = self._find_most_visits(index)
         return self._most_visits[index]
@@ -438,7 +438,7 @@ class Tiling:
         return count
 
     def fits(self) -> bool:
-        """Whether all buffers fit; gives two slots where these fit, too."""
+        """Return True if all buffers fit; assigns two slots where these fit, too."""
         packing = packed(self.places.all, [self._room(n, 1) for n in range(len(self.places.all))])
         if packing is None:
             return False
@@ -475,7 +475,7 @@ class Tiling:
         return known[key]
 
     def _gains(self, index: int) -> bool:
-        """Whether a second slot of a buffer lets engines run side by side."""
+        """Return True if a second slot of a buffer lets engines overlap."""
         place, last = self.places.all[index], self.units[-1].primitive.engine
         if sum(self.levels(index)) == 0:
             return False
@@ -484,7 +484,8 @@ class Tiling:
         return self.units[place.made_by].primitive.engine != last
 
     def _gain(self, group: Sequence[int]) -> tuple[int, bool, int, str]:
-        """Where a buffer stands in the order in which second slots are given."""
+        """Return the sort key of a group of buffers for the order in which second slots are
+        assigned."""
         first = self.places.all[group[0]]
         transfers = any(self.places.all[n].fill or self.places.all[n].drain for n in group)
         inner = max(self.levels(index)[1] for index in group)

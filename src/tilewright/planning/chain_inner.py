@@ -30,10 +30,10 @@ ORDERS = 3
 
 @dataclass(frozen=True)
 class Inner:
-    """How the tiles of one kernel are cut once more."""
+    """The inner tiles into which one kernel's tiles are cut."""
 
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Of the kernel's dims that have loops of their own."""
+    """The inner tile's sizes along those of the kernel's dims that have inner loops."""
     order: tuple[str, ...] = ()
     """These dims, outermost first."""
 
@@ -60,7 +60,7 @@ class InnerTiles:
         return tuple(tiles)
 
     def _is_deep(self, number: int) -> bool:
-        """Whether the operands of a kernel are parts of buffers further out."""
+        """Return True if the operands of a kernel are parts of buffers further out."""
         mine = [place for place in self.places.all if place.unit == number and not place.staged]
         return any(p.source is not None or p.target is not None for p in mine) and any(
             p.staged and p.fill is not None and p.unit == number for p in self.places.all
@@ -143,7 +143,7 @@ class InnerTiles:
         return -(-total // step) * step
 
     def _slots(self, number: int, near: list[Place], boxes: list[Ints]) -> Ints:
-        """How many slots each buffer may have: 2, 1, or 0 where not even one fits."""
+        """Return how many slots each buffer may have: 2, 1, or 0 where not even one fits."""
         most = np.full(len(boxes[0]), 2)
         for memory in {place.memory.name: place.memory for place in near}.values():
             if memory.room is None:

@@ -1,4 +1,4 @@
-"""Which rows one tile of a chain leaves to the next, and how far each computes ahead.
+"""The rows that a tile of a chain leaves to the next, and how far each tile computes ahead.
 
 A producer whose tiles leave rows computes only those that are new. Where it computes blocks of
 rows in the time of one, the first tile may end within a block: it reads the halo as well, and all
@@ -24,8 +24,8 @@ ROW = "oh"
 
 
 def choices(tiling: Tiling) -> Iterator[tuple[tuple[str, int], ...]]:
-    """What a tiling may keep: all results of which rows can be kept, or one of them; to the rows
-    that tiles read, and to the end of their blocks."""
+    """Yield what a tiling may keep: all results of which rows can be kept, or one of them; to the
+    rows that tiles read, and to the end of their blocks."""
     names = keepable(tiling)
     for some in dict.fromkeys([names, *((name,) for name in names)]) if names else ():
         further = _ahead(tiling, some)
@@ -55,8 +55,8 @@ def keepable(tiling: Tiling) -> tuple[str, ...]:
 
 
 def block_step(places: Places, dim: str) -> int:
-    """Of a row dim of the last kernel, the size of tiles of which each reads one block more of what
-    is kept for it; 0 where that is no whole number."""
+    """Return, for a row dim of the last kernel, the size of tiles of which each reads one block
+    more of what is kept for it; 0 where that is no whole number."""
     for index in places.homes.values():
         if index not in places.makes:  # It is made elsewhere, and moved there.
             continue
@@ -73,7 +73,7 @@ def block_step(places: Places, dim: str) -> int:
 
 
 def _is_row(unit: Unit, axis: int, slid: str) -> bool:
-    """Whether an axis of a kernel's result runs along its rows."""
+    """Return True if an axis of a kernel's result runs along its rows."""
     written = unit.axes[unit.kernel.output.name][axis]
     return unit.names.get(ROW, ROW) == slid and set(written.dims) == {slid}
 

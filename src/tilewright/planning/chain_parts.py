@@ -87,7 +87,7 @@ class Filled:
 
     @classmethod
     def whole(cls, count: int, slots: int) -> Filled:
-        """So many fillings of which no rows are known."""
+        """Return ``count`` fillings of which no rows are known."""
         return cls(np.zeros(count, np.int64), np.ones(count, np.int64), np.arange(count), slots)
 
     @classmethod
@@ -108,7 +108,7 @@ class Filled:
         return cls(start, size, place, room, room if step == 1 else turn)
 
     def positions(self, filling: Ints, first: Ints, rows: Ints) -> tuple[Ints, Ints]:
-        """Of rows of the tensor, of fillings' boxes, the first position and the one behind."""
+        """Return the first and the end position of rows of the tensor, in fillings' boxes."""
         start, size, place = (c[filling][:, None] for c in (self.start, self.size, self.place))
         low = np.clip(first - start, 0, size)
         return place + low, place + np.clip(first + rows - start, low, size)
@@ -125,17 +125,18 @@ class Filled:
 
 @dataclass(frozen=True)
 class Touched:
-    """What a command's parts touch of a buffer; columns of [execution, part]."""
+    """The range of a buffer that a command's parts access; columns of [execution, part]."""
 
     filled: Filled
     filling: Ints
-    """That each execution sees."""
+    """The filling that each execution accesses."""
     begin: Ints
-    """Positions."""
+    """The first position that each part accesses."""
     end: Ints
 
     def until_made(self, other: Touched) -> Ints:
-        """How many parts of what fills the buffer must be done before each of these, which read."""
+        """Return how many parts of the buffer's filler must be done before each of these reading
+        parts."""
         last = np.append(other.filling[1:] != other.filling[:-1], True)
         ends = np.where(last[:, None], other.end, other.filled.place[other.filling][:, None])
         ends[last, -1] = other.filled.ends(other.filling[last])
@@ -144,7 +145,8 @@ class Touched:
         return np.minimum(needed, seen[:, None])
 
     def until_read(self, other: Touched) -> Ints:
-        """How many parts of what reads the buffer must be done before each of these, which fill."""
+        """Return how many parts of the buffer's reader must be done before each of these filling
+        parts."""
         still = np.minimum.accumulate(other.begin.ravel()[::-1])[::-1]
         return np.searchsorted(still, self.end - self.filled.room)
 

@@ -23,7 +23,7 @@ SIZES = 10
 """Tile sizes that are looked at along one dim."""
 
 COARSE = (0, 1, 4, 9)
-"""Which of these, the largest first, are tried together with those of all other dims."""
+"""The indices of the candidate sizes, largest first, that are tried together along all dims."""
 
 TILES = 1024
 """Tiles of a candidate, at most; and tile sizes that are looked at, the largest first."""
@@ -38,7 +38,7 @@ REFINED = 3
 """Tiles around which sizes are tried that the coarse round left out."""
 
 Steps = tuple[int, ...]
-"""Which of its candidate sizes a tile has along each dim."""
+"""The index of a tile's size among the candidates, along each dim."""
 
 
 @dataclass
@@ -48,11 +48,11 @@ class Candidates:
     places: Places
     machine: Machine
     cut: bool = False
-    """Whether reductions of the last kernel may have loops around the whole chain."""
+    """True if reductions of the last kernel may have loops around the whole chain."""
     thinned: bool = False
-    """Whether some tilings are not looked at."""
+    """True if some tilings are left out of the search."""
     tilings: dict[Steps, list[Tiling]] = field(default_factory=dict[Steps, "list[Tiling]"])
-    """By tile."""
+    """The tilings found so far, by tile."""
 
     def __post_init__(self) -> None:
         self.last: Unit = self.places.units[-1]
@@ -129,7 +129,7 @@ class Candidates:
 
 
 def _is_nested(tiling: Tiling) -> bool:
-    """Whether what is made for a producer changes with as many loops as the producer itself.
+    """Return True if a producer's result changes with as many loops as the producer itself.
 
     It would be computed again with each of further loops. Where the producer has a domain of its
     own, that is part of the domain's meaning; where it has none, its loops are the chain's, and
@@ -152,7 +152,7 @@ class Search:
     priced: list[tuple[float, int, Tiling]] = field(default_factory=list[tuple[float, int, Tiling]])
     """Cycles of what was priced, best first, with the order in which that was done."""
     stopped: bool = False
-    """Whether tilings were left whose bound is below the best cycles."""
+    """True if the search left out tilings whose bound is below the best cycles."""
 
     @property
     def count(self) -> int:

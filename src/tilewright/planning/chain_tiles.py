@@ -1,4 +1,4 @@
-"""What a tile of a chain reads and makes: intervals of dims, boxes of buffers, in every tile.
+"""The data that a chain's tile reads and writes: intervals of dims and boxes of buffers per tile.
 
 Where a producer's dims follow from the last kernel's (links.py), every box of every operand is a
 product of intervals, each of which changes with one loop at most.
@@ -61,7 +61,7 @@ class Span:
 
     @property
     def overlaps(self) -> bool:
-        """Whether iterations have parts in common."""
+        """True if iterations have parts in common."""
         return bool(self.new.size.sum() < self.size.sum())
 
 
@@ -122,7 +122,7 @@ class Tile:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """The kernels."""
+        """The kernels of the chain, as units."""
         return self.places.units
 
     @cached_property
@@ -188,7 +188,7 @@ class Tile:
         return kept if any(slide.name in names for slide in kept) else ()
 
     def boxes(self, number: int, operand: Operand, kept: Kept = ()) -> list[Span]:
-        """Of an operand's box in a kernel, the part inside its tensor, per axis."""
+        """Return the part of an operand's box inside its tensor, per axis, in a kernel."""
         own = next((slide for slide in kept if slide.name == operand.name), None)
         kept = self.felt(number, kept)
         key = kept, own, number, operand.name, operand.image is not None
@@ -212,8 +212,8 @@ class Tile:
         return self._boxes[key]
 
     def takes(self, unit: Unit, inner: Mapping[str, int]) -> bool:
-        """Whether tiles of a kernel, cut to ``inner`` sizes, keep to its primitive's limits, and to
-        dims that stay whole."""
+        """Return True if tiles of a kernel, cut to ``inner`` sizes, keep to its primitive's limits,
+        and to dims that stay whole."""
         spans = self.spans()
         for dim, extent in unit.kernel.anchor.extents.items():
             sizes = spans[unit.names.get(dim, dim)].size

@@ -25,7 +25,7 @@ class Unit:
     """One kernel of a chain, and what computes it."""
 
     kernel: Kernel
-    """Without its producers."""
+    """The kernel itself, without its producers."""
     primitive: Primitive
     names: Mapping[str, str]
     """The chain's names of the kernel's dims."""
@@ -83,7 +83,7 @@ class Place:
     operand: Operand
     """As the kernel in whose loops the buffer stands accesses it."""
     unit: int
-    """That kernel."""
+    """The number of the kernel to which the operand belongs."""
     memory: Memory
     """The usual one; moves to and from alternatives are taken to be like its own."""
     fill: Move | None = None
@@ -95,7 +95,7 @@ class Place:
     target: int | None = None
     """The buffer to which it is emptied; None for main memory."""
     staged: bool = False
-    """Whether parts of it are moved on to the primitive's memory."""
+    """True if parts of it are moved on to the primitive's memory."""
     host: str = ""
     """The operand in whose move this one travels."""
     granules: tuple[int, ...] = ()
@@ -109,17 +109,17 @@ class Place:
 
     @property
     def name(self) -> str:
-        """The operand's name."""
+        """The name of the operand in the buffer."""
         return self.operand.name
 
     @property
     def memories(self) -> tuple[Memory, ...]:
-        """Those in which it may lie, the usual one first."""
+        """The memories that may hold the buffer, the usual one first."""
         return (self.memory, *self.alternatives)
 
     @property
     def has_rows(self) -> bool:
-        """Whether a part of a tile's results needs a part of it."""
+        """True if a part of a tile's results needs a part of it."""
         return self.drain is not None or self.operand.role in ("input", "residual")
 
 
@@ -131,10 +131,10 @@ class CommandKind:
     move: Move | None
     unit: int
     reads: tuple[int, ...]
-    """Buffers."""
+    """The indices of the buffers that the command reads."""
     fills: tuple[int, ...]
     buffer: int | None = None
-    """Of a transfer."""
+    """The index of a transfer's buffer; None for a compute."""
 
 
 Meeting = tuple[int, int, tuple[tuple[int, bool], ...]]
@@ -178,12 +178,12 @@ class Places:
 
     @property
     def is_deep(self) -> bool:
-        """Whether an operand passes a memory on its way."""
+        """True if an operand passes a memory on its way."""
         return any(place.staged for place in self.all)
 
     @cached_property
     def together(self) -> tuple[tuple[Place, ...], ...]:
-        """Of each buffer, those that are filled by the same transfers, itself included."""
+        """For each buffer, those that are filled by the same transfers, itself included."""
         return tuple(
             tuple(
                 other
@@ -202,7 +202,7 @@ class Places:
 
     @cached_property
     def is_bound(self) -> tuple[bool, ...]:
-        """Of each buffer, whether it or one filled with it follows a domain's own dims."""
+        """For each buffer, True if it or one filled with it follows a domain's own dims."""
         return tuple(
             any(
                 self.units[member.unit].bound.keys() & axis.dims
@@ -214,7 +214,7 @@ class Places:
 
     @cached_property
     def keys(self) -> tuple[tuple[str, str], ...]:
-        """What a schedule names each buffer's slots by."""
+        """The keys by which a schedule names each buffer's slots."""
         way = {end for place in self.all for end in (place.source, place.target)}
         return tuple((p.name, p.memory.name if n in way else "") for n, p in enumerate(self.all))
 

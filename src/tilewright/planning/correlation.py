@@ -1,4 +1,4 @@
-"""Where transfers stand in a loop nest, by swTVM's algorithms 3 and 4.
+"""The positions of transfers in a loop nest, by swTVM's algorithms 3 and 4.
 
 A nest is a list of loop variables, outermost first. Of every tensor two sets are known: the
 variables on which its subscripts depend, and those of them that run within its buffer, whose range
@@ -25,7 +25,7 @@ Subscripts = Sequence[Affine]
 
 
 def correlated(subscripts: Subscripts, variables: Collection[str]) -> frozenset[str]:
-    """Those of the variables on which a tensor's subscripts depend (algorithm 4)."""
+    """Return the variables on which a tensor's subscripts depend (algorithm 4)."""
     return frozenset(
         variable for subscript in subscripts for variable in subscript.dims if variable in variables
     )

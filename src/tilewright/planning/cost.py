@@ -38,7 +38,7 @@ class Priced:
     bytes: Floats
     """Bytes moved from and to main memory."""
     cost: Floats
-    """What is compared: cycles, and a little for the traffic."""
+    """The quantity that is compared: cycles, and a little for the traffic."""
 
 
 def rough_bounds(space: Space) -> Floats:

@@ -19,8 +19,8 @@ Interval = tuple[int, int]
 """Start and size of a run of indices; the size is at least 0."""
 
 Role = Literal["input", "weight", "bias", "residual", "scratch", "internal", "output"]
-"""What an operand is to its kernel; a residual is the second input of a later stage, an internal
-operand one that a producer makes.
+"""The role of an operand in its kernel; a residual is the second input of a later stage, an
+internal operand one that a producer makes.
 
 Scratch is memory that the kernel may write and read, and whose content nobody else reads.
 """
@@ -156,10 +156,10 @@ class Operand:
     layout: str = ""
     """Layout of the tensor in main memory (layout.py); "" is row-major logical order."""
     strides: tuple[int, ...] = ()
-    """Of the layout's axes in main memory, in elements, where the tensor is a part of a larger one;
-    () where it is dense."""
+    """The strides of the layout's axes in main memory, in elements, where the tensor is a part of a
+    larger one; () where it is dense."""
     computed: bool = False
-    """Whether it is a weight that the network computes: no compiler lays it out."""
+    """True if it is a weight that the network computes: no compiler lays it out."""
     held: str = ""
     """Memory on the chip that holds the tensor for the kernels around this one, too: it is moved
     nowhere. "" is main memory."""
@@ -236,7 +236,7 @@ class Kernel:
     nodes: tuple[str, ...] = field(default=())
     """Names of the model's nodes, in order."""
     first: bool = False
-    """Whether it begins a network: no kernel before it can load its weights."""
+    """True if it begins a network: no kernel before it can load its weights."""
     producers: tuple[Kernel, ...] = ()
     """Kernels of which this one reads the results on the chip: each tile of this kernel computes
     first what it reads of them (links.py). A producer's output is an input of the first stage."""

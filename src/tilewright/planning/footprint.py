@@ -1,4 +1,4 @@
-"""What a tile touches: the machine's view of a kernel's operands, and exact box sizes per tile.
+"""The footprint of a tile: the machine's view of a kernel's operands, and exact box sizes per tile.
 
 An operand's box is the product of one interval per axis, cut at the tensor's ends because padding
 holds no data. An axis depends on one or two dims, so largest boxes and sums over all tiles are
@@ -38,7 +38,7 @@ def picked(column: Counts, rows: Ints) -> Counts:
 
 @dataclass(frozen=True)
 class Use:
-    """How a kernel's operand is kept and moved by a primitive of a machine."""
+    """The buffering and movement of a kernel's operand by a primitive of a machine."""
 
     operand: Operand
     memory: Memory
@@ -51,15 +51,15 @@ class Use:
     """Name of the operand in whose move this one travels; "" for a move of its own."""
     output: bool = False
     leaves: bool = False
-    """Whether parts of it are stored while others of its tile are computed."""
+    """True if parts of it are stored while others of its tile are computed."""
     apart: tuple[str, ...] = ()
     """Dims of a window along which each window is moved by itself."""
     by_tile: bool = False
-    """Whether main memory has it tile by tile, each in one piece."""
+    """True if main memory has it tile by tile, each tile contiguous."""
 
     @property
     def name(self) -> str:
-        """The operand's name."""
+        """The name of the operand."""
         return self.operand.name
 
 
@@ -115,14 +115,14 @@ def accumulator_bytes(kernel: Kernel, machine: Machine) -> int:
 
 
 def keeps_sums(kernel: Kernel, primitive: Primitive) -> bool:
-    """Whether a primitive keeps its sums in the result's buffer, and there are any."""
+    """Return True if a primitive keeps its sums in the result's buffer, and there are any."""
     anchor = kernel.anchor
     return primitive.sums and any(anchor.extents[dim] > 1 for dim in anchor.reduction)
 
 
 def holds_sums(kernel: Kernel, primitive: Primitive) -> bool:
-    """Whether the result's buffer next to a primitive has the accumulator's width even where no
-    reduction is cut: the primitive keeps its sums there, or leaves the rounding to a move."""
+    """Return True if the result's buffer next to a primitive has the accumulator's width even where
+    no reduction is cut: the primitive keeps its sums there, or leaves the rounding to a move."""
     return keeps_sums(kernel, primitive) or conversion(kernel, primitive) is not None
 
 

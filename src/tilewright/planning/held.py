@@ -81,7 +81,8 @@ def tile_bytes(cuts: Iterable[tuple[int, int]], element: int) -> tuple[int, ...]
 
 
 def last_fitting(tiles: Sequence[int], room: int) -> int:
-    """How many of the last tiles, of so many bytes each, fit together into so many bytes."""
+    """Return how many of the last tiles, whose sizes are in bytes, fit together into ``room``
+    bytes."""
     count = 0
     for size in reversed(tiles):
         room -= size

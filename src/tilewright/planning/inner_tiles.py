@@ -31,7 +31,7 @@ class _Box:
 
     element_bytes: int
     axes: tuple[tuple[int, tuple[tuple[str, int], ...]], ...]
-    """Of each axis that is longer than one element, the extent, and its dims with their steps."""
+    """For each axis that is longer than one element, the extent, and its dims with their steps."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Inside:
 
     @cached_property
     def output(self) -> Use:
-        """The result."""
+        """The use of the kernel's result."""
         return next(use for use in self.uses if use.output)
 
     @cached_property
@@ -106,11 +106,11 @@ class Inside:
 
 @dataclass(frozen=True)
 class Cuts:
-    """How outer tiles are computed: each by an inner tiling whose loops and slots are alike."""
+    """The computation of outer tiles: each by an inner tiling whose loops and slots are alike."""
 
     inside: Inside
     sizes: Tiles
-    """Of the inner tiles."""
+    """The sizes of the inner tiles, by dim."""
     loops: tuple[str, ...]
     """All dims, outermost first."""
     single: frozenset[str]
@@ -255,12 +255,12 @@ class InnerTiling:
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel."""
+        """The kernel that is tiled."""
         return self.inside.kernel
 
     @property
     def level(self) -> Level:
-        """The inner level."""
+        """The inner level of the schedule."""
         return self.schedule.levels[0]
 
     @cached_property
@@ -280,7 +280,7 @@ class InnerTiling:
 
     @cached_property
     def cuts(self) -> Cuts:
-        """What it makes of outer tiles."""
+        """The cuts that it makes of outer tiles."""
         names = (moved.use.name for moved in self.inside.moved)
         single = frozenset(name for name in names if self.schedule.slots(name) == 1)
         return Cuts(self.inside, self.sizes, self.loops, single)
@@ -318,7 +318,7 @@ class InnerTiling:
 
     @property
     def fits(self) -> bool:
-        """Whether results fit the memories that they pass."""
+        """True if results fit the memories that they pass."""
         return all(self._passing(hop.target) for hop in self.inside.paths["output"][:-1])
 
     def within(self, outer: Schedule) -> Schedule:

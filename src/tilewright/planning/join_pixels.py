@@ -54,15 +54,16 @@ def join_pixels(
 
 
 def joins_rows(machine: Machine) -> bool:
-    """Whether convolutions gain by one row of all pixels: where blocks move one by one, or all
-    tiles of as many pixels take as long."""
+    """Return True if convolutions gain by one row of all pixels: where blocks move one by one, or
+    the time of a tile depends only on its number of pixels."""
     return moves_blocks(machine) or all(
         _counts_pixels(primitive, machine) for primitive in machine.primitives_for("conv")
     )
 
 
 def _counts_pixels(primitive: Primitive, machine: Machine) -> bool:
-    """Whether a primitive reads images on the chip, and only the number of its pixels matters."""
+    """Return True if a primitive reads images on the chip, and only the number of its pixels
+    matters."""
     image = primitive.operands.get("input")
     if image is None or image.memory == machine.main:
         return False
@@ -78,7 +79,7 @@ def _counts_pixels(primitive: Primitive, machine: Machine) -> bool:
 
 
 def moves_blocks(machine: Machine) -> bool:
-    """Whether images of convolutions move by transfers of one contiguous block each."""
+    """Return True if images of convolutions move by transfers of one contiguous block each."""
     blocks = [
         storage.memory
         for primitive in machine.primitives
@@ -102,7 +103,7 @@ def _axes(operand: Operand) -> tuple[int | None, int | None]:
 
 
 def _joins(operand: Operand, extents: Mapping[str, int], strides: Sequence[int] | None) -> bool:
-    """Whether an operand has all pixels, one behind the other, or the same for each of them."""
+    """Return True if an operand's pixels are all contiguous, or it is the same for each of them."""
     rows, columns = _axes(operand)
     if rows is None and columns is None:
         return True

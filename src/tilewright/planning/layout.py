@@ -104,7 +104,7 @@ class Layout:
 
     @property
     def row_major(self) -> bool:
-        """Whether this is plain row-major logical order."""
+        """True if this is plain row-major logical order."""
         return self.factors == tuple(Factor(axis) for axis in range(self.rank))
 
     def physical_shape(self, shape: Sequence[int]) -> tuple[int, ...]:

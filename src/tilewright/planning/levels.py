@@ -36,7 +36,7 @@ def paths_of(machine: Machine, primitive: Primitive) -> dict[str, Path]:
 
 
 def is_deep(machine: Machine, primitive: Primitive) -> bool:
-    """Whether an operand of a primitive passes a memory on its way."""
+    """Return True if an operand of a primitive passes a memory on its way."""
     return any(len(path) > 1 for path in paths_of(machine, primitive).values())
 
 
@@ -75,10 +75,10 @@ def _half(memory: Memory) -> int | None:
 
 
 class _StoredInParts(OperandRecord):
-    """Of results as the outer level sees them: the inner level stores its tiles one by one."""
+    """Results as the outer level sees them: the inner level stores its tiles one by one."""
 
     def stores_parts(self) -> bool:
-        """They are."""
+        """Return True: parts of results are stored."""
         return True
 
 

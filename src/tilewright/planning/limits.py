@@ -1,4 +1,4 @@
-"""What limits a kernel under a schedule: a slow move, or the many small blocks of an operand.
+"""The limits of a kernel under a schedule: a slow move, or the many small blocks of an operand.
 
 Both are said beside a kernel's bounds. A slow move is part of them. Blocks are not: another
 schedule, or another place in main memory, may have fewer::
@@ -29,13 +29,13 @@ class Blocks:
     count: int
     """In the whole kernel, at least."""
     bytes: int
-    """Of one."""
+    """The bytes of one block."""
     latency: int
     """Cycles of each, beside its bytes."""
 
     @property
     def cycles(self) -> int:
-        """What all latencies take, one after the other."""
+        """The cycles of all latencies, one after the other."""
         return self.count * self.latency
 
     def __str__(self) -> str:

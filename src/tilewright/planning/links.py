@@ -25,11 +25,11 @@ class Link:
     operand: Operand
     """The producer's result, as the kernel reads it."""
     names: Mapping[str, str]
-    """Of the producer's dims, their names in a program of both."""
+    """The names of the producer's dims in a program of both."""
     bound: Mapping[str, Affine]
     """By these names, the expressions over the kernel's dims to which dims are bound."""
     number: int
-    """Which of the program's producers it is, from 1."""
+    """The producer's number in the program, from 1."""
 
 
 def links_of(kernel: Kernel, count: int = 0) -> tuple[Link, ...]:

@@ -1,4 +1,4 @@
-"""What schedules were measured to take, kept in a database (SQLite) between runs.
+"""Measured times of schedules, kept in a database (SQLite) between runs.
 
 A row is found again by what was measured: the kernel without its names, the machine, and the text
 that tells how it was built (compiler, flags). Batches are committed as they come, so an
@@ -70,7 +70,7 @@ class Measurements:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the database file of the measurements."""
         self._database.close()
 
     def of(self, kernel: Kernel, machine: Machine) -> dict[Schedule, float]:

@@ -51,7 +51,8 @@ class Mesh:
     turn_cycles: float
     """From the last register of one core to the first of the next."""
     broadcast_cycles: float
-    """Of a DMA into the memories of all cores, beside its bytes; with it, they meet twice."""
+    """The cycles of a DMA into the memories of all cores, beside its bytes; with it, they meet
+    twice."""
     broadcast_bytes: float
     """Bytes a cycle that such a DMA reads."""
 
@@ -137,18 +138,18 @@ def turn_division(kernel: Kernel, primitive: Primitive, side: int) -> Division |
 
 
 def exchanged_in_turns(kernel: Kernel) -> tuple[tuple[str, Axis], ...]:
-    """How the factors of a product are exchanged in turns."""
+    """Return how the factors of a product are exchanged in turns."""
     x, w = (operand.name for operand in kernel.anchor.inputs[:2])
     return (x, "row in turns"), (w, "column in turns")
 
 
 def share_in_turns(visits: Any, side: int) -> Any:
-    """Of how many tiles a core loads one, where so many come in turns."""
+    """Return the number of tiles for each that a core loads itself, where all come in turns."""
     return visits / np.ceil(visits / side)
 
 
 def in_step(kernel: Kernel, grid: Mapping[str, int], tile: Mapping[str, int]) -> bool:
-    """Whether all cores come to as many tiles: those whose parts are cut short, too."""
+    """Return True if all cores compute equally many tiles: those whose parts are cut short, too."""
     for dim, size in grid.items():
         extent = kernel.anchor.extents[dim]
         last = extent - (ceil(extent / size) - 1) * size
@@ -210,7 +211,7 @@ def _spare_cuts(
 
 
 def divides(extents: Sequence[int], side: int) -> bool:
-    """Whether dims of these extents are cut into ``side`` parts."""
+    """Return True if dims of these extents are cut into ``side`` parts."""
     named = {str(number): extent for number, extent in enumerate(extents)}
     return any(True for _ in _cuts(list(named), named, {}, side))
 

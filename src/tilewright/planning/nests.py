@@ -54,7 +54,7 @@ class Loop:
     inner: bool = False
     """Within the output's residency, though the group is parallel."""
     resident: frozenset[str] = frozenset()
-    """Of an inner loop: the operands that stay while it runs."""
+    """For an inner loop: the operands that stay resident while it runs."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Nest:
     fixed: int = 0
     """Outermost loops whose order is not permuted."""
     blocks: bool = False
-    """Whether the residency is for the sake of long blocks; no reduction is split then."""
+    """True if the residency is for the sake of long blocks; no reduction is split then."""
     waits: frozenset[str] = frozenset()
     """The only dims that the inner loop steps through, if that is not all of its group's."""
 
@@ -170,7 +170,7 @@ def _resident(
 
 
 def _can_grow(space: Space) -> bool:
-    """Whether a level of the output's memory holds nothing but results."""
+    """Return True if a level of the output's memory holds nothing but results."""
     if not any(use.output and use.move is not None for use in space.uses):
         return False
     memory = next(use.memory.name for use in space.uses if use.output)
@@ -254,7 +254,7 @@ def arrangements(space: Space, nest: Nest) -> list[Arrangement]:
 
 
 def depends(use: Use, loop: Loop) -> bool:
-    """Whether an iteration of the loop changes the box of the operand."""
+    """Return True if an iteration of the loop changes the box of the operand."""
     return use.name in loop.group.users and not (loop.inner and use.name in loop.resident)
 
 
@@ -326,7 +326,8 @@ def trips_along(space: Space, dims: Sequence[str]) -> Floats:
 
 
 def _canonical(nest: Nest, trips: tuple[Floats, ...]) -> np.ndarray:
-    """Of the nests that differ only in loops of one trip, the one that has them in order."""
+    """Return True, for each row, for the one nest that has its loops in order, among nests that
+    differ only in loops of one trip."""
     valid = np.ones(len(trips[0]) if trips else 1, np.bool_)
     outer = [i for i, loop in enumerate(nest.loops) if not loop.inner and i >= nest.fixed]
     for kind in (False, True):
@@ -417,7 +418,8 @@ def _resident_bytes(space: Space, use: Use, nest: Nest, grown: dict[str, Ints]) 
 
 
 def moves_of(use: Use, nest: Nest, trips: tuple[Floats, ...]) -> Floats:
-    """How many times an operand is moved: trips of all loops down to the last it depends on."""
+    """Return how many times an operand is moved: trips of all loops down to the last it depends
+    on."""
     total, seen = np.ones(1), np.ones(1)
     for loop, count in zip(nest.loops, trips, strict=True):
         seen = seen * count

@@ -42,7 +42,8 @@ def network_bound(kernels: Sequence[Kernel], machine: Machine) -> float:
 
 
 def ahead(machine: Machine) -> float:
-    """How much the on-chip memories hold, in cycles of main memory; infinite without a limit."""
+    """Return the capacity of the on-chip memories in cycles of main memory; infinite without a
+    limit."""
     own = [m.bytes for m in machine.memories if m.name != machine.main]
     if any(size is None for size in own):
         return float("inf")

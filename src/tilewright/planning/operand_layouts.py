@@ -36,7 +36,8 @@ def operand_layout(machine: Machine, primitive: Primitive, operand: Operand) -> 
 
 
 def takes_operand(machine: Machine, primitive: Primitive, operand: Operand) -> bool:
-    """Whether a primitive reads an operand: of its element, and, of dot products, in words."""
+    """Return True if a primitive reads an operand: of its element, and, for dot products, in
+    words."""
     words = primitive.own.weights_in_words() and operand.role == "weight"
     element = machine.element_of(operand.element, operand.role)
     return primitive.takes(operand.role, element) and (
@@ -47,7 +48,7 @@ def takes_operand(machine: Machine, primitive: Primitive, operand: Operand) -> b
 def lies_along(
     operand: Operand, layout: str, dims: Sequence[str], extents: Mapping[str, int]
 ) -> bool:
-    """Whether one of the dims runs along the neighbouring elements that an operand has in a layout.
+    """Return True if one of the dims runs along an operand's contiguous elements in a layout.
 
     Dims of one index ask for nothing.
     """

@@ -30,7 +30,7 @@ class OuterSpace(Space):
 
     @property
     def rows(self) -> int:
-        """Number of tilings."""
+        """The number of tilings in the space."""
         return len(self.around)
 
     def take(self, rows: Ints) -> Self:
@@ -46,7 +46,7 @@ class OuterSpace(Space):
         return cycles
 
     def _parts(self, tile: Tiles) -> list[tuple[Cuts, Ints, Tiles]]:
-        """How tiles are cut within, each time with rows and their tiles."""
+        """Return how tiles are cut within: cuts, their rows, and these rows' tiles."""
         return [
             (cuts, rows, {dim: picked(size, rows) for dim, size in tile.items()})
             for cuts, rows in cuts_of(self.inner, self.around)
@@ -57,7 +57,8 @@ class OuterSpace(Space):
         return np.array([tiling.sizes[dim] for tiling in self.inner], np.int64)[self.around]
 
     def allowed(self) -> Bools:
-        """Whether sums stay where they are: a tile of a cut reduction is one tile of the result."""
+        """Return True, for each row, if sums stay where they are: a tile of a cut reduction is one
+        tile of the result."""
         reduction, cut = self.kernel.anchor.reduction, np.zeros(self.rows, np.bool_)
         single = np.ones(self.rows, np.bool_)
         for dim in self.index:

@@ -1,4 +1,4 @@
-"""What planning asks the records that one family of machines has of its own (machine/records.py).
+"""The questions that planning asks the records of one family of machines (machine/records.py).
 
 planning/caches.py has what it asks machines that compute in place.
 """

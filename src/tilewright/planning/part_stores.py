@@ -1,4 +1,4 @@
-"""How long nothing computes while a result leaves its only slot, whole or part by part.
+"""The time that computes stand still while a result leaves its only slot, whole or in parts.
 
 A tile is computed in parts, one after the other, in the last step of its reduction as in the first
 step of the next tile's. Stored whole, the result holds up all of these until it is gone; stored
@@ -42,7 +42,8 @@ def standstill(move: Move, size: Any, compute: Any, parts: Any) -> Floats:
 
 
 def faster_in_parts(machine: Machine, move: Move, size: Any, compute: Any, parts: Any) -> Any:
-    """Whether less stands still if each of ``parts``, of ``compute`` cycles, leaves on its own.
+    """Return True if less time is lost when each of ``parts``, of ``compute`` cycles, is stored
+    alone.
 
     It does not where the stores' queue cannot hold them all: the next tile's loads stand behind.
     """

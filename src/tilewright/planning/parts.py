@@ -50,7 +50,7 @@ def as_parts(kernel: Kernel, strides: Mapping[str, Sequence[int]], machine: Mach
 
 
 def is_dense(operand: Operand, strides: Sequence[int]) -> bool:
-    """Whether strides are those of a tensor of its own; axes of one index do not matter."""
+    """Return True if strides are those of a tensor of its own; axes of one index do not matter."""
     layout = Layout.parse(operand.layout, len(operand.shape))
     extents, dense = layout.physical_shape(operand.shape), layout.strides(operand.shape)
     return all(

@@ -64,7 +64,7 @@ class Pipeline:
         turns = isinstance(own, TakesTurns)
         self.slots = own.slots(space, arrangement) if turns else arrangement.slots
         self.late = space.machine.late_loads
-        """Whether loads of one slot come behind those of several."""
+        """True if loads of one slot are queued after those of several."""
         self.loops: list[Loop] = []
         self.dims: list[str] = []
         self.trips: list[Floats] = []
@@ -348,7 +348,7 @@ class Queue:
 
     @classmethod
     def empty(cls, size: int) -> Queue:
-        """No loads."""
+        """Return a queue that holds no loads."""
         return cls(np.zeros(size), np.zeros(size), np.full(size, 4))
 
     def add(self, time: Floats, flow: Floats, there: Bools, slots: Ints) -> None:
@@ -434,8 +434,8 @@ class Step:
         return step
 
     def _tiles_ahead(self, queue: Queue) -> Floats:
-        """Of how many tiles before this one the time left over serves its loads: as far as slots
-        let a queue run ahead, and of those since the loop advanced last."""
+        """Return the number of tiles before this one whose spare time serves its loads: as far as
+        slots let a queue run ahead, counted since the loop last advanced."""
         inner = np.ones(self.of.space.rows)
         for count in self.of.trips[self.number + 1 :]:
             inner = inner * count

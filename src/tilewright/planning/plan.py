@@ -17,7 +17,7 @@ Timer = Callable[[Kernel, Schedule], float]
 
 @dataclass(frozen=True)
 class Budget:
-    """What a search may use: counts, so that the same plan is found on every computer.
+    """The limits of a search, as counts, so that the same plan is found on every computer.
 
     When a bound cuts the space, the plan says which (``Plan.cuts``).
     """
@@ -36,13 +36,14 @@ class Budget:
     """Timing stops when the costs left exceed the best time by this: the cost is hardly ever
     that much too high."""
     firsts: float = 0.15
-    """The same for the best of each primitive: of another one the cost may be further off."""
+    """The same margin for the best of each primitive: for another one the cost may be further
+    off."""
     near: float = 0.01
     """Timed schedules that take longer than the fastest by no more are kept beside it."""
     limit: float = inf
     """Cycles above which no plan is wanted: what cannot be faster is not priced."""
     greedy: bool = True
-    """Whether the greedy planner's tilings are timed, too."""
+    """True if the greedy planner's tilings are timed, too."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Plan:
     moved_bytes: int
     """Through main memory, both ways."""
     physical_bound: float
-    """Cycles; see bounds.py."""
+    """The physical bound in cycles; see bounds.py."""
     granule_bound: float
     candidates: int
     """Size of the space: tilings looked at."""
@@ -64,19 +65,19 @@ class Plan:
     seconds: float
     """Time that the search took."""
     complete: bool = True
-    """Whether no bound cut the space."""
+    """True if no bound cut the space."""
     cuts: tuple[str, ...] = ()
     """The bounds that cut it: fields of ``Budget``."""
     timed_cycles: float | None = None
-    """What the timer says of the schedule, when one was given."""
+    """The cycles of the schedule by the timer; None if none was given."""
     timed: int = 0
     """Candidates that were timed."""
     near: tuple[Plan, ...] = ()
     """Others that take hardly longer, best first: beside other kernels they may be faster."""
     others: tuple[Plan, ...] = ()
-    """Of a plan that nothing has timed, the next best by cost, for a timer to choose from."""
+    """For a plan that nothing has timed, the next best by cost, for a timer to choose from."""
     planner: str = "exact"
-    """Who planned it: a name of planners/registry.py."""
+    """The name of the planner in planners/registry.py."""
 
     @property
     def cycles(self) -> float:
@@ -127,5 +128,5 @@ def timed(priced: Plan, kernel: Kernel, timer: Timer) -> Plan:
 
 
 def for_methods(planner: Callable[[Kernel], Plan | None] | None) -> Any:
-    """What passes ask that choose methods: what a planner has as ``methods``, or the planner."""
+    """Return the planner for passes that choose methods: its ``methods``, or the planner itself."""
     return getattr(planner, "methods", planner)

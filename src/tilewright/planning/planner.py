@@ -22,7 +22,7 @@ Ask = Callable[[Kernel], Plan | None]
 
 
 class Search(Protocol):
-    """What finds a kernel's plan."""
+    """A search for a kernel's plan."""
 
     def __call__(
         self, kernel: Kernel, machine: Machine, *, timer: Timer | None, budget: Budget | None
@@ -56,13 +56,14 @@ class Planner:
     taken. None takes the best by the machine's cost model."""
     budget: Budget | None = None
     search: Search | None = None
-    """What finds the plan of a kernel without producers; None for the exact search."""
+    """The search for plans of kernels without producers; None for the exact search."""
     ask: Ask | None = None
     """Asked for a kernel's plan before anything is searched."""
     cache: PlanCache = field(default_factory=dict[PlanKey, Plan])
     """Plans of kernels that differ from those asked for in names only."""
     store: ClassVar[PlanStore | None] = None
-    """Where all planners of this process also look for plans, and keep theirs; None for nowhere."""
+    """The store in which all planners of this process also look up and keep plans; None for
+    none."""
 
     def plan(self, kernel: Kernel) -> Plan:
         """The best schedule of a kernel.

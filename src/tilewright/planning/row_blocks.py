@@ -1,4 +1,4 @@
-"""How many rows, or channels, of a result a primitive computes in the time of one.
+"""The number of rows, or channels, of a result that a primitive computes in the time of one.
 
 Where instructions wait for rows, a compute is an instruction for each block of that many rows, and
 what reads one of them waits for all. A move is an instruction for each row.

@@ -1,4 +1,4 @@
-"""What an in-order dispatcher costs where a move or a compute is an instruction for each row.
+"""The cost of an in-order dispatcher where a move or a compute is an instruction for each row.
 
 Loads of the next tile, computes of this one and its stores stand one behind the other in the
 program. Of each, all but what its engine's queue holds have begun before the dispatcher comes to
@@ -26,9 +26,9 @@ class Transfer:
 
     move: Move
     lines: Floats
-    """Instructions."""
+    """The number of instructions of the transfer."""
     size: Floats
-    """Bytes."""
+    """The bytes of the transfer."""
     stores: bool
 
 

@@ -49,8 +49,9 @@ class Schedule:
     homes: tuple[tuple[str, str], ...] = ()
     """Operands that lie in another memory than the primitive names, and which: an alternative."""
     producers: tuple[Schedule, ...] = ()
-    """How each of the kernel's producers computes what one tile reads of it, in their order. The
-    slots of their results' buffers are in ``buffers`` and ``staged`` of this schedule."""
+    """The schedules by which the kernel's producers compute what one tile reads of them, in
+    their order. The slots of their results' buffers are in ``buffers`` and ``staged`` of this
+    schedule."""
     kept: tuple[tuple[str, int], ...] = ()
     """Producers' results of which a tile leaves to the next the rows that both read, in a circular
     buffer, and how many rows beyond those that it reads each tile computes, which the next finds.

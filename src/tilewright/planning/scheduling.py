@@ -61,7 +61,7 @@ class Fused:
 
     @property
     def extent(self) -> int:
-        """Iterations of all."""
+        """The number of iterations of all fused axes."""
         return prod(axis.extent for axis in self.axes)
 
 

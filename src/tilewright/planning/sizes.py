@@ -22,7 +22,8 @@ from tilewright.planning.footprint import Ints, Use
 from tilewright.planning.held import whole_sums
 
 EFFORTS = ((False, False), (True, False), (False, True), (True, True))
-"""Whether windows are cut, and whether sizes below the granule are tried; the best liked first."""
+"""The efforts of the search: whether windows are cut, and whether sizes below the granule are
+tried; the preferred first."""
 
 FURTHER_BATCHES = frozenset(f"b{axis}" for axis in range(1, 8))
 """Batch dims of a product behind its first: an instruction covers one batch dim, loops the rest."""
@@ -58,7 +59,7 @@ def candidate_sizes(
 
 
 def _is_even_part(size: int, extent: int) -> bool:
-    """Whether tiles of the size are the least that are so few."""
+    """Return True if tiles of the size are the smallest that give the same number of tiles."""
     return size == -(-extent // -(-extent // size))
 
 

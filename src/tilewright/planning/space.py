@@ -58,9 +58,9 @@ class Space:
     considered: int = 0
     """Tilings looked at, those that do not fit included."""
     single_level: bool = False
-    """Whether nests of one level alone are tried (nests.py)."""
+    """True if nests of one level alone are tried (nests.py)."""
     cuts: list[str] = field(default_factory=list[str])
-    """What bounded the space, if anything did."""
+    """The bounds that cut the space, if any."""
     shares: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """By operand, of how many parts of its tiles a core loads one (mesh.py): a number, or one for
     each tiling."""
@@ -70,11 +70,11 @@ class Space:
     known: dict[Hashable, Column] = field(default_factory=dict[Hashable, Column], init=False)
     """Columns that were asked for: pricing asks for each again and again."""
     whole: tuple[Self, Ints] | None = field(default=None, init=False)
-    """Of a part, the space that it is of, and its rows there."""
+    """For a part of a space, the whole space and the part's rows there; else None."""
 
     @property
     def rows(self) -> int:
-        """Number of tilings."""
+        """The number of tilings in the space."""
         return len(next(iter(self.index.values())))
 
     @property

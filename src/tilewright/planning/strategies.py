@@ -49,7 +49,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Seed:
-    """What a space is for: the loops, and the product if it is one."""
+    """The subject of a space: the loops, and the product if it is one."""
 
     loops: tuple[tuple[str, int], ...]
     """Dims of the result and their extents, outermost first."""
@@ -91,7 +91,7 @@ class Factors:
 
 @dataclass(frozen=True)
 class Cut:
-    """How the result is cut into parts for the cores: in parts of sizes, or over the mesh."""
+    """The cut of the result into parts for the cores: in parts of sizes, or over the mesh."""
 
     parts: tuple[Factors, ...] = ()
     rows: tuple[str, ...] = ()
@@ -106,9 +106,9 @@ class ScheduleSpace:
 
     nodes: tuple[str, ...]
     seed: Seed | None = None
-    """What the kernels must be; None to take any."""
+    """The seed that the kernels must match; None to take any."""
     primitives: tuple[str, ...] = ()
-    """Those that may compute tiles; none for the first that can."""
+    """The names of primitives that may compute tiles; () for the first that can."""
     cuts: tuple[Cut, ...] = ()
     splits: tuple[Factors, ...] = ()
     orders: tuple[tuple[str, ...], ...] = ()

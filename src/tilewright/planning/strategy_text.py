@@ -39,7 +39,7 @@ ELSEWHERE = {
     "fuse": "pixels that lie at equal distances are one dim already, where layouts allow it",
     "vectorise": "primitives have their vectors along output channels",
 }
-"""Of swATOP's statements those that a space does not have, and what there is instead."""
+"""The statements of swATOP that a space does not have, and what replaces each."""
 
 _TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^\s,;#"]+|[,;])')
 _PLAIN = re.compile(r'[^\s,;#"]+')
@@ -76,7 +76,7 @@ def parse_spaces(text: str, name: str = "text") -> tuple[ScheduleSpace, ...]:
 
 
 def spaces_text(spaces: tuple[ScheduleSpace, ...]) -> str:
-    """What ``parse_spaces`` reads again."""
+    """Return the text of spaces, which ``parse_spaces`` reads again."""
     return "\n".join("\n".join(_lines(space)) + "\n" for space in spaces)
 
 
@@ -120,9 +120,9 @@ class _Line:
         self.text, self.name, self.number = text, name, number
         self.position = 0
         self.last = 0
-        """Where the word begins that was read last."""
+        """The column of the word that was read last."""
         self.quoted = False
-        """Whether that word stood in quotes."""
+        """True if that word was quoted."""
 
     @property
     def where(self) -> str:

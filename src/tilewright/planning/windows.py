@@ -17,7 +17,7 @@ from tilewright.planning.domain import Affine, Operand, Stage
 
 
 def slides(operand: Operand, extents: Mapping[str, int]) -> bool:
-    """Whether an operand is read through windows: whether some axis is more than one dim's index,
+    """Return True if an operand is read through windows: if some axis is more than one dim's index,
     or windows reach beyond its end.
 
     Dims of one index do not count.

@@ -93,11 +93,11 @@ class Box:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing of the box lies inside the tensor."""
+        """True if no part of the box lies inside the tensor."""
         return any(size == 0 for _, size in self.clamped)
 
     def contains(self, other: Box) -> bool:
-        """Whether what of ``other`` lies inside the tensor lies in this box too."""
+        """Return True if the part of ``other`` inside the tensor lies in this box, too."""
         return other.empty or all(
             low <= start and start + size <= low + extent
             for (low, extent), (start, size) in zip(self.clamped, other.clamped, strict=True)

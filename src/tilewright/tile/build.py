@@ -97,12 +97,13 @@ def build_program(
 
 @dataclass(frozen=True)
 class _Shared:
-    """What the nests of one program share."""
+    """The state that the loop nests of one program share."""
 
     machine: Machine
     placements: Mapping[str, Placement]
     values: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
-    """What stages read and write by operand: tensors, buffers of internal ones, stages' values."""
+    """The values that stages read and write, by operand: tensors, buffers of internal ones, stages'
+    values."""
     buffers: dict[tuple[str, WindowAttr, str], BufferOp] = field(
         default_factory=dict[tuple[str, WindowAttr, str], BufferOp]
     )
@@ -160,7 +161,7 @@ class _Nest:
         return refuse("schedule-invalid", reason, self.kernel.symbol)
 
     def program(self) -> ProgramOp:
-        """The whole program."""
+        """Return the whole tile program of the kernel."""
         kernel = self.kernel
         tensors = [
             *kernel.operands,
@@ -222,7 +223,8 @@ class _Nest:
         return body
 
     def _slots(self) -> list[tuple[str | int, ...]]:
-        """What buffers have other than one slot, with those of the producers' operands."""
+        """Return the slot counts of the buffers that have other than one, with those of the
+        producers' operands."""
         schedule = self.schedule
         counts: list[tuple[str | int, ...]] = []
         for own in (schedule, *schedule.inner):

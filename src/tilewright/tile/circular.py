@@ -1,4 +1,4 @@
-"""Where the rows of circular buffers lie, visit by visit."""
+"""The positions of rows in circular buffers, visit by visit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Circle:
 
     axis: int
     boxes: Boxes
-    """The buffer's boxes."""
+    """The buffer's boxes, one for each visit."""
     places: Array
     """The place of each box's first row, before it is taken modulo the buffer's rows."""
     slots: int
@@ -35,12 +35,13 @@ class Circle:
 
     @property
     def new(self) -> Array:
-        """Of these, the rows that no visit before has left; they are the last ones."""
+        """The boxes of the rows that no earlier visit has left in the buffer; they are the last
+        rows."""
         return new_rows(self.places, self.sizes)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """What the buffer holds at least, along each axis."""
+        """The least extents of the buffer along each axis."""
         largest = [int(n) for n in self.boxes.clamped_size.max(axis=1, initial=0)]
         largest[self.axis] = rows_held(self.places, self.sizes, self.slots)
         return tuple(largest)

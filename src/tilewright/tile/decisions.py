@@ -1,4 +1,4 @@
-"""What a tile program decides, of which a target says how much it takes over."""
+"""The decisions of a tile program; a target says which of them it takes over."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ class Decision(StrEnum):
     """A part of a tile program that the code of a target either follows or decides anew."""
 
     ADDRESSES = "addresses"
-    """Where each buffer lies in its memory."""
+    """The address of each buffer in its memory."""
     WAITS = "waits"
-    """What must be done before an operation starts."""
+    """The dependences that an operation waits for before it starts."""
     ORDER = "order"
     """In what order the operations of a block are issued, and which loads are issued ahead."""
     SLOTS = "slots"
-    """How many tiles of a buffer its memory holds at a time."""
+    """The number of tiles of a buffer that its memory holds at a time."""
 
 
 EVERY_DECISION = frozenset(Decision)

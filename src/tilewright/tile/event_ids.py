@@ -38,11 +38,11 @@ class Request:
     """A hand-over that asks for ids."""
 
     pair: Hashable
-    """What has the ids: an ordered pair of engines, or the machine."""
+    """The owner of the ids: an ordered pair of engines, or the machine."""
     size: int
-    """How many, which take turns."""
+    """The number of ids, which are used in rotation."""
     runs: int
-    """How often it is executed."""
+    """The number of times that it is executed."""
 
 
 @dataclass(frozen=True)

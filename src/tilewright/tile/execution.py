@@ -1,4 +1,4 @@
-"""What one command of a tile program does, on NumPy arrays, with every access checked."""
+"""Execution of one command of a tile program on NumPy arrays, with every access checked."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Execution:
         return refuse("tile-run", reason, place)
 
     def execute(self, step: Step) -> None:
-        """Run one command."""
+        """Run one command on the arrays."""
         if isinstance(step.op, ComputeOp):
             self.compute(step, step.op)
         elif step.op.loads:
@@ -168,7 +168,7 @@ class Execution:
         self.written[tensor][box.slices] = True
 
     def leaving(self, op: MoveOp, values: Array) -> Array:
-        """What a store writes of its buffer's values: these, or what it converts them to."""
+        """Return the values that a store writes: the buffer's own, or what it converts them to."""
         if op.transform is None:
             return values
         held, outer = op.buffer.result.type.of, op.buffer.outer_type
@@ -235,7 +235,7 @@ class Execution:
         return Circular(visit, box, values, valid, begun, axis=circle.axis, first=first, rows=rows)
 
     def held(self, step: Step, buffer: BufferOp) -> Content:
-        """What a buffer holds, which must be of this visit."""
+        """Return the content of a buffer, which must be of this visit."""
         visit = step.visits[buffer]
         content = self.storage.find(buffer, visit)
         name = buffer.symbol.data
@@ -255,7 +255,7 @@ class Execution:
         return held
 
     def begun(self, step: Step, buffer: BufferOp) -> Content:
-        """What of this visit has been written to a buffer so far; an empty slot if nothing."""
+        """Return what this visit has written to a buffer so far; an empty slot if nothing."""
         before = self.storage.find(buffer, step.visits[buffer])
         if before is not None and before.visit == step.visits[buffer]:
             return before
@@ -330,7 +330,7 @@ class Execution:
             self.written[tensor][target.slices] = True
 
     def output(self, step: Step, op: ComputeOp) -> tuple[bool, bool, Content]:
-        """Whether the tile starts, and ends, its reduction; and what the output holds."""
+        """Return whether the tile starts, and ends, its reduction; and the output's content."""
         owner = op.output.owner
         whole = {dim: (0, extent) for dim, extent in self.extents.items()}
         outer = step.outer[owner] if isinstance(owner, BufferOp) else whole

@@ -45,15 +45,15 @@ class Handover:
     before: Operation
     """The statement in front of which the target waits."""
     back: bool
-    """Whether the wait is for a signal of an earlier run of the block."""
+    """True if the wait is for a signal of an earlier run of the block."""
     slots: int = 1
-    """How many runs back; of others, how many runs the source may be ahead."""
+    """The number of runs back; for other waits, how many runs the source may be ahead."""
     of: BufferOp | None = None
     """The buffer whose slots they are, where there are several."""
 
     @property
     def engines(self) -> tuple[str, str]:
-        """The ordered pair."""
+        """The ordered pair of engines: source and target."""
         return self.source, self.target
 
     @property
@@ -63,7 +63,8 @@ class Handover:
 
 
 def handovers_of(program: ProgramOp) -> list[Handover]:
-    """What the waits of a program's commands ask for, in the order of the text."""
+    """Return the hand-overs that the waits of a program's commands need, in the order of the
+    text."""
     buffers = {op.symbol.data: op for op in program.walk() if isinstance(op, BufferOp)}
     place = {op: number for number, op in enumerate(program.walk())}
     handovers: dict[Handover, None] = {}
@@ -84,7 +85,7 @@ def handovers_of(program: ProgramOp) -> list[Handover]:
 
 
 def _fills(user: Command, op: Command, buffer: BufferOp) -> bool:
-    """Whether a user is ``op``, or travels with it, and writes the buffer."""
+    """Return True if a user is ``op``, or is issued with it, and writes the buffer."""
     leader = leader_of(user) if isinstance(user, MoveOp) else user
     return leader is op and fills(user, buffer)
 

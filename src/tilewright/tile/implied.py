@@ -1,4 +1,4 @@
-"""When a wait says nothing new, because the engine has waited for the same or later before.
+"""Rules for redundant waits, where the engine has waited for the same or later before.
 
 All rules rest on engines being in-order queues: what an engine has waited for once, it knows for
 all its later commands, and a command's completion means that of all before it in its queue. They
@@ -24,7 +24,8 @@ from tilewright.tile.queues import (
 
 
 class Dependences:
-    """Who fills and who uses which buffer of a program, and which waits follow from others."""
+    """The commands that fill and use each buffer of a program, and the waits that follow from
+    others."""
 
     def __init__(self, program: ProgramOp) -> None:
         self.commands = commands_of(program)
@@ -50,7 +51,8 @@ class Dependences:
         return engines
 
     def is_implied(self, op: Command, buffer: BufferOp, ready: Sequence[BufferOp]) -> bool:
-        """Whether ``op``, which fills a buffer, knows anyway that the slot's users are done.
+        """Return True if ``op``, which fills a buffer, starts after the slot's users without a
+        wait.
 
         ``ready`` are the buffers whose content ``op`` waits for.
         """
@@ -72,7 +74,8 @@ class Dependences:
         return False
 
     def _is_before(self, other_op: Command, other: BufferOp, op: Command, buffer: BufferOp) -> bool:
-        """Whether ``other`` is filled before ``buffer``; of two filled at once, the first is.
+        """Return True if ``other`` is filled before ``buffer``; of two filled at once, the first
+        is.
 
         Of commands that stand elsewhere in their queue than in the text, nothing is known.
         """
@@ -83,7 +86,8 @@ class Dependences:
         return self.position[other_op] < self.position[op]
 
     def _is_waited_for(self, engine: str, other: BufferOp, buffer: BufferOp, before: bool) -> bool:
-        """Whether fills of ``other`` by the same engine have waited for the users of ``buffer``."""
+        """Return True if fills of ``other`` by the same engine have waited for the users of
+        ``buffer``."""
         block, around = buffer.parent_block(), other.parent_block()
         if block is None or around is None:
             return False
@@ -107,7 +111,7 @@ class Dependences:
         return before and enough and visits(other) > slots and reaches
 
     def _is_ready_later(self, engine: str, buffer: BufferOp, ready: Sequence[BufferOp]) -> bool:
-        """Whether what is waited for comes behind the buffer's users in their own queues.
+        """Return True if the awaited fills come after the buffer's users in their own queues.
 
         So it is where one engine both stores a tile and loads the next one's operands.
         """
@@ -119,7 +123,7 @@ class Dependences:
         return self.foreign(buffer, engine).keys() <= covered
 
     def _is_stored_since(self, engine: str, buffer: BufferOp) -> bool:
-        """Whether the engine has, since, stored what the users of ``buffer`` computed."""
+        """Return True if the engine has, since, stored what the users of ``buffer`` computed."""
         users = self.foreign(buffer, engine)
         for stored in self.buffers:
             makers = [user for user in self.users[stored] if fills(user, stored)]
@@ -137,7 +141,7 @@ class Dependences:
         return False
 
     def _fills_since(self, stored: BufferOp, buffer: BufferOp) -> int:
-        """How many fills of ``buffer`` follow the store of ``stored`` before, at most.
+        """Return how many fills of ``buffer`` follow the previous store of ``stored``, at most.
 
         0 if they may be more than it has slots, or if nothing need have been stored.
         """
@@ -151,12 +155,13 @@ class Dependences:
 
 
 def visits(buffer: BufferOp) -> int:
-    """How often a buffer is filled, at most."""
+    """Return how often a buffer is filled, at most."""
     return prod(_trips(loop) for loop in _loops(buffer))
 
 
 def fewest_visits(buffer: BufferOp, block: Block) -> int:
-    """How often a buffer is filled in one run of a block around it, at least; 0 if outside."""
+    """Return how often a buffer is filled in one run of a block around it, at least; 0 if
+    outside."""
     inner = _loops_between(block, buffer)
     if any(isinstance(scope, DomainOp) for scope in _between(block, buffer)):
         return 0  # A domain need not run.
@@ -175,13 +180,14 @@ def fewest_visits(buffer: BufferOp, block: Block) -> int:
 
 
 def most_visits(buffer: BufferOp, block: Block) -> int:
-    """How often a buffer is filled in one run of a block around it, at most; 0 if outside."""
+    """Return how often a buffer is filled in one run of a block around it, at most; 0 if
+    outside."""
     inner = _loops_between(block, buffer)
     return prod(_trips(loop) for loop in inner) if inner else 0
 
 
 def _between(block: Block, op: Operation) -> list[Operation]:
-    """What lies around an operation within a block."""
+    """Return the operations around an operation within a block, innermost first."""
     ancestors: list[Operation] = []
     around = op.parent_op()
     while around is not None and op.parent_block() is not block:

@@ -75,7 +75,7 @@ class Given:
 
 
 Entry = Step | Given
-"""What an engine is given; all are given a barrier."""
+"""An entry of an engine's queue; all engines get a barrier."""
 
 
 def _signalled(
@@ -181,7 +181,7 @@ def _interleaved(execution: Execution, steps: list[Step], chance: random.Random)
 
 
 def _by_keys(entries: Sequence[_Any], order: Order) -> list[_Any]:
-    """What engines are given, in the order in which it stands in their queues."""
+    """Return the entries of the engines in the order of their queues."""
     keys = {op: order.rows(op).key for op in dict.fromkeys(entry.op for entry in entries)}
     rows: dict[Command | Ordering, int] = {}
     placed: list[tuple[int, _Any]] = []

@@ -41,10 +41,10 @@ from tilewright.tile.dialect import (
 )
 
 LAST = "last"
-"""Of a late move: it stands in the last run of a loop, not in the first one."""
+"""For a late move: it is placed in the last run of a loop, not in the first one."""
 
 Split = tuple[str, int, int, int]
-"""What a loop does to a dim: the dim, lower, upper, step."""
+"""A loop's effect on a dim: the dim, lower bound, upper bound, step."""
 
 MAXIMUM_EXECUTIONS = 1 << 23
 """Executions of one operation beyond which columns (64 MB each) are refused."""
@@ -82,7 +82,7 @@ class Rows:
         self._dims = dims
 
     def of(self, offset: int) -> Rows:
-        """The same rows with the keys of the operation ``offset`` keys into the block."""
+        """Return the same rows with the keys of the operation ``offset`` keys into the block."""
         rows = Rows(
             self.count, self.base, self.parent, self.parent_row, self._dims, self.trip, self.run
         )
@@ -120,7 +120,7 @@ class Rows:
         return np.broadcast_to(start, shape), np.broadcast_to(size, shape)
 
     def renamed(self, names: Mapping[str, str]) -> Rows:
-        """The same rows, in which some dims have other names, too: new name -> known one."""
+        """Return the same rows, in which some dims have other names, too: new name -> known one."""
         rows = Rows(self.count, self.base, self.parent, self.parent_row, dict(self._dims))
         rows.key, rows.trip, rows.run = self.key, self.trip, self.run
         rows._dims |= {name: self._interval(known) for name, known in names.items()}
@@ -154,7 +154,7 @@ def _bind(domain: DomainOp, outer: Rows) -> Rows:
 
 
 def _behind(first: Array, end: Array, run: Array) -> Array:
-    """Where intervals begin without what those before them in the same run have."""
+    """Return the starts of intervals without what earlier ones of the same run cover."""
     moved = np.clip(end[:-1], first[1:], end[1:])
     return np.append(first[:1], np.where(run[1:] == run[:-1], moved, first[1:]))
 
@@ -218,9 +218,9 @@ class Order:
         self._weights: dict[Block, int] = {}
         self._offsets: dict[Operation, int] = {}
         self._late: dict[Operation, int] = {}
-        """Of late moves, keys from the first one of the innermost loop's run to their own."""
+        """For late moves: keys from the first one of the innermost loop's run to their own."""
         self._ahead: dict[Operation, int] = {}
-        """Of moves that are issued ahead, keys from the start of a block's run to their own."""
+        """For moves that are issued ahead: keys from the start of a block's run to their own."""
         self._blocks: dict[Block, Rows] = {}
         weight = self._weigh(program.body.block)
         if weight >= 1 << 62:

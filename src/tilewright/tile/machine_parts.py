@@ -1,4 +1,4 @@
-"""Whether what a tile program names is there on its machine: memories, moves, engines, primitives.
+"""Checks that a machine has the memories, moves, engines, primitives that a tile program names.
 
 Programs that ``tile/build.py`` makes name nothing else; texts may.
 """
@@ -20,11 +20,12 @@ class Absent(NamedTuple):
     op: Operation
     reason: str
     help: str = ""
-    """What the machine has."""
+    """The names of the parts that the machine has."""
 
 
 def absent_parts(program: ProgramOp, machine: Machine) -> Iterator[Absent]:
-    """What is named and is not there; no other check makes sense before nothing is."""
+    """Yield the parts that the program names and the machine lacks; other checks need that there
+    are none."""
     for op in program.walk():
         if isinstance(op, ProgramOp):
             yield from _header(op, machine)
@@ -61,7 +62,7 @@ def _buffer(op: Operation, name: str, machine: Machine) -> Iterator[Absent]:
 
 
 def _memory(end: SSAValue, machine: Machine) -> str:
-    """Where one end of a move lies."""
+    """Return the memory of one end of a move."""
     return end.owner.memory if isinstance(end.owner, BufferOp) else machine.main
 
 

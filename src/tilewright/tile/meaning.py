@@ -1,4 +1,4 @@
-"""What the operation of a stage means on one tile.
+"""The meaning of a stage's operation on one tile.
 
 A tile of an anchor is a ``Tile``: the boxes of its operands and the dims' intervals. Anchors that
 reduce state three steps: the tile's own part of the reduction, how parts combine, and what the
@@ -45,7 +45,7 @@ class Tile:
     fractions: Sequence[int]
     result_fraction: int
     dtype: np.dtype[Any]
-    """Of the result."""
+    """The element type of the result."""
 
     def padded(self, number: int, fill: float = 0) -> Array:
         """An operand's whole box, ``fill`` where it lies outside the tensor."""
@@ -65,7 +65,7 @@ class Tile:
 
 
 def depends(window: Sequence[Affine], dim: str) -> bool:
-    """Whether a window moves with a dim."""
+    """Return True if a window moves with a dim."""
     return any(name == dim and c for axis in window for name, c in axis.terms)
 
 
@@ -193,12 +193,12 @@ def _highest(dtype: np.dtype[Any]) -> float:
 
 
 def _complete(_: Tile, part: Array) -> Array:
-    """What needs nothing more once its reduction is whole."""
+    """Return a reduction that needs no further step once it is complete."""
     return part
 
 
 def _concat(tile: Tile) -> Array:
-    """What each operand has of the result's box, in its place; along other axes all are alike."""
+    """Concatenate the operands' parts of the result's box; along other axes all are alike."""
     result = np.zeros(tile.result_size, tile.dtype)
     for array, box in zip(tile.arrays, tile.boxes, strict=False):
         starts = (before for before, _ in box.padding)
@@ -372,7 +372,7 @@ def _winograd_output(tile: Tile) -> Array:
 
 @dataclass(frozen=True)
 class Anchor:
-    """How an operation that reduces is computed in parts.
+    """An operation that reduces, as it is computed in parts.
 
     ``part`` gives the tile's own part over the result's box; ``combine`` joins two parts (None:
     the reduction must be whole); ``finish`` turns the complete reduction into the result.
@@ -424,7 +424,7 @@ _OWN_MAPS = {
 
 
 def has_meaning(operation: str) -> bool:
-    """Whether tiles of an operation can be interpreted."""
+    """Return True if tiles of an operation can be interpreted."""
     return operation in ANCHORS or operation in _OWN_MAPS or pointwise.is_known(operation)
 
 

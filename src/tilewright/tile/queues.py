@@ -38,7 +38,7 @@ from tilewright.tile.operations import (
 Command = MoveOp | ComputeOp
 
 Entry = Command | Ordering
-"""What stands in a queue; a barrier stands in all of them."""
+"""An entry of a queue; a barrier is in all of them."""
 
 GROUPINGS: dict[str, Callable[[Queues], Mapping[str, Array]]] = {}
 """Rules by which programs put commands into groups that run one after the other (``groups`` of
@@ -52,29 +52,29 @@ def commands_of(root: Operation) -> list[Command]:
 
 
 def is_synchronised(root: Operation) -> bool:
-    """Whether signals or barriers order the engines, not the waits of moves and computes."""
+    """Return True if signals or barriers order the engines, not the waits of moves and computes."""
     return any(isinstance(op, (EventOp, BarrierOp)) for op in root.walk())
 
 
 def fills(op: Command, buffer: BufferOp) -> bool:
-    """Whether a command writes a buffer."""
+    """Return True if a command writes a buffer."""
     return (op.target if isinstance(op, MoveOp) else op.output) is buffer.result
 
 
 def stores_parts(op: Command, buffer: BufferOp) -> bool:
-    """Whether a command stores a part of a buffer in each run of loops of its own."""
+    """Return True if a command stores a part of a buffer in each run of loops of its own."""
     stores = isinstance(op, MoveOp) and op.source is buffer.result
     return stores and op.parent_block() is not buffer.parent_block()
 
 
 def is_out_of_order(op: Command) -> bool:
-    """Whether a command stands elsewhere in its queue than in the text."""
+    """Return True if a command's position in its queue differs from that in the text."""
     leader = leader_of(op) if isinstance(op, MoveOp) else None
     return leader is not None and (leader.late is not None or leader.ahead is not None)
 
 
 def is_ahead(op: Command) -> bool:
-    """Whether a command is issued one run of its block earlier."""
+    """Return True if a command is issued one run of its block earlier."""
     return isinstance(op, MoveOp) and op.ahead is not None
 
 
@@ -256,7 +256,7 @@ class Queues:
 
 
 def _fills_with_joined(op: Command, buffer: BufferOp) -> bool:
-    """Whether a command or a move joined to it writes the buffer."""
+    """Return True if a command or a move joined to it writes the buffer."""
     if fills(op, buffer):
         return True
     if isinstance(op, MoveOp):
@@ -303,7 +303,7 @@ class Events:
         return dict(zip(self.ops, np.split(column, ends) if self.ops else [], strict=True))
 
     def match(self, depth: int | None) -> Matched:
-        """What takes what, where an id holds so many signals at a time."""
+        """Match waits with signals, where an id holds at most ``depth`` signals at a time."""
         return match(self.table, depth)
 
     def executed(self, event: int) -> tuple[SignalOp | WaitOp, int]:

@@ -1,4 +1,4 @@
-"""Which dependences between engines the waits of a program leave unordered.
+"""Dependences between engines that the waits of a program leave unordered.
 
 Every execution is looked at, as columns. What a command knows to be done when it starts is a
 count for each engine: from its own waits, from those of the commands before it in its queue, and
@@ -101,7 +101,7 @@ def _dependences(queues: Queues, buffers: list[BufferOp]) -> Iterator[_Dependenc
 
 
 def share_addresses(buffer: BufferOp, other: BufferOp) -> bool:
-    """Whether two buffers were given the same addresses."""
+    """Return True if two buffers were given the same addresses."""
     if buffer.memory != other.memory or buffer.address is None or other.address is None:
         return False
     first, second = buffer.address.value.data, other.address.value.data
@@ -139,7 +139,7 @@ class Fault:
 
 
 def faults(queues: Queues, limits: Synchronisation) -> list[Fault]:
-    """What is wrong with the signals of a program, apart from races: the first of each kind."""
+    """Return the faults of a program's signals, apart from races: the first of each kind."""
     events = queues.events
     matched = events.match(limits.limit)
     problems: list[Fault] = []

@@ -13,12 +13,12 @@ from tilewright.tile.boxes import Box
 from tilewright.tile.operations import BufferOp
 
 Index = tuple[Any, ...]
-"""Of part of a box in an array: slices, or places along each axis."""
+"""The index of part of a box in an array: slices, or positions along each axis."""
 
 
 @dataclass
 class Content:
-    """What one slot holds: a box of the tensor, as far as it has been written.
+    """The content of one slot: a box of the tensor, as far as it has been written.
 
     Arrays cover the part of the box inside the tensor. ``partial`` holds the reduction where it
     has begun (``begun``) but the values are not final (``valid``). ``before`` is the visit before
@@ -46,11 +46,11 @@ class Content:
         )
 
     def holds(self, part: Index) -> bool:
-        """Whether all of a part is written."""
+        """Return True if all of a part is written."""
         return bool(self.valid[part].all())
 
     def part(self, inner: Box) -> Index:
-        """Where a box that lies in this one lies in the arrays."""
+        """Return the index in the arrays of a box that lies in this one."""
         return tuple(
             slice(start - low, start - low + size)
             for (low, _), (start, size) in zip(self.box.clamped, inner.clamped, strict=True)
@@ -86,12 +86,12 @@ class Circular(Content):
     rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def holds(self, part: Index) -> bool:
-        """Whether all of a part is written, and by the rows that this visit means."""
+        """Return True if all of a part is written, and by the rows that this visit means."""
         places = part[self.axis].ravel()
         return np.array_equal(self.rows[places], self._row(places)) and super().holds(part)
 
     def part(self, inner: Box) -> Index:
-        """Where a box that lies in this one lies in the arrays."""
+        """Return the index in the arrays of a box that lies in this one."""
         index = [np.arange(span.start, span.stop) for span in super().part(inner)]
         index[self.axis] = (self.first + index[self.axis]) % len(self.rows)
         return np.ix_(*index)
@@ -119,11 +119,11 @@ class Storage:
         self._slots: dict[tuple[BufferOp, int], Content] = {}
 
     def find(self, buffer: BufferOp, visit: int) -> Content | None:
-        """What the slot of a visit holds, of whichever visit it is; None if nothing."""
+        """Return the content of the slot of a visit, of whichever visit it is; None if nothing."""
         return self._slots.get((buffer, visit % buffer.slot_count))
 
     def latest(self, buffer: BufferOp) -> Content | None:
-        """What the buffer holds of its latest visit; None if nothing."""
+        """Return the content of the buffer's latest visit; None if nothing."""
         held = [content for (other, _), content in self._slots.items() if other is buffer]
         return max(held, key=lambda content: content.visit, default=None)
 

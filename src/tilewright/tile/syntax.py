@@ -45,7 +45,7 @@ def plain_text(value: PythonValue) -> str:
 
 
 def quoted(text: str) -> str:
-    """A string literal."""
+    """Return text as a quoted string literal."""
     pieces: list[str] = []
     for character in text:
         if character in ('"', "\\"):
@@ -93,7 +93,7 @@ def parse_value(parser: PlainParser) -> SSAValue:
 
 
 def parse_integer(parser: PlainParser) -> int:
-    """Read an integer."""
+    """Read an integer that is no boolean."""
     return parser.parse_integer(allow_boolean=False)
 
 

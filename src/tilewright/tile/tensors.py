@@ -12,7 +12,7 @@ from tilewright.planning.domain import Operand
 from tilewright.tile.operations import TensorOp
 
 Placement = tuple[str, int, Sequence[int]]
-"""Where a tensor lies: arena, offset in bytes, strides in elements of its physical axes."""
+"""The placement of a tensor: arena, offset in bytes, strides in elements of its physical axes."""
 
 
 def tensor_of(operand: Operand, placement: Placement | None = None) -> TensorOp:

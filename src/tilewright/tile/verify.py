@@ -1,4 +1,4 @@
-"""What the verifier checks of each tile operation."""
+"""The verifier's checks of each tile operation."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def check_domain(domain: DomainOp) -> None:
 
 
 def _check_sliding(domain: DomainOp, where: str) -> None:
-    """Of what a run leaves to the next, only the sliding dim moves in between."""
+    """Check that only the sliding dim moves between the runs that share data."""
     sliding = domain.sliding_dims
     if not sliding:
         return
@@ -131,7 +131,7 @@ def _check_sliding(domain: DomainOp, where: str) -> None:
 
 
 def _moves(dims: Iterable[str], op: Operation, loop: LoopOp) -> bool:
-    """Whether some dims around ``op`` change from one iteration of a loop to the next."""
+    """Return True if some dims around ``op`` change from one iteration of a loop to the next."""
     return loop.dim.data in all_dims(dims, op)
 
 

@@ -44,8 +44,8 @@ class ByHand:
         return plan
 
     def methods(self, kernel: Kernel) -> Plan | None:
-        """What a pass that chooses methods asks: kernels that are scheduled by hand have no price,
-        so that they keep the method that the schedule is for."""
+        """Plan a kernel for a pass that chooses methods: kernels that are scheduled by hand have no
+        price, so that they keep the method that the schedule is for."""
         if any(node in kernel.nodes for node in self.schedules):
             raise refuse("schedule-node", "it is scheduled by hand", kernel.symbol)
         asked = for_methods(self.otherwise)

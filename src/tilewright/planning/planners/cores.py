@@ -193,7 +193,7 @@ def _shared_bound(
 
 
 class _Supply:
-    """What a core gets of main memory, for each grid."""
+    """The share of main memory that a core gets, for each grid."""
 
     def __init__(
         self, kernel: Kernel, machine: Machine, sizes: Columns, parts: NDArray[np.int64]
@@ -256,8 +256,8 @@ def _sizes(extent: int, granule: int, cores: int) -> list[int]:
 
 
 def _fewest(kernel: Kernel, primitive: Primitive, dim: str) -> int:
-    """How many indices a part along a dim needs for each tap of its windows to meet the image,
-    where tiles are of a single tap: more than padding takes at either end."""
+    """Return how many indices a part along a dim needs for each tap of its windows to meet the
+    image, where tiles are of a single tap: more than padding takes at either end."""
     least = 1
     for operand in kernel.anchor.inputs:
         for axis, extent in zip(operand.access, operand.shape, strict=True):
@@ -330,7 +330,7 @@ def _bounds(
 
 
 def _lengths(operand: Operand, sizes: Columns) -> list[NDArray[np.int64]]:
-    """What a part reads or writes of each axis of an operand, for each grid."""
+    """Return the length that a part reads or writes of each axis of an operand, for each grid."""
     lengths: list[NDArray[np.int64]] = []
     for axis, extent in zip(operand.access, operand.shape, strict=True):
         length = np.ones(len(next(iter(sizes.values()))), np.int64)

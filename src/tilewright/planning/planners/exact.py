@@ -49,7 +49,8 @@ MISJUDGED = 1.0
 much too high."""
 
 FAR = 0.25
-"""Of the granule bound: a best cost that is further above it lets more sizes be searched."""
+"""The excess over the granule bound, as a share, at which a best cost lets more sizes be
+searched."""
 
 INNER, WITHIN = 150, 8
 """Inner tilings that are kept, and around how many of them outer tiles are sought: of those that
@@ -67,7 +68,7 @@ TOGETHER = 24
 """Schedules of two levels whose commands are timed, best cost by the closed form first."""
 
 MISJUDGED_LEVELS = 0.25
-"""Those are left out that cost more than the best of these by as much."""
+"""The excess over the best cost, as a share, at which candidates of several levels are left out."""
 
 NEAR = 3
 """Schedules that are kept beside the fastest one."""
@@ -89,17 +90,17 @@ class Candidate:
 
     @property
     def kind(self) -> tuple[str, str]:
-        """What candidates that mirror each other (oh for ow, say) have in common."""
+        """The key that candidates that mirror each other (oh for ow, say) have in common."""
         return _kind(self.cost, self.moved_bytes)
 
     @property
     def tiles(self) -> float:
-        """Number of computes."""
+        """The number of computes."""
         return self.space.computes(self.row)
 
     @cached_property
     def schedule(self) -> Schedule:
-        """The schedule."""
+        """The schedule of the candidate."""
         outer = schedule_of(self.space, self.arrangement, self.row)
         inner = self.space.tiling(self.row) if isinstance(self.space, OuterSpace) else None
         return outer if inner is None else inner.within(outer)
@@ -272,7 +273,7 @@ def _better(
 
 
 def _kind(cost: float, moved: float) -> tuple[str, str]:
-    """What schedules that mirror each other (oh for ow, say) have in common."""
+    """Return the key that schedules that mirror each other (oh for ow, say) have in common."""
     return f"{cost:.7g}", f"{moved:.7g}"
 
 
@@ -313,7 +314,7 @@ def _timed(
 
 
 def _near(cycles: float, others: Sequence[Plan], budget: Budget) -> tuple[Plan, ...]:
-    """Those of the others, best first, that take hardly longer."""
+    """Return the others, best first, that take hardly longer than ``cycles``."""
     close = [other for other in others if other.cycles <= cycles * (1 + budget.near)]
     return tuple(close[:NEAR])
 
@@ -331,8 +332,8 @@ def _remembering(timer: Timer) -> Timer:
 
 
 def priced_first(kernel: Kernel, machine: Machine) -> bool:
-    """Whether a kernel's plan is found without a timer, which then says how long it takes: of
-    several levels all commands are timed to price it (level_commands.py)."""
+    """Return True if a kernel's plan is found without a timer, which then times it: with several
+    levels all commands are timed to price it (level_commands.py)."""
     return all(is_deep(machine, primitive) for primitive in agreeing(kernel, machine))
 
 

@@ -56,8 +56,8 @@ class Greedy:
     """DLIR's partitioning with its options; ``plan(..., search=Greedy())``."""
 
     start: str = "one"
-    """Where tiles start: ``one``, as published, or ``granule``, the machine's own rounding, by
-    which they then also grow."""
+    """The first sizes of tiles: ``one``, as published, or ``granule``, the machine's own rounding,
+    by which they then also grow."""
     buffers: int = AUTOMATIC
     """2: double buffering in memories of half the size; 1: single; ``AUTOMATIC``: the faster of
     the two, kernel by kernel. Where latency is high, fully connected layers lose by smaller tiles
@@ -170,7 +170,8 @@ Key = tuple[int, ...]
 
 
 class Known:
-    """What is known of single tilings of a space: growing with one slot meets those of two."""
+    """A cache of results for single tilings of a space: growing with one slot meets those of
+    two."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -182,7 +183,8 @@ class Known:
         self._cycles: dict[tuple[Cut, Key], float] = {}
 
     def fits(self, tilings: list[Tiling], slots: int) -> Bools:
-        """Whether every memory holds each one's tiles ``slots`` times, those that stay once."""
+        """Return True for each tiling whose tiles all memories hold ``slots`` times, those that
+        stay once."""
         keys = [tuple(tiling.values()) for tiling in tilings]
         new = [n for n, key in enumerate(keys) if key not in self._slots]
         if new:
@@ -208,7 +210,7 @@ class Known:
 
 
 Tilings = dict[tuple[str, str, bool, bool], Known]
-"""What is known of one kernel's tilings, by primitive, start and effort (sizes.py)."""
+"""The known results of one kernel's tilings, by primitive, start and effort (sizes.py)."""
 
 
 Cut = tuple[bool, ...]

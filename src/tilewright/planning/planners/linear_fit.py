@@ -49,7 +49,7 @@ class Fit:
     worst_error: float
 
     def cycles(self, tile: Mapping[str, Floats]) -> Floats:
-        """Cycles of tiles."""
+        """Return the cycles of tiles, at least 1."""
         return np.maximum(_features(tile, self.form) @ np.array(self.coefficients), 1.0)
 
 
@@ -70,14 +70,14 @@ def _features(tile: Mapping[str, Floats], form: Form) -> Floats:
 
 
 def fit(primitive: Primitive, tile: Mapping[str, Floats], form: Form = "mended") -> Fit:
-    """Eq. 2 of a primitive over tiles of these sizes."""
+    """Fit Eq. 2 to a primitive over tiles of these sizes."""
     sizes = {dim: np.asarray(column, np.int64) for dim, column in tile.items()}
     cycles = np.asarray(parse_expression(primitive.cycles).evaluate(sizes), np.float64)
     return fit_to(cycles, tile, form)
 
 
 def fit_to(cycles: Floats, tile: Mapping[str, Floats], form: Form = "mended") -> Fit:
-    """Eq. 2 over tiles of these sizes that take these cycles."""
+    """Fit Eq. 2 to tiles of these sizes that take these cycles."""
     features = _features(tile, form)
     solution = _not_negative(features / cycles[:, None])
     errors = np.abs(features @ solution / cycles - 1)

@@ -27,7 +27,7 @@ class Listed:
     machine: Machine
     mesh: Mesh | None = None
     otherwise: Callable[[Kernel], Plan | None] | None = None
-    """What plans the other kernels; None for the machine's cost model."""
+    """The planner of the other kernels; None for the machine's cost model."""
     refused: list[TilewrightError] = field(default_factory=list[TilewrightError])
     met: set[str] = field(default_factory=set[str])
     """Nodes whose kernels were asked for."""
@@ -54,8 +54,8 @@ class Listed:
             raise
 
     def methods(self, kernel: Kernel) -> Plan | None:
-        """What a pass that chooses methods asks: kernels that have a space have no other method
-        than the one that it is for."""
+        """Plan a kernel for a pass that chooses methods: kernels that have a space have no other
+        method than the one that it is for."""
         space = self._space(kernel)
         if space is not None:
             raise refuse("space-node", "a space says how it is computed", space.where)

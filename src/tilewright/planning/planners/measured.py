@@ -44,7 +44,7 @@ class Search:
         return cls(kernel, machine, schedules[:most])
 
     def batches(self, known: Measurements) -> Iterator[tuple[Schedule, ...]]:
-        """What is still to be measured, batch by batch."""
+        """Yield the schedules still to be measured, batch by batch."""
         have = known.of(self.kernel, self.machine)
         missing = [schedule for schedule in self.schedules if schedule not in have]
         for start in range(0, len(missing), BATCH):

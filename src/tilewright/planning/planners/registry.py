@@ -41,7 +41,7 @@ class Request:
     timer: Timer | None = None
     measure: Measure | None = None
     built: str = ""
-    """How ``measure`` builds kernels."""
+    """A text that tells how ``measure`` builds kernels."""
     database: str | Path | None = None
     mesh: Mesh | None = None
 
@@ -69,7 +69,7 @@ class Request:
 
 
 Made = AbstractContextManager[Ask | None]
-"""What is asked inside ``with``: a planner, or None for the machine's cost model."""
+"""A context whose value is a planner, or None for the machine's cost model."""
 
 
 def _model(request: Request) -> Made:
@@ -146,7 +146,7 @@ MAKERS: Mapping[str, Callable[[Request], Made]] = {
     "blackbox": _swatop,
     "measured": _measured,
 }
-"""What makes each of ``PLANNERS``."""
+"""The functions that make each of ``PLANNERS``, by name."""
 
 
 @contextmanager
@@ -186,7 +186,7 @@ def planner_of(
 
 
 def _parsed(text: str) -> tuple[str, dict[str, str]]:
-    """Name and options."""
+    """Return the name and the options of a planner's text."""
     match = _TEXT.fullmatch(text)
     if match is None or match[1] not in PLANNERS:
         asked = re.split(r"\W", text.strip(), maxsplit=1)[0]

@@ -1,4 +1,5 @@
-"""What planners share: the primitives that may compute a kernel, and writing a schedule out."""
+"""Functions that planners share: primitives that may compute a kernel, and writing out a
+schedule."""
 
 from __future__ import annotations
 

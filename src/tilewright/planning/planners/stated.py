@@ -47,7 +47,7 @@ def nest_of(space: Space, order: Sequence[str]) -> Nest:
 
 
 def slots_of(space: Space, order: Sequence[str], slots: int) -> tuple[tuple[str, int], ...]:
-    """So many slots for each operand that is moved more than once; one for the others."""
+    """Return ``slots`` slots for each operand that is moved more than once; one for the others."""
     nest = nest_of(space, order)
     trips = trips_of(space, nest, {})
     return tuple(

@@ -40,7 +40,7 @@ Kind = Literal["is", "ws", "os"]
 KINDS: tuple[Kind, ...] = ("is", "ws", "os")
 
 Family = Literal["any", "whole reduction"]
-"""Which tiles are tried: all, or those with n = N, among which the thesis looks for its best."""
+"""The tiles that are tried: all, or those with n = N, among which the thesis looks for its best."""
 
 
 @dataclass(frozen=True, order=True)
@@ -71,7 +71,7 @@ class Product:
         return by_columns + by_rows
 
     def allows(self, kind: Kind, tile: Tile) -> bool:
-        """Whether sums of blocks stay on the chip until they are complete."""
+        """Return True if sums of blocks stay on the chip until they are complete."""
         if kind == "os" or tile.n >= self.N:
             return True
         return tile.k >= self.K if kind == "is" else tile.m >= self.M
@@ -86,7 +86,7 @@ class Room:
     c: int
 
     def holds(self, tile: Tile) -> bool:
-        """Whether all three blocks fit."""
+        """Return True if all three blocks fit."""
         return tile.m * tile.n <= self.a and tile.n * tile.k <= self.b and tile.m * tile.k <= self.c
 
 
@@ -240,7 +240,7 @@ def _matrix_dims(kernel: Kernel) -> _Dims:
 
 
 def is_product(kernel: Kernel) -> bool:
-    """Whether a kernel is the product of two matrices, or of as many as a batch has."""
+    """Return True if a kernel is the product of two matrices, or of a batch of them."""
     return _dims_of(kernel) is not None
 
 

@@ -80,7 +80,7 @@ SHARED = 2
 and again where its part fits no tile."""
 
 SAMPLES = 400
-"""Tilings that Eq. 2 is fitted to."""
+"""The number of tilings to which Eq. 2 is fitted."""
 
 PRODUCTS = ("conv", "matmul")
 
@@ -140,7 +140,7 @@ class Strategies:
         }
 
     def modelled(self, mesh: Mesh | None) -> Floats:
-        """Cycles by Eq. 1, Eq. 2 and the greater of both."""
+        """Return the cycles by Eq. 1, Eq. 2 and the greater of both."""
         space, shares = self.space, self.shares(mesh)
         transfers = np.zeros(space.rows)
         for use in space.uses:
@@ -185,7 +185,7 @@ class Strategies:
         return own.rounds * (cycles + once)
 
     def keeps_step(self, kernel: Kernel, row: int) -> bool:
-        """Whether all cores come to as many tiles."""
+        """Return True if all cores compute equally many tiles."""
         tile = {dim: int(self.space.size(dim)[row]) for dim in self.space.index}
         return self.division is None or in_step(kernel, dict(self.grid), tile)
 
@@ -238,8 +238,9 @@ def strategies(
 def strategies_in_turns(
     kernel: Kernel, machine: Machine, primitive: Primitive, mesh: Mesh | None
 ) -> Iterator[Strategies]:
-    """Those of a primitive that the cores of a mesh compute together (planning/mesh.py): tiles of
-    whole granules, several of them along the reduction, two slots for what is sent."""
+    """Yield the strategies of a primitive that the cores of a mesh compute together
+    (planning/mesh.py): tiles of whole granules, several of them along the reduction, two slots for
+    what is sent."""
     if mesh is None or mesh.cores != machine.cores:
         return
     division = turn_division(kernel, primitive, mesh.side)
@@ -280,7 +281,8 @@ def tilings(kernel: Kernel, machine: Machine, primitive: Primitive) -> Space:
 
 
 def _factors(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of sizes in descending order the largest, and each that is the next step down or less."""
+    """Return the largest of sizes in descending order, and each that is the next step down or
+    less."""
     chosen = [int(sizes[0])]
     whole = [size for size in sizes.tolist() if size % VECTOR == 0]
     for size in (*whole, *(size for size in sizes.tolist() if size < 2 * VECTOR)):
@@ -319,9 +321,9 @@ class Swatop:
     """Strategies, best by the static model, of which the machine's cost model chooses; and of a
     quarter as many, each the best of another cut of the result."""
     measure: bool = False
-    """Whether it is asked for all of them (the black box)."""
+    """True if all strategies are measured (the black box)."""
     mesh: Mesh | None = None
-    """Where it is given, cores may get operands from those of their row or column."""
+    """The mesh, if cores may get operands from those of their row or column; else None."""
 
     def __call__(
         self,

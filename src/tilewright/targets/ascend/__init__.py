@@ -5,10 +5,10 @@ from tilewright.targets.ascend.machine import ASCEND_310 as _ASCEND_310
 from tilewright.targets.ascend.target import AscendTarget
 
 TARGET = AscendTarget()
-"""What the entry point ``ascend910`` names."""
+"""The target that the entry point ``ascend910`` names."""
 SMALL = AscendTarget(_ASCEND_310)
-"""What the entry point ``ascend310`` names."""
+"""The target that the entry point ``ascend310`` names."""
 TEXT = Ascend910bTarget()
-"""What the entry point ``ascend910b`` names."""
+"""The target that the entry point ``ascend910b`` names."""
 
 __all__ = ["SMALL", "TARGET", "TEXT", "Ascend910bTarget", "AscendTarget"]

@@ -32,7 +32,7 @@ def traces(
 
 
 def alike(steps: Sequence[Sequence[Executed]]) -> list[int]:
-    """Of each block the first one that does the same, elsewhere in main memory."""
+    """Return, for each block, the first block that does the same, elsewhere in main memory."""
     first: dict[Key, int] = {}
     return [first.setdefault(_key(block), number) for number, block in enumerate(steps)]
 
@@ -58,7 +58,7 @@ def _key(steps: Sequence[Executed]) -> Key:
 
 
 def conflicts(steps: Sequence[Sequence[Executed]]) -> list[Problem]:
-    """Where blocks touch what others write, the first such place of each block."""
+    """Return the accesses of blocks to what others write, the first such access of each block."""
     if len(steps) == 1:
         return []
     sizes: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What DaVinci's machines have of their own: L2, and kernels that one core computes."""
+"""Records of DaVinci's machines: L2, and kernels that one core computes."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class AscendMemory(MemoryRecord):
     cached: int = Field(default=0, ge=0, le=MAX_VALUE)
     """Bytes of L2, which hardware manages and all cores share."""
     hit_bytes_per_cycle: float | None = Field(default=None, ge=MIN_RATE, le=MAX_VALUE)
-    """What one core loads of L2 in a cycle."""
+    """The bytes that one core loads from L2 in a cycle; None where there is no L2."""
 
     def shared_cache(self) -> SharedCache | None:
-        """L2."""
+        """Return the L2 cache that all cores share, or None."""
         hit = self.hit_bytes_per_cycle
         return None if hit is None else SharedCache(self.cached, hit)
 
@@ -70,10 +70,10 @@ class AscendPrimitive(PrimitiveRecord):
     family: ClassVar[str] = "ascend"
 
     alone: bool = False
-    """Whether one core computes it, where there are several, and the others wait."""
+    """True if one core computes it, where there are several, and the others wait."""
 
     def on_one_core(self) -> bool:
-        """``alone``."""
+        """Return True if one core computes it alone (``alone``)."""
         return self.alone
 
 

@@ -1,4 +1,5 @@
-"""Where values lie in the device's memory during a run of a network: one arena, planned before.
+"""The addresses of values in the device's memory during a run of a network: one arena, planned
+before.
 
 A value that a kernel of the device gives stays there for those that read it; what comes from the
 host (inputs, weights, results of its kernels) is copied once, and back comes what the host reads.
@@ -28,14 +29,14 @@ ALIGNMENT = 512
 
 @dataclass(frozen=True)
 class Box:
-    """Where a value lies in the host's memory."""
+    """The address, extents and strides of a value in the host's memory."""
 
     arena: str
     offset: int
-    """Bytes."""
+    """The offset of the value in its arena, in bytes."""
     extents: tuple[int, ...]
     strides: tuple[int, ...]
-    """Bytes."""
+    """The strides of the value, in bytes."""
     width: int
     """Bytes of an element."""
 
@@ -50,12 +51,12 @@ class Box:
 
     @property
     def bytes(self) -> int:
-        """Of all elements."""
+        """The bytes of all elements."""
         return prod(self.extents) * self.width
 
     @property
     def dense(self) -> bool:
-        """Whether elements follow each other without a gap, in order."""
+        """True if elements follow each other without a gap, in order."""
         step = self.width
         for extent, stride in zip(reversed(self.extents), reversed(self.strides), strict=True):
             if extent > 1 and stride != step:
@@ -64,7 +65,7 @@ class Box:
         return True
 
     def same(self, other: Box) -> bool:
-        """Whether both are the same bytes in the same order."""
+        """Return True if both are the same bytes in the same order."""
         ends = [(box.arena, box.offset, box.bytes) for box in (self, other)]
         return ends[0] == ends[1] and self.dense and other.dense
 
@@ -93,20 +94,21 @@ class DeviceMemory:
     """The plan; steps are numbered from 1 on, in the network's order."""
 
     bytes: int = 0
-    """Of the arena."""
+    """The bytes of the arena."""
     values: dict[SSAValue, Held] = field(default_factory=dict[SSAValue, Held])
     """By the value that was there first (``origin``)."""
     work: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
-    """Where a kernel's buffers lie, by its step and their number."""
+    """The offset of each buffer of a kernel, by its step and the buffer's number."""
     before: dict[int, list[SSAValue]] = field(default_factory=dict[int, list[SSAValue]])
-    """What is copied to the device in front of a step; of step 0 what is there from the start."""
+    """The values that are copied to the device before a step; for step 0 those there from the
+    start."""
     after: dict[int, list[SSAValue]] = field(default_factory=dict[int, list[SSAValue]])
-    """What is copied back behind a step: results that the host reads."""
+    """The values that are copied back after a step: results that the host reads."""
     end: list[SSAValue] = field(default_factory=list[SSAValue])
-    """What is copied back at the end: outputs."""
+    """The values that are copied back at the end: outputs."""
 
     def offset(self, value: SSAValue) -> int:
-        """Where a value lies."""
+        """Return the offset of a value in the arena."""
         return self.values[origin(value)].offset
 
 
@@ -180,7 +182,7 @@ def _results(
     launches: Mapping[str, Sequence[Launch]],
     end: int,
 ) -> None:
-    """Whether the host reads a kernel's result, on the way or at the end."""
+    """Plan the copies of a kernel's result that the host reads, on the way or at the end."""
     readers = _readers(op.result)
     if any(
         not (isinstance(reader, OutputOp) or _on_device(reader, launches)) for reader in readers
@@ -196,7 +198,7 @@ def _on_device(reader: object, launches: Mapping[str, Sequence[Launch]]) -> bool
 
 
 def _readers(value: SSAValue) -> list[object]:
-    """What reads a value, itself or through views of all of it."""
+    """Return the readers of a value, direct ones and those through views of all of it."""
     readers: list[object] = []
     for use in value.uses:
         reader = use.operation

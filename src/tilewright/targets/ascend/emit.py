@@ -53,7 +53,7 @@ extern "C"
 
 
 def signature(program: Program) -> str:
-    """The kernel's declaration."""
+    """Return the kernel's declaration in CCE C."""
     parameters = [f"__gm__ {tensor.element} *{tensor.name}" for tensor in program.tensors]
     if program.longest:
         parameters.append(f"int64_t {LENGTH}")

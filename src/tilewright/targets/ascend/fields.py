@@ -1,4 +1,4 @@
-"""Whether numbers that a kernel computes as it runs fit the fields of its instructions.
+"""Checks that numbers that a kernel computes as it runs fit the fields of its instructions.
 
 What is known when a command is written isa.py refuses. Counts, lengths and gaps that depend on
 loops or on a launch's length are looked at here, in the executions that the proof of flags has

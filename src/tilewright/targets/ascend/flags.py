@@ -80,7 +80,7 @@ class Handover:
     """The slot's expression in C, by which shared hand-overs are known."""
     value: Value
     back: bool
-    """Whether it is a slot that is handed back, to a later iteration."""
+    """True if it returns a free slot to a later iteration."""
 
     @property
     def pipes(self) -> tuple[str, str]:
@@ -219,7 +219,7 @@ def _body(program: Program, scope: Loop | None) -> list[Statement]:
 
 
 def _handovers(program: Program) -> Iterable[Handover]:
-    """What each buffer's accesses ask for."""
+    """Yield the hand-overs that each buffer's accesses need."""
     for buffer in program.buffers:
         yield from _of(program, buffer)
     for tensor in program.tensors:

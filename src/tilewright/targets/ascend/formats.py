@@ -42,7 +42,7 @@ def zn(element_bytes: int = 2) -> str:
 
 
 def image(element_bytes: int = 2) -> str:
-    """Layout of images."""
+    """Return the layout of images."""
     return f"NCHW{block_elements(element_bytes)}c"
 
 

@@ -47,7 +47,7 @@ class Step(NamedTuple):
 
 
 def steps_of(kernel: Kernel) -> tuple[Step, ...]:
-    """Where a kernel may be cut, the outermost dim first; () for one block."""
+    """Return the steps at which a kernel may be cut, the outermost dim first; () for one block."""
     anchor = kernel.anchor
     out = kernel.output
     if anchor.operation in (*POINTS, "cast", *CHOICES):
@@ -85,7 +85,8 @@ def _dim(axis: Affine) -> str:
 
 
 def _rows(operand: Operand, whole: Sequence[str], *, flat: bool = False) -> tuple[Step, ...]:
-    """Of a tensor row by row, which is written in whole, or row by row; ``whole`` dims stay."""
+    """Return the steps of a row-major tensor, which is written in whole, or row by row; ``whole``
+    dims stay."""
     axes = [pair for pair in zip(operand.access, operand.shape, strict=True) if pair[1] > 1]
     per = BLOCK // operand.element_bytes
     steps: list[Step] = []
@@ -107,7 +108,7 @@ def _rows(operand: Operand, whole: Sequence[str], *, flat: bool = False) -> tupl
 
 
 def _physical(operand: Operand) -> tuple[Step, ...]:
-    """Of a tensor in blocks that is taken as it lies: whole blocks."""
+    """Return the steps of a tensor in blocks that is taken in its own layout: whole blocks."""
     steps: list[Step] = []
     for part in Layout.parse(operand.layout, len(operand.shape)).factors:
         if part.modulus or operand.shape[part.axis] == 1:
@@ -120,7 +121,7 @@ def _physical(operand: Operand) -> tuple[Step, ...]:
 
 
 def _units(operand: Operand, units: Sequence[int]) -> tuple[Step, ...]:
-    """Of the first axes of an operand."""
+    """Return the steps of the first axes of an operand."""
     steps: list[Step] = []
     for axis, extent, unit in zip(operand.access, operand.shape, units, strict=False):
         dim = _dim(axis)
@@ -132,7 +133,8 @@ def _units(operand: Operand, units: Sequence[int]) -> tuple[Step, ...]:
 
 
 def _reduction(kernel: Kernel) -> tuple[Step, ...]:
-    """Of a reduction of neighbouring axes: one that has several runs of them is several kernels."""
+    """Return the steps of a reduction of neighbouring axes: one that has several runs of them is
+    several kernels."""
     source = kernel.anchor.inputs[0]
     axes = zip(source.access, source.shape, strict=True)
     reduced = [
@@ -150,15 +152,15 @@ def _reduction(kernel: Kernel) -> tuple[Step, ...]:
 
 
 def _moved(kernel: Kernel) -> tuple[Step, ...]:
-    """Of elements in another order: where none lie side by side in the source, each is written by a
-    copy of its own, and with it what lies behind it."""
+    """Return the steps of a reordering of elements: where no elements are contiguous in the source,
+    each is written by a copy of its own, which also writes the bytes after it."""
     steps = zip(steps_of_move(kernel.anchor), kernel.output.shape, strict=True)
     runs = any(step == 1 for step, extent in steps if extent > 1)
     return _rows(kernel.output, ()) if runs else ()
 
 
 def _padded(kernel: Kernel) -> tuple[Step, ...]:
-    """Of what lies outside of the axes that are padded."""
+    """Return the steps outside of the axes that are padded."""
     out, amounts = kernel.output, kernel.anchor.attribute("pads")
     assert isinstance(amounts, tuple)
     rank = len(out.shape)
@@ -171,7 +173,7 @@ def _padded(kernel: Kernel) -> tuple[Step, ...]:
 
 
 def _requantised(source: Operand, out: Operand) -> tuple[Step, ...]:
-    """Of what goes between halves and integers: as the integers lie."""
+    """Return the steps of a conversion between halves and integers, in the integers' layout."""
     if not one_kernel(source, out):
         return ()
     integers = out if out.element == "int8" else source
@@ -181,7 +183,7 @@ def _requantised(source: Operand, out: Operand) -> tuple[Step, ...]:
 
 
 def _relaid(kernel: Kernel) -> tuple[Step, ...]:
-    """Of a change of layout."""
+    """Return the steps of a change of layout."""
     (source,), out = kernel.anchor.inputs, kernel.output
     rank = len(out.shape)
     given, wanted = (Layout.parse(operand.layout, rank) for operand in (source, out))

@@ -25,14 +25,14 @@ SHIM = Path(__file__).parent / "shim"
 QUEUES = Path(codegen.__file__).parent / "shim"
 
 FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror")
-"""Of kernels and of the core."""
+"""The C compiler's flags for kernels and the core."""
 
 COUNTS = (
     *("commands", "mads", "cube_cycles", "vector_commands", "vector_cycles", "scatters", "loads"),
     *("gm_reads", "gm_writes", "gm_read_bursts", "gm_write_bursts", "cbuf_reads", "ub_copies"),
     *("sets", "waits", "barriers"),
 )
-"""What the core counts; reads, writes and copies are bytes."""
+"""The names of the core's counters; reads, writes and copies are bytes."""
 
 ORDERS = (0, *range(1, 13))
 """As issued, and each pipe as early and as late as can be; larger numbers are seeds."""
@@ -44,7 +44,7 @@ POISON = 0xFF
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was wrong with a run, and what was counted."""
+    """The problems of a run, and its counters."""
 
     problems: tuple[str, ...]
     counts: Mapping[str, int]
@@ -80,7 +80,7 @@ def core_library() -> ctypes.CDLL:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A built kernel."""
+    """A built kernel, ready to run."""
 
     function: Any
     core: DaVinci

@@ -50,7 +50,7 @@ COPIES = {
 
 PARTS = "cut the layer's extents in parts (Split in front of it, Concat behind)"
 LAYER = "a layer of smaller windows, strides, dilations or padding"
-"""What helps where a number is too large for a field: an extent's, or the layer's own."""
+"""The remedy where a number is too large for a field: an extent's, or the layer's own."""
 
 
 def _within(what: str, value: Value, most: int, *, least: int = 0, help: str = PARTS) -> None:
@@ -229,7 +229,7 @@ def mask_from(first: Value) -> Command:
 
 
 def mask(high: Value | str, low: Value | str) -> Command:
-    """Which elements of each repeat later vector operations compute."""
+    """Set the mask of elements that later vector operations compute in each repeat."""
     return Command("set_vector_mask", "S", (high, low))
 
 
@@ -300,8 +300,8 @@ def compare(
     blocks: Sequence[Value],
     repeats: Sequence[Value],
 ) -> Command:
-    """Whether a relation holds of the halves of whole repeats, a bit each, those of a repeat behind
-    those of the one before; the mask plays no part."""
+    """Compare the halves of whole repeats into one bit each, repeat after repeat; the mask plays no
+    part."""
     _within("the number of repeats", repeat, MAX_REPEAT)
     for stride in (*blocks, *repeats):
         _within("a stride", stride, MAX_REPEAT)
@@ -336,7 +336,7 @@ def scatter(dst: tuple[Place, int, int], src: tuple[Place, int, int], repeat: in
 def scatter_rows(
     dst: tuple[Place, Sequence[int], int], src: tuple[Place, Sequence[int], int], repeat: int
 ) -> list[Command]:
-    """The same of rows that lie anywhere: bytes from a place to each of the 16."""
+    """Scatter rows that are placed anywhere: bytes from a place to each of the 16."""
     _within("the number of repeats", repeat, MAX_REPEAT, least=1)
     registers: list[Command] = []
     regions: list[tuple[Region, ...]] = []

@@ -1,4 +1,5 @@
-"""What may depend on a number that a kernel reads in main memory: where an operand is read.
+"""Check of look-ups: a number that a kernel reads in main memory decides only where it reads an
+operand.
 
 A look-up's copy reads a row that nobody knows before the kernel runs. The proof of flags and the
 comparison of blocks take row 0 for all of them: that is right as long as the rows lie in a tensor

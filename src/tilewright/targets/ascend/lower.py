@@ -22,7 +22,7 @@ from tilewright.targets.ascend.lowering.walk import shared_loops
 from tilewright.tile.dialect import programs_of
 
 PARTS = (1, 4, 16)
-"""Of UB, that are tried for several cores."""
+"""The numbers of parts into which UB is divided, that are tried for several cores."""
 
 
 def lower_kernel(

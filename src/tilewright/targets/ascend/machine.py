@@ -105,10 +105,10 @@ class DaVinci:
     burst: Rate = Rate(0, "A", "no public figure; 910B1 has one")
     """Least cycles of each burst of a transfer from main memory, however short it is."""
     divides: bool = True
-    """Whether there is ``vdiv``."""
+    """True if the core has ``vdiv``."""
     flags: Literal["binary", "counting"] = "binary"
-    """Whether an event may be set again before it is waited for. The vendor's manual says no, its
-    compiler relies on yes; code for the first is right on the second."""
+    """``counting`` if an event may be set again before it is waited for. The vendor's manual says
+    no, its compiler relies on yes; code for the first is right on the second."""
 
 
 _DEVKIT = "asc-devkit"
@@ -202,7 +202,7 @@ ASCEND_910B1 = DaVinci(
 )
 
 CORES = (ASCEND_910, ASCEND_310, ASCEND_910B1)
-"""All of them."""
+"""The cores that are described here."""
 
 PIPES = {
     ("gm", "cbuf"): "mte2",

@@ -123,19 +123,19 @@ FUNCTIONS = (
     *("clip", "leaky_relu", "hard_swish", "hard_sigmoid"),
     *("gelu", "silu", "sigmoid", "tanh", "elu", "softplus"),
 )
-"""Of one element, behind a product: what networks have there."""
+"""The functions of one element that networks have after a product."""
 
 EPILOGUE_BYTES = 8192
-"""Of UB that stay free for what functions behind a product need beside its tiles."""
+"""The bytes of UB that stay free for what functions after a product need beside its tiles."""
 
 _EPILOGUE = (("add",), ("relu", *FUNCTIONS), ("cast",))
-"""What follows a product in UB; relu alone comes with the conversion on the way there."""
+"""The epilogue of a product in UB; relu alone comes with the conversion on the way there."""
 
 _LEFT = {"ub": EPILOGUE_BYTES}
 
 
 INTEGER_EPILOGUE_BYTES = 32_768
-"""The same behind a product of integers, whose sums are dequantised in UB a part at a time."""
+"""The same after a product of integers, whose sums are dequantised in UB a part at a time."""
 
 
 def _product(width: int) -> Primitive:

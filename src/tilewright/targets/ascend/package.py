@@ -53,7 +53,7 @@ WORD = np.dtype("<u8")
 
 
 class LaunchFile(BaseModel):
-    """What ``launches.json`` holds."""
+    """The contents of ``launches.json``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     launches: tuple[Launch, ...]
@@ -71,7 +71,7 @@ def core_of(machine: Machine) -> DaVinci:
 
 
 def device_of(machine: Machine) -> Device:
-    """What collects kernels for a machine's cores."""
+    """Return the device that collects kernels for a machine's cores."""
     own = machine.own
     chosen = own.fractalise if isinstance(own, AscendMachine) else "planned"
     methods = METHODS if chosen == "planned" else (chosen,)

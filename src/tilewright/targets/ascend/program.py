@@ -66,8 +66,8 @@ def of(value: Value) -> Expr:
 
 
 def variable(name: str) -> Expr:
-    """A loop's variable. Its name in Python ends in an underscore, which neither Python's keywords
-    nor the names in the text that ``trace`` runs do."""
+    """Return the variable of a loop. Its name in Python ends in an underscore, which neither
+    Python's keywords nor the names in the text that ``trace`` runs do."""
     return Expr(name, f"{name}_")
 
 
@@ -75,7 +75,7 @@ LENGTH = variable("length")
 """The size that a kernel with a ``Program.longest`` takes as its last parameter."""
 
 BLOCK_INDEX = variable("block_idx")
-"""Which block of a launch this is; a core runs one at a time (``Program.blocks``)."""
+"""The index of this block of a launch; a core runs one at a time (``Program.blocks``)."""
 
 
 def _joined(
@@ -106,7 +106,7 @@ def element_at(tensor: Tensor, index: Value) -> Expr:
 
 
 UNKNOWN = "int()"
-"""What stands for a number from main memory in Python."""
+"""The Python text in place of a number from main memory."""
 
 
 def equal(left: Value, right: Value) -> Expr:
@@ -155,14 +155,14 @@ class Buffer:
     bytes: int
     slots: int = 1
     slot: Value = 0
-    """Which slot an iteration uses."""
+    """The slot that an iteration uses."""
     scope: Loop | None = None
     """The loop of whose iterations each has contents of its own; None for the whole program."""
     element: str = "half"
 
     @property
     def base(self) -> Value:
-        """Where the iteration's slot begins."""
+        """The address of the iteration's slot."""
         return self.address + self.slot * self.bytes
 
 
@@ -185,7 +185,7 @@ class Place:
     home: Buffer | Tensor
     offset: Value = 0
     element: str = ""
-    """Of the pointer; the home's where none is said."""
+    """The element type of the pointer; "" for the home's."""
 
     def at(self, offset: Value) -> Place:
         """The place so many bytes further on."""
@@ -193,7 +193,7 @@ class Place:
 
     @property
     def memory(self) -> str:
-        """The memory."""
+        """The name of the memory of its home."""
         return self.home.memory
 
     @property
@@ -203,7 +203,8 @@ class Place:
 
 
 class Region(NamedTuple):
-    """What a command reads or writes: runs of ``bytes``, ``counts`` by ``strides`` apart."""
+    """A region that a command reads or writes: runs of ``bytes``, ``counts`` by ``strides``
+    apart."""
 
     place: Place
     bytes: Value
@@ -223,9 +224,10 @@ class Command:
     reads: tuple[Region, ...] = ()
     writes: tuple[Region, ...] = ()
     spaced: Expr | None = None
-    """Where that holds, a command of the same pipe that wrote the same needs no barrier before."""
+    """The condition under which a command of the same pipe that wrote the same needs no barrier
+    before."""
     cycles: Value = 0
-    """What it takes the cube or the vector unit; moves take what their bytes do."""
+    """The cycles of the cube or the vector unit; moves take what their bytes do."""
 
 
 SCALAR = "scalar"
@@ -249,7 +251,7 @@ class Flag:
 
 @dataclass(eq=False)
 class Barrier:
-    """``pipe_barrier``."""
+    """A barrier within a pipe (``pipe_barrier``)."""
 
     pipe: str
 
@@ -290,7 +292,7 @@ class Program:
     longest: int = 0
     """The most that ``LENGTH`` may be, which is 1 or more; 0 for a kernel that takes none."""
     blocks: int = 1
-    """How many of it a launch runs, each with memories and flags of its own, in any order."""
+    """The number of blocks of a launch, each with memories and flags of its own, in any order."""
     constants: tuple[tuple[str, Value], ...] = ()
     """Names of values that are the same in all of a block, in order: its place in the grid."""
 
@@ -315,7 +317,7 @@ def statements(body: Sequence[Statement]) -> Iterator[Statement]:
 
 
 def uses_length(program: Program) -> bool:
-    """Whether a loop's count or an argument depends on ``LENGTH``."""
+    """Return True if a loop's count or an argument depends on ``LENGTH``."""
 
     def depends(value: Any) -> bool:
         if isinstance(value, Place):

@@ -1,4 +1,4 @@
-"""Whether the flags and barriers of a program order everything that has to be ordered.
+"""The proof that the flags and barriers of a program order everything that has to be ordered.
 
 The model of the core: each pipe takes its commands in order, and a command reads its operands when
 it starts; neighbours of one pipe may overlap until a ``pipe_barrier`` of it. ``set_flag`` takes
@@ -49,7 +49,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong, with the statements that it is wrong with."""
+    """A fault of the program, with the statements that it concerns."""
 
     kind: str
     """``race``, ``uninitialised``, ``again``, ``deadlock``, ``leftover``, ``event``, or ``blocks``

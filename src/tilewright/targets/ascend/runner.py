@@ -57,7 +57,8 @@ class AscendRunner(SteppedRunner):
         watch: Watch | None = None,
         profile: bool = False,
     ) -> RunResult:
-        """Run once. Where a run has a length of its own, inputs are as long, and so are outputs."""
+        """Run the network once on given inputs. Where a run has a length of its own, inputs are as
+        long, and so are outputs."""
         if self.length is not None:
             self.size = self._size(inputs)
             inputs = {
@@ -96,7 +97,7 @@ class AscendRunner(SteppedRunner):
 
     @property
     def instructions(self) -> int:
-        """Number of launches."""
+        """The number of launches of a run."""
         return len(self.launches)
 
     @cached_property

@@ -33,7 +33,7 @@ from tilewright.targets.ascend.timing import Timed, Timing, bytes_of, simulate_t
 
 @dataclass(frozen=True)
 class MainMemory:
-    """What cores share."""
+    """The main memory that cores share."""
 
     cores: int
     rate: float
@@ -45,7 +45,8 @@ class MainMemory:
 
 
 def main_memory(machine: Machine) -> MainMemory | None:
-    """What a machine's cores share; None where a core has its share to itself."""
+    """Return the main memory that a machine's cores share; None where a core has its share to
+    itself."""
     main = machine.memory(machine.main)
     cache = main.own.shared_cache()
     if cache is None or main.bytes_per_cycle is None:
@@ -80,7 +81,8 @@ def estimate(program: Program, core: DaVinci, memory: MainMemory) -> float:
 def _block_times(
     program: Program, core: DaVinci, memory: MainMemory, length: int | None = None
 ) -> list[tuple[Timing, Sequence[Executed]]]:
-    """Of each block the times on a core, and its executions; of blocks alike one is simulated."""
+    """Return, for each block, the times on a core, and its executions; of blocks alike one is
+    simulated."""
     steps = traces(program, length)
     first = alike(steps)
     rates = loading_rates(program, steps, core, memory)
@@ -100,7 +102,7 @@ def first_block(
 
 
 def makespan(cycles: Sequence[float], cores: int) -> float:
-    """When the last block ends, if each in order goes to the core that is free first."""
+    """Return the end of the last block, if each in order goes to the core that is free first."""
     free = [0.0] * cores
     for taken in cycles:
         heapreplace(free, free[0] + taken)

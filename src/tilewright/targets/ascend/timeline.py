@@ -70,7 +70,8 @@ def write_timeline(path: Path, runner: AscendRunner, times: Times) -> None:
 
 
 def _commands(runner: AscendRunner) -> Mapping[str, Sequence[Timed]]:
-    """What the core of the first block does in a launch of each kernel function, from its C."""
+    """Return the timed commands of the first block's core in a launch of each kernel function, from
+    its C."""
     folder, memory = runner.parts.directory / FOLDER, main_memory(runner.parts.machine)
     lengths = {launch.function: launch.longest for launch in runner.launches}
     return {

@@ -1,4 +1,4 @@
-"""When the commands of a kernel run: pipes in order, flags, barriers, and what each command takes.
+"""The times at which a kernel's commands run: pipes in order, flags, barriers, and command costs.
 
 The scalar unit issues a command a cycle. A pipe starts a command when it is issued, the one before
 has left the pipe, and the flags before it are set; the flags behind it are set when it is complete.
@@ -36,7 +36,7 @@ from tilewright.targets.ascend.proof import PIPES
 
 @dataclass(frozen=True)
 class Timing:
-    """What a kernel takes."""
+    """The simulated time of a kernel."""
 
     cycles: float
     busy: Mapping[str, float]
@@ -51,7 +51,7 @@ class Timing:
 
 
 class Timed(NamedTuple):
-    """When a command ran, in cycles from the launch."""
+    """A command's start and end, in cycles from the launch."""
 
     command: Command
     start: float

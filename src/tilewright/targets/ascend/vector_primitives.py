@@ -1,4 +1,4 @@
-"""What the vector unit computes, as primitives for planning: kernels/ has the kernels.
+"""The primitives of the vector unit, for planning: kernels/ has the kernels.
 
 Cycles are those of repeats: 128 halves or 64 floats each; exponentials take twice as many.
 """

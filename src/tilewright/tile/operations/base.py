@@ -1,4 +1,4 @@
-"""What the tile operations share."""
+"""The base of the tile operations."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class ComputeOp(TileOperation):
         return frozenset[str]().union(*(window.dims for window in windows))
 
     def print(self, printer: Printer) -> None:
-        """Print the operation."""
+        """Print the compute in the tile dialect's syntax."""
         printer.print_string(f" {syntax.quoted(self.primitive.data)}")
         printer.print_string(f" on {syntax.quoted(self.engine.data)} to ")
         printer.print_operand(self.output)
@@ -154,11 +154,11 @@ class StageOp(TileOperation):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What the operation's meaning needs beyond the windows, by name."""
+        """The parameters of the operation's meaning beyond the windows, by name."""
         return dict(self.get("parameters", ()))
 
     def print(self, printer: Printer) -> None:
-        """Print the operation."""
+        """Print the stage in the tile dialect's syntax."""
         syntax.print_stage(printer, self)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What orders engines on machines where they signal one another: signals, waits and barriers."""
+"""Operations that order engines where these signal one another: signals, waits and barriers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class EventOp(TileOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        """Print the operation."""
+        """Print the signal or wait in the tile dialect's syntax."""
         source, target = syntax.quoted(self.source_engine), syntax.quoted(self.target_engine)
         printer.print_string(f" {source} to {target} ids {syntax.plain_text(self.id_list)}")
         if self.turns_of is not None:
@@ -120,11 +120,11 @@ class BarrierOp(TileOperation):
 
     @classmethod
     def of(cls, reason: str) -> BarrierOp:
-        """A barrier."""
+        """Return a barrier for a stated reason."""
         return cls.build(properties={"reason": StringAttr(reason)})
 
     def print(self, printer: Printer) -> None:
-        """Print the operation."""
+        """Print the barrier in the tile dialect's syntax."""
         printer.print_string(f" {syntax.quoted(self.reason.data)}")
         syntax.print_rest(printer, self, ("reason",))
 
@@ -136,4 +136,4 @@ class BarrierOp(TileOperation):
 
 
 Ordering = SignalOp | WaitOp | BarrierOp
-"""What orders engines, beside the order of each engine's own commands."""
+"""An operation that orders engines, beside the order of each engine's own commands."""

@@ -78,7 +78,7 @@ class ProgramOp(TileOperation):
         return {op.symbol.data: op for op in self.body.block.ops if isinstance(op, TensorOp)}
 
     def print(self, printer: Printer) -> None:
-        """Print the operation."""
+        """Print the program in the tile dialect's syntax."""
         syntax.print_program(printer, self)
 
     @classmethod
@@ -176,7 +176,7 @@ class LoopOp(TileOperation):
         return self.step.value.data
 
     def print(self, printer: Printer) -> None:
-        """Print the operation."""
+        """Print the loop in the tile dialect's syntax."""
         printer.print_string(
             f" {syntax.quoted(self.dim.data)} {self.lower_bound} to {self.upper_bound} "
             f"step {self.step_size}"
@@ -244,11 +244,11 @@ class DomainOp(TileOperation):
 
     @property
     def sliding_dims(self) -> tuple[str, ...]:
-        """The sliding dims."""
+        """The dims along which the domain slides."""
         return cast("tuple[str, ...]", self.get("sliding", ()))
 
     def print(self, printer: Printer) -> None:
-        """Print the operation."""
+        """Print the domain in the tile dialect's syntax."""
         pairs = ", ".join(f"{dim} = {axis}" for dim, axis in self.bound.items())
         printer.print_string(f" [{pairs}]")
         syntax.print_optional(printer, self, "sliding")
@@ -280,4 +280,4 @@ class DomainOp(TileOperation):
 
 
 Scope = LoopOp | DomainOp
-"""What gives dims their intervals within its body."""
+"""An operation that gives dims their intervals within its body."""

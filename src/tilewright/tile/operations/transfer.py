@@ -101,7 +101,7 @@ class BufferOp(TileOperation):
 
     @property
     def slot_count(self) -> int:
-        """Number of slots."""
+        """The number of slots, each of which holds one tile."""
         return self.slots.value.data
 
     @property
@@ -112,12 +112,13 @@ class BufferOp(TileOperation):
 
     @property
     def converts(self) -> bool:
-        """Whether it holds other elements than what lies further out, of the same tensor."""
+        """True if it holds other element types than the next memory outwards, of the same
+        tensor."""
         return self.gathers is None and self.result.type.of != self.outer_type
 
     @property
     def padding(self) -> int:
-        """What stands for padding among windows that are gathered."""
+        """The value of padding among windows that are gathered."""
         return 0 if self.fill is None else self.fill.value.data
 
     @property
@@ -127,7 +128,8 @@ class BufferOp(TileOperation):
 
     @property
     def places(self) -> int:
-        """How many boxes of ``bytes`` the buffer takes: its slots, or one that is circular."""
+        """The number of boxes of ``bytes`` that the buffer takes: its slots, or 1 if it is
+        circular."""
         return 1 if self.circular is not None else self.slot_count
 
     @property
@@ -144,7 +146,8 @@ class BufferOp(TileOperation):
 
     @property
     def outer_window(self) -> tuple[Affine, ...]:
-        """What of its tensor, or of the buffer further out, a move to this buffer reads."""
+        """The window of its tensor, or of the buffer further out, that a move to this buffer
+        reads."""
         return (self.window if self.gathers is None else self.gathers).data
 
     @property
@@ -159,7 +162,7 @@ class BufferOp(TileOperation):
         return self.result.type.of.get_shape()
 
     def print(self, printer: Printer) -> None:
-        """Print the operation."""
+        """Print the buffer in the tile dialect's syntax."""
         syntax.print_buffer(printer, self)
 
     @classmethod
@@ -235,7 +238,7 @@ class MoveOp(TileOperation):
 
     @property
     def loads(self) -> bool:
-        """Whether data goes inwards, from what a buffer is of to the buffer."""
+        """True if data goes inwards, from the tensor or outer buffer to the buffer."""
         owner = self.target.owner
         return isinstance(owner, BufferOp) and owner.outer == self.source
 
@@ -259,7 +262,7 @@ class MoveOp(TileOperation):
         return cast("tuple[str, ...]", self.get("waits", ()))
 
     def print(self, printer: Printer) -> None:
-        """Print the operation."""
+        """Print the move in the tile dialect's syntax."""
         printer.print_string(" ")
         printer.print_operand(self.source)
         printer.print_string(" to ")

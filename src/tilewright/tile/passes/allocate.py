@@ -83,7 +83,8 @@ class Allocate(TilePass):
             _keep_away(buffers, memory, self.avoid)
 
     def offsets(self, problem: Problem) -> list[int]:
-        """Where buffers go while there is room: side by side, so that none waits for another."""
+        """Return offsets side by side, so that no buffer waits for another; used while there is
+        room."""
         return _side_by_side(problem)
 
 
@@ -108,7 +109,8 @@ def _at_end(buffers: Sequence[BufferOp], memory: Memory) -> tuple[list[BufferOp]
 
 
 def held(buffer: BufferOp) -> bool:
-    """Whether the buffer's tensor lies in the buffer's memory already: it needs no place there."""
+    """Return True if the buffer's tensor is resident in the buffer's memory, so that it needs no
+    space."""
     arena = buffer.tensor_op.arena
     if arena is None or arena.data in (ACTIVATIONS, WEIGHTS):
         return False

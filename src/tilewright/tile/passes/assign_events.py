@@ -101,7 +101,7 @@ class _Assignment:
         order = Order(program)
         self.proven = sum(order.rows(op).count for op in commands_of(program)) <= PROVEN
         self.runs = {each: order.block(each.block).count for each in handovers}
-        """How often each hand-over is executed."""
+        """The number of times that each hand-over is executed."""
         self.items = [Placed(each) for each in handovers]
 
     def run(self) -> None:
@@ -132,7 +132,7 @@ class _Assignment:
         )
 
     def _problems(self, items: Sequence[Placed]) -> list[_Problem]:
-        """What is wrong with the program, ordered by some hand-overs alone."""
+        """Return the problems of the program when some hand-overs alone order it."""
         remove(self.program)
         placed = place(self.program, items)
         order = Order(self.program)
@@ -186,11 +186,12 @@ class _Assignment:
         return cast("tuple[str, str] | None", assignment.tight)
 
     def _pair(self, item: Placed) -> tuple[str, str]:
-        """What has the ids: a pair of engines, or, of reply words, the machine."""
+        """Return the owner of the ids: a pair of engines, or, for reply words, the machine."""
         return ("", "") if self.limits.style == "replies" else item.handover.engines
 
     def _mixed(self, items: Sequence[Placed]) -> bool:
-        """Whether a reply word would be of two pairs of engines; the proof would say so later."""
+        """Return True if a reply word would serve two pairs of engines; the proof would find it
+        later."""
         owner: dict[int, tuple[str, str]] = {}
         return self.limits.style == "replies" and any(
             owner.setdefault(number, item.handover.engines) != item.handover.engines

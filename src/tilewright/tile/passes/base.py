@@ -1,4 +1,4 @@
-"""What the tile passes share."""
+"""The base of the tile passes."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Check(TilePass):
 
     name = "check"
     waits: bool = True
-    """Whether the order of operations is checked: not for targets that find their own."""
+    """True if the order of operations is checked; False for targets that decide their own."""
 
     def run(self, program: ProgramOp, machine: Machine) -> None:
         """Check one program; raises TilewrightError."""
@@ -198,7 +198,8 @@ class _Checker:
                 yield self.problem("tile-limits", reason, compute, row, rows=rows)
 
     def bounds(self, compute: ComputeOp) -> Iterator[Problem]:
-        """What a compute touches lies in the buffers' boxes; its output's box has no holes."""
+        """Yield computes that touch elements outside of the buffers' boxes, or leave holes in the
+        output's."""
         for stage in compute.stages:
             for value, window in zip(stage.inputs, stage.windows.data, strict=False):
                 yield from self.within(compute, value, window.data)
@@ -256,7 +257,7 @@ class _Checker:
             )
 
     def filled(self, buffer: BufferOp) -> Iterator[Problem]:
-        """What is read was filled in the same visit."""
+        """Yield reads of a buffer that was not filled in the same visit."""
         users = self.queues.users_of(buffer)
         fillers = [op for op in users if fills(op, buffer)]
         for reader in users:
@@ -392,7 +393,7 @@ def headline(op: Operation | Command) -> str:
 
 
 def internal(value: SSAValue) -> bool:
-    """Whether a value is a buffer of an internal tensor."""
+    """Return True if a value is a buffer of an internal tensor."""
     buffer = buffer_of(value)
     return buffer is not None and buffer.tensor_op.role.data == "internal"
 

@@ -74,12 +74,12 @@ def _behind(move: MoveOp) -> list[MoveOp]:
 
 
 def _is_reduced(move: MoveOp, program: ProgramOp) -> bool:
-    """Whether the outermost loop within a move's block runs through a reduction."""
+    """Return True if the outermost loop within a move's block runs through a reduction."""
     block = move.parent_block()
     loops = [] if block is None else [op for op in block.ops if isinstance(op, LoopOp)]
     return bool(loops) and loops[0].dim.data in program.reduction_dims
 
 
 def _is_behind_sums(buffer: BufferOp, compute: ComputeOp) -> bool:
-    """Whether only what follows the sums of a compute reads a buffer."""
+    """Return True if only the stages after the sums of a compute read a buffer."""
     return buffer.result not in compute.stages[0].inputs

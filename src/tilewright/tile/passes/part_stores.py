@@ -66,7 +66,7 @@ class PartStores(TilePass):
 def _is_faster(
     store: MoveOp, compute: ComputeOp, loops: list[LoopOp], program: ProgramOp, machine: Machine
 ) -> bool:
-    """Whether less time passes between two full tiles so."""
+    """Return True if partial stores shorten the time between two full tiles."""
     buffer = store.buffer
     sizes = dict(program.extents)
     for loop in enclosing_loops(compute):

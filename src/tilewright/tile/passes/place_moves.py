@@ -123,7 +123,8 @@ def _place(group: _Group, levels: Mapping[str, int], program: ProgramOp) -> None
 
 
 def _around_domain(group: _Group) -> int:
-    """How many loops stay around a group because a domain within them binds its dims."""
+    """Return the number of loops that stay around a group because a domain within them binds its
+    dims."""
     dims = frozenset().union(*(buffer.window.dims for buffer in group.buffers))
     for scope in reversed(enclosing_scopes(group.buffers[0])):
         if isinstance(scope, DomainOp) and dims.intersection(scope.bound):
@@ -134,7 +135,7 @@ def _around_domain(group: _Group) -> int:
 def _settled(
     group: _Group, chain: Sequence[LoopOp], levels: Mapping[str, int], program: ProgramOp
 ) -> int:
-    """How many loops of the chain stay around the group."""
+    """Return the number of loops of the chain that stay around the group."""
     target = len(chain)
     level = levels.get(group.buffers[0].memory)
     dims = group.dims
@@ -169,7 +170,8 @@ def _hoist(group: _Group, loop: LoopOp) -> None:
 
 
 def _moves(chain: Sequence[LoopOp], number: int, program: ProgramOp) -> bool:
-    """Whether a loop changes its dim's interval: it does not if it runs once, over all of it."""
+    """Return True if a loop changes its dim's interval: it does not if it runs once, over all of
+    it."""
     loop = chain[number]
     dim = loop.dim.data
     size = min([program.extents[dim], *(o.step_size for o in chain[:number] if o.dim.data == dim)])

@@ -141,6 +141,6 @@ def _free(op: Command, ready: list[BufferOp], known: Dependences) -> list[Buffer
 
 
 def _may_precede(buffer: BufferOp, op: Command, known: Dependences) -> bool:
-    """Whether an execution of a buffer's users can come before one of ``op``."""
+    """Return True if an execution of a buffer's users can come before one of ``op``."""
     shared = set(enclosing_loops(op)) & set(enclosing_loops(buffer))
     return bool(shared) or known.position[buffer] < known.position[op]

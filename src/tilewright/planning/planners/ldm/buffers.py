@@ -1,4 +1,4 @@
-"""How much of every loop variable's range buffers hold: swTVM's algorithms 1 and 5.
+"""The part of every loop variable's range that buffers hold: swTVM's algorithms 1 and 5.
 
 Of every tensor one dim is being buffered at a time, from the lowest (contiguous) one upwards: the
 next, once all variables of this one are buffered whole. A variable is a *size* variable if it
@@ -32,7 +32,7 @@ BLOCK = 64
 """Elements that a variable's buffer begins with."""
 
 Fits = Callable[[Mapping[str, int]], bool]
-"""Whether the buffers of tiles of these sizes fit their memories."""
+"""A test whether the buffers of tiles of these sizes fit their memories."""
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Buffering:
     # ------------------------------------------------------------ algorithm 5
 
     def kind(self, variable: str) -> Kind | None:
-        """What a variable decides; None for one in no tensor's dims that are still cut."""
+        """Return the kind of a variable; None for one in no tensor's dims that are still cut."""
         size = number = False
         for tensor in self.tensors:
             level = self.levels[tensor.name]

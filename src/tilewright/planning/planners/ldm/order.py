@@ -40,7 +40,7 @@ class Tensor:
         return frozenset().union(*self.dims)
 
     def holds(self, variable: str) -> bool:
-        """Whether its subscripts depend on a variable."""
+        """Return True if its subscripts depend on a variable."""
         return variable in self.variables
 
     def elements(self, sizes: Mapping[str, int]) -> int:
@@ -71,7 +71,8 @@ def select(
     trips: Mapping[str, int],
     left: Collection[str] | None = None,
 ) -> str:
-    """Of the variables the first with the fewest transfers; ``left`` are all that have no place."""
+    """Return the first variable with the fewest transfers; ``left`` are all that have no
+    position."""
     outer = trips if left is None else left
     return min(variables, key=lambda v: transfers(v, tensors, trips, outer))
 

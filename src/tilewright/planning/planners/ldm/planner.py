@@ -55,10 +55,10 @@ class Ldm:
     buffers: int = AUTOMATIC
     """Slots of what is moved again and again: 1, as the algorithm is printed; 2; or the faster."""
     mesh: Mesh | None = None
-    """Where it is given, cores may get operands from others (mesh.py): those of their row or
-    column, or, of the paper's own parts, one that loads them for all."""
+    """The mesh, if cores may get operands from others (mesh.py): those of their row or column, or,
+    for the paper's own parts, one that loads them for all. None: no exchange."""
     broadcast: bool = False
-    """Whether the mesh is used for the latter."""
+    """True if the mesh is used for the latter."""
 
     def __call__(
         self,

@@ -14,7 +14,7 @@ class Arithmetic:
     body: Text
 
     def plus(self, *terms: Size) -> Size:
-        """The sum."""
+        """Return the sum of sizes."""
         number = sum(term for term in terms if isinstance(term, int))
         total: Size = 0
         for term in (*(term for term in terms if isinstance(term, str)), number):
@@ -25,25 +25,25 @@ class Arithmetic:
         return total
 
     def minus(self, left: Size, right: Size) -> Size:
-        """The difference."""
+        """Return the difference of two sizes."""
         if isinstance(right, int):
             return self.plus(left, -right)
         return 0 if left == right else self._binary("subi", left, right)
 
     def times(self, value: Size, factor: int) -> Size:
-        """A multiple."""
+        """Return the product of a size and a constant."""
         if isinstance(value, int) or factor == 0:
             return value * factor if isinstance(value, int) else 0
         return value if factor == 1 else self._binary("muli", value, factor)
 
     def least(self, left: Size, right: Size) -> Size:
-        """The smaller one."""
+        """Return the smaller of two sizes."""
         if isinstance(left, int) and isinstance(right, int):
             return min(left, right)
         return left if left == right else self._binary("minsi", left, right)
 
     def most(self, left: Size, right: Size) -> Size:
-        """The larger one."""
+        """Return the larger of two sizes."""
         if isinstance(left, int) and isinstance(right, int):
             return max(left, right)
         return left if left == right else self._binary("maxsi", left, right)
@@ -61,7 +61,7 @@ class Arithmetic:
         return value if divisor == 1 else self._binary("ceildivsi", value, divisor)
 
     def rest(self, value: Size, divisor: int) -> Size:
-        """What a quotient of a value that is not negative leaves."""
+        """Return the remainder of a value that is not negative."""
         if isinstance(value, int):
             return value % divisor
         return 0 if divisor == 1 else self._binary("remsi", value, divisor)

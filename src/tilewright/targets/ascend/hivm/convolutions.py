@@ -29,15 +29,15 @@ def blocks(extent: int) -> int:
 
 @dataclass(frozen=True)
 class _Rows:
-    """How rows of an image's tile lie in L1."""
+    """The arrangement of the rows of an image's tile in L1."""
 
     rows: int
     phases: int
     """Matrices of a row: 1 where taps read no pixels between those that a stride apart lie."""
     pixels: int
-    """Of a matrix, in whole blocks."""
+    """The pixels of a matrix, in whole blocks."""
     channels: int
-    """Blocks of them."""
+    """The number of blocks of channels."""
 
     @property
     def matrix(self) -> int:
@@ -143,7 +143,7 @@ class Convolution(Windows):
                     self.moved("nd2nz {dst_continuous}", source, target)
 
     def _load_weights(self, tensor: View, home: Home) -> None:
-        """Each tap's matrix."""
+        """Load the matrix of each tap of the window."""
         numbers, whole = self.numbers, home.whole
         starts = [home.spans[dim][0] for dim in ("kh", "kw", "ci", "co")]
         kh, kw, ci, co = (home.spans[dim][1] for dim in ("kh", "kw", "ci", "co"))

@@ -27,7 +27,8 @@ class Depthwise(UbImages):
         return [spans["kh"][2], spans["kw"][2], in_blocks(spans["c"][2])]
 
     def temporary_bytes(self, spans: Spans) -> int:
-        """Of sums and a tap two tiles of floats, one of halves for what follows; of the weights."""
+        """Return the bytes of temporaries: for sums and a tap two tiles of floats, for later stages
+        one of halves, and the weights."""
         return (4 + 4 + 2) * prod(self.results(spans)) + 4 * prod(self._taps(spans))
 
     def load(self, role: str, tensor: View, home: Home) -> None:

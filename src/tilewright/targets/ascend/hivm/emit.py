@@ -53,7 +53,7 @@ WINDOWS: dict[str, type[Windows]] = {
 """Operation -> what it says of windows."""
 
 ROOM = {"cbuf": ASCEND_910B1.l1, "ub": UB}
-"""Bytes."""
+"""The capacity of the memories, in bytes."""
 
 
 def function_text(program: ProgramOp, name: str) -> str:
@@ -69,12 +69,12 @@ class _Function:
     tensors: dict[SSAValue, View] = field(default_factory=dict[SSAValue, View])
     homes: dict[SSAValue, Home] = field(default_factory=dict[SSAValue, Home])
     cube: bool = False
-    """Whether it runs on a cube core."""
+    """True if it runs on a cube core."""
     windows: Windows | None = None
-    """What operations on windows of images say."""
+    """The emitter of operations on windows of images; None for other operations."""
 
     def text(self) -> str:
-        """All of it."""
+        """Return the whole function as text."""
         computes = [op for op in self.program.walk() if isinstance(op, ComputeOp)]
         if len(computes) != 1:
             raise self.refusal(
@@ -245,7 +245,7 @@ class _Function:
         return axes[-2], axes[-1]
 
     def _tile(self, op: BufferOp, spans: Spans, kept: Sequence[int]) -> View:
-        """What a buffer holds, in main memory, of the axes that are kept."""
+        """Return the view in main memory of what a buffer holds, along the axes that are kept."""
         tensor = self.tensors[op.tensor_op.result]
         places = [spans[dim] if dim else (0, 1, 1) for dim in self._axes_of(op)]
         for axis, (_, size, _) in enumerate(places):

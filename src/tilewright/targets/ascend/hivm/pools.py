@@ -28,11 +28,12 @@ class Pool(UbImages):
         self.largest_of = stage.operation.data == "max_pool"
         self.counted = [int(n) for n in values.get("counted", (0, 0, 0, 0))]
         self.uneven = not self.largest_of and self.counted != self.pads
-        """Whether windows differ in how many elements they count."""
+        """True if windows differ in how many elements they count."""
         self.counts: dict[SSAValue, View] = {}
 
     def temporary_bytes(self, spans: Spans) -> int:
-        """Of sums: two tiles of floats; of counts another image and another tile."""
+        """Return the bytes of temporaries: for sums two tiles of floats; for counts another image
+        and another tile."""
         if self.largest_of:
             return 0
         tile = 4 * prod(self.results(spans))

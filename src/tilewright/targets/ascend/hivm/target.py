@@ -60,7 +60,7 @@ class Ascend910bTarget(Target):
         (directory / FILE).write_text(f"{text}\n")
 
     def listing(self, directory: Path) -> str:
-        """The module."""
+        """Return the text of the package's module."""
         return (directory / FILE).read_text()
 
     def verified_program(self, text: str, machine: Machine) -> str:

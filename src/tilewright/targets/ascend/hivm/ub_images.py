@@ -11,7 +11,7 @@ from tilewright.targets.ascend.hivm.windows import Windows
 from tilewright.targets.ascend.machine import CUBE
 
 ROUNDED = " round_mode = #hivm.round_mode<rint>"
-"""Ends a conversion."""
+"""The attribute that ends a conversion."""
 
 
 def in_blocks(extent: int) -> int:
@@ -20,7 +20,7 @@ def in_blocks(extent: int) -> int:
 
 
 class UbImages(Windows):
-    """What vector operations on windows have in common."""
+    """The base of vector operations on windows in UB."""
 
     def allocated(self, hint: str, role: str, spans: Spans, slots: int, element: str) -> View:
         """Memory for a tile of an image or of results."""
@@ -77,7 +77,7 @@ class UbImages(Windows):
         return self.body.part(image, places, sizes, None, (*self.strides, 1))
 
     def line(self, name: str, inputs: Sequence[View], target: View, end: str = "") -> None:
-        """An instruction."""
+        """Emit an instruction with inputs and a target."""
         names, types = ", ".join(v.name for v in inputs), ", ".join(v.type for v in inputs)
         self.body.line(
             f"hivm.hir.{name} ins({names} : {types}) outs({target.name} : {target.type}){end}"

@@ -33,7 +33,7 @@ class Vectors:
     frame: Sequence[str]
     """The dims of the result, by its axes."""
     sizes: Sequence[Size]
-    """Of the tile."""
+    """The sizes of the tile, by axis."""
     most: Sequence[int]
     """The largest sizes, for which memory is allocated."""
 

@@ -28,13 +28,14 @@ class View:
     space: str
     """``gm``, ``cbuf``, ``cc`` or ``ub``."""
     layout: str = ""
-    """What its type says of strides and offset: nothing of memory that is dense from its start."""
+    """The part of its type that states strides and offset: empty for memory that is dense from its
+    start."""
     offset: Size = 0
     """Elements from the memory's start; "?" where that is no number."""
 
     @property
     def type(self) -> str:
-        """Its type."""
+        """The memref type of the view."""
         shape = "x".join("?" if isinstance(n, str) else str(n) for n in self.sizes)
         return f"memref<{shape}x{self.element}{self.layout}, #hivm.address_space<{self.space}>>"
 
@@ -45,7 +46,7 @@ def dense(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def strided(strides: Sequence[int], offset: Size = 0) -> str:
-    """What a type says of strides and an offset."""
+    """Return the part of a type that states strides and an offset."""
     end = f", offset: {offset}" if offset else ""
     return f", strided<[{', '.join(map(str, strides))}]{end}>"
 
@@ -59,19 +60,19 @@ class Text:
     """Definition of a constant -> its name."""
     taken: set[str] = field(default_factory=set[str])
     blocks: list[dict[str, str]] = field(default_factory=lambda: [{}])
-    """Of each block around: the values that are defined in it, by definition."""
+    """For each enclosing block, the values that are defined in it, by definition."""
 
     def line(self, text: str) -> None:
         """A line at the current depth."""
         self.lines.append("  " * (len(self.blocks) + 1) + text)
 
     def enter(self, head: str) -> None:
-        """Begin a block."""
+        """Begin a block with a head line."""
         self.line(f"{head} {{")
         self.blocks.append({})
 
     def leave(self) -> None:
-        """End a block."""
+        """End the block that was begun last."""
         self.blocks.pop()
         self.line("}")
 
@@ -132,7 +133,7 @@ class Text:
         return self.constants[definition]
 
     def first(self, places: Sequence[Size]) -> str:
-        """Whether all of some indices are 0."""
+        """Return the value that is true where all of some indices are 0."""
         holds = ""
         for place in places:
             if place == 0:
@@ -148,7 +149,7 @@ class Text:
         )
 
     def number(self, value: float, element: str) -> str:
-        """A floating-point constant."""
+        """Return a floating-point constant of an element type."""
         return self.constant("cst", f"{value:.9e} : {element}")
 
     def allocated(

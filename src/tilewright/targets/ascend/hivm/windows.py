@@ -16,7 +16,7 @@ class Reach:
     """The places of an image that a tile's windows read, along one axis."""
 
     first: Size
-    """Where the tile begins in the image; below 0 in the padding."""
+    """The tile's first index in the image; below 0 in the padding."""
     needed: Size
     """Places that the windows read."""
     low: Size
@@ -26,7 +26,7 @@ class Reach:
 
 
 class Windows:
-    """What moves and computes of an operation on windows say."""
+    """The base of emitters for the moves and computes of an operation on windows."""
 
     space = "ub"
     """The memory of operands."""
@@ -37,7 +37,7 @@ class Windows:
     def __init__(self, body: Text, stage: StageOp, extents: Mapping[str, int]) -> None:
         self.body = body
         self.extents = extents
-        """Of the whole operation."""
+        """The extents of the whole operation, by dim."""
         self.numbers = Arithmetic(body)
         values = stage.parameters
         self.strides = [int(n) for n in values.get("strides", (1, 1))]
@@ -100,11 +100,11 @@ class Windows:
         )
 
     def begins_inside(self, axis: int, before: int = 0) -> bool:
-        """Whether no window begins in front of the image, and of what counts with it."""
+        """Return True if no window begins before the image, or before what counts as part of it."""
         return self.pads[axis] <= before
 
     def ends_inside(self, axis: int, extent: int) -> bool:
-        """Whether no window ends behind the image."""
+        """Return True if no window ends after the image."""
         results, taps = (self.extents[dim] for dim in (("oh", "kh"), ("ow", "kw"))[axis])
         last = (results - 1) * self.strides[axis] + (taps - 1) * self.dilations[axis]
         return last - self.pads[axis] < extent
@@ -123,7 +123,7 @@ class Windows:
                 )
 
     def moved(self, name: str, source: View, target: View) -> None:
-        """A move."""
+        """Emit a move from one view to another."""
         self.body.line(
             f"hivm.hir.{name} ins({source.name} : {source.type}) "
             f"outs({target.name} : {target.type})"

@@ -60,12 +60,13 @@ class Heads:
     width: int
     scale: float = 1.0
     mask: tuple[int, ...] = ()
-    """Of what is added to scores, row by row: elements from head to head and from row to row, each
-    0 where it broadcasts; then heads of which each has one, for batches. () for none."""
+    """The steps of the mask that is added to scores, row by row: elements from head to head and
+    from row to row, each 0 where it broadcasts; then heads of which each has one, for batches. ()
+    for none. () for none."""
     short_rows: bool = False
-    """Whether a launch has ``LENGTH`` queries of a head, at most ``rows``, the first ones."""
+    """True if a launch has ``LENGTH`` queries of a head, at most ``rows``, the first ones."""
     short_keys: bool = False
-    """Whether it has ``LENGTH`` keys."""
+    """True if a launch has ``LENGTH`` keys."""
 
 
 @dataclass
@@ -188,7 +189,7 @@ class _Attention:
         return tiles.program((*tensors, out), about, max(short))
 
     def _chunks(self) -> Value:
-        """How many chunks of keys there are."""
+        """Return the number of chunks of keys."""
         if not self.of.short_keys or self.chunk.most == 1:
             return self.chunk.most
         return (self.there + (self.chunk.size - 1)) // self.chunk.size

@@ -25,7 +25,7 @@ def _tensor(name: str, planes: Extent, rows: int, columns: int, *, written: bool
 
 
 def _alike(tiles: Tiles, pixels: int, value: str) -> Buffer:
-    """So many pixels of the value."""
+    """Return a buffer of ``pixels`` pixels that all hold the value."""
     alike = tiles.kept("alike", pixels * BLOCK, "half")
     once = Vectors()
     once.fill(Grid(Place(alike), pixels * BLOCK), 1, pixels * CUBE, f"({value})")

@@ -77,16 +77,16 @@ class _Operand:
     shape: Shape
     """As that of the result, with 1 where it broadcasts."""
     blocks: bool = False
-    """Whether its matrices are in Nz."""
+    """True if its matrices are in Nz."""
 
     @property
     def rows(self) -> bool:
-        """Whether it has rows of its own."""
+        """True if it has rows of its own, and does not broadcast along them."""
         return self.shape[-2] > 1
 
     @property
     def columns(self) -> bool:
-        """Whether it has columns of its own."""
+        """True if it has columns of its own, and does not broadcast along them."""
         return self.shape[-1] > 1
 
     @property
@@ -117,14 +117,14 @@ class _Operand:
 class _Broadcast:
     operation: str
     extents: Sequence[Extent]
-    """Of the result."""
+    """The extents of the result."""
     operands: Sequence[_Operand]
     scalars: Mapping[str, str]
     core: DaVinci
     name: str
     element: str
     blocks: bool
-    """Whether the result's matrices are in Nz: columns are then padded to whole blocks."""
+    """True if the result's matrices are in Nz: columns are then padded to whole blocks."""
 
     def __post_init__(self) -> None:
         recipe = recipe_of(self.operation, self.core)
@@ -261,7 +261,7 @@ class _Broadcast:
 
 
 def element_place(tensor: Tensor, indices: Sequence[Value], strides: Sequence[int]) -> Place:
-    """Where an element of a tensor lies in main memory; ``strides`` are in elements."""
+    """Return the address of an element of a tensor in main memory; ``strides`` are in elements."""
     at: Value = 0
     for index, stride in zip(indices, strides, strict=True):
         at = at + index * stride

@@ -37,7 +37,7 @@ from tilewright.targets.ascend.vectors import fill
 class _Channels:
     batch: Extent
     planes: Extent
-    """Of 16 channels, where blocks share them; 16 divides the channels then."""
+    """The planes of 16 channels, where blocks share them; 16 divides the channels then."""
     channels: int
     area: Extent
     """Positions of a plane."""

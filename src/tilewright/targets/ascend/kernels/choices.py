@@ -30,17 +30,17 @@ from tilewright.targets.ascend.machine import BLOCK, MAX_BURSTS, DaVinci
 from tilewright.targets.ascend.program import Place, Program, Tensor, Value
 
 RELATIONS = {"less": "lt", "less_equal": "le", "equal": "eq"}
-"""Operation -> relation."""
+"""The instruction's relation of each operation."""
 
 BOOLEAN = "uint8_t"
 """The element of booleans in main memory."""
 
 ENDS = 2 * REPEAT
-"""Bytes of ``Choice.ends``."""
+"""The number of bytes of ``Choice.ends``."""
 
 
 def choice_room(tiles: Tiles) -> Choice:
-    """What choices need in UB, filled in front of all loops."""
+    """Return the buffers that choices need in UB, filled before all loops."""
     ends = [Place(tiles.kept(f"end{number}", REPEAT, "half")) for number in (0, 1)]
     once = Vectors(prefix="c")
     for end in ends:
@@ -88,7 +88,7 @@ class _Operand:
         return Tensor(self.name, size, self.element, written=written)
 
     def main(self, tensor: Tensor, indices: Sequence[Value]) -> Place:
-        """Where a tile begins in main memory."""
+        """Return the address in main memory at which a tile begins."""
         return element_place(tensor, indices, self.strides())
 
 

@@ -48,7 +48,7 @@ class FoldRoom:
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
-        """All of them."""
+        """The buffers of the fold, all of them."""
         return self.sums, self.turned, self.scratch, self.spread
 
     @property
@@ -63,7 +63,7 @@ class FoldRoom:
 
 
 def fold_bytes(rows: int) -> int:
-    """What ``fold_room`` takes."""
+    """Return the bytes that ``fold_room`` takes."""
     return -(-rows // 8) * 8 * REPEAT + 3 * SCRATCH
 
 
@@ -83,7 +83,7 @@ def fold_room(room: Room, rows: int) -> FoldRoom:
 
 
 def begin(vectors: Vectors, room: FoldRoom, fold: str, rows: int) -> None:
-    """Folds of nothing."""
+    """Initialise the folds with their neutral elements."""
     whole = -(-rows // 8) * 8
     vectors.fill(Grid(Place(room.sums), REPEAT), whole, REPEAT // 4, FOLDS[fold][1])
 

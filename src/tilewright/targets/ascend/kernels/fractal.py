@@ -57,7 +57,7 @@ class Piece:
 
     @property
     def b(self) -> int:
-        """Blocks of rows."""
+        """The number of blocks of rows."""
         return self.rows // CUBE
 
     @property
@@ -101,7 +101,7 @@ class _Conversion:
     """From Nz to row-major order."""
     name: str
     short: bool = False
-    """Whether a launch has ``LENGTH`` rows, at most these, the first ones."""
+    """True if a launch has ``LENGTH`` rows, at most these, the first ones."""
     wide: Extent | None = None
     """Blocks of columns, where blocks of a launch share them."""
 
@@ -187,8 +187,8 @@ class _Conversion:
         body.append(loop)
 
     def _buffers(self, rows: int, scope: Loop | None) -> dict[str, Buffer]:
-        """Of one piece: x, which rows come to and blocks leave from where they may lie in one
-        place, and others."""
+        """Return the buffers of one piece: x, which rows are loaded to and blocks stored from where
+        both may use one buffer, and others."""
         size = rows * self.piece.blocks * BLOCK
         names = {"naive": ("x", "t"), "improved": ("x", "t"), "vor": ("x", "y")}
         return {
@@ -274,7 +274,7 @@ class _Conversion:
         return isa.copy(main, place, piece.blocks, piece.rows, 0, gap)
 
     def _main(self, row: Value) -> Place:
-        """Where a row begins in Nz, of a piece's first block of columns."""
+        """Return the address of a row in Nz, in a piece's first block of columns."""
         return Place(self.nz, (self.column * self.height + row) * BLOCK)
 
     def _by_dma(self, place: Place, piece: Piece, row: Value, there: int) -> list[Statement]:

@@ -23,13 +23,13 @@ from tilewright.tile.lower import tile
 
 @dataclass(frozen=True)
 class Matrices:
-    """What is multiplied: A is M x N, B is N x K."""
+    """The sizes of a matrix product: A is M x N, B is N x K."""
 
     M: int
     N: int
     K: int
     transposed: bool = False
-    """Whether B lies in main memory as K x N."""
+    """True if B is stored in main memory as K x N."""
     bias: bool = False
     relu: bool = False
 
@@ -74,7 +74,7 @@ class Tiling:
     n0: int
     k0: int
     order: Literal["xy", "yx"] = "xy"
-    """Of the loops over tiles in L1, the outer first: x over rows, y over columns."""
+    """The order of loops over tiles in L1, the outer first: x over rows, y over columns."""
     l1: int = 1
     l0: int = 1
     l0c: int = 1

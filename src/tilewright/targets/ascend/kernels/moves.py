@@ -56,7 +56,7 @@ Move = tuple[Dim, ...]
 
 
 def normalised(move: Sequence[Dim]) -> Move:
-    """The same move with as few dims as can be, one at least."""
+    """Return the same move with the fewest dims, at least one."""
     merged: list[Dim] = []
     for dim in move:
         if dim.extent == 1:
@@ -98,7 +98,7 @@ def _contiguous(move: Move) -> int | None:
 
 
 def in_order(move: Move, turned: int, width: int) -> bool:
-    """Whether a transposition's rows may be written in the order in which tiles come."""
+    """Return True if a transposition's rows may be written in the order of the tiles."""
     row = total(move[-1].extent)
     whole = row * width % BLOCK == 0 or row > 3 * SIDE
     return whole or turned == len(move) - 2

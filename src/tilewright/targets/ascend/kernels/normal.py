@@ -49,7 +49,7 @@ def softmax_rows(
 
 @dataclass(frozen=True)
 class Norm:
-    """Layer normalisation's settings."""
+    """The settings of layer normalisation."""
 
     epsilon: float = 1e-5
     centred: bool = True
@@ -122,16 +122,16 @@ def reciprocal_root(vectors: Vectors, x: Grid, other: Grid, count: int) -> None:
 
 @dataclass(frozen=True)
 class Rows:
-    """What a kernel takes: matrices, row by row or in Nz."""
+    """The matrices of a kernel: row by row or in Nz."""
 
     count: Extent
     rows: Extent
     columns: int
     element: str = "float"
     blocks: bool = False
-    """Whether they are in Nz, which halves alone are."""
+    """True if they are in Nz, which halves alone are."""
     short: bool = False
-    """Whether a launch has ``LENGTH`` rows of each, at most these, the first ones; row by row there
+    """True if a launch has ``LENGTH`` rows of each, at most these, the first ones; row by row there
     is one matrix then."""
 
     def __str__(self) -> str:

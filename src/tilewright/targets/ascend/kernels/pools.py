@@ -38,7 +38,7 @@ class Window:
         return (count - 1) * self.strides[axis] + reach
 
     def results(self, axis: int, extent: int) -> int:
-        """How many windows an extent holds."""
+        """Return the number of windows that an extent holds."""
         return (extent - self.span(axis)) // self.strides[axis] + 1
 
     @property

@@ -35,23 +35,23 @@ ROWS = 240
 """Rows of a tile at most, over all of its blocks: a repeat each, and the stride between blocks."""
 
 FLOATS = 64
-"""Of a repeat."""
+"""The number of floats in a repeat."""
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """What a kernel converts."""
+    """The extents of what a kernel converts."""
 
     batch: Extent
-    """Matrices or images."""
+    """The number of matrices or images."""
     rows: Extent
-    """Of a matrix, or positions of an image."""
+    """The rows of a matrix, or positions of an image."""
     pairs: Extent
     """Blocks of 32 columns or channels."""
     halves: int
-    """Blocks of 16."""
+    """The number of blocks of 16 halves."""
     plain: bool = False
-    """Whether halves come row by row, in whole blocks of 32."""
+    """True if halves are stored row by row, in whole blocks of 32."""
 
 
 @dataclass
@@ -118,7 +118,8 @@ class _Conversion:
         height: int,
         size: tuple[int, int],
     ) -> tuple[Place, int]:
-        """Where a tile's halves begin in main memory, and the gap between their bursts."""
+        """Return the address of a tile's halves in main memory, and the gap between their
+        bursts."""
         rows, pairs = size
         if self.of.plain:
             at = (matrix * height + row) * (self.of.halves * BLOCK) + pair * (2 * BLOCK)

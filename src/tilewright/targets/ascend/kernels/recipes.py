@@ -53,7 +53,7 @@ class Recipe:
     """Blocks of elements alike, as C."""
     temporaries: tuple[str, ...] = ()
     wide: bool = False
-    """Whether temporaries are floats, to which halves are converted first and back at last."""
+    """True if temporaries are floats, to which halves are converted first and back at last."""
     kinds: Mapping[str, str] = field(default_factory=dict[str, str])
     """Element types of buffers that are not the operands'."""
 
@@ -98,8 +98,8 @@ ERF = (
 )
 
 HALF_ERF = (tuple(coefficient / 2 for coefficient in ERF[0]), *ERF[1:])
-"""Of x (1/2 + erf(x / sqrt 2) / 2), whose sum has the bits of 1 + erf. It is 0, or a rounding of 1,
-below the bound; x counts as the bound there, so that the product is as small."""
+"""The coefficients of x (1/2 + erf(x / sqrt 2) / 2), whose sum has the bits of 1 + erf. It is 0, or
+a rounding of 1, below the bound; x counts as the bound there, so that the product is as small."""
 
 
 def _odd(source: str, of: tuple[Sequence[float], Sequence[float], float]) -> tuple[Step, ...]:
@@ -288,7 +288,7 @@ RECIPES: dict[str, Recipe] = {
         one="1.0f",
     ),
 }
-"""What there is."""
+"""The recipes of elementwise operations, by name."""
 
 QUOTIENTS = ("div", "reciprocal", "quantise")
 """Operations whose divisors may be 0 or infinite, or whose quotients have to be exact to the last

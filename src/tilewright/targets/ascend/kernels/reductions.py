@@ -93,7 +93,7 @@ def reduce_rows(
 
 
 def _floats(vectors: Vectors, x: Grid, floats: Grid | None, rows: int, columns: int) -> Grid:
-    """Rows as floats."""
+    """Return rows as floats, converted where they are halves."""
     if floats is None:
         return x
     vectors.operation("cast", floats, (x,), rows, columns)

@@ -27,14 +27,14 @@ class Share:
     """Indices of the longest run."""
     shortest: int
     first: Value
-    """Where the block's run begins."""
+    """The first index of the block's run."""
     size: Value
-    """How many indices it has."""
+    """The number of indices of the block's run."""
     places: Places = ()
 
 
 Extent = int | Share
-"""How many indices an axis has, and perhaps which of them are a block's."""
+"""The number of indices of an axis, or the block's share of them."""
 
 
 def total(extent: Extent) -> int:
@@ -89,7 +89,7 @@ def scaled(extent: Extent, factor: int) -> Extent:
 
 
 def joins(outer: Extent, inner: Extent) -> bool:
-    """Whether two axes may become one."""
+    """Return True if two axes may become one."""
     whole = total(outer) == 1 or not isinstance(inner, Share)
     return whole or share_of(outer).part == 1
 

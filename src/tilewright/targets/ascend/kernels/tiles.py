@@ -37,18 +37,18 @@ class Cut:
 
     @property
     def most(self) -> int:
-        """How many tiles the longest run has."""
+        """The number of tiles of the longest run."""
         return -(-self.share.part // self.size)
 
     @property
     def count(self) -> Value:
-        """How many tiles there are."""
+        """The number of tiles of this run."""
         if isinstance(self.share.size, int) or self.most == 1:
             return self.most
         return (self.share.size + (self.size - 1)) // self.size
 
     def start(self, number: Value) -> Value:
-        """Where a tile begins."""
+        """Return the first index of a tile."""
         share = self.share
         if self.most == 1:
             return share.first
@@ -57,8 +57,8 @@ class Cut:
         return share.first + least(number * self.size, share.size - self.size)
 
     def until(self, extent: Value) -> Value:
-        """How many tiles hold what a block has of the axis's first ``extent`` indices; less than 1
-        where that is nothing."""
+        """Return the number of tiles that hold a block's part of the axis's first ``extent``
+        indices; less than 1 where the part is empty."""
         share = self.share
         if not share.places:
             return self.count if self.most == 1 else (extent + (self.size - 1)) // self.size
@@ -114,12 +114,12 @@ class Tiles:
 
     @property
     def variables(self) -> list[Value]:
-        """The loops' variables."""
+        """The variables of the loops, outermost first."""
         return [loop.variable for loop in self.loops]
 
     @property
     def body(self) -> list[Statement]:
-        """Of the innermost loop."""
+        """The statements of the innermost loop."""
         return self.loops[-1].body
 
     def tile(

@@ -88,7 +88,7 @@ def _copy(
 
 @dataclass(frozen=True)
 class Matrices:
-    """So many matrices of rows by columns in main memory: row by row, or in Nz (halves)."""
+    """Matrices of rows by columns in main memory: row by row, or in Nz (halves)."""
 
     name: str
     count: int
@@ -96,11 +96,11 @@ class Matrices:
     columns: int
     element: str = "float"
     blocks: bool = False
-    """Whether they are in Nz."""
+    """True if they are in Nz."""
 
     @property
     def size(self) -> int:
-        """Bytes of one."""
+        """The bytes of one matrix."""
         if self.blocks:
             return padded(self.rows) * padded(self.columns) * 2
         return self.rows * self.columns * isa.WIDTHS[self.element]

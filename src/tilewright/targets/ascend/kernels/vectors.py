@@ -41,13 +41,13 @@ CASTS = {
 
 @dataclass(frozen=True)
 class Grid:
-    """Where an operand's rows lie in UB."""
+    """The arrangement of an operand's rows in UB."""
 
     place: Place
     pitch: int = 0
     """Bytes from row to row, a multiple of 32; 0 where one row is all."""
     spread: bool = False
-    """Whether a row is one block, for all its columns."""
+    """True if a row is one block, for all its columns."""
     blocks: int = 1
     """Blocks from one of a row's to the next."""
 
@@ -62,13 +62,13 @@ class Grid:
         return isa.WIDTHS[self.element]
 
     def at(self, offset: Value) -> Grid:
-        """The same so many bytes further on."""
+        """Return the same grid ``offset`` bytes further on."""
         return replace(self, place=self.place.at(offset))
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What choices need in UB beside their operands."""
+    """The scratch memory that choices need in UB beside their operands."""
 
     bits: Place
     """``CHOICE_BITS`` bytes of ``uint8_t``."""
@@ -98,7 +98,7 @@ class Vectors:
 
     body: list[Statement] = field(default_factory=list[Statement])
     prefix: str = "v"
-    """Of loop variables, which no loop around may have."""
+    """The prefix of loop variables, which no enclosing loop may have."""
     loops: int = 0
 
     @contextmanager
@@ -197,7 +197,7 @@ class Vectors:
             self.body.append(isa.mask_of(128, 128))
 
     def fill(self, out: Grid, rows: int, columns: int, scalar: str) -> None:
-        """All elements alike."""
+        """Set all elements to one value."""
         self.operation("vector_dup", out, (), rows, columns, f"({out.element}){scalar}")
 
     def choose(
@@ -210,8 +210,8 @@ class Vectors:
         columns: int,
         scratch: Choice,
     ) -> None:
-        """Of each element the first of ``chosen`` where the relation holds of ``compared``, else
-        the second; all of halves. ``out`` may be one of ``chosen``."""
+        """Choose for each element the first of ``chosen`` where the relation holds of ``compared``,
+        else the second; all of halves. ``out`` may be one of ``chosen``."""
         grids = (out, *compared, *chosen)
         if rows > 1 and all(_dense(grid, columns) for grid in grids):
             rows, columns = 1, rows * columns
@@ -314,7 +314,7 @@ def _along_row(grid: Grid, columns: Value) -> Grid:
 
 
 def _dense(grid: Grid, columns: int) -> bool:
-    """Whether rows follow each other without a gap, or one element is all."""
+    """Return True if rows follow each other without a gap, or there is a single element."""
     if grid.spread:
         return grid.pitch == 0
     return grid.pitch == columns * grid.width and grid.blocks == 1
@@ -326,7 +326,7 @@ class Room:
 
     bytes: int
     name: str
-    """Of the kernel, for messages."""
+    """The name of the kernel, for messages."""
     used: int = 0
 
     def take(self, size: int) -> int:

@@ -49,7 +49,7 @@ def attend(
 def _mask(
     launches: Launches, value: Value, scores: tuple[int, int, int, int]
 ) -> tuple[int, int, int]:
-    """How the mask broadcasts; see ``Heads.mask``."""
+    """Return the steps by which the mask broadcasts; see ``Heads.mask``."""
     if value.element != "half" or value.layout:
         raise launches.refusal("attention takes a mask of half precision in row-major order")
     batch, own, rows, keys = value.shape

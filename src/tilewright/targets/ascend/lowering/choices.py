@@ -11,7 +11,7 @@ from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.lowering.points import aligned, alike
 
 CHOICES = ("less", "less_equal", "equal", "select")
-"""The operations."""
+"""The operations that compare or choose."""
 
 
 def choice(

@@ -111,7 +111,7 @@ def _image_extents(
 
 
 def _matrix(value: Value, number: int, count: int) -> Value:
-    """One of so many matrices of a value."""
+    """Return one of ``count`` matrices of a value."""
     if count == 1:
         return value
     layout = Layout.parse(value.layout, len(value.shape))

@@ -29,7 +29,7 @@ SLOTS: tuple[dict[str, int], ...] = tuple(
     {"cbuf": l1, "ca": 2, "cb": 2, "cc": cc, "ub": ub}
     for l1, cc, ub in ((3, 2, 2), (2, 2, 2), (2, 1, 2), (2, 1, 1), (1, 1, 1))
 )
-"""How many slots buffers of a memory have at most: what blocks add to tiles may leave less room
+"""The greatest number of slots of a memory's buffers: block padding of tiles may leave less room
 than the planner has counted on."""
 
 
@@ -43,7 +43,7 @@ def slots_of(program: ProgramOp, most: Mapping[str, int], events: int) -> dict[s
     shared = set(shared_loops(program))
 
     def fills(op: BufferOp) -> int:
-        """How often a block fills a buffer."""
+        """Return how often a block fills a buffer."""
         around = [loop for loop in enclosing_loops(op) if loop in shared]
         return visits(op) // prod(-(-loop.upper_bound // loop.step_size) for loop in around)
 

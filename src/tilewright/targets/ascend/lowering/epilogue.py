@@ -1,4 +1,4 @@
-"""What follows a product on its way to main memory: bias, a second summand, relu or a function.
+"""The epilogue of a product on its way to main memory: bias, a second summand, relu or a function.
 
 Alone, relu comes with the conversion to halves on the way from L0C to UB. Otherwise the vector unit
 computes on the converted tile in UB: blocks of 16 columns one behind the other, each with all rows.
@@ -48,7 +48,7 @@ class Function:
 
     @property
     def element(self) -> str:
-        """Of temporaries and constants."""
+        """The element type of temporaries and constants."""
         return "float" if self.recipe.wide else "half"
 
     @property
@@ -73,7 +73,7 @@ class Function:
             first += size
 
     def fills(self) -> list[Statement]:
-        """What makes the constants."""
+        """Return the statements that fill the constants."""
         lanes = REPEAT_BLOCKS * BLOCK // isa.WIDTHS[self.element]
         return [
             isa.mask_of(lanes, lanes),
@@ -115,7 +115,7 @@ class Function:
             count = least(self.repeats, repeats - start)
 
         def part(name: str) -> tuple[Place, int, int]:
-            """Where an operand lies, and its strides of blocks and repeats."""
+            """Return the address of an operand, and its strides of blocks and repeats."""
             if name == "tile":
                 return tile.at(start * (lanes * 2)), 1, REPEAT_BLOCKS * 2 // wide
             place = Place(self.buffers[name])
@@ -142,17 +142,17 @@ class Epilogue:
     bias: SSAValue | None = None
     summand: SSAValue | None = None
     factors: SSAValue | None = None
-    """Of integers, what a unit of the sums is worth in each column."""
+    """For integers, the value of a unit of the sums in each column."""
     relu: bool = False
     function: Function | None = None
     room: int = 0
-    """Bytes of UB."""
+    """The bytes of UB that are left for it."""
     before: list[Statement] = field(default_factory=list[Statement])
     """In front of all loops."""
     work: list[Buffer] = field(default_factory=list[Buffer])
-    """What functions and sums of integers need beside the tile."""
+    """The buffers that functions and sums of integers need beside the tile."""
     wide: Buffer | None = None
-    """Where sums of integers become floats."""
+    """The buffer in which sums of integers become floats."""
 
     @classmethod
     def of(cls, compute: ComputeOp, core: DaVinci) -> Epilogue:
@@ -188,7 +188,7 @@ class Epilogue:
 
     @property
     def mode(self) -> str:
-        """Of the conversion on the way to UB."""
+        """The mode of the conversion on the way to UB."""
         early = self.relu and self.bias is None and self.summand is None
         return "CRMODE_F32toF16_RELU" if early else "CRMODE_F32toF16_NONE"
 

@@ -23,7 +23,7 @@ SCALARS: dict[str, tuple[tuple[str, float], ...]] = {
 
 
 def is_power(scale: float) -> bool:
-    """Whether a scale is a power of two of which the inverse is a float, too."""
+    """Return True if a scale is a power of two of which the inverse is a float, too."""
     fraction, exponent = frexp(scale)
     return fraction == 0.5 and -120 < exponent < 120
 

@@ -107,7 +107,7 @@ class Convolutions:
         return {**self.exact, **{d: padded(self.exact[d], self.block(d)) for d in blocked}}
 
     def blocked(self, dim: str) -> bool:
-        """Whether a dim is one of channels."""
+        """Return True if a dim is one of channels."""
         return dim in self.blocked_dims
 
     def block(self, dim: str) -> int:
@@ -138,7 +138,7 @@ class Convolutions:
         return Span(start, group.size * extent, group.most * extent)
 
     def _weight_spans(self, spans: Spans) -> Spans:
-        """Those of weights, which have the image's channels of one group."""
+        """Return the spans of weights, which have the image's channels of one group."""
         return {**self.spans(spans), "ci": spans["ci"]} if self.groups > 1 else self.spans(spans)
 
     # Sizes.
@@ -383,7 +383,7 @@ class Convolutions:
         return feature_map, (down - rows.above, -left)
 
     def _plane(self, spans: Spans) -> Value:
-        """Where a tile's positions begin in main memory, in positions."""
+        """Return the first position of a tile in main memory, in positions."""
         result = self.exact["oh"] * self.exact["ow"]
         channel = spans["co"].start.over(CUBE).value
         first = (spans["n"].start.value * self.results + channel) * result
@@ -449,7 +449,7 @@ class Convolutions:
         return [copy, *self.epilogue.statements(target, self.homes, spans["co"], first, rows)]
 
     def _first_result(self, row: Home) -> Linear:
-        """Where a buffer of biases or factors begins among the channels."""
+        """Return the first channel of a buffer of biases or factors."""
         return self.spans(row.spans)["co"].start
 
     # Products.
@@ -474,7 +474,8 @@ class Convolutions:
 
 
 def first_of(loops: list[Loop]) -> Value:
-    """Whether a product is the first that its sums get: 1 where there are no further."""
+    """Return the condition that a product is the first one of its sums: 1 where there are no
+    others."""
     if not loops:
         return 1
     total: Value = 0

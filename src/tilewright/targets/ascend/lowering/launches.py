@@ -1,4 +1,5 @@
-"""What kernels of a network become: launches of functions, and what a package collects of them.
+"""Launches of functions, to which kernels of a network are lowered, and their collection for a
+package.
 
 ``Device`` collects functions, launches and constants of a whole package; ``Launches`` those of one
 kernel. A ``Value`` is what one launch leaves for the next: where it lies, of which element, and in
@@ -45,25 +46,26 @@ ELEMENTS = {
 """Element types of values -> those of CCE C."""
 
 INDEX_ELEMENTS = {"int64": "int64_t", "int32": "int32_t"}
-"""Those of indices, which the scalar unit reads."""
+"""The C types of index elements, which the scalar unit reads."""
 
 
 class Argument(BaseModel):
-    """What a kernel's parameter is."""
+    """The argument for a kernel's parameter."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: str
     kind: Literal["operand", "constant", "work", "result"]
     number: int = Field(ge=0)
-    """Of the kernel's operands, or of its buffers; where a constant begins in ``constants.bin``."""
+    """The number among the kernel's operands, or its buffers; a constant's offset in
+    ``constants.bin``."""
     bytes: int = Field(ge=0)
-    """Of the whole value, and behind it what kernels may touch."""
+    """The bytes of the whole value, and those after it that kernels may touch."""
     offset: int = Field(default=0, ge=0)
-    """Of the parameter, from the value's start."""
+    """The offset of the parameter from the value's start."""
 
 
 class Cost(BaseModel):
-    """What a launch takes, simulated (timing.py)."""
+    """The simulated time of a launch (timing.py)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     cycles: float = Field(ge=0)
@@ -78,14 +80,15 @@ class Launch(Cost):
     function: str
     arguments: tuple[Argument, ...]
     shorter: dict[int, Cost] = {}
-    """What it takes at some lengths below the longest."""
+    """The cost at some lengths below the longest."""
     longest: int = Field(default=0, ge=0)
     """The most that the length is which follows the arguments; 0 where none does."""
     blocks: int = Field(default=1, ge=1, le=MOST_BLOCKS)
-    """How many run at once, each on a core of its own as far as there are cores."""
+    """The number of blocks that run at once, each on a core of its own as far as there are
+    cores."""
 
     def at(self, length: int) -> Cost:
-        """What a launch takes, at most: what it does at the next length that was simulated."""
+        """Return the cost of a launch, at most: that at the next length that was simulated."""
         known = [most for most in self.shorter if most >= length]
         return self.shorter[min(known)] if known and self.longest else self
 
@@ -103,11 +106,11 @@ class Length(BaseModel):
 
 @dataclass(frozen=True)
 class Value:
-    """What lies in main memory between launches."""
+    """A value in main memory between launches."""
 
     argument: Argument
     shape: tuple[int, ...]
-    """Of the logical tensor."""
+    """The shape of the logical tensor."""
     element: str
     """``float`` or ``half``, as in C."""
     layout: str = ""
@@ -129,25 +132,25 @@ Form = tuple[str, tuple[int, ...], int]
 
 @dataclass
 class Device:
-    """What a package collects for the core."""
+    """The functions, launches and constants that a package collects for the core."""
 
     core: DaVinci
     memory: MainMemory | None = None
-    """What cores share; None for one core with its share to itself."""
+    """The main memory that cores share; None for one core with its share to itself."""
     methods: tuple[Method, ...] = METHODS
-    """Of changes between rows and Nz; the fastest is taken."""
+    """The methods of changes between rows and Nz; the fastest is taken."""
     estimated: float | None = None
-    """Where launches are estimated alone: cycles of them all, about."""
+    """The estimated cycles of all launches, where they are only estimated; else None."""
     texts: dict[str, str] = field(default_factory=dict[str, str])
     """The C of each function."""
     programs: dict[str, Program] = field(default_factory=dict[str, Program])
-    """What they were printed from."""
+    """The programs from which the functions were printed."""
     launches: list[Launch] = field(default_factory=list[Launch])
     constants: bytearray = field(default_factory=bytearray)
     functions: dict[str, Function] = field(default_factory=dict[str, Function])
     """By their C without flags, under one name: kernels alike share a function."""
     estimates: dict[Form, float] = field(default_factory=dict["Form", float])
-    """What was estimated: networks repeat their layers."""
+    """The estimates so far: networks repeat their layers."""
 
 
 @dataclass
@@ -170,13 +173,13 @@ class Launches:
 
     @property
     def core(self) -> DaVinci:
-        """The core."""
+        """The core, with a part of UB where several share it."""
         core = self.device.core
         return core if self.parts == 1 else replace(core, ub=core.ub // self.parts)
 
     @property
     def cores(self) -> int:
-        """How many there are."""
+        """The number of cores of the machine."""
         return 1 if self.device.memory is None else self.device.memory.cores
 
     def extent(self, axis: Affine, size: int, unit: int = 1) -> Extent:
@@ -229,7 +232,7 @@ class Launches:
         return [value.name for value in self.kernel.inputs].index(operand.name)
 
     def result(self) -> Value:
-        """Where the kernel's result goes."""
+        """Return the value of the kernel's result."""
         return self._value(self.kernel.output, "result", 0, self.kernel.output.layout)
 
     def _value(

@@ -44,7 +44,7 @@ from tilewright.targets.ascend.program import (
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, TensorOp, WindowAttr
 
 Indices = dict[str, Value]
-"""Of a matrix of a tile: its index along each batch dim of which the tile has several."""
+"""The index of a tile's matrix along each batch dim of which the tile has several."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ class Axes:
     rows: str
     columns: str
     extents: tuple[int, ...]
-    """Of the batch axes."""
+    """The extents of the batch axes."""
     height: int
     """Rows of a matrix, padded."""
     width: int
-    """Columns, padded."""
+    """The number of columns, padded to whole blocks."""
     block: int = CUBE
     """Columns of a block."""
 
@@ -139,7 +139,7 @@ class Products:
         return element_in(op, integers=self.integers)
 
     def blocked(self, dim: str) -> bool:
-        """Whether a dim is one of rows or columns."""
+        """Return True if a dim is one of rows or columns."""
         return dim in self.dims
 
     def main_bytes(self, op: TensorOp) -> int:
@@ -201,7 +201,7 @@ class Products:
         return [copy, *after]
 
     def _count(self, axes: Axes, spans: Spans) -> tuple[Value, int]:
-        """How many matrices a tile has, now and at most."""
+        """Return the number of matrices of a tile, now and at most."""
         count: Value = 1
         for dim in axes.batch:
             if dim and spans[dim].most > 1:

@@ -120,7 +120,7 @@ def relay(
 
 
 def _is_turned(value: Value) -> bool:
-    """Whether a value is in Nz of its matrices' transposes."""
+    """Return True if a value is in Nz of its matrices' transposes."""
     rank = len(value.shape)
     return (
         rank > 1
@@ -147,7 +147,7 @@ def _transposed(launches: Launches, value: Value, result: Value) -> Value:
 
 
 def of_heads(value: Value) -> bool:
-    """Whether a value's matrices of heads are in Nz."""
+    """Return True if a value's matrices of heads are in Nz."""
     return (
         len(value.shape) == 4
         and bool(value.layout)

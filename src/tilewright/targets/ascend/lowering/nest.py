@@ -1,4 +1,4 @@
-"""Where tiles lie: the loops of a tile program as values of the C that it becomes.
+"""The positions of tiles: the loops of a tile program as values of the C that it becomes.
 
 A dim's interval within some loops is a ``Span``: its start is a sum of loop variables, kept as such
 so that the distance between the tile of an inner memory and that of an outer one is known.
@@ -32,7 +32,7 @@ class Linear:
         return Linear((*rest, *taken), self.constant - other.constant)
 
     def times(self, factor: int, constant: int = 0) -> Linear:
-        """So many times it, and a constant."""
+        """Return it times a factor, plus a constant."""
         terms = tuple((loop, step * factor) for loop, step in self.terms)
         return Linear(terms, self.constant * factor + constant)
 
@@ -45,7 +45,7 @@ class Linear:
 
     @property
     def value(self) -> Value:
-        """As C."""
+        """The value as an expression in C."""
         total: Value = 0
         for loop, step in self.terms:
             total = loop.variable * step + total
@@ -65,7 +65,7 @@ class Span:
 Spans = Mapping[str, Span]
 
 NOTHING = Span(Linear(), 1, 1)
-"""Of an axis without a dim: its one index."""
+"""The span of an axis without a dim: its one index."""
 
 
 def whole(extents: Mapping[str, int]) -> dict[str, Span]:

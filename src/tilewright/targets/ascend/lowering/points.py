@@ -91,8 +91,8 @@ def points(
 
 
 def _short(launches: Launches, output: Operand, result: Value) -> Short | None:
-    """What a launch's length counts of a result; None where runs are too few elements to be cut, or
-    no whole blocks."""
+    """Return what a launch's length counts of a result; None where runs are too few elements to be
+    cut, or no whole blocks."""
     shape, rank = result.shape, len(result.shape)
     free = [
         n
@@ -150,7 +150,7 @@ def _broadcast(
 
 
 def aligned(operand: Operand, result: Operand) -> bool:
-    """Whether axes are those of the result from the last on, or broadcast."""
+    """Return True if axes are those of the result from the last on, or broadcast."""
     axes = zip(
         reversed(operand.shape), reversed(operand.access), reversed(result.access), strict=False
     )

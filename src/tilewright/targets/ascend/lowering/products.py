@@ -16,7 +16,7 @@ from tilewright.targets.ascend.lowering.launches import ELEMENTS, Launches, Valu
 from tilewright.tile.dialect import ProgramOp
 
 LARGEST = 65_504.0
-"""Of half precision."""
+"""The largest number of half precision."""
 
 ROWS = {"int32": "int32_t", "float32": "float"}
 """Elements of biases and factors of sums of integers, and those of CCE C."""

@@ -39,12 +39,13 @@ def layout_of_halves(layout: str, rank: int) -> str | None:
 
 
 def in_rows(shape: Sequence[int]) -> bool:
-    """Whether a matrix's rows are whole blocks, of which one kernel makes blocks of integers."""
+    """Return True if a matrix's rows are whole blocks, of which one kernel makes blocks of
+    integers."""
     return shape[-1] % PAIR == 0 and shape[-2] % CUBE == 0
 
 
 def one_kernel(source: Operand, result: Operand) -> bool:
-    """Whether a single kernel takes a stage, whose blocks several cores may share."""
+    """Return True if a single kernel computes a stage, whose blocks several cores may share."""
     halves, integers = (source, result) if result.element == "int8" else (result, source)
     rank = len(result.shape)
     wanted = layout_of_halves(integers.layout, rank)
@@ -132,7 +133,7 @@ def _blocks(launches: Launches, result: Operand, halves: str, plain: bool) -> Bl
 
 
 def _own_blocks(launches: Launches, result: Operand, halves: str, plain: bool) -> Blocks:
-    """The same for a kernel that has no grid, as integers lie in memory."""
+    """Return the blocks of a kernel that has no grid, in the integers' layout."""
     if halves == image():
         images, channels, *area = result.shape
         batch, pairs, positions = launches.own(

@@ -32,7 +32,7 @@ FOLD_OF = {
 
 
 def in_blocks(value: Value) -> bool:
-    """Whether a value's matrices are in Nz."""
+    """Return True if a value's matrices are in Nz."""
     rank = len(value.shape)
     return rank > 1 and bool(value.layout) and Layout.parse(value.layout, rank) == matrices(rank)
 
@@ -48,7 +48,7 @@ def _plain(launches: Launches, stage: Stage, *values: Value) -> str:
 
 
 def _reduced(stage: Stage, operand: Operand) -> list[bool]:
-    """Of each axis whether it is reduced, or kept whole."""
+    """Return, for each axis, True if it is reduced, False if it is kept whole."""
     return [any(dim in stage.reduction for dim in axis.dims) for axis in operand.access]
 
 

@@ -53,11 +53,11 @@ class Home:
     op: BufferOp
     buffer: Buffer
     spans: Spans
-    """Of the dims where the buffer stands."""
+    """The spans of the dims where the buffer is declared."""
 
     @property
     def memory(self) -> str:
-        """The memory."""
+        """The name of the buffer's memory."""
         return self.op.memory
 
 
@@ -66,7 +66,7 @@ Homes = dict[SSAValue, Home]
 
 
 class Forms(Protocol):
-    """What the operands of an anchor look like in the memories, and what moves them."""
+    """The forms of an anchor's operands in the memories, and the moves between them."""
 
     before: list[Statement]
     """Statements in front of all loops, once the walk is done."""
@@ -78,7 +78,7 @@ class Forms(Protocol):
         ...
 
     def blocked(self, dim: str) -> bool:
-        """Whether tiles along a dim are of whole blocks."""
+        """Return True if tiles along a dim are of whole blocks."""
         ...
 
     def block(self, dim: str) -> int:
@@ -98,11 +98,11 @@ class Forms(Protocol):
         ...
 
     def load(self, home: Home, outer: Home | Tensor) -> list[Statement]:
-        """What fills a buffer."""
+        """Return the statements that fill a buffer."""
         ...
 
     def store(self, home: Home, outer: Home | Tensor) -> list[Statement]:
-        """What takes a result out of a buffer."""
+        """Return the statements that store a result from a buffer."""
         ...
 
     def compute(self, op: ComputeOp, spans: Spans, loops: list[Loop]) -> list[Statement]:
@@ -120,9 +120,9 @@ class Walk:
     tensors: Mapping[str, Tensor]
     """By the names that the program has for them."""
     homes: Homes
-    """Of the program's buffers, as the walk comes upon them."""
+    """The homes of the program's buffers that the walk has visited."""
     slots: Mapping[str, int]
-    """Of each buffer, by its name in the program."""
+    """The number of slots of each buffer, by its name in the program."""
     free: frozenset[str] = frozenset()
     """Dims of which a launch has ``LENGTH`` indices, at most as many as the program."""
     used: dict[str, int] = field(default_factory=dict[str, int])
@@ -132,7 +132,7 @@ class Walk:
     grid: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """Their variables, outermost first, and how many parts there are."""
     ended: list[Value] = field(default_factory=list[Value])
-    """How many indices parts along dims of ``free`` have; none where that is not positive."""
+    """The number of indices of parts along dims of ``free``; none where that is not positive."""
 
     def kernel(self, name: str, order: tuple[str, ...], about: str) -> Program:
         """The kernel without flags; ``order`` is that of its parameters."""
@@ -159,7 +159,7 @@ class Walk:
         )
 
     def _guarded(self, body: list[Statement]) -> list[Statement]:
-        """What runs in blocks alone that a shorter length leaves something to do."""
+        """Return a body that only blocks run for which a shorter length leaves work."""
         size = self.ended[0]
         for other in self.ended[1:]:
             size = least(size, other)
@@ -313,7 +313,7 @@ def element_in(op: BufferOp, *, integers: bool) -> str:
 
 
 def is_row(op: TensorOp) -> bool:
-    """Whether a tensor has a number for each column: a bias, or factors of sums."""
+    """Return True if a tensor has a number for each column: a bias, or factors of sums."""
     return op.role.data == "bias" or element_of(op) == "float"
 
 

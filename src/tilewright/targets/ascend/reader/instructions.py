@@ -24,16 +24,17 @@ Argument = Place | int | Expr | str | tuple[Place, ...]
 
 @dataclass
 class Settings:
-    """What scalar instructions have set, and what of it a block reads as it found it."""
+    """The settings that scalar instructions have made, and those that a block reads as it found
+    them."""
 
     values: dict[str, Any] = field(default_factory=dict[str, Any])
     own: set[str] = field(default_factory=set[str])
-    """What the block has set."""
+    """The settings that the block has made."""
     read: set[str] = field(default_factory=set[str])
-    """What it has read before."""
+    """The settings that the block has read before it made them."""
 
     def set(self, name: str, value: Any) -> None:
-        """Change a setting."""
+        """Change a setting by its name."""
         self.values[name] = value
         self.own.add(name)
 

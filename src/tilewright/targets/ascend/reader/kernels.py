@@ -60,10 +60,10 @@ BUFFER = re.compile(r"(\w+): (\d+) bytes of (\w+) at (\d+)(?:, (\d+) slots)?")
 """A buffer, as the head of a kernel lists it."""
 
 RANGE = re.compile(rf"{LENGTH}: 1 to (\d{{1,9}})")
-"""What the parameter of a size may be, as the head of a kernel says it."""
+"""The greatest size of a parameter, as the head of a kernel states it."""
 
 BLOCKS = re.compile(rf"{BLOCK_INDEX}: 0 to (\d{{1,5}})")
-"""Which blocks a launch has, as the head of a kernel says it."""
+"""The range of a launch's block index, as the head of a kernel states it."""
 
 MOST_STEPS = 1 << 20
 """Executions of a kernel that is verified."""
@@ -358,7 +358,7 @@ class _Reader:
         return text
 
     def _is_integer(self, tree: Tree[Token]) -> bool:
-        """Whether all numbers of an expression are integers, and nothing is converted."""
+        """Return True if all numbers of an expression are integers, and nothing is converted."""
         numbers = [str(node.children[0]) for node in tree.find_data("number")]
         return all(map(is_integer, numbers)) and not any(tree.find_data("converted"))
 
@@ -390,7 +390,8 @@ def _words(cast: Tree[Token]) -> list[str]:
 
 
 def _inside(tree: Tree[Token], kind: str) -> Tree[Token] | None:
-    """What is converted to a type, without the parentheses around it; None if nothing is."""
+    """Return the expression that is converted to a type, without the parentheses around it; None if
+    nothing is."""
     if tree.data != "converted":
         return None
     cast, inner = trees(tree.children)

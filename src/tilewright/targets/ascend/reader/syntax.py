@@ -108,7 +108,7 @@ def parsed(text: str, start: str = "file") -> Tree[Token]:
 
 
 def is_integer(number: str) -> bool:
-    """Whether a number is a plain integer: no float, and no word of bits (``0x1ULL``)."""
+    """Return True if a number is a plain integer: no float, and no word of bits (``0x1ULL``)."""
     return number.isdigit() or (number.startswith("0x") and not number.endswith("ULL"))
 
 
@@ -157,5 +157,5 @@ def names_of(tree: Tree[Token]) -> set[str]:
 
 
 def trees(children: Sequence[Tree[Token] | Token | None]) -> list[Tree[Token]]:
-    """Those of a node's children that are nodes."""
+    """Return the children of a node that are nodes."""
     return [child for child in children if isinstance(child, Tree)]
