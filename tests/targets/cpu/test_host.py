@@ -20,7 +20,7 @@ from tilewright.ir.types import FixedType, tensor
 from tilewright.numerics import fixed
 from tilewright.planning.domain import Kernel
 from tilewright.targets.cpu import host
-from tilewright.targets.cpu.host import emit_host, load_host
+from tilewright.targets.cpu.host import CpuHost
 from tilewright.tile.build import build
 
 SHAPE = (1, 5, 3, 4)
@@ -38,13 +38,13 @@ def compiled(tmp_path: Path) -> Maker:
     m.finish(q, t, s)
     whole = m.compilation()
     hosted = tuple(CompiledKernel(item.kernel) for item in whole.kernels)
-    emit_host(replace(whole, kernels=hosted), tmp_path)
+    CpuHost().emit(replace(whole, kernels=hosted), tmp_path)
     return m
 
 
 def test_steps_run_by_symbol_on_the_arenas(tmp_path: Path) -> None:
     m = compiled(tmp_path)
-    steps = load_host(tmp_path)
+    steps = CpuHost().load(tmp_path)
     assert list(steps) == ["k0", "k1", "k2"]
     size = dict(m.place())[ACTIVATIONS]
     arenas = {ACTIVATIONS: np.full(size, 255, np.uint8), WEIGHTS: np.zeros(0, np.uint8)}
@@ -70,7 +70,7 @@ def test_steps_run_by_symbol_on_the_arenas(tmp_path: Path) -> None:
 
 
 def test_a_package_without_host_kernels_has_no_steps(tmp_path: Path) -> None:
-    assert load_host(tmp_path) == {}
+    assert CpuHost().load(tmp_path) == {}
 
 
 def test_kernels_alike_are_written_once_and_run_on_operands_of_their_own(
@@ -93,9 +93,9 @@ def test_kernels_alike_are_written_once_and_run_on_operands_of_their_own(
         return build(kernel, *arguments)
 
     monkeypatch.setattr(host, "build", counted)
-    emit_host(replace(whole, kernels=hosted), tmp_path)
+    CpuHost().emit(replace(whole, kernels=hosted), tmp_path)
     assert built == ["k0", "k2", "k4", "k5"], "k2 reads one value twice; slopes are attributes"
-    steps = load_host(tmp_path)
+    steps = CpuHost().load(tmp_path)
     arenas = {
         ACTIVATIONS: np.zeros(dict(m.place())[ACTIVATIONS], np.uint8),
         WEIGHTS: np.zeros(0, np.uint8),
