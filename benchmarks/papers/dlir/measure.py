@@ -17,10 +17,8 @@ from benchmarks.tables.cambricon_x import figures
 from tilewright.machine.capabilities import keeps_values
 
 if TYPE_CHECKING:
-    from tilewright.planning.planners.choice import Chosen
-
     from tilewright.machine import Machine
-    from tilewright.planning import Plan, Timer
+    from tilewright.planning import Ask, Plan, Timer
     from tilewright.planning.domain import Kernel
     from tilewright.planning.schedule import Schedule
     from tilewright.targets.base import Target
@@ -116,7 +114,7 @@ def _watched(known: Target, seen: dict[str, tuple[Kernel, Plan]]) -> Target:
     from tilewright.planning import PlanCache, Planner
 
     @contextmanager
-    def planner(text: str, machine: Machine, database: Any = None) -> Generator[Chosen | None]:
+    def planner(text: str, machine: Machine, database: Any = None) -> Generator[Ask | None]:
         cache: PlanCache = {}
         timer = known.timer(machine)
 
