@@ -1,4 +1,4 @@
-"""What the stages of the pipeline (compiler/pipeline.py) pass on."""
+"""The state that the stages of the pipeline (compiler/pipeline.py) pass on."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Formed:
 
 @dataclass
 class CompilationState:
-    """What the stages of the pipeline pass on."""
+    """The state that the stages of the pipeline pass on."""
 
     target: Target
     machine: Machine
@@ -69,7 +69,7 @@ class CompilationState:
     network: ModuleOp = field(default_factory=lambda: ModuleOp([]))
     weights: Weights = field(default_factory=Weights)
     name: str = ""
-    """What the package's functions and files are called; "" until the model says it."""
+    """The name of the package's functions and files; "" until the model gives it."""
     nodes: tuple[frontends.ModelNode, ...] = ()
     kernels: list[CompiledKernel] = field(default_factory=list[CompiledKernel])
     plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
@@ -79,17 +79,17 @@ class CompilationState:
     empty: tuple[frontends.EmptyOutput, ...] = ()
     """The model's outputs without elements, which no program gives."""
     learned: LearnedCost | None = None
-    """What chains cost that may be formed; None for planning's prediction."""
+    """The learned cost by which chains are chosen; None for planning's prediction."""
     caffemodel: str | Path | None = None
     """The file of the weights, for model formats that keep them apart."""
     ranges: Mapping[str, tuple[float, float]] | None = None
     """Ranges of values that are known already, from samples of another shape."""
     factors: Mapping[str, Array] | None = None
-    """What the channels of values are divided by, if that is known already (pass equalise)."""
+    """Divisors of the channels of values, if known already (pass equalise)."""
     numbers: Numbers | None = None
     """The number format asked for; None is the machine's own."""
     hold: bool = True
-    """Whether values may stay on the chip between kernels (network/resident_values.py)."""
+    """True if values may stay on the chip between kernels (network/resident_values.py)."""
     held: dict[str, HeldKernel] = field(default_factory=dict[str, HeldKernel])
     """The kernels that run while values do, by their symbols."""
     staying: tuple[StayingTensor, ...] = ()

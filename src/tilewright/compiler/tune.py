@@ -27,16 +27,16 @@ from tilewright.shapes import Shapes
 
 @dataclass
 class Tuned:
-    """What tuning found out about one kernel."""
+    """The result of tuning one kernel: its fastest measured schedule."""
 
     kernel: Kernel
     count: int
     """Kernels of the network that are like this one."""
     symbols: list[str]
     model_seconds: float = float("inf")
-    """Of the schedule that the cost model likes best."""
+    """Measured seconds of the schedule that the cost model ranks first."""
     best_seconds: float = float("inf")
-    """Of the fastest schedule that was measured; infinite, as the model's, if none was."""
+    """Seconds of the fastest measured schedule; infinite, as the model's, if there is none."""
     best: Schedule | None = None
     measured: int = 0
     space: int = 0

@@ -33,14 +33,14 @@ RUNS = (3, 24)
 Arrays = Mapping[str, Array]
 
 Run = Callable[[Executable, Arrays], Arrays]
-"""How a package is run."""
+"""A function that runs an executable on inputs by name and returns its outputs by name."""
 
 Result = Literal["agrees", "differs", "refused", "failed"]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a model on one engine."""
+    """The result of one model on one engine, with its detail."""
 
     engine: str
     """``import``, ``onnxruntime``, or a target's name."""
@@ -49,7 +49,7 @@ class Verdict:
 
     @property
     def bad(self) -> bool:
-        """Whether somebody is wrong: a refusal is an answer."""
+        """True if the engine differs or failed; a refusal is not an error."""
         return self.result in ("differs", "failed")
 
 
@@ -61,7 +61,7 @@ class Agreement:
 
     @property
     def passed(self) -> bool:
-        """Whether all engines that took the model agree."""
+        """True if no engine differs or failed; engines may refuse the model."""
         return not any(verdict.bad for verdict in self.verdicts)
 
     def to_json(self) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def on_target(name: str, wanted: Wanted, run: Run) -> Verdict:
 
 
 class Wanted:
-    """What the interpreter gives for a model, and the error to expect."""
+    """The interpreter's outputs for a model, and the error allowed of each."""
 
     def __init__(self, imported: Imported, inputs: Arrays) -> None:
         self.imported, self.inputs = imported, inputs
@@ -166,7 +166,7 @@ class Wanted:
         return self._allowed[runs]
 
     def judge(self, engine: str, outputs: Arrays) -> Verdict:
-        """Whether outputs are what the interpreter gives."""
+        """Compare an engine's outputs with the interpreter's and return the verdict."""
         for name, want in self.outputs.items():
             if name not in outputs:
                 return Verdict(engine, "differs", f"there is no output {name!r}")
@@ -190,7 +190,7 @@ def _last_places(want: Array) -> Array:
 
 
 def differing(got: Array, want: Array, allowed: Array) -> Array:
-    """Where arrays of one type lie further apart than allowed."""
+    """Return a mask of the elements at which two arrays differ by more than is allowed."""
     x, y = got.astype(np.float64), want.astype(np.float64)
     if got.dtype.kind in "iu" and got.dtype.itemsize == 8:
         equal = got == want

@@ -1,4 +1,4 @@
-"""How far an array is from what it should be."""
+"""Measures of the difference between a computed array and the expected one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Measures:
 
     @property
     def exact(self) -> bool:
-        """Whether nothing differs."""
+        """True if no element differs from the expected one."""
         return self.max_abs == 0
 
 

@@ -16,7 +16,7 @@ from tilewright.ir.types import Array
 
 @dataclass
 class Channels:
-    """What was seen of each channel of one value; what is not finite counts as 0."""
+    """Statistics of each channel of one value; numbers that are not finite count as 0."""
 
     largest: NDArray[np.float64]
     """Largest magnitude of each channel."""

@@ -22,10 +22,10 @@ UNREADABLE = (
     OSError, ValueError, EOFError, KeyError, RuntimeError, SyntaxError, TokenError,
     zipfile.BadZipFile, zlib.error, lzma.LZMAError,
 )  # fmt: skip
-"""What damaged, encrypted and foreign archives raise."""
+"""The exceptions that damaged, encrypted and foreign archives raise."""
 
 MAX_BYTES = 1 << 33
-"""Of all arrays of an .npz together, as they lie in memory."""
+"""The most bytes that all arrays of an .npz may take together, decompressed."""
 
 
 def calibration_of(path: Path | str, preprocessing: Preprocessing | None = None) -> Samples:

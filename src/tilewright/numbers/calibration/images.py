@@ -23,7 +23,7 @@ KINDS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".bmp": "BMP"}
 MAX_IMAGES = 10_000
 MAX_FILE_BYTES = 1 << 27
 MAX_PIXELS = 1 << 26
-"""Of one image, decoded."""
+"""The most pixels that one decoded image may have."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _pillow() -> Any:
 
 
 def _first(shape: tuple[int, ...]) -> bool:
-    """Whether channels are the axis before the pixels."""
+    """Return True if axis 1 of an input's shape holds 1 or 3 channels (NCHW order)."""
     return shape[1] in (1, 3)
 
 

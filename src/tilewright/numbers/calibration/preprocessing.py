@@ -1,4 +1,4 @@
-"""What is done to an image before it enters a network, as the command line states it."""
+"""The preprocessing of an image before it enters a network, as the command line states it."""
 
 from __future__ import annotations
 
