@@ -58,7 +58,7 @@ def test_a_plan_ends_with_its_summary() -> None:
 
 
 def test_a_plan_of_hosts_kernels_alone_has_a_summary() -> None:
-    lines = summary([{"name": f"k{n}_softmax", "engine": "host"} for n in range(9)], 1e9)
+    lines = summary([{"name": f"k{n}_softmax", "engine": "host"} for n in range(9)], 1e9, 0.5)
     assert lines[0].startswith("on the host: 9 of 9 kernels (k0_softmax") and "others" in lines[0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -60,6 +61,7 @@ def plan_command(
         chosen, machine = resolve(target, None, console.machine_values(settings))
         choices = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
         second = None if beside is None else chosen.planner(beside, machine)
+        begin = time.perf_counter()
         with chosen.planner(planner, machine) as asked:
             state = run_pipeline(
                 with_constants(model, constant) if constant else model,
@@ -74,6 +76,7 @@ def plan_command(
                 until="calibrate" if chosen.falls_back else "plan",
             )
             settle_engines(state)
+        elapsed = time.perf_counter() - begin
         others: dict[str, Plan] = {}
         if second is not None:
             kernels = [item.kernel for item in state.kernels if item.schedule is not None]
@@ -125,15 +128,18 @@ def plan_command(
         _say_beside(planner, beside, planned)
     if any(not row["complete"] for row in planned):
         console.say("* a limit cut the space that was searched")
-    console.say("\n".join(["", *summary(rows, machine.clock_hz)]))
+    console.say("\n".join(["", *summary(rows, machine.clock_hz, elapsed)]))
 
 
 SLOWEST = 4
 """Kernels that the summary names."""
 
 
-def summary(rows: Sequence[dict[str, Any]], clock_hz: float) -> list[str]:
-    """What a plan comes to, in ten lines at most: time, bounds, the slowest kernels, the host's."""
+def summary(rows: Sequence[dict[str, Any]], clock_hz: float, elapsed: float) -> list[str]:
+    """Summarise a plan in ten lines at most: time, bounds, the slowest kernels, the host's.
+
+    ``elapsed`` are the seconds that the command has taken from the model to the plan.
+    """
     from tilewright.runtime.glance import duration
 
     planned = [row for row in rows if row["engine"] == "accelerator"]
@@ -160,7 +166,8 @@ def summary(rows: Sequence[dict[str, Any]], clock_hz: float) -> list[str]:
         lines.append(f"on the host: {len(host)} of {len(rows)} kernels ({few}; explain says why)")
     else:
         lines.append("on the host: no kernel")
-    lines.append(f"planned in {sum(row['seconds'] for row in planned):.2f} s")
+    searched = sum(row["seconds"] for row in planned)
+    lines.append(f"took {elapsed:.2f} s, of which the search for schedules {searched:.2f} s")
     return lines
 
 
