@@ -2,7 +2,7 @@
 
 ``[c]`` of a machine file names the functions that wait, ``c.function`` of every move and primitive
 the one that starts it. Which parameters they take follows from the derived instructions
-(targets/generic/c_header.py).
+(targets/generic/c/records.py).
 """
 
 from __future__ import annotations

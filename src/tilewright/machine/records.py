@@ -12,7 +12,7 @@ fields say derives a record from one of the classes here, in its own folder::
 
 Shared code never names such a class: it asks the questions that the classes here answer for
 machines that have nothing of their own. Questions that need more than this folder are in
-planning/records.py. Files and JSON name the family, ``own = { cambricon = { holds = true } }``, and
+planning/own.py. Files and JSON name the family, ``own = { cambricon = { holds = true } }``, and
 a machine with records of another family is refused by a target (``Target.check_machine``).
 """
 

@@ -66,7 +66,7 @@ class HeldKernel:
     addresses: Mapping[str, int]
     """Of its held operands in that memory."""
     keeps: str = ""
-    """The operand whose weights stay where the machine's memory has been cut (hold_weights.py)."""
+    """The operand whose weights stay in the memory that the machine lacks (resident_weights.py)."""
 
     def placed(self, placements: Mapping[str, Placement]) -> dict[str, Placement]:
         """Where its operands lie, those that are held in their memory."""
