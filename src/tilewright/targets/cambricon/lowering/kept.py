@@ -1,8 +1,9 @@
 """Weights that stay in the matrix scratchpad between the kernels that read them.
 
 They are chosen in network/resident_weights.py. The kernels that run meanwhile have the scratchpad's
-first part; the rest, a **region**, takes as many of the last tiles of the weights as fit. They lie there as in main memory, side by side, so
-that a tile's place follows from its offset in the segments::
+first part; the rest, a **region**, takes as many of the last tiles of the weights as fit. They lie
+there as in main memory, side by side, so that a tile's place follows from its offset in the
+segments::
 
     main memory     | tile 0 | tile 1 | ...    | tile n - 2 | tile n - 1 |
                       come in every kernel       stay (from ``first`` on)
