@@ -80,11 +80,6 @@ class MachineRecord(Record):
         constant."""
         return True
 
-    def widest_border(self) -> int | None:
-        """Columns of padding up to which convolutions compute it; wider padding is stored with the
-        image first. None: convolutions compute all of it."""
-        return None
-
     def findings(self, machine: Machine) -> Iterator[Finding]:
         """Yield the problems of this record on a machine."""
         del machine

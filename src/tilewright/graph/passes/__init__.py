@@ -20,12 +20,11 @@ from tilewright.graph.passes.join_groups import JoinGroups
 from tilewright.graph.passes.join_on_chip import JoinOnChip
 from tilewright.graph.passes.multiply_bytes import MultiplyBytes
 from tilewright.graph.passes.narrow_floats import NarrowFloats
-from tilewright.graph.passes.own import layout_passes
+from tilewright.graph.passes.own import kernel_passes, layout_passes
 from tilewright.graph.passes.partition import Partition
 from tilewright.graph.passes.plan_memory import PlanMemory
 from tilewright.graph.passes.quantise import Quantise
 from tilewright.graph.passes.read_short_floats import ReadShortFloats
-from tilewright.graph.passes.separate_padding import SeparatePadding
 from tilewright.graph.passes.simplify import Simplify
 from tilewright.graph.passes.state_scales import StateScales
 from tilewright.graph.passes.subsample import Subsample
@@ -59,7 +58,6 @@ PASSES: dict[str, type[ModulePass]] = {
         PlanMemory,
         Quantise,
         ReadShortFloats,
-        SeparatePadding,
         Simplify,
         StateScales,
         Subsample,
@@ -103,12 +101,11 @@ def kernel_pipeline(machine: Machine, host: tuple[str, ...] = ()) -> list[PassEn
     ]
     blocks = any(primitive.blocks for primitive in machine.primitives)
     groups = [PassEntry(JoinGroups(), "a primitive in blocks takes groups of whole blocks")]
-    borders = [PassEntry(SeparatePadding(), "C has a function for each way to meet the border")]
     stated = [PassEntry(StateScales(), "instructions carry numbers, and operands that are scales")]
     return [
         *(shorts if machine.computes_as_given else []),
         *(groups if blocks else []),
-        *(borders if machine.own.widest_border() is not None else []),
+        *kernel_passes(machine),
         PassEntry(Partition(host), f"ask {machine.name} what it computes, operation by operation"),
         *(stated if is_mixed(machine) else []),
         PassEntry(Subsample(), "pixels that no window touches need not travel to the accelerator"),

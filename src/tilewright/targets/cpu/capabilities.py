@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
+from tilewright.graph.passes.own import OwnPasses
+from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics.pieces import THREE, TWO
 from tilewright.planning.caches import InPlacePlanning
 from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.schedule import Schedule
+from tilewright.targets.cpu.passes.separate_padding import SeparatePadding
 from tilewright.targets.cpu.planning.behind_cost import BehindCost
 from tilewright.targets.cpu.planning.blocks import scratch_elements
 from tilewright.targets.cpu.planning.capabilities import CacheFacts, CpuPrimitive, own_of
@@ -19,11 +22,8 @@ from tilewright.targets.cpu.planning.pieces import scratch_words
 from tilewright.targets.cpu.planning.planner import plan_cached, ranked, schedules
 from tilewright.targets.cpu.planning.sharing import share, slowest
 
-WIDEST_BORDER = 32
-"""Columns; with more, a kernel's C takes the compiler tens of seconds."""
 
-
-class CpuMachine(CacheFacts, InPlacePlanning):
+class CpuMachine(CacheFacts, InPlacePlanning, OwnPasses):
     """A processor that computes in place, in C that the compiler writes."""
 
     family: ClassVar[str] = "cpu"
@@ -63,9 +63,9 @@ class CpuMachine(CacheFacts, InPlacePlanning):
         """Cycles of the normalisation behind a kernel as one of its own."""
         return BehindCost(kernel, machine).apart()
 
-    def widest_border(self) -> int:
-        """Columns of padding that convolutions compute (primitives/windows.py)."""
-        return WIDEST_BORDER
+    def kernel_passes(self) -> list[PassEntry]:
+        """Convolutions with little padding."""
+        return [PassEntry(SeparatePadding(), "C has a function for each way to meet the border")]
 
     def near_bytes(self, machine: Machine) -> int:
         """Bytes of the cache before the last one."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.graph.dialect import network_of
-from tilewright.graph.passes.editing import compiler, make, operations_of, replace, sweep
+from tilewright.graph.passes.editing import make, operations_of, replace, sweep
 from tilewright.ir import Context, ModuleOp, ModulePass, PythonValue
+
+WIDEST_BORDER = 32
+"""Columns; with more, a kernel's C takes the compiler tens of seconds."""
 
 
 @dataclass(frozen=True)
@@ -23,24 +26,21 @@ class SeparatePadding(ModulePass):
         %1 = graph.pad %x {pads = [0, 0, 0, 255, 0, 0, 0, 255]} : ... -> tensor<1x4x1x1210xf32>
         %2 = graph.conv %1, %w {pads = [0, 0, 0, 0]} : ... -> tensor<1x3x1x700xf32>
 
-    Done for convolutions with more than ``MachineRecord.widest_border`` columns of padding on one
-    side, on machines whose code has a function for each way in which a tile of columns meets the
-    border, with all taps written out: code and compile time would grow with the square of the
-    window. The copy of the image is little beside products of so many taps.
+    Done for convolutions with more than ``WIDEST_BORDER`` columns of padding on one side. The C has
+    a function for each way in which a tile of columns meets the border, with all taps written out:
+    code and compile time would grow with the square of the window. The copy of the image is little
+    beside products of so many taps.
     """
 
     name = "separate-padding"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite the module in place."""
-        widest = compiler(ctx).machine.own.widest_border()
-        if widest is None:
-            return
         for step in operations_of(op):
             if step.operation != "conv":
                 continue
             top, left, bottom, right = step.integers("pads")
-            if max(left, right) <= widest:
+            if max(left, right) <= WIDEST_BORDER:
                 continue
             values: dict[str, PythonValue] = {
                 "pads": (0, 0, top, left, 0, 0, bottom, right),

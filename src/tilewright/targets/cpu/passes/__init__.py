@@ -1,0 +1,1 @@
+"""Graph passes for what C of the cpu target cannot say."""
