@@ -158,6 +158,9 @@ MUTATIONS = (
 )
 
 
+ATTEMPTS = 10
+
+
 @pytest.fixture(scope="module")
 def objects(tmp_path_factory: pytest.TempPathFactory) -> tuple[Executable, dict[str, Path]]:
     """The batch's package for the chip, and an object of each of its files."""
@@ -204,14 +207,18 @@ def test_core_groups_that_meddle_are_found(
     subprocess.run(["cc", *SHIM_LINK, *files, "-o", str(binary), "-lm"], check=True)
     (tmp_path / "x").write_bytes(inputs_of(package, 4)["x"].tobytes())
     words = [binary, program / "weights.bin", tmp_path / "x", tmp_path / "y"]
-    ran = subprocess.run(
-        [str(word) for word in words],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env=dict(os.environ),
-    )
+    # A missing barrier is seen when threads run side by side, which a busy host may not let them do.
+    for _ in range(ATTEMPTS):
+        ran = subprocess.run(
+            [str(word) for word in words],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env=dict(os.environ),
+        )
+        if ran.returncode:
+            break
     assert ran.returncode == 3, ran.stderr
     assert said in ran.stderr
     assert re.match(r"shim: [\w./]+:\d+: ", ran.stderr)
