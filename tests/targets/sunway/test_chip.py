@@ -207,7 +207,7 @@ def test_core_groups_that_meddle_are_found(
     subprocess.run(["cc", *SHIM_LINK, *files, "-o", str(binary), "-lm"], check=True)
     (tmp_path / "x").write_bytes(inputs_of(package, 4)["x"].tobytes())
     words = [binary, program / "weights.bin", tmp_path / "x", tmp_path / "y"]
-    # A missing barrier is seen when threads run side by side, which a busy host may not let them do.
+    # A missing barrier is seen when threads run side by side, as on a busy host they may not.
     for _ in range(ATTEMPTS):
         ran = subprocess.run(
             [str(word) for word in words],
