@@ -71,8 +71,8 @@ class Context:
     """Emits code whenever an operand's buffer has been filled anew."""
     turn: Callable[[], None]
     """Stands where the step to the next tile may be taken between the instructions of a tile."""
-    turns: Callable[[float], None]
-    """Says that tiles have such places, so many cycles apart at least."""
+    turns: Callable[[], None]
+    """Says that tiles have such places."""
     replace: Callable[[Operand], None]
     """Says that results may be written where an operand lies."""
     trails: Callable[[Sequence[str]], None]

@@ -103,8 +103,6 @@ class Flat(Stepping):
             e.set(self.due, 1)
             e.jump(again)
             e.place(self.step)
-            if self.last_tile is not None:
-                self.last_tile.step()
         with e.beside():
             self._advance(self.labels, self.turned)
         e.place(last)

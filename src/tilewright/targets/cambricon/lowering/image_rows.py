@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from tilewright.targets.cambricon.lowering.boxes import Spans
 from tilewright.targets.cambricon.lowering.emitter import Emitter
-from tilewright.targets.cambricon.lowering.last_tile import Transfer
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.sliding import Sliding
 from tilewright.targets.cambricon.lowering.streams import pause_of
@@ -43,28 +42,17 @@ class ImageRows:
 
 
 class RolledImages(WeightPlaces):
-    """What a kernel's lowering knows of its first tiles, and of rows that come one by one."""
+    """What a kernel's lowering knows of rows that come one by one."""
 
-    def _first_tile(self, operand: Operand) -> list[Transfer]:
-        """The load of an operand's first tile to address 0; nothing if it has none."""
-        load = next((load for load in self.nest.loads if load.buffer is operand.buffer), None)
-        if load is None:
-            return []
+    def _first_tile(self, operand: Operand) -> tuple[str, int]:
+        """The load of an operand's first tile, one contiguous block, and its address."""
+        load = next(load for load in self.nest.loads if load.buffer is operand.buffer)
         extents, e = self.program.extents, Emitter(self.e.where, "first")
         steps = {loop.dim.data: loop.step_size for loop in self.nest.loops[: load.depth]}
         first = {dim: min(steps.get(dim, extent), extent) for dim, extent in extents.items()}
         runs = self._runs(operand, Spans(dict.fromkeys(extents, 0), first), e)
-        text, size, element = self._text(operand), runs.elements, operand.element
-        assert isinstance(size, int) and isinstance(runs.address, int)
-        starts = [runs.address + runs.offset]
-        for count, stride in runs.loops:
-            assert isinstance(count, int)
-            starts = [start + number * stride for start in starts for number in range(count)]
-        return [
-            Transfer(text, number * size * element, size, element, start)
-            for number, start in enumerate(starts)
-            if size
-        ]
+        assert isinstance(runs.address, int) and not runs.loops
+        return self._text(operand), runs.address + runs.offset
 
     def roll(self, operand: Operand, rows: Sliding) -> bool:
         """Let the rows of an image come one by one; False where they cannot.
@@ -89,7 +77,7 @@ class RolledImages(WeightPlaces):
         places = operand.slot_bytes // row
         if reach > places or operand.slot_bytes % row:
             return False
-        (load,) = self._first_tile(operand)
+        text, main = self._first_tile(operand)
         extent = operand.buffer.tensor_shape[axis]
         total = min((windows - 1) * rows.stride + rows.kernel - before, extent)
         first = min(reach - before, extent)
@@ -97,6 +85,6 @@ class RolledImages(WeightPlaces):
         assert walk.interval is not None
         pause = pause_of(move.latency + row / move.bytes_per_cycle, walk.interval, self.earliness())
         walk.image_rows = ImageRows(
-            operand, rows, row, places, first, reach, total, load.main, load.text, pause
+            operand, rows, row, places, first, reach, total, main, text, pause
         )
         return True

@@ -18,10 +18,9 @@ from tilewright.targets.cambricon.lowering.early import (
     Settled,
 )
 from tilewright.targets.cambricon.lowering.emitter import Emitter
-from tilewright.targets.cambricon.lowering.first_tiles import FirstTiles
+from tilewright.targets.cambricon.lowering.image_rows import RolledImages
 from tilewright.targets.cambricon.lowering.join import Join
 from tilewright.targets.cambricon.lowering.kept import Kept, Region
-from tilewright.targets.cambricon.lowering.last_tile import Opening, Transfer
 from tilewright.targets.cambricon.lowering.lrn_gradient import LrnGradient
 from tilewright.targets.cambricon.lowering.matrix_mean import MatrixMean
 from tilewright.targets.cambricon.lowering.maximum import MaximumGradient
@@ -114,10 +113,6 @@ class Lowered:
     """Weights that it leaves in the matrix scratchpad."""
     tables: Filled = ()
     """What it leaves in the machine's tables."""
-    opening: Opening | None = None
-    """Its last tile as a place for loads of the kernel behind."""
-    loads: tuple[Transfer, ...] = ()
-    """What it leaves to the kernel before it."""
     by_rows: bool = False
     """Whether its tiles are computed row by row of the kernel (row_order.py)."""
 
@@ -145,27 +140,24 @@ def lower_kernel(
     region: Region | None = None,
     tables: Filled = (),
     row_order: bool = True,
-    opening: Opening | None = None,
 ) -> Lowered:
     """A kernel's statements; ``alone`` says of weights whether no other kernel reads them.
 
     Weights stay in the ``region`` for kernels that follow; ``tables`` is what earlier kernels have
     left in the machine's. Tiles may be computed row by row of the kernel with ``row_order``.
-    Its first tile may load in the ``opening`` of the kernel before.
 
     Raises TilewrightError.
     """
     failure: TilewrightError | None = None
-    most = (0, True, True, True)
-    ways = ((0, True, True, False), (0, True, False, False), (1, True, False, False))
-    others = ((number, False, False, False) for number in range(len(THRIFT)))
-    for thrift, trails, sizes, opens in (most, *ways, *others):
+    ways = ((0, True, True), (0, True, False), (1, True, False))
+    others = ((number, False, False) for number in range(len(THRIFT)))
+    for thrift, trails, sizes in (*ways, *others):
         lowering = KernelLowering(program, machine, bases, image, reserve, thrift, tables)
-        lowering.trails, lowering.keeps_sizes, lowering.opens = trails, sizes, opens
+        lowering.trails, lowering.keeps_sizes = trails, sizes
         lowering.row_order = row_order
         lowering.share([tensor for tensor in lowering.segments if not alone(tensor)])
         try:
-            return lowering.lower(settle, region, opening)
+            return lowering.lower(settle, region)
         except TilewrightError as error:
             if error.problems[0].code != "lower-registers":
                 raise
@@ -174,7 +166,7 @@ def lower_kernel(
     raise failure
 
 
-class KernelLowering(FirstTiles):
+class KernelLowering(RolledImages):
     """One kernel being lowered."""
 
     def __init__(
@@ -205,8 +197,6 @@ class KernelLowering(FirstTiles):
         self.tables = KernelTables(tables, self.e.where)
         self.own = self._temporaries("msm")
         self.gap: Gap | None = None
-        self.opens = False
-        """Whether the last tile has room for loads of the kernel behind: that takes registers."""
         buffers = [*(load.buffer for load in self.nest.loads)]
         assert self.nest.output is not None
         buffers.append(self.nest.output.buffer)
@@ -231,9 +221,7 @@ class KernelLowering(FirstTiles):
                 if segments is not None:
                     self.segments[buffer.tensor_op] = segments
 
-    def lower(
-        self, settle: Settle | None, region: Region | None = None, opening: Opening | None = None
-    ) -> Lowered:
+    def lower(self, settle: Settle | None, region: Region | None = None) -> Lowered:
         """All statements of the kernel."""
         e, machine = self.e, self.machine
         assert self.nest.compute is not None
@@ -242,9 +230,7 @@ class KernelLowering(FirstTiles):
         walk.pause, walk.pieces, walk.load_row = self._pause, self._pieces, self._load_row
         walk.first_part, walk.store_part = self._first_part, self._store_part
         walk.early, walk.keeps_sizes = self.earliness, self.keeps_sizes
-        walk.opens = self.opens
         temporaries = self._in_vsm()
-        beside = temporaries.beside
         context = Context(
             e,
             self.program,
@@ -299,37 +285,37 @@ class KernelLowering(FirstTiles):
                 early = choice.early
             if choice.rest is not None:
                 self._load(choice.rest)
-        arrivals = self.arrive(opening, self._room(temporaries, beside))
-        walk.begun.update(arrivals.buffers)
-        for transfer in arrivals.rest:
-            with e.scope():
-                transfer.emit(e)
         walk.emit(self._fill, compute.emit, self._store, self._stream, self._part)
         e.finish()
         used = self._used(last=False)
         own = {tensor: cut for tensor, cut in self.segments.items() if tensor not in self.copies}
         gap = self.gap
-        own_opening = self.choose_opening(temporaries, beside)
         lost = {} if gap is None else {id(gap.place): gap.registers}
-        if own_opening is not None:
-            lost |= {id(mark.place): mark.registers for mark in own_opening.marks}
         tidy = tidied(e.statements, lost, e.where)
         if gap is not None:
             gap = replace(gap, registers=tuple(tidy.clobbers[id(gap.place)]))
         statements = tidy.statements
-        if own_opening is not None:
-            own_opening, statements = own_opening.tidied(tidy)
         left = self.tables.left
         by_rows = any(operand.ring is not None for operand in self.operands.values())
-        return Lowered(
-            statements, own, used, gap, early, kept, left, own_opening, arrivals.loads, by_rows
-        )
+        return Lowered(statements, own, used, gap, early, kept, left, by_rows)
 
     def share(self, tensors: list[TensorOp]) -> None:
         """Weights that other kernels read, too, are copied, once for each way in which they are
         cut: where they lie plainly, a tile would be a transfer for each of its rows."""
         for tensor in tensors:
             self.copies[tensor] = self.reserve(tensor, self.segments[tensor])
+
+    def _temporaries(self, memory: str) -> Temporaries:
+        """The end of a memory, which buffers leave to the primitive."""
+        assert self.nest.compute is not None
+        primitive = self.machine.primitive(self.nest.compute.primitive.data)
+        left = self.machine.memory_beside(primitive, memory)
+        return Temporaries(left.room or 0, left.reserved, self.program.symbol.data)
+
+    def _in_vector(self) -> list[Operand]:
+        """What lies in the vector scratchpad while this kernel runs, and no longer."""
+        operands = [operand for operand in self.operands.values() if operand.buffer.memory == "vsm"]
+        return [operand for operand in operands if not operand.held]
 
     def _in_vsm(self) -> Temporaries:
         """The end of VSM; no buffer lies in the part in front of it, either."""

@@ -19,7 +19,6 @@ from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.early import EarlyLoads, Need, Settled, meet
 from tilewright.targets.cambricon.lowering.kept import Kept, Region
 from tilewright.targets.cambricon.lowering.kernel import lower_kernel
-from tilewright.targets.cambricon.lowering.last_tile import Mark, Opening
 from tilewright.targets.cambricon.lowering.tables import Filled
 from tilewright.targets.cambricon.lowering.weights import Segments
 from tilewright.targets.cambricon.simulate.simulator import Simulator
@@ -81,10 +80,6 @@ class Lowering:
         self.biases: list[tuple[int, int]] = []
         """Offset in the arena of weights and place in the region of constants of held biases."""
         self.start: list[Statement] = []
-        self.opening: Opening | None = None
-        """Of the last kernel."""
-        self.marks: list[Mark] = []
-        """Of all last tiles."""
         self.by_rows = False
         """Whether the last kernel is computed so."""
 
@@ -114,7 +109,6 @@ class Lowering:
             lambda need: self._settle(need, machine.memory("msm").room or 0),
             Region(keeps, room, whole, self.kept) if keeps else None,
             self.tables,
-            opening=self.opening,
         )
         lowered, asked = lower(row_order=self.row_order is not False), self.row_order is None
         if lowered.by_rows and asked and not self._faster_by_rows(program, machine):
@@ -136,27 +130,15 @@ class Lowering:
             self.parts[number][at : at + 1] = lowered.early.statements(
                 gap.registers, waits=gap.waits
             )
-        if self.opening is not None:
-            statements = self.opening.holding(lowered.loads)
-            self.parts[-1] = [
-                s for line in self.parts[-1] for s in statements.get(id(line), [line])
-            ]
-        self.opening = lowered.opening
-        if self.opening is not None:
-            self.marks += self.opening.loads
         self.early.passed(lowered.used, lowered.gap, cycles)
         name = f"kernel {program.symbol.data}: {', '.join(nodes)}".rstrip(": ")
         start = [] if self.parts else self.start
         self.parts.append([Statement(remark=name), *start, *lowered.statements])
 
-    def interrupt(self) -> None:
-        """The host computes before the next kernel, whose operands are not there earlier."""
-        self.opening = None
-
     @property
     def statements(self) -> list[Statement]:
         """The whole program."""
-        gaps = self.early.places | {id(mark.place) for mark in self.marks}
+        gaps = self.early.places
         return [line for part in self.parts for line in part if id(line) not in gaps]
 
     @property

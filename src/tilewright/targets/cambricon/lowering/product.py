@@ -103,7 +103,7 @@ class Product(SplitSums):
         if self.biases and self.bias is not None:
             c.renew(self.bias, self._replicate)
         if not self.split and cycles >= TURNING * self.rows.kernel:
-            c.turns(cycles)
+            c.turns()
         whole = not (self.split or self.parted or self.grouped or len(self.parts) > 1)
         if self.hooks and whole and not self.by_rows and self.batch == self.band == 1:
             c.trails(("oh", self.columns.out))

@@ -16,7 +16,6 @@ from tilewright.targets.cambricon.lowering.boxes_ahead import BoxesAhead
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.halo import halo_of
 from tilewright.targets.cambricon.lowering.kept_tiles import KeptTiles
-from tilewright.targets.cambricon.lowering.last_tile import LastTile
 from tilewright.targets.cambricon.lowering.nest import Filled
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.part_store import part_store_of
@@ -34,10 +33,6 @@ if TYPE_CHECKING:
 
 UNBEGUN = -2
 """The level before the first tile."""
-
-APART = 48
-"""Cycles between places of the last tile from which on they hide that it is not yet time for a
-load."""
 
 
 class Stepping(BoxesAhead, Turning):
@@ -135,8 +130,6 @@ class Stepping(BoxesAhead, Turning):
         """Finishes the last sums of the last tile, if each tile leaves its own to the next one."""
         self.carried = 0.0
         """Cycles behind a tile's begin until those of the tile before are finished."""
-        self.last_tile = self._last_tile()
-        """The last tile as a place for loads of the kernel behind."""
         self.boxes, self.axes = {}, {}
         self.sizes = TileSizes(walk)
         self.copies = self.sizes.copies
@@ -144,7 +137,6 @@ class Stepping(BoxesAhead, Turning):
         self.places: list[str] = []
         self.labels = [e.label("load") for _ in range(self.depth + 1)]
         self.turned, self.step, self.back = e.label("loaded"), e.label("step"), e.label("stepped")
-        self.once_more = e.label("turn")
 
     def _ring(self, moved: list[BufferOp]) -> WeightRing | None:
         """The weights that come row by row."""
@@ -186,15 +178,6 @@ class Stepping(BoxesAhead, Turning):
         if pixels == 1 or walk.pieces(walk.operands[self.output.buffer]) != pixels:
             return None
         return Trail(stream, lambda: self.store(self._now(), stream))
-
-    def _last_tile(self) -> LastTile | None:
-        """Room for loads of the kernel behind, where tiles have hooks."""
-        walk = self.walk
-        if not (walk.opens and self.streams) or self.due is None or walk.apart < APART:
-            return None
-        moved = [operand for operand in walk.operands.values() if operand.role == "input"]
-        pause = max((walk.pause(operand) for operand in moved), default=0)
-        return LastTile(self, self.agenda, self.ended, pause)
 
     def _slots(self, buffer: BufferOp) -> int:
         return 2 if buffer is self.shared else self.walk.operands[buffer].places
@@ -316,10 +299,7 @@ class Stepping(BoxesAhead, Turning):
         e.set(self.ended, 1)
         if self.weights_move and not self.weights and not (self.kept and self.kept.passes):
             self.walk.passing(True)
-        if self.last_tile is not None:
-            self.last_tile.start()
-        else:
-            e.jump(done)
+        e.jump(done)
 
     def _renew_once(self) -> None:
         """For buffers that are filled once."""

@@ -28,8 +28,6 @@ class Turning:
     """Labels behind the places."""
     step: str
     """Where the step begins."""
-    once_more: str
-    """Before the last place."""
     back: str
     """Behind the last place, which takes the step if none before has."""
 
@@ -73,7 +71,6 @@ class Turning:
         """Step to the next tile, if no place in this tile's code has."""
         e, go = self.e, self.e.label("turn")
         assert self.due is not None
-        e.place(self.once_more)
         e.emit("CB", self.due, go)
         e.place(self.back)
 

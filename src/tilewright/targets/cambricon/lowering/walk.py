@@ -85,8 +85,6 @@ class Walk:
         self.passing = passing
         self.begun: set[BufferOp] = set()
         """Buffers whose first tile is there already."""
-        self.opens = False
-        """Whether the last tile has room for loads of the kernel behind."""
         self.stays: Kept | None = None
         """What stays of the only weights for kernels that follow."""
         self.renewals: list[tuple[BufferOp, Renew]] = []
@@ -97,8 +95,6 @@ class Walk:
         """How many hooks the largest tile has then, if that is known."""
         self.turns = False
         """Whether tiles have places where the step to the next one may be taken."""
-        self.apart = 0.0
-        """Cycles from such a place to the next, at least."""
         self.pixels: tuple[str, ...] = ()
         """The dims of a tile's pixels, if their results may leave one by one."""
         self.keeps_sizes = False
@@ -133,9 +129,9 @@ class Walk:
         is known."""
         self.interval, self.places = interval, places
 
-    def may_turn(self, cycles: float) -> None:
-        """Tiles have places where the step to the next one may be taken, so far apart at least."""
-        self.turns, self.apart = True, cycles
+    def may_turn(self) -> None:
+        """Tiles have places where the step to the next one may be taken."""
+        self.turns = True
 
     def turn(self) -> None:
         """A place in a tile's code, behind its first products, for the step to the next tile."""
