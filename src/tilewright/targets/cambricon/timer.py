@@ -40,9 +40,8 @@ def timer(machine: Machine, *, begun: bool = True) -> Timer:
 
     The words are those that a package would hold where a kernel before has loaded the first
     weights (lowering/early.py), or that load them themselves: the first kernel, and all if not
-    ``begun``. Where tiles may be
-    computed row by row of the kernel, the faster order counts. Infinite for a schedule that they
-    cannot say (too few registers, for instance): another one is taken.
+    ``begun``. Infinite for a schedule that they cannot say (too few registers, for instance):
+    another one is taken.
     """
 
     @cache
@@ -57,17 +56,12 @@ def timer(machine: Machine, *, begun: bool = True) -> Timer:
             program = tile(kernel, schedule, machine, placements, check=False, honours=HONOURS)
         except TilewrightError:
             return inf
-        least, there = inf, begun and not kernel.first
-        for row_order in (True, False):
-            lowering = Lowering(machine, bases, Counter(), row_order=row_order, begun=there)
-            try:
-                lowering.kernel(program, kernel.nodes)
-            except TilewrightError:
-                break
-            least = min(least, lowering.cycles(whole))
-            if not lowering.by_rows:
-                break
-        return least
+        lowering = Lowering(machine, bases, Counter(), begun=begun and not kernel.first)
+        try:
+            lowering.kernel(program, kernel.nodes)
+        except TilewrightError:
+            return inf
+        return lowering.cycles(whole)
 
     return cycles
 

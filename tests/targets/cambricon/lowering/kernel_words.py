@@ -18,14 +18,8 @@ WEIGHTS_AT = 0
 BEHIND = 4096
 
 
-def run_case(
-    case: Case, schedule: Schedule, machine: Machine, row_order: bool | None = None
-) -> tuple[Array, Result, Lowering]:
-    """The result of a kernel under a schedule; its weights lie in segments.
-
-    ``row_order`` says whether tiles may be computed row by row of the kernel; None: where that is
-    faster.
-    """
+def run_case(case: Case, schedule: Schedule, machine: Machine) -> tuple[Array, Result, Lowering]:
+    """The result of a kernel under a schedule; its weights lie in segments."""
     placements: dict[str, tuple[str, int, tuple[int, ...]]] = {}
     sizes = {"weights": 0, "activations": 0}
     for operand in case.kernel.operands:
@@ -36,7 +30,7 @@ def run_case(
         sizes[arena] += -(-size // 64) * 64
     bases = {"weights": 0, "activations": sizes["weights"]}
     bases[CONSTANTS] = sum(sizes.values())
-    lowering = Lowering(machine, bases, Counter(), row_order=row_order)
+    lowering = Lowering(machine, bases, Counter())
     lowering.kernel(tile(case.kernel, schedule, machine, placements))
     main = np.zeros(bases[CONSTANTS] + len(lowering.image) + 64, np.uint8)
     for operand in case.kernel.inputs:

@@ -47,12 +47,12 @@ def test_transfers_do_not_wait_for_hooks_where_those_are_few(
     """Pixels leave one by one, and each store is a little longer than a product."""
     case, used = conv(256, 256, (7, 28)), chosen(monkeypatch)
     schedule = cut(case, {"co": 128, "oh": 1, "ow": 7}, ("co", "oh", "ow"), weights=1)
-    found, result, _ = run_case(case, schedule, MACHINE, row_order=False)
+    found, result, _ = run_case(case, schedule, MACHINE)
     np.testing.assert_array_equal(found, case.expected)
     assert set(used) == {EARLY}
     monkeypatch.undo()
     chosen(monkeypatch, 0.0)
-    assert run_case(case, schedule, MACHINE, row_order=False)[1].cycles > result.cycles
+    assert run_case(case, schedule, MACHINE)[1].cycles > result.cycles
 
 
 def test_transfers_do_not_wait_where_nobody_knows_how_many_hooks_there_are(

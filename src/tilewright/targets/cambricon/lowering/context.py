@@ -11,7 +11,6 @@ from tilewright.errors import refuse
 from tilewright.ir import SSAValue
 from tilewright.machine import Machine
 from tilewright.planning.domain import Affine
-from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Box
 from tilewright.targets.cambricon.lowering.bridge import Bridge
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
@@ -88,16 +87,9 @@ class Context:
     carry: Callable[[Callable[[], None], Sequence[Operand], float], bool]
     """Whether a tile's last sums may be finished in the next tile, so many cycles behind its begin
     at most; behind the last tile, a block does it. What is read of operands is that tile's."""
-    take_rows: Callable[[Operand, int], bool]
-    """Lets weights come row by row of so many, if their place allows it (weight_ring.py)."""
-    row_begins: Callable[[int], None]
-    row_ends: Callable[[], None]
-    """Stand before and behind all products of a tile with a row of the kernel then."""
     bridge: Callable[[Operand, float], Bridge | None]
     """Lets weights come by both DMAs where they take longer than a tile's products, which take so
     many cycles (bridge.py)."""
-    next_row: Callable[[Register], None]
-    """Steps from the address of a row's weights to that of the next one."""
     roll: Callable[[Operand, Sliding], bool]
     """Lets the rows of an image of one slot come one by one, if its place allows it."""
     row_ring: Callable[[], RowRing | None]

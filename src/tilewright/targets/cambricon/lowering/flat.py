@@ -42,8 +42,6 @@ class Flat(Stepping):
             e.set(register, 0)
         if self.streams:
             self.agenda.reset()
-        if self.ring is not None:
-            self.ring.reset()
         e.set(self.level, UNBEGUN)
         e.set(self.ended, int(len(self.walk.begun) > 0))
         if self.due is not None:
@@ -95,8 +93,6 @@ class Flat(Stepping):
                     )
 
             self._where_advanced(depth, other)
-        if self.ring is not None:
-            self.ring.pass_once()
         self._late_loads()
         self._renew()
         if self.due is not None:

@@ -113,8 +113,6 @@ class Lowered:
     """Weights that it leaves in the matrix scratchpad."""
     tables: Filled = ()
     """What it leaves in the machine's tables."""
-    by_rows: bool = False
-    """Whether its tiles are computed row by row of the kernel (row_order.py)."""
 
 
 THRIFT = (
@@ -139,12 +137,11 @@ def lower_kernel(
     settle: Settle | None = None,
     region: Region | None = None,
     tables: Filled = (),
-    row_order: bool = True,
 ) -> Lowered:
     """A kernel's statements; ``alone`` says of weights whether no other kernel reads them.
 
     Weights stay in the ``region`` for kernels that follow; ``tables`` is what earlier kernels have
-    left in the machine's. Tiles may be computed row by row of the kernel with ``row_order``.
+    left in the machine's.
 
     Raises TilewrightError.
     """
@@ -154,7 +151,6 @@ def lower_kernel(
     for thrift, trails, sizes in (*ways, *others):
         lowering = KernelLowering(program, machine, bases, image, reserve, thrift, tables)
         lowering.trails, lowering.keeps_sizes = trails, sizes
-        lowering.row_order = row_order
         lowering.share([tensor for tensor in lowering.segments if not alone(tensor)])
         try:
             return lowering.lower(settle, region)
@@ -186,7 +182,6 @@ class KernelLowering(RolledImages):
         """Whether results may leave behind their pixels: that takes registers, too."""
         self.keeps_sizes = False
         """Whether sizes of tiles keep registers from tile to tile."""
-        self.row_order = True
         self.program = program
         self.machine = machine
         self.bases = bases
@@ -227,7 +222,7 @@ class KernelLowering(RolledImages):
         assert self.nest.compute is not None
         self._overlap(region)
         walk = self.walk = Walk(e, self.nest, self.operands, self._pass)
-        walk.pause, walk.pieces, walk.load_row = self._pause, self._pieces, self._load_row
+        walk.pause, walk.pieces = self._pause, self._pieces
         walk.first_part, walk.store_part = self._first_part, self._store_part
         walk.early, walk.keeps_sizes = self.earliness, self.keeps_sizes
         temporaries = self._in_vsm()
@@ -257,11 +252,7 @@ class KernelLowering(RolledImages):
             walk.slide,
             self._store_by_row,
             walk.carry,
-            self._take_rows,
-            walk.row_begins,
-            walk.row_ends,
             lambda operand, busy: self._bridge(operand, busy, context.temporaries),
-            walk.next_row,
             self.roll,
             walk.row_ring,
         )
@@ -296,8 +287,7 @@ class KernelLowering(RolledImages):
             gap = replace(gap, registers=tuple(tidy.clobbers[id(gap.place)]))
         statements = tidy.statements
         left = self.tables.left
-        by_rows = any(operand.ring is not None for operand in self.operands.values())
-        return Lowered(statements, own, used, gap, early, kept, left, by_rows)
+        return Lowered(statements, own, used, gap, early, kept, left)
 
     def share(self, tensors: list[TensorOp]) -> None:
         """Weights that other kernels read, too, are copied, once for each way in which they are

@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
-from math import inf
 
 import numpy as np
 
-from tilewright.errors import TilewrightError
 from tilewright.graph.placement import WEIGHTS
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
@@ -65,8 +63,6 @@ class Lowering:
     copies: dict[tuple[int, Segments], int] = field(default_factory=dict[tuple[int, Segments], int])
     """Weights that are copied into the region of constants: offset in the arena and cut -> place
     in the region."""
-    row_order: bool | None = None
-    """Whether tiles may be computed row by row of the kernel; None: where that is faster."""
     begun: bool = False
     """Whether each kernel's first weights are there, as if a kernel before had loaded them."""
 
@@ -80,8 +76,6 @@ class Lowering:
         self.biases: list[tuple[int, int]] = []
         """Offset in the arena of weights and place in the region of constants of held biases."""
         self.start: list[Statement] = []
-        self.by_rows = False
-        """Whether the last kernel is computed so."""
 
     def kernel(
         self,
@@ -110,10 +104,7 @@ class Lowering:
             Region(keeps, room, whole, self.kept) if keeps else None,
             self.tables,
         )
-        lowered, asked = lower(row_order=self.row_order is not False), self.row_order is None
-        if lowered.by_rows and asked and not self._faster_by_rows(program, machine):
-            lowered = lower(row_order=False)
-        self.by_rows = lowered.by_rows
+        lowered = lower()
         self.tables = lowered.tables
         if lowered.kept is not None:
             self.kept = lowered.kept
@@ -213,20 +204,6 @@ class Lowering:
         simulator = Simulator(self.words(), machine or self.machine, main, values=False)
         simulator.run()
         return float(simulator.result().cycles)
-
-    def _faster_by_rows(self, program: ProgramOp, machine: Machine) -> bool:
-        """Whether a kernel alone takes no longer where its tiles are computed row by row."""
-
-        def taken(row_order: bool) -> float:
-            alone = Lowering(self.machine, self.bases, self.shared, row_order=row_order)
-            alone.begun = bool(self.parts)
-            try:
-                alone.kernel(program, machine=machine)
-            except TilewrightError:
-                return inf
-            return alone.cycles()
-
-        return taken(True) <= taken(False)
 
     def words(self) -> Words:
         """The program's words."""

@@ -17,27 +17,6 @@ from tilewright.targets.cambricon.lowering.moves import runs_of
 from tilewright.tile.dialect import BufferOp
 from tilewright.tile.passes.allocate import held
 
-
-@dataclass(frozen=True)
-class Ring:
-    """Places for rows of kernels, taken in turn: those of some output channels, then the next."""
-
-    rows: int
-    """Of a kernel."""
-    row_bytes: int
-    places: int
-
-    @property
-    def bytes(self) -> int:
-        """Of all places."""
-        return self.places * self.row_bytes
-
-    @property
-    def beside(self) -> int:
-        """Places beside those of a kernel."""
-        return self.places - self.rows
-
-
 Locate = Callable[[BufferOp], TensorPlace]
 """Where a buffer's tensor lies in main memory."""
 
@@ -56,8 +35,6 @@ class Operand:
     shift: int = 0
     """Bytes from the first to the second of two places of a buffer that has one slot; they overlap
     (weights_ahead.py). 0 where there is but one."""
-    ring: Ring | None = None
-    """The places of a kernel's rows, where weights of one slot come row by row (weight_ring.py)."""
     whole: int | None = None
     """An axis that is held whole, though computes take a part of it (whole_rows.py)."""
     whole_bytes: int = 0
@@ -110,7 +87,7 @@ class Operand:
     @property
     def places(self) -> int:
         """Places that tiles go to in turn: two at most."""
-        return 2 if self.shift or self.ring else min(self.slots, 2)
+        return 2 if self.shift else min(self.slots, 2)
 
     @property
     def apart(self) -> int:
@@ -120,8 +97,6 @@ class Operand:
     @property
     def bytes(self) -> int:
         """Of all slots, or places."""
-        if self.ring is not None:
-            return self.ring.bytes
         return self.shift + self.slots * self.slot_bytes
 
     @property
@@ -138,16 +113,6 @@ class Operand:
     def first(self) -> int:
         """Address of the slot that takes the first tile."""
         return self.address + self.later * self.apart
-
-    def last_rows(self, kernels: int) -> tuple[tuple[int, int], ...]:
-        """The places of the last one's rows of so many kernels in a ring: first byte, and first
-        behind the last."""
-        ring = self.ring
-        assert ring is not None
-        first = ring.rows * (kernels - 1)
-        places = [(first + number) % ring.places for number in range(ring.rows)]
-        starts = [self.address + place * ring.row_bytes for place in places]
-        return tuple((start, start + ring.row_bytes) for start in starts)
 
     def lies(self, e: Emitter, spans: Spans, extents: Mapping[str, int]) -> Value:
         """Address of a tile's box of a held tensor: one run of it (network/resident_values.py)."""

@@ -23,8 +23,6 @@ class Pending(Pixels):
     epilogue: Epilogue
     bias: Operand | None
     residual: Operand | None
-    by_rows = False
-    """Whether all pixels are multiplied by one row of the kernel before the next."""
     parted: bool
     """Whether loops within the result's residency step through a pixel's channels."""
     zeros: int
@@ -65,7 +63,7 @@ class Pending(Pixels):
     @property
     def needs_zeros(self) -> bool:
         """Whether ReLU, or the start of sums without a bias, needs zeros."""
-        return self.epilogue.reads_zeros or self.by_rows or (self.split and self.bias is None)
+        return self.epilogue.reads_zeros or (self.split and self.bias is None)
 
     @property
     def _residual_bytes(self) -> int:

@@ -26,7 +26,7 @@ from tilewright.targets.cambricon.lowering.split_sums import SplitSums
 from tilewright.targets.cambricon.lowering.tables import table_of
 from tilewright.targets.cambricon.lowering.temporaries import clear
 from tilewright.targets.cambricon.lowering.tiles import Tile
-from tilewright.targets.cambricon.lowering.windows import UNROLLED, Windows
+from tilewright.targets.cambricon.lowering.windows import Windows
 from tilewright.targets.cambricon.machine import lanes_of, part_of
 
 LONG = 24
@@ -90,7 +90,6 @@ class Product(SplitSums):
         cycles = self._pixel_cycles()
         self.hooks = self.split or cycles >= LONG
         self.row_hooks = self.dense and cycles >= LONG * self.rows.kernel
-        self.by_rows = self._by_rows()
         self._reserve()
         products = c.tile_size("kh") * len(self.parts)
         between = cycles / (products if self.row_hooks else len(self.parts))
@@ -105,11 +104,11 @@ class Product(SplitSums):
         if not self.split and cycles >= TURNING * self.rows.kernel:
             c.turns()
         whole = not (self.split or self.parted or self.grouped or len(self.parts) > 1)
-        if self.hooks and whole and not self.by_rows and self.batch == self.band == 1:
+        if self.hooks and whole and self.batch == self.band == 1:
             c.trails(("oh", self.columns.out))
         if self.split and self.ends_between:
             c.trails(("oh", self.columns.out))
-        others = self.split or self.grouped or self.by_rows or self.rings or self.band > 1
+        others = self.split or self.grouped or self.rings or self.band > 1
         plain = self.row_hooks and not others and len(self.parts) == 1
         self.rolls = plain and c.roll(self.x, self.rows)
         busy = self._row_cycles(self.columns.kernel) * c.tile_size("kh") * self._most_pixels()
@@ -121,18 +120,6 @@ class Product(SplitSums):
     def _most_pixels(self) -> int:
         """Of a tile."""
         return self.c.tile_size(self.columns.out) * self.c.tile_size("oh")
-
-    def _by_rows(self) -> bool:
-        """Whether a tile is computed row by row of the kernel, so that weights come so, too."""
-        c, kernel = self.c, self.rows.kernel
-        if not (self.row_hooks and 1 < kernel <= UNROLLED) or "kh" in c.looped:
-            return False
-        others = self.split or self.parted or self.rings or self.band > 1 or len(self.parts) > 1
-        if others or self.multiply != "VMM" or self.rows.apart is not None:
-            return False
-        pixels = self._most_pixels()
-        size = (4 * pixels + 2 + self.epilogue.limit_bytes) * self.parts[0]
-        return size <= c.temporaries.widest and c.take_rows(self.w, kernel)
 
     def _check_loops(self) -> None:
         """Within the residency of what lies in VSM, only channels of the result may be stepped, or
@@ -189,8 +176,6 @@ class Product(SplitSums):
     def _reserve(self) -> None:
         """Temporaries for as many pixels as fit them."""
         c, t = self.c, self.c.temporaries
-        if self.by_rows:
-            t.widen()
         self.ring = t.take(self.rings) if self.rings else 0
         most = self.parts[0] * c.tile_size("g") * self.band
         pixels = self._most_pixels()
@@ -198,7 +183,7 @@ class Product(SplitSums):
         each += most * self.epilogue.limit_bytes
         room = max(t.left // max(each, 1), 1)
         width = c.tile_size(self.columns.out) // self.band
-        alone = self.parted or self.rings or len(self.parts) > 1 or self.by_rows
+        alone = self.parted or self.rings or len(self.parts) > 1
         if alone or (not self.split and self._pixel_cycles() >= ALONE):
             self.batch = 1
         elif self.split:
@@ -213,8 +198,8 @@ class Product(SplitSums):
         self.biases = (
             t.take(4 * size) if self.bias is not None and self.batch * self.band > 1 else 0
         )
-        self.sums = 0 if self.split else t.take(4 * size * (pixels if self.by_rows else 1))
-        self.other_sums = 0 if self.split or self.by_rows else t.take(4 * size)
+        self.sums = 0 if self.split else t.take(4 * size)
+        self.other_sums = 0 if self.split else t.take(4 * size)
         self.size = size
         lanes = lanes_of(c.machine)
         self.step_cycles = -(-size // lanes)
@@ -266,11 +251,6 @@ class Product(SplitSums):
             self.carried = self._carries()
             # Those of what is pending: the last part of the pixel before.
             self._arrive(places, self.biases_at[-1])
-            if self.by_rows:
-                at = e.settled(lambda: c.base(self.x, tile))
-                matrix = e.held(tile.bases[self.w.buffer])
-                self.row_order(tile, box, at, tile.spans.of(self.columns.out), matrix)
-                return
             self.alone = self.batch == 1 and not self.grouped
             self.at = self.base if self.alone else e.variable(self.base)
             self.halves = e.held(self.sums + self.other_sums)
@@ -280,7 +260,7 @@ class Product(SplitSums):
 
     def _carries(self) -> bool:
         """Whether the last sums of a tile are finished in the next one, or behind the last one."""
-        if self.by_rows or self.rings or len(self.parts) > 1:
+        if self.rings or len(self.parts) > 1:
             return False
         read = [operand for operand in (self.bias, self.residual) if operand is not None]
         return self.c.carry(self._flush, read, self._pixel_cycles() if self.row_hooks else 0)

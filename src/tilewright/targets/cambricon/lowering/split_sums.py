@@ -13,16 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright.targets.cambricon.isa import Register
+from tilewright.targets.cambricon.lowering.batches import Batches
 from tilewright.targets.cambricon.lowering.boxes import Box
 from tilewright.targets.cambricon.lowering.bridge import Bridge
 from tilewright.targets.cambricon.lowering.emitter import Value
+from tilewright.targets.cambricon.lowering.kernel_rows import RowWindows, met_in
 from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.row_order import RowOrder, RowWindows, met_in
+from tilewright.targets.cambricon.lowering.sliding import Sliding
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.windows import UNROLLED
 
 
-class SplitSums(RowOrder):
+class SplitSums(Batches):
     """The code around the products of a tile of a reduction."""
 
     ends_between = False
@@ -30,6 +32,8 @@ class SplitSums(RowOrder):
     finishing: Register | None = None
     """The address of sums that are to be finished, in the last tile of a reduction."""
     x: Operand
+    rows: Sliding
+    columns: Sliding
     bridge: Bridge | None
     """Weights that come by both DMAs."""
 

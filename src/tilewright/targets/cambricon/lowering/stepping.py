@@ -24,7 +24,6 @@ from tilewright.targets.cambricon.lowering.streams import Agenda, Stream, Trail,
 from tilewright.targets.cambricon.lowering.tile_sizes import TileSizes
 from tilewright.targets.cambricon.lowering.tiles import Fill, NewStream, Part, Store, Tile
 from tilewright.targets.cambricon.lowering.turning import Turning
-from tilewright.targets.cambricon.lowering.weight_ring import WeightRing
 from tilewright.targets.cambricon.lowering.weights_ahead import WeightsAhead
 from tilewright.tile.dialect import BufferOp
 
@@ -80,7 +79,6 @@ class Stepping(BoxesAhead, Turning):
         moved = [load.buffer for load in loads if load.depth and load.buffer.memory == "msm"]
         self.kept = KeptTiles(walk, moved[0], stays) if stays is not None and moved else None
         """The tiles of the weights, if some of them stay."""
-        self.ring = self._ring(moved)
         """The weights that come row by row, if they do."""
         self.weights = self._weights_ahead(moved, part)
         self.current: dict[BufferOp, Register] = {}
@@ -138,17 +136,10 @@ class Stepping(BoxesAhead, Turning):
         self.labels = [e.label("load") for _ in range(self.depth + 1)]
         self.turned, self.step, self.back = e.label("loaded"), e.label("step"), e.label("stepped")
 
-    def _ring(self, moved: list[BufferOp]) -> WeightRing | None:
-        """The weights that come row by row."""
-        buffers = [buffer for buffer in moved if self.walk.operands[buffer].ring is not None]
-        return WeightRing(self.walk, buffers[0]) if buffers else None
-
-    def _weights_ahead(self, moved: list[BufferOp], part: Part) -> WeightsAhead | WeightRing | None:
+    def _weights_ahead(self, moved: list[BufferOp], part: Part) -> WeightsAhead | None:
         """The weights that come while tiles of those before them are computed."""
         if self.kept is not None or len(moved) != 1 or self._slots(moved[0]) == 1:
             return None
-        if self.ring is not None:
-            return self.ring
         if self.filled[moved[0]] == self.depth:
             return None
         return WeightsAhead(self.walk, moved[0], self.fill, part)
@@ -190,9 +181,6 @@ class Stepping(BoxesAhead, Turning):
     def _two(self, buffer: BufferOp) -> tuple[int, int]:
         """The addresses of its two slots, that of the first tile first."""
         operand, out = self.walk.operands[buffer], self.walk.operands[self.output.buffer]
-        if operand.ring is not None:
-            # The first step forward leads to the first place.
-            return operand.address, operand.address + operand.ring.beside * operand.ring.row_bytes
         if buffer is self.shared and operand.slots == 1:
             other = out.address + out.slot_bytes if out.slots > 1 else operand.address
             return out.address, other
@@ -200,9 +188,6 @@ class Stepping(BoxesAhead, Turning):
 
     def _swap(self, register: Register, buffer: BufferOp) -> None:
         """The other slot's address."""
-        if self.ring is not None and buffer is self.ring.buffer:
-            self.ring.forward(register)
-            return
         with self.e.scope():
             both = self.e.loaded(sum(self._two(buffer)))
             self.e.emit("SSUB", register, both, register)

@@ -22,11 +22,6 @@ class Temporaries:
     beside: int = 0
     """Bytes in front of them that no buffer uses, either."""
 
-    @property
-    def widest(self) -> int:
-        """Bytes that are left with those beside."""
-        return self.left + self.beside
-
     def beside_them(self, size: int) -> int:
         """The address of ``size`` bytes in front of them."""
         size = -(-size // ALIGNMENT) * ALIGNMENT
@@ -34,11 +29,6 @@ class Temporaries:
         address = self.start - self.beside
         self.beside -= size
         return address
-
-    def widen(self) -> None:
-        """Give out those beside, too; nothing has been given out yet."""
-        assert not self.used
-        self.start, self.size, self.beside = self.start - self.beside, self.widest, 0
 
     @property
     def left(self) -> int:

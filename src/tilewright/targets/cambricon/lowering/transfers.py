@@ -237,11 +237,6 @@ class Transfers:
             chip = e.loaded(e.add(base, first))
             e.emit("MLOAD", chip, e.loaded(count), address, self._start_of(operand))
 
-    def _load_row(self, operand: Operand, chip: Register, count: Register, main: Register) -> None:
-        """A row of a kernel's weights, which lies so many bytes behind the first one."""
-        self.e.remark(f"load {operand.name}, a row")
-        self.e.emit("MLOAD", chip, count, main, self._start_of(operand))
-
     def _runs(self, operand: Operand, spans: Spans, e: Emitter | None = None) -> Runs:
         e = e or self.e
         box = operand.box(e, spans, self.program.extents)

@@ -45,8 +45,6 @@ class Walk:
         """
         if self.flat is not None and self.flat.streams:
             self.flat.agenda.hook(cycles)
-        if self.flat is not None and self.flat.ring is not None:
-            self.flat.ring.agenda.hook(cycles)
 
     def carry(self, block: Callable[[], None], read: Sequence[Operand], cycles: float) -> bool:
         """Whether a tile's last sums may be finished in the next one; a block finishes the last."""
@@ -55,22 +53,6 @@ class Walk:
     def row_ring(self) -> RowRing | None:
         """The places of an image whose rows come one by one."""
         return None if self.flat is None else self.flat.row_ring
-
-    def row_begins(self, number: int) -> None:
-        """Products with a row of the kernel follow."""
-        if self.flat is not None and self.flat.ring is not None:
-            self.flat.ring.await_row(number)
-
-    def next_row(self, at: Register) -> None:
-        """From the weights of a row of the kernel to those of the next."""
-        if self.flat is not None and self.flat.ring is not None:
-            self.flat.ring.forward(at, 1)
-
-    def row_ends(self) -> None:
-        """All products of a tile with a row of the kernel have been emitted."""
-        if self.flat is not None and self.flat.ring is not None:
-            self.flat.turn()
-            self.flat.ring.leave_row(self.flat.level)
 
     def __init__(
         self,
@@ -111,8 +93,6 @@ class Walk:
         """Cycles until hooks behind a transfer of an operand are due."""
         self.early: Callable[[], float] = lambda: EARLY
         """Part of an interval by which a transfer may have to wait for the one before."""
-        self.load_row: Callable[[Operand, Register, Register, Register], None] | None = None
-        """Emits the load of a row of weights: its place, its elements, and where they lie."""
         self.store_part: Callable[[Tile, Value, int | None], None] | None = None
         """Emits the store of a part of a tile's result: from an element on, so many or all."""
         self.first_part: Callable[[Sequence[str]], tuple[int, int]] = lambda dims: (0, 0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tilewright.graph.placement import WEIGHTS
 from tilewright.targets.cambricon.lowering.boxes import Spans
 from tilewright.targets.cambricon.lowering.early import (
@@ -15,7 +13,6 @@ from tilewright.targets.cambricon.lowering.early import (
 )
 from tilewright.targets.cambricon.lowering.emitter import Emitter
 from tilewright.targets.cambricon.lowering.kept import Kept, Region, weight_tiles
-from tilewright.targets.cambricon.lowering.operands import Operand, Ring
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.transfers import Transfers
 from tilewright.tile.dialect import BufferOp
@@ -29,7 +26,6 @@ class WeightPlaces(Transfers):
     """The end of the matrix scratchpad, which buffers leave to the primitive."""
     gap: Gap | None
     """Where a load for a later kernel may stand."""
-    row_order: bool
     """Whether weights may come row by row of the kernel."""
 
     def _weights(self) -> list[BufferOp]:
@@ -73,11 +69,6 @@ class WeightPlaces(Transfers):
     def _used(self, *, last: bool) -> tuple[Interval, ...]:
         """The bytes of the matrix scratchpad that all tiles use, or the last one."""
         kept = self.walk.stays
-        rings = [
-            operand for operand in map(self.operands.__getitem__, self._weights()) if operand.ring
-        ]
-        if last and rings:
-            return (*rings[0].last_rows(visits(rings[0].buffer)), *self._results())
         if kept is None:
             slots = [self._last_of(b) if last else self._bytes_of(b) for b in self._weights()]
         else:
@@ -143,8 +134,6 @@ class WeightPlaces(Transfers):
         if kept is not None and not kept.first:
             return Need(FirstLoad(0, count, address), kept.end - kept.start, 1, kept.start)
         first = FirstLoad(0, count, address)
-        if operand.ring is not None:
-            return Need(first, operand.bytes, 1)
         if not depth:
             return Need(first, operand.slot_bytes, 1)
         tiles = visits(buffer)
@@ -162,34 +151,6 @@ class WeightPlaces(Transfers):
             return
         room = self.own.start - operand.slot_bytes
         operand.shift = max(min(room, operand.slot_bytes // 2) // ALIGNMENT * ALIGNMENT, 0)
-
-    def _take_rows(self, operand: Operand, rows: int) -> bool:
-        """Let the weights of ``operand`` come row by row; False where they cannot.
-
-        They are the only ones, have one slot and room for another row beside it, and change with
-        the outermost loop alone.
-        """
-        cut = self.segments.get(operand.buffer.tensor_op)
-        loops, weights = self.nest.loops, self._weights()
-        depth = next(load.depth for load in self.nest.loads if load.buffer is operand.buffer)
-        if not self.row_order:
-            return False
-        if cut is None or cut.group > 1 or len(weights) > 1 or operand.slots > 1:
-            return False
-        if depth != 1 or len(loops) < 2 or loops[0].dim.data != cut.channel or cut.co % cut.co_step:
-            return False
-        if cut.row_step != rows or cut.ci_step != cut.ci or self.walk.stays is not None:
-            return False
-        size = operand.slot_bytes // rows
-        places = min(self.own.start // size, 2 * rows)
-        if places <= rows or operand.slot_bytes != 2 * cut.co_step * cut.ci * rows * cut.width:
-            return False
-        tensor = operand.buffer.tensor_op
-        if tensor in self.copies:
-            return False
-        self.segments[tensor] = replace(cut, upward=True)
-        operand.shift, operand.ring = 0, Ring(rows, size, places)
-        return True
 
     def _load(self, load: FirstLoad) -> None:
         """A load of which all is known."""

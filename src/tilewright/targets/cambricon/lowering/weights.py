@@ -41,8 +41,6 @@ class Segments:
     """Positions from one of them to the next."""
     channel: str = "co"
     """The dim of the output channels."""
-    upward: bool = False
-    """Whether the last row of a kernel comes first."""
 
     @property
     def size(self) -> int:
@@ -66,7 +64,6 @@ class Segments:
                     for kh in range(0, self.rows, self.row_step):
                         part = own[co : co + self.co_step, ci : ci + self.ci_step]
                         part = part[:, :, kh : kh + self.row_step]
-                        part = part[:, :, ::-1] if self.upward else part
                         parts.append(part.transpose(2, 3, 1, 0).ravel())
         return np.concatenate(parts)
 
