@@ -8,7 +8,6 @@ from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Axis, Box, Spans
 from tilewright.targets.cambricon.lowering.emitter import Emitter, registers_in, replaced
 from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.tile_sizes import TileSizes
 from tilewright.tile.dialect import BufferOp
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ class BoxesAhead:
     e: Emitter
     walk: Walk
     next: list[Register]
-    sizes: TileSizes
     coming: dict[BufferOp, int]
     copies: list[tuple[Register, Register]]
     boxes: dict[BufferOp, Box]
@@ -67,7 +65,7 @@ class BoxesAhead:
 
     def _coming(self, depth: int) -> Spans:
         """What is known of the next tile within so many loops."""
-        return self.walk.spans(self.next, depth, self.sizes.next)
+        return self.walk.spans(self.next, depth)
 
     def _keeps_box(self, buffer: BufferOp) -> bool:
         """Whether the box with which a buffer is filled is kept for the tile that uses it."""

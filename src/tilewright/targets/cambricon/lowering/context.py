@@ -80,8 +80,6 @@ class Context:
     """Stands where another one of them is finished."""
     leave: Callable[[], None]
     """Says that whole rows of results are stored by the compute itself, by what ``row`` gives."""
-    slide: Callable[[Operand, Sliding], None]
-    """Says that rows which two tiles of an image share may be copied from one slot to the other."""
     row: Callable[[Tile], Callable[[], None]]
     """What stores the next row of a tile each time it is called."""
     carry: Callable[[Callable[[], None], Sequence[Operand], float], bool]

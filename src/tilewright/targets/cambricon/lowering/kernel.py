@@ -146,11 +146,10 @@ def lower_kernel(
     Raises TilewrightError.
     """
     failure: TilewrightError | None = None
-    ways = ((0, True, True), (0, True, False), (1, True, False))
-    others = ((number, False, False) for number in range(len(THRIFT)))
-    for thrift, trails, sizes in (*ways, *others):
+    others = ((number, False) for number in range(len(THRIFT)))
+    for thrift, trails in ((0, True), (1, True), *others):
         lowering = KernelLowering(program, machine, bases, image, reserve, thrift, tables)
-        lowering.trails, lowering.keeps_sizes = trails, sizes
+        lowering.trails = trails
         lowering.share([tensor for tensor in lowering.segments if not alone(tensor)])
         try:
             return lowering.lower(settle, region)
@@ -180,8 +179,6 @@ class KernelLowering(RolledImages):
         self.spare = None
         self.trails = False
         """Whether results may leave behind their pixels: that takes registers, too."""
-        self.keeps_sizes = False
-        """Whether sizes of tiles keep registers from tile to tile."""
         self.program = program
         self.machine = machine
         self.bases = bases
@@ -224,7 +221,7 @@ class KernelLowering(RolledImages):
         walk = self.walk = Walk(e, self.nest, self.operands, self._pass)
         walk.pause, walk.pieces = self._pause, self._pieces
         walk.first_part, walk.store_part = self._first_part, self._store_part
-        walk.early, walk.keeps_sizes = self.earliness, self.keeps_sizes
+        walk.early = self.earliness
         temporaries = self._in_vsm()
         context = Context(
             e,
@@ -249,7 +246,6 @@ class KernelLowering(RolledImages):
             walk.may_trail if self.trails else lambda dims: None,
             walk.finish,
             walk.leave,
-            walk.slide,
             self._store_by_row,
             walk.carry,
             lambda operand, busy: self._bridge(operand, busy, context.temporaries),

@@ -31,7 +31,7 @@ from tilewright.targets.cambricon.lowering.pooling import Pool
 from tilewright.targets.cambricon.lowering.temporaries import clear, fill
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.windows import Run
-from tilewright.targets.cambricon.machine import ROW, TILE, lanes_of
+from tilewright.targets.cambricon.machine import lanes_of
 
 LEAST = -(1 << 15)
 
@@ -75,23 +75,10 @@ class MatrixPool(Pool):
         self.by_row &= self._row_cycles() >= SHORT * self._store_cycles()
         if self.by_row:
             c.leave()
-        if self._waits_for_loads():
-            c.slide(self.x, self.rows)
         take, size = c.matrix_temporaries.take, 2 * self.vectors * lanes
         self.least, self.greatest, self.over = take(size), take(size), take(size)
         self.sources: list[Register] = []
         """Addresses of the columns that a batch's results are copied from, where they are kept."""
-
-    def _waits_for_loads(self) -> bool:
-        """Whether a tile's load takes longer than its windows, whose unit a copy of rows takes."""
-        c, lanes = self.c, lanes_of(self.c.machine)
-        channels, width = c.tile_size("c"), c.tile_size("ow")
-        compared = 3 * (self.rows.kernel + self.columns.kernel - 2) + 1
-        batches = -(-width // self.batch) * (compared * -(-self.vectors // lanes) + BATCH)
-        row = ROW + batches + width * max(-(-channels // lanes), PIXEL - self._lists_sources())
-        move = c.machine.move(c.machine.main, self.x.buffer.memory)
-        load = move.latency + self.x.slot_bytes / move.bytes_per_cycle
-        return load > TILE + c.tile_size("oh") * row
 
     def _lists_sources(self) -> bool:
         """Whether copies of results are shorter than the instructions that step to the next one."""

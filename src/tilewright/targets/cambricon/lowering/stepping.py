@@ -14,14 +14,12 @@ from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Box, Spans
 from tilewright.targets.cambricon.lowering.boxes_ahead import BoxesAhead
 from tilewright.targets.cambricon.lowering.emitter import Value
-from tilewright.targets.cambricon.lowering.halo import halo_of
 from tilewright.targets.cambricon.lowering.kept_tiles import KeptTiles
 from tilewright.targets.cambricon.lowering.nest import Filled
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.part_store import part_store_of
 from tilewright.targets.cambricon.lowering.row_ring import RowRing
 from tilewright.targets.cambricon.lowering.streams import Agenda, Stream, Trail, Waiting
-from tilewright.targets.cambricon.lowering.tile_sizes import TileSizes
 from tilewright.targets.cambricon.lowering.tiles import Fill, NewStream, Part, Store, Tile
 from tilewright.targets.cambricon.lowering.turning import Turning
 from tilewright.targets.cambricon.lowering.weights_ahead import WeightsAhead
@@ -88,8 +86,6 @@ class Stepping(BoxesAhead, Turning):
             if load.depth and self._slots(load.buffer) > 1:
                 self.current[load.buffer] = e.register()
                 self.coming[load.buffer] = load.depth
-        self.fills = {buffer: halo_of(walk, buffer, self.level, fill) for buffer in self.coming}
-        """How they are filled."""
         if self.shared is None and self._slots(out.buffer) > 1:
             self.current[out.buffer] = e.register()
             self.store_stream = None if walk.leaves else stream(walk.operands[out.buffer])
@@ -129,9 +125,8 @@ class Stepping(BoxesAhead, Turning):
         self.carried = 0.0
         """Cycles behind a tile's begin until those of the tile before are finished."""
         self.boxes, self.axes = {}, {}
-        self.sizes = TileSizes(walk)
-        self.copies = self.sizes.copies
-        """Registers of this tile's sizes and boxes, and of the next one's."""
+        self.copies = []
+        """Registers of this tile's boxes, and of the next one's."""
         self.places: list[str] = []
         self.labels = [e.label("load") for _ in range(self.depth + 1)]
         self.turned, self.step, self.back = e.label("loaded"), e.label("step"), e.label("stepped")
@@ -218,7 +213,6 @@ class Stepping(BoxesAhead, Turning):
         e = self.e
         for depth, label in enumerate(labels):
             e.place(label)
-            self.sizes.settle(depth, self.next)
             for there, loads in groupby(self._ahead_in(depth), self._is_begun):
                 boxes = [(load, self._box(load.buffer, depth)) for load in loads]
                 begun = e.label("begun")
@@ -258,8 +252,8 @@ class Stepping(BoxesAhead, Turning):
                 base = e.variable(base)
                 self._swap(base, buffer)
             spans = e.settled(lambda: self._coming(load.depth))
-            fill = self.fills.get(buffer, self.fill)
-            fill(self.walk.operands[buffer], spans, base, self.load_streams.get(buffer), box)
+            stream = self.load_streams.get(buffer)
+            self.fill(self.walk.operands[buffer], spans, base, stream, box)
 
     def _pause(self) -> int:
         """Cycles until the transfers are over that stand between two tiles."""
@@ -296,7 +290,7 @@ class Stepping(BoxesAhead, Turning):
     def _now(self) -> Tile:
         """The tile that is computed."""
         e, walk = self.e, self.walk
-        spans = e.settled(lambda: walk.spans(self.now, None, self.sizes.now))
+        spans = e.settled(lambda: walk.spans(self.now))
         bases: dict[BufferOp, Value] = {}
         for buffer, operand in walk.operands.items():
             if operand.held:

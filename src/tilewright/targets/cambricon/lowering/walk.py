@@ -5,7 +5,7 @@ A kernel whose tile is the whole of it has no loops; flat.py has those of all ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tilewright.targets.cambricon.isa import Register
@@ -30,7 +30,6 @@ from tilewright.tile.dialect import BufferOp, LoopOp
 if TYPE_CHECKING:
     from tilewright.targets.cambricon.lowering.image_rows import ImageRows
     from tilewright.targets.cambricon.lowering.row_ring import RowRing
-    from tilewright.targets.cambricon.lowering.sliding import Sliding
 
 
 class Walk:
@@ -79,16 +78,12 @@ class Walk:
         """Whether tiles have places where the step to the next one may be taken."""
         self.pixels: tuple[str, ...] = ()
         """The dims of a tile's pixels, if their results may leave one by one."""
-        self.keeps_sizes = False
-        """Whether the sizes of tiles that may be short keep registers from step to step."""
         self.leaves = False
         """Whether computes store their results themselves."""
         self.replaced: BufferOp | None = None
         """A buffer whose elements results may replace, one for one."""
         self.image_rows: ImageRows | None = None
         """An image whose rows come one by one."""
-        self.slides: dict[BufferOp, Sliding] = {}
-        """How windows go down images whose tiles may share rows on the chip."""
         self.pause: Callable[[Operand], int] = lambda operand: 0
         """Cycles until hooks behind a transfer of an operand are due."""
         self.early: Callable[[], float] = lambda: EARLY
@@ -161,10 +156,6 @@ class Walk:
                 if store is not None:
                     store.announce()
 
-    def slide(self, operand: Operand, rows: Sliding) -> None:
-        """Rows that two tiles of an image share may be copied from one slot to the other."""
-        self.slides[operand.buffer] = rows
-
     def leave(self) -> None:
         """Computes store their results themselves."""
         self.leaves = True
@@ -206,15 +197,9 @@ class Walk:
         self.flat = Flat(self, fill, compute, store, stream, part)
         self.flat.emit()
 
-    def spans(
-        self,
-        starts: Sequence[Value],
-        depth: int | None = None,
-        sizes: Mapping[str, Register] | None = None,
-    ) -> Spans:
+    def spans(self, starts: Sequence[Value], depth: int | None = None) -> Spans:
         """The dims of a tile whose loops stand at ``starts``; of the first ``depth`` loops alone.
 
-        Some ``sizes`` may be known.
         Of two loops over one dim the inner one counts from where the outer one stands.
         """
         start: dict[str, Value] = dict.fromkeys(self.extents, 0)
@@ -226,9 +211,7 @@ class Walk:
                 if loop.dim.data == dim:
                     start[dim], step = self.e.add(start[dim], at), loop.step_size
             size[dim] = step
-            if sizes is not None and dim in sizes:
-                size[dim] = sizes[dim]
-            elif extent % step:
+            if extent % step:
                 size[dim] = self.e.minimum(self.e.subtract(extent, start[dim]), step)
         return Spans(start, size)
 

@@ -1,4 +1,4 @@
-"""Rows that two tiles of a pooled image share: copied in the matrix scratchpad, bit for bit."""
+"""Tiles of a pooled image that share rows, in the matrix scratchpad: bit for bit."""
 
 from __future__ import annotations
 
@@ -69,21 +69,3 @@ def test_windows_with_holes(rows: int) -> None:
 def test_a_result_stays_while_its_images_come() -> None:
     right, _ = pooled(pool(3, 1, (0, 0)), SLOW, rows=2, outer=4)
     assert right
-
-
-def test_each_row_is_loaded_once() -> None:
-    """15 rows of results in tiles of 3, of 5 rows each: 4 times 2 rows of 9 pixels are shared.
-
-    Words travel with loads, too: fewer than one row.
-    """
-    case = pool(3, 1, (0, 0))
-    (_, copied), (_, again) = pooled(case, SLOW, rows=3), pooled(case, SLOW, rows=3, slots=1)
-    assert copied.counts["MLOAD"] == again.counts["MLOAD"] == 5
-    assert again.bytes["mload"] - copied.bytes["mload"] > 7 * 9 * 64
-
-
-def test_where_windows_take_longer_all_rows_are_loaded() -> None:
-    fast = MACHINE.with_values({"move.mload.latency": 0})
-    case = pool(3, 1, (0, 0))
-    (_, copied), (_, again) = pooled(case, SLOW, rows=3), pooled(case, fast, rows=3)
-    assert copied.counts["MMOVE"] == again.counts["MMOVE"] + 5
