@@ -121,7 +121,7 @@ class Flat(Stepping):
 
     def _before_first(self, take: str) -> None:
         """When the first tile's loads have been started."""
-        if self.row_ring is not None and self.row_ring.image.operand.buffer not in self.walk.begun:
+        if self.row_ring is not None:
             self.row_ring.load_first()
         with self.e.beside():
             self._pass_before()

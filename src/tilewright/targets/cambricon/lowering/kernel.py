@@ -298,11 +298,6 @@ class KernelLowering(RolledImages):
         left = self.machine.memory_beside(primitive, memory)
         return Temporaries(left.room or 0, left.reserved, self.program.symbol.data)
 
-    def _in_vector(self) -> list[Operand]:
-        """What lies in the vector scratchpad while this kernel runs, and no longer."""
-        operands = [operand for operand in self.operands.values() if operand.buffer.memory == "vsm"]
-        return [operand for operand in operands if not operand.held]
-
     def _in_vsm(self) -> Temporaries:
         """The end of VSM; no buffer lies in the part in front of it, either."""
         temporaries = self._temporaries("vsm")

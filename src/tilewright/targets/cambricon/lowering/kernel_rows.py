@@ -12,39 +12,42 @@ from tilewright.targets.cambricon.lowering.windows import Run, Windows
 
 @dataclass(frozen=True)
 class Met:
-    """The rows of a tile's result that a row of the kernel meets the image in."""
+    """Consecutive rows of a tile's result, whose windows meet the image."""
 
     first: Value
     count: Value
     least: int
-    """What the count is known to be at least."""
+    """The least count in any tile."""
 
 
-def met_in(windows: Windows, number: int) -> Met:
-    """Those of row ``number`` of the kernel; what holds of all tiles is not computed."""
+def met_in(windows: Windows) -> Met:
+    """The rows of the result whose windows meet the image in the kernel's only row.
+
+    Bounds that hold in all tiles take no instruction.
+    """
     e, rows, height = windows.e, windows.rows, windows.height
-    axis, s, further = rows.along(windows.box), rows.stride, number * rows.dilation
+    axis, s = rows.along(windows.box), rows.stride
     if not axis.padded:
         return Met(0, height, 1)
     kinds: list[tuple[int, int, int]] = []
     for before, size, count in rows.tiles:
-        first = min(max(-(-(before - further) // s), 0), count)
-        behind = max(min((size - 1 - further + before) // s + 1, count), 0)
+        first = min(max(-(-before // s), 0), count)
+        behind = max(min((size - 1 + before) // s + 1, count), 0)
         kinds.append((first, behind, count))
     first: Value = 0
     if any(first for first, _, _ in kinds):
-        first = e.divide(e.add(axis.before, s - 1 - further), s)
-        if any(before - further + s - 1 < 0 for before, _, _ in rows.tiles):
+        first = e.divide(e.add(axis.before, s - 1), s)
+        if any(before + s - 1 < 0 for before, _, _ in rows.tiles):
             first = e.maximum(first, 0)
-        if any((before - further + s - 1) // s > count for before, _, count in rows.tiles):
+        if any((before + s - 1) // s > count for before, _, count in rows.tiles):
             first = e.minimum(first, height)
     behind = height
     if any(behind < count for _, behind, count in kinds):
-        reach = e.add(e.add(axis.size, axis.before), s - 1 - further)
+        reach = e.add(e.add(axis.size, axis.before), s - 1)
         behind = e.divide(reach, s)
-        if any((n + before + s - 1 - further) // s > count for before, n, count in rows.tiles):
+        if any((n + before + s - 1) // s > count for before, n, count in rows.tiles):
             behind = e.minimum(behind, height)
-        if any(n + before + s - 1 < further for before, n, _ in rows.tiles):
+        if any(n + before + s - 1 < 0 for before, n, _ in rows.tiles):
             behind = e.maximum(behind, 0)
     least = min(behind - first for first, behind, _ in kinds)
     return Met(first, e.subtract(behind, first), least)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import accumulate
 
 import numpy as np
@@ -92,8 +91,7 @@ class Lowering:
         """
         machine = machine or self.machine
         room, whole = (variant.memory("msm").bytes or 0 for variant in (machine, self.machine))
-        lower = partial(
-            lower_kernel,
+        lowered = lower_kernel(
             program,
             machine,
             self.bases,
@@ -104,7 +102,6 @@ class Lowering:
             Region(keeps, room, whole, self.kept) if keeps else None,
             self.tables,
         )
-        lowered = lower()
         self.tables = lowered.tables
         if lowered.kept is not None:
             self.kept = lowered.kept

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,9 +16,6 @@ from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.moves import runs_of
 from tilewright.tile.dialect import BufferOp
 from tilewright.tile.passes.allocate import held
-
-Locate = Callable[[BufferOp], TensorPlace]
-"""Where a buffer's tensor lies in main memory."""
 
 
 @dataclass(eq=False)

@@ -178,7 +178,7 @@ class SplitSums(Batches):
         windows = RowWindows(e, self.rows, self.columns, box, base, tile.spans.of("oh"), width)
         windows.begin()
         with e.scope():
-            met = e.settled(lambda: met_in(windows, 0))
+            met = e.settled(lambda: met_in(windows))
             before = self.rows.along(box).before
             at = e.subtract(e.multiply(met.first, self.rows.stride), before)
             row = e.variable(e.add(base, e.multiply(at, self.row)))
