@@ -50,6 +50,15 @@ class Case:
         np.savez(path.with_suffix(".npz"), allow_pickle=False, **self.inputs)
         return path
 
+    def _with(self, **fields: Sequence[Any]) -> ModelProto:
+        """A copy of the model in which these fields of its graph hold other messages."""
+        model = ModelProto()
+        model.CopyFrom(self.model)
+        for field, messages in fields.items():
+            model.graph.ClearField(field)
+            getattr(model.graph, field).extend(messages)
+        return model
+
     def up_to(self, last: onnx.NodeProto) -> Case | None:
         """A node and what it needs, as a case of its own; None if its results' type is unknown."""
         graph = self.model.graph
@@ -60,16 +69,12 @@ class Case:
             if wanted & set(node.output):
                 kept.insert(0, node)
                 wanted |= set(node.input)
-        model = ModelProto()
-        model.CopyFrom(self.model)
-        for field, values in (
-            ("node", kept),
-            ("output", [known[name] for name in last.output if name in known]),
-            ("input", [value for value in graph.input if value.name in wanted]),
-            ("initializer", [value for value in graph.initializer if value.name in wanted]),
-        ):
-            model.graph.ClearField(field)
-            getattr(model.graph, field).extend(values)
+        model = self._with(
+            node=kept,
+            output=[known[name] for name in last.output if name in known],
+            input=[value for value in graph.input if value.name in wanted],
+            initializer=[value for value in graph.initializer if value.name in wanted],
+        )
         inputs = {value.name: self.inputs[value.name] for value in model.graph.input}
         return Case(model, inputs) if model.graph.output else None
 
@@ -83,24 +88,11 @@ class Case:
         between = [n for node in graph.node[:start] for n in node.output if n in wanted]
         if not known.keys() >= set(between):
             return None
-        model = ModelProto()
-        model.CopyFrom(self.model)
-        for field, values in (
-            ("output", [known[name] for name in between]),
-            ("node", graph.node[:start]),
-        ):
-            model.graph.ClearField(field)
-            getattr(model.graph, field).extend(values)
-        values = {**self.inputs, **outputs_of(model, self.inputs)}
-        model.CopyFrom(self.model)
+        before = self._with(node=graph.node[:start], output=[known[name] for name in between])
+        values = {**self.inputs, **outputs_of(before, self.inputs)}
         inputs = [v for v in graph.input if v.name in wanted] + [known[name] for name in between]
-        for field, left in (
-            ("node", kept),
-            ("input", inputs),
-            ("initializer", [value for value in graph.initializer if value.name in wanted]),
-        ):
-            model.graph.ClearField(field)
-            getattr(model.graph, field).extend(left)
+        weights = [value for value in graph.initializer if value.name in wanted]
+        model = self._with(node=kept, input=inputs, initializer=weights)
         return Case(model, {value.name: values[value.name] for value in inputs})
 
 
