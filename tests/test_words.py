@@ -26,12 +26,12 @@ NAMES = {name.rpartition("/")[2] for name in FILES}
 
 def missing(path: Path, text: str) -> list[str]:
     """The files that a text names and nobody has."""
-    found: list[str] = []
+    absent: list[str] = []
     for name in dict.fromkeys(NAMED.findall(text)):
         near = name in NAMES if "/" not in name else any(f.endswith(f"/{name}") for f in FILES)
         if not near and name not in FILES:
-            found.append(f"{path.relative_to(ROOT)}: {name}")
-    return found
+            absent.append(f"{path.relative_to(ROOT)}: {name}")
+    return absent
 
 
 def prose(path: Path) -> str:

@@ -40,15 +40,17 @@ def test_the_results_are_those_of_the_file(tmp_path: Path) -> None:
 
 def test_sizes_settle_free_dims() -> None:
     x = np.ones((3, 6), np.float32)
-    made = tilewright.compile(network("rows"), cpu="native", shapes={"rows": 3})
-    assert made.run(x)["y"].shape == (3, 5)
+    executable = tilewright.compile(network("rows"), cpu="native", shapes={"rows": 3})
+    assert executable.run(x)["y"].shape == (3, 5)
     with pytest.raises(TilewrightError, match=r"shape-open.*save the model"):
         tilewright.compile(network("rows"), cpu="native", shapes={"rows": "1..8"})
 
 
 def test_inputs_become_constants() -> None:
-    made = tilewright.compile(network(), cpu="native", constants={"x": np.ones((4, 6), np.float32)})
-    assert not made.inputs
+    executable = tilewright.compile(
+        network(), cpu="native", constants={"x": np.ones((4, 6), np.float32)}
+    )
+    assert not executable.inputs
 
 
 def test_what_no_model_is_refused() -> None:

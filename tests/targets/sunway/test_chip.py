@@ -159,6 +159,7 @@ MUTATIONS = (
 
 
 ATTEMPTS = 10
+"""Runs in which a missing barrier has to be seen once."""
 
 
 @pytest.fixture(scope="module")

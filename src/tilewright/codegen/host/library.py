@@ -33,9 +33,7 @@ SOURCES = (
 
 
 def load_library(program: Path, prefix: str, flags: Sequence[str]) -> Path:
-    """The shared library of a package's sources: built once for this machine and compiler.
-
-    ``flags`` are the compiler's.
+    """Return the shared library of a package's sources, built once with these compiler flags.
 
     It is built from a copy of the sources, and kept in the user's cache under a digest of all that
     it is built from, unless the package brings it (codegen/c/packaged.py).

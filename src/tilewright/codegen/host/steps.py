@@ -1,7 +1,7 @@
 """Steps between the accelerator's kernels: host kernels, and operations at the borders.
 
-Host kernels that compute are C. What only moves or converts elements, what the
-host compiler refuses, and everything where there is no C compiler, runs by its meaning in NumPy.
+Host kernels that compute are C. What only moves or converts elements, what the host compiler
+refuses, and everything where there is no C compiler, runs by its meaning in NumPy.
 
 A step reads its operands from the arenas, where their placements say, and writes its result there.
 Whatever only renames addresses (a view that memory planning has resolved) is no step at all.
