@@ -15,7 +15,7 @@ from tilewright.graph.passes import kernel_pipeline
 from tilewright.graph.passes.fuse_pointwise import FusePointwise
 from tilewright.ir.passes import PassEntry
 from tilewright.machine import Fusion, Machine
-from tilewright.machine.capabilities import keeps_inputs
+from tilewright.machine.capabilities import keeps_tensors
 from tilewright.machine.fusions import unserved_vertex
 from tilewright.machine.patterns import PatternError, parse_pattern
 from tilewright.network.fusion.cost import CostOracle
@@ -67,7 +67,7 @@ def fuse(
     )
     oracle = CostOracle(Planner(machine, timer))
     report = search_fusions(network_of(state.network), machine, oracle, searches, fusions, progress)
-    if keeps_inputs(machine):
+    if keeps_tensors(machine):
         # What stays depends on numbers and schedules: the network is planned as `compile` does.
         state = run_pipeline(
             model, target, machine, shapes=shapes, caffemodel=caffemodel,

@@ -33,10 +33,10 @@ from tilewright.ir import SSAValue, StringAttr
 from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
-from tilewright.machine.capabilities import keeps_inputs, keeps_values
+from tilewright.machine.capabilities import keeps_tensors, keeps_values
 from tilewright.network.fusion.chains import form_chains
 from tilewright.network.refine import beside_neighbours
-from tilewright.network.resident_inputs import hold_inputs
+from tilewright.network.residency import keep_tensors
 from tilewright.network.resident_values import hold_values, placements_of
 from tilewright.network.resident_weights import hold_weights
 from tilewright.numbers.calibration import (
@@ -171,15 +171,20 @@ def plan_kernels(state: CompilationState) -> None:
             state.held,
             state.target.run_timer(state.machine, arenas_of(network)),
         )
-    if state.hold and keeps_inputs(state.machine) and state.planner.ask is None:
+    if state.hold and keeps_tensors(state.machine) and state.planner.ask is None:
         by_symbol = {kernel.symbol: kernel for kernel in planned}
         run_timer = state.target.run_timer(state.machine, arenas_of(network))
-        inputs = hold_inputs(
-            network, state.machine, by_symbol, state.plans, run_timer, state.shared
+        residency = keep_tensors(
+            network,
+            state.machine,
+            by_symbol,
+            state.plans,
+            run_timer,
+            state.planner.timer,
+            state.shared,
         )
-        state.held |= inputs.kernels
-        state.staying = inputs.tensors
-        state.plans |= {symbol: kernel.plan for symbol, kernel in state.held.items()}
+        state.staying = residency.tensors
+        state.plans |= residency.plans
     for kernel, on_host in described:
         if on_host:
             state.kernels.append(CompiledKernel(kernel))

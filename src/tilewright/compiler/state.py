@@ -18,7 +18,7 @@ from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.network.fusion.plan import StayingTensor
-from tilewright.network.resident_inputs import Known
+from tilewright.network.residency import Known
 from tilewright.network.resident_values import HeldKernel
 from tilewright.numbers.calibration import Samples
 from tilewright.numerics.formats import Numbers
@@ -90,7 +90,7 @@ class CompilationState:
     held: dict[str, HeldKernel] = field(default_factory=dict[str, HeldKernel])
     """The kernels that run while values do, by their symbols."""
     staying: tuple[StayingTensor, ...] = ()
-    """The tensors that stay for all kernels that read them (network/resident_inputs.py)."""
+    """The tensors that stay for all kernels that read them (network/residency.py)."""
     shared: Known = field(default_factory=Known)
     """Plans and times of kernels that run while tensors stay on the chip for them."""
     formed: Formed | None = None

@@ -31,6 +31,7 @@ class Capability(StrEnum):
     MEMORY_GROWTH = "memory_growth"
     C = "c"
     """C code of packages, for which all moves and primitives name functions (c_interface.py)."""
+    RESIDENT = "memory.resident"
     IN_FLIGHT = "move.in_flight"
     TRANSACTION = "move.transaction"
     EFFICIENCY = "move.efficiency"
@@ -56,9 +57,9 @@ def keeps_values(machine: Machine) -> bool:
     return any(memory.own.keeps_values() for memory in machine.memories)
 
 
-def keeps_inputs(machine: Machine) -> bool:
-    """Return True if a tensor may stay in one of its memories for all kernels that read it."""
-    return any(memory.own.keeps_inputs() for memory in machine.memories)
+def keeps_tensors(machine: Machine) -> bool:
+    """Return True if whole tensors may stay in one of its memories from one kernel to others."""
+    return any(memory.resident for memory in machine.memories)
 
 
 def used(machine: Machine) -> Iterator[tuple[Capability, str]]:

@@ -118,11 +118,6 @@ class MemoryRecord(Record):
         kernels."""
         return False
 
-    def keeps_inputs(self) -> bool:
-        """Return True if a tensor that several kernels read may stay in it, whole, from the first
-        to the last, whose tiles are then any boxes of it."""
-        return False
-
 
 class MoveRecord(Record):
     """The record of a move."""

@@ -50,5 +50,5 @@ def renamed(schedule: Schedule, names: Mapping[str, str]) -> Schedule:
         homes=homes,
         producers=producers,
         kept=kept,
-        stays=tuple(names[name] for name in schedule.stays),
+        stays=tuple(replace(item, operand=names[item.operand]) for item in schedule.stays),
     )

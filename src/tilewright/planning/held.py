@@ -42,7 +42,7 @@ def usable(kernel: Kernel, sizes: Mapping[str, Ints], machine: Machine) -> Bools
     for dim in whole_sums(kernel):
         suits &= sizes.get(dim, extents[dim]) == extents[dim]
     for operand in kernel.operands:
-        if operand.held and not machine.memory(operand.held).own.keeps_inputs():
+        if operand.held and not machine.memory(operand.held).resident:
             suits &= _one_run(operand, extents, sizes)
     return suits
 

@@ -25,6 +25,20 @@ class Level:
 
 
 @dataclass(frozen=True)
+class Resident:
+    """An operand that lies whole in the memory of its buffer, from one kernel to others."""
+
+    operand: str
+    address: int
+    """Its first byte in that memory; the same in all kernels that use it."""
+    found: bool = False
+    """True if an earlier kernel has left it there; otherwise this one loads or computes it."""
+
+    def __str__(self) -> str:
+        return f"{self.operand} {'found' if self.found else 'stays'} at {self.address}"
+
+
+@dataclass(frozen=True)
 class Schedule:
     """A value: hashable, serialisable, printable.
 
@@ -56,9 +70,12 @@ class Schedule:
     """Producers' results of which a tile leaves to the next the rows that both read, in a circular
     buffer, and how many rows beyond those that it reads each tile computes, which the next finds.
     The halo of others is computed again."""
-    stays: tuple[str, ...] = ()
-    """Operands, of the producers too, that lie whole at the end of their memory, where other
-    kernels that read them find them."""
+    stays: tuple[Resident, ...] = ()
+    """The operands, of the producers too, that stay on the chip between kernels. A result that
+    stays is not stored."""
+    rooms: tuple[tuple[str, int], ...] = ()
+    """Memories of which all other buffers may take only so many bytes, the first ones: tensors
+    stay behind these while the kernel runs."""
 
     def slots(self, operand: str) -> int:
         """Buffer slots of an operand; 1 unless the schedule says otherwise."""
@@ -87,7 +104,7 @@ class Schedule:
             + (f"; cores share {self.shared}" if self.shared else "")
             + "".join(f"; {name} by {axis}" for name, axis in self.exchanged)
             + (f"; keeps rows of {', '.join(map(_kept, self.kept))}" if self.kept else "")
-            + "".join(f"; {name} stays" for name in self.stays)
+            + "".join(f"; {resident}" for resident in self.stays)
             + "".join(f"; from {producer}" for producer in self.producers)
         )
 
@@ -118,7 +135,11 @@ class Schedule:
             tuple((str(name), str(memory)) for name, memory in value.get("homes", ())),
             tuple(cls.from_json(producer) for producer in value.get("producers", ())),
             tuple((str(name), int(ahead)) for name, ahead in value.get("kept", ())),
-            tuple(str(name) for name in value.get("stays", ())),
+            tuple(
+                Resident(str(item["operand"]), int(item["address"]), bool(item["found"]))
+                for item in value.get("stays", ())
+            ),
+            tuple((str(memory), int(size)) for memory, size in value.get("rooms", ())),
         )
 
 

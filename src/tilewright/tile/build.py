@@ -43,6 +43,7 @@ from tilewright.ir import (
     SSAValue,
     StringAttr,
     UnitAttr,
+    integer,
     to_attribute,
 )
 from tilewright.machine import Machine, Move, Primitive
@@ -50,7 +51,7 @@ from tilewright.planning.conversions import computed_stages
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.footprint import keeps_sums
 from tilewright.planning.links import Link, links_of, renamed_axes
-from tilewright.planning.schedule import Schedule
+from tilewright.planning.schedule import Resident, Schedule
 from tilewright.planning.windows import beside
 from tilewright.tile.accumulators import hold_sums
 from tilewright.tile.attributes import WindowAttr
@@ -91,7 +92,8 @@ def build_program(
     placements: Mapping[str, Placement] | None = None,
 ) -> ProgramOp:
     """The program alone; see ``build``."""
-    shared = _Shared(machine, placements or {}, stays=schedule.stays)
+    stays = {resident.operand: resident for resident in schedule.stays}
+    shared = _Shared(machine, placements or {}, stays=stays)
     return _Nest(kernel, schedule, shared).program()
 
 
@@ -117,7 +119,8 @@ class _Shared:
     )
     """The buffers whose rows the schedule keeps, the domains that fill them, and the dims of the
     rows that tiles compute ahead."""
-    stays: tuple[str, ...] = ()
+    stays: Mapping[str, Resident] = field(default_factory=dict[str, Resident])
+    """The operands that stay on the chip between kernels, by name."""
     top: list[Operation] = field(default_factory=list[Operation])
     """The buffers and loads of the operands that stay on the chip for other kernels."""
 
@@ -192,6 +195,7 @@ class _Nest:
                 "exchanged": to_attribute(self.schedule.exchanged)
                 if self.schedule.exchanged
                 else None,
+                "rooms": to_attribute(self.schedule.rooms) if self.schedule.rooms else None,
             },
             regions=[Region(block)],
         )
@@ -350,6 +354,10 @@ class _Nest:
         if renamed:
             compute.set("names", tuple(renamed.items()))
         self.compute = compute
+        resident = self.shared.stays.get(output.name)
+        if resident is not None:
+            self._stay(buffers, resident).extend(buffers)
+            return [*ops, compute]
         stores = [
             MoveOp.of(buffer.result, buffer.outer, move.engine, CONVERT if buffer.converts else "")
             for buffer, move in zip(reversed(buffers), path, strict=True)
@@ -390,8 +398,11 @@ class _Nest:
         if not buffers:
             return self.values[operand.name]
         self.buffers[key] = buffers[-1]
-        if operand.name in self.shared.stays:  # around all loops
-            buffers[-1].stays, ops = UnitAttr(), self.shared.top
+        resident = self.shared.stays.get(operand.name)
+        if resident is not None:
+            ops = self._stay(buffers, resident)
+            if resident.found:
+                return buffers[-1].result
         for buffer, path in zip(buffers, self._path(operand, operand.role), strict=True):
             transform = "" if buffer.gathers is None else GATHER
             if transform and transform not in path.transforms:
@@ -405,6 +416,16 @@ class _Nest:
                 at = ops.index(partner) + 1
                 ops[at:at] = [buffer, move]
         return buffers[-1].result
+
+    def _stay(self, buffers: Sequence[BufferOp], resident: Resident) -> list[Operation]:
+        """Let the only buffer of an operand stay, at its address, around all loops; returns the
+        operations there, to which the buffer is added where no move follows it."""
+        if len(buffers) != 1 or buffers[0].converts or buffers[0].gathers is not None:
+            raise self._refuse(f"{resident.operand} takes more than one buffer, and cannot stay")
+        buffers[0].stays, buffers[0].address = UnitAttr(), integer(resident.address)
+        if resident.found:
+            self.shared.top.append(buffers[0])
+        return self.shared.top
 
     def _partner(self, role: str, buffer: BufferOp, ops: Sequence[Operation]) -> MoveOp | None:
         """The move with which this role's travels, if the primitive joins them."""
@@ -482,5 +503,7 @@ class _Nest:
 
     def place_output(self) -> None:
         """Let the output's buffers live through all of the reduction."""
+        if self.kernel.output.name in self.shared.stays:
+            return
         reduced = {self.names.get(dim, dim) for dim in self.kernel.anchor.reduction}
         hold_sums(self.compute, reduced, always=keeps_sums(self.kernel, self.primitive))

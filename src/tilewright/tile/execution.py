@@ -239,6 +239,12 @@ class Execution:
         visit = step.visits[buffer]
         content = self.storage.find(buffer, visit)
         name = buffer.symbol.data
+        if content is None and buffer.stays is not None and buffer.tensor_op not in self.written:
+            # Earlier kernels have left it: what it holds is its tensor.
+            content = self.fresh(step, buffer)
+            content.values[...] = self.arrays[buffer.tensor_op][content.box.slices]
+            content.valid[...] = True
+            self.storage.fill(buffer, content)
         if content is None or content.of_visit(visit) is None:
             empty = self.fresh(step, buffer)
             if empty.box.empty or buffer.circular is not None:
@@ -325,6 +331,8 @@ class Execution:
         content.values[part] = value
         content.valid[part] = True
         tensor = op.output.owner
+        if isinstance(tensor, BufferOp) and tensor.stays is not None:
+            tensor = tensor.tensor_op  # Later kernels read it there.
         if isinstance(tensor, TensorOp):
             self.arrays[tensor][target.slices] = value
             self.written[tensor][target.slices] = True

@@ -201,11 +201,11 @@ def print_program(printer: Printer, op: ProgramOp) -> None:
     reduced = [f"{dim} {n}" for dim, n in op.extents.items() if dim in reduction]
     text = ", ".join(parallel) + (" | " + ", ".join(reduced) if reduced else "")
     printer.print_string(f" {quoted(op.symbol.data)} on {quoted(op.machine.data)} [{text.strip()}]")
-    print_optional(printer, op, "levels", "slots", "shared", "exchanged")
+    print_optional(printer, op, "levels", "slots", "shared", "exchanged", "rooms")
     if op.nodes.data:
         print_optional(printer, op, "nodes")
     head = ("symbol", "machine", "dims", "reduction")
-    shown = (*head, "levels", "slots", "shared", "exchanged", "nodes")
+    shown = (*head, "levels", "slots", "shared", "exchanged", "rooms", "nodes")
     print_rest(printer, op, shown)
     print_body(printer, op.body)
 

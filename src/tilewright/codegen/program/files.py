@@ -9,8 +9,9 @@ program.json    the machine, addresses, and which words belong to which kernel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,29 @@ from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.operations import context as graph_context
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
 from tilewright.ir import ModuleOp, Operation, ParseError, Parser, VerifyException
+from tilewright.ir.types import element_name
 from tilewright.machine import Machine
 from tilewright.machine.forms import machine_of
+from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.tile.dialect import BufferOp, ProgramOp
 
 PAGE = 4096
 """Bytes to which the arenas are aligned in main memory."""
 
 MAX_ARENA = 1 << 34
 """Bytes of an arena that a loaded package may ask for."""
+
+
+class HeldResult(BaseModel):
+    """A result that stays on the chip: nothing stores it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    memory: str
+    address: int = Field(ge=0)
+    """Its first byte in that memory."""
+    place: int = Field(ge=0)
+    """Where it would lie in the arena of activations."""
+    bytes: int = Field(ge=0)
 
 
 class KernelRow(BaseModel):
@@ -44,9 +60,7 @@ class KernelRow(BaseModel):
     nodes: tuple[str, ...]
     start: int = Field(ge=0)
     end: int = Field(ge=0)
-    held: tuple[int, int, int] | None = None
-    """A result that stays on the chip: its address there, its place in the arena of activations,
-    where nothing stores it, and its bytes."""
+    held: HeldResult | None = None
 
 
 class ProgramFile(BaseModel):
@@ -82,6 +96,23 @@ def compiled_steps(
     for number, op in steps_of(network_of(compilation.network)):
         kernel = compiled.get(op.symbol.data) if isinstance(op, KernelOp) else None
         yield number, op, None if kernel is None or kernel.schedule is None else kernel
+
+
+def held_result(programs: Iterable[ProgramOp], op: Operation) -> HeldResult | None:
+    """The result of a network's kernel that its programs leave on the chip, if they do."""
+    for buffer in (item for program in programs for item in program.walk()):
+        if not isinstance(buffer, BufferOp) or buffer.stays is None:
+            continue
+        tensor = buffer.tensor_op
+        if tensor.get("role") == "output":
+            size = ELEMENT_BYTES[element_name(tensor.result.type.element_type)]
+            return HeldResult(
+                memory=buffer.memory,
+                address=buffer.get("address"),
+                place=placement_of(op.results[0]).offset,
+                bytes=prod(buffer.tensor_shape) * size,
+            )
+    return None
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tilewright.codegen.host.steps import computes, interpreted, load_kernels
 from tilewright.codegen.program.concurrent import Step, elapsed, step_of
-from tilewright.codegen.program.files import ProgramParts
+from tilewright.codegen.program.files import HeldResult, ProgramParts
 from tilewright.codegen.program.interface import (
     HostStep,
     KernelProfile,
@@ -76,7 +76,7 @@ class Simulation(Protocol):
         """Execute words ``start`` to ``end``; raises TilewrightError."""
         ...
 
-    def reveal(self, held: tuple[int, int, int]) -> None:
+    def reveal(self, held: HeldResult) -> None:
         """Copy a result that stays on the chip to its place among the activations."""
         ...
 

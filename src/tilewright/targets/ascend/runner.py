@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.codegen.program.files import ProgramParts
+from tilewright.codegen.program.files import HeldResult, ProgramParts
 from tilewright.codegen.program.interface import Profile, RunResult, Watch
 from tilewright.codegen.program.stepped import Simulation, SteppedRunner, Times
 from tilewright.errors import refuse
@@ -214,7 +214,7 @@ class _Run:
                 buffers[key][: data.size] = data
         return buffers[key][argument.offset :]
 
-    def reveal(self, held: tuple[int, int, int]) -> None:
+    def reveal(self, held: HeldResult) -> None:
         """No result stays on the chip."""
 
     def write_trace(self, path: Path) -> None:

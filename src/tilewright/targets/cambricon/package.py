@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tilewright.codegen.host.steps import steps_of
 from tilewright.codegen.program.files import (
     Addresses,
+    HeldResult,
     KernelRow,
     ProgramParts,
     check_words,
@@ -166,14 +167,15 @@ def _element(buffer: BufferOp) -> int:
     return ELEMENT_BYTES[element_name(buffer.tensor_op.result.type.element_type)]
 
 
-def _held(program: ProgramOp, place: int) -> tuple[int, int, int] | None:
+def _held(program: ProgramOp, place: int) -> HeldResult | None:
     """A kernel's result that stays on the chip, as ``KernelRow`` has it."""
     output = nest_of(program).output
     if output is None or not held(output.buffer):
         return None
     tensor = output.buffer.tensor_op
     size = prod(output.buffer.tensor_shape) * _element(output.buffer)
-    return tensor.get("offset"), place, size
+    address = tensor.get("offset")
+    return HeldResult(memory=output.buffer.memory, address=address, place=place, bytes=size)
 
 
 def _weights(

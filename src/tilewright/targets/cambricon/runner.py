@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tilewright.codegen.program.files import HeldResult
 from tilewright.codegen.program.interface import Profile
 from tilewright.codegen.program.stepped import SteppedRunner, Times
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
@@ -76,11 +77,11 @@ class _Simulation:
         spoil(self._simulator.state.chip, runner.seed)
         self.run = self._simulator.run
 
-    def reveal(self, held: tuple[int, int, int]) -> None:
+    def reveal(self, held: HeldResult) -> None:
         """Copy a result that stays in VSM to its place among the activations."""
-        chip, place, size = held
         vsm = self._simulator.state.chip[: self._runner.parts.machine.memory("vsm").bytes]
-        self._runner.arenas[ACTIVATIONS][place : place + size] = vsm[chip : chip + size]
+        result = vsm[held.address : held.address + held.bytes]
+        self._runner.arenas[ACTIVATIONS][held.place : held.place + held.bytes] = result
 
     @cached_property
     def _result(self) -> Result:

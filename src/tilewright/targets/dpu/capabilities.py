@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tilewright.machine.records import MachineRecord, MemoryRecord, OperandRecord
+from tilewright.machine.records import MachineRecord, OperandRecord
 from tilewright.machine.rounding import Rounding
 
 
@@ -27,19 +27,6 @@ class DpuMachine(MachineRecord):
         return self.row_waits
 
 
-class DpuMemory(MemoryRecord):
-    """A group of banks."""
-
-    family: ClassVar[str] = "dpu"
-
-    shares: bool = False
-    """Whether a tensor may stay in it for all kernels that read it; tiles are any boxes of it."""
-
-    def keeps_inputs(self) -> bool:
-        """``shares``."""
-        return self.shares
-
-
 class DpuOperand(OperandRecord):
     """What a primitive reads."""
 
@@ -53,4 +40,4 @@ class DpuOperand(OperandRecord):
         return self.apart
 
 
-__all__ = ["DpuMachine", "DpuMemory", "DpuOperand"]
+__all__ = ["DpuMachine", "DpuOperand"]

@@ -15,10 +15,9 @@ banks hold them as bytes with a binary point of their own, so the bias bank coun
 from __future__ import annotations
 
 from tilewright.machine import Engine, Fusion, Machine, Memory, Move, Primitive, Storage
-from tilewright.machine.records import MemoryRecord
 from tilewright.machine.rounding import Rounding
 from tilewright.numerics.power_of_two import LEAKY
-from tilewright.targets.dpu.capabilities import DpuMachine, DpuMemory, DpuOperand
+from tilewright.targets.dpu.capabilities import DpuMachine, DpuOperand
 from tilewright.targets.dpu.core import DEPTH, BankGroup, Core
 from tilewright.targets.dpu.formats import CATEGORIES
 
@@ -133,7 +132,7 @@ def _memory(core: Core, group: BankGroup) -> Memory:
         bytes=row * DEPTH,
         banks=group.count,
         granule=row,
-        own=DpuMemory(shares=True) if group is core.group(SHARED) else MemoryRecord(),
+        resident=("inputs",) if group is core.group(SHARED) else (),
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.program.files import HeldResult
 from tilewright.codegen.program.interface import Profile
 from tilewright.codegen.program.stepped import Simulation, SteppedRunner, Times
 from tilewright.errors import TilewrightError
@@ -107,5 +108,5 @@ class _Simulation:
         for operation in self._operations[start:end]:
             execute(self._state, operation)
 
-    def reveal(self, held: tuple[int, int, int]) -> None:
+    def reveal(self, held: HeldResult) -> None:
         """No result stays on the chip: see ``MemoryRecord.keeps_values``."""

@@ -49,6 +49,7 @@ class CoreTarget(Target):
             Capability.IN_FLIGHT,
             Capability.ISSUE,
             Capability.CIRCULAR,
+            Capability.RESIDENT,
         }
     )
 
@@ -89,7 +90,7 @@ class CoreTarget(Target):
                 keys = [
                     key for key in ("granule", "banks") if getattr(given, key) != getattr(core, key)
                 ]
-                keys += ["own"] * (given.own.keeps_inputs() and not core.own.keeps_inputs())
+                keys += ["resident"] * (not {*given.resident} <= {*core.resident})
                 keys += ["bytes"] * ((given.bytes or 0) > (core.bytes or 0))
                 problems += [_fixed(f"memory.{given.name}.{key}", self.name) for key in keys]
         if problems:

@@ -12,10 +12,12 @@ from pathlib import Path
 
 from tilewright.codegen.program.files import (
     Addresses,
+    HeldResult,
     KernelRow,
     ProgramParts,
     check_words,
     compiled_steps,
+    held_result,
     read_program,
     weights_of,
     write_program,
@@ -61,8 +63,8 @@ def write_package(compilation: Compilation, directory: Path, instructions: Instr
         weights=weights,
         image=bytes(lowering.table_image),
         kernels=[
-            KernelRow(symbol=symbol, nodes=nodes, start=starts[i], end=starts[i + 1])
-            for i, (symbol, nodes) in enumerate(rows)
+            KernelRow(symbol=symbol, nodes=nodes, start=starts[i], end=starts[i + 1], held=held)
+            for i, (symbol, nodes, held) in enumerate(rows)
         ],
         steps=steps,
     )
@@ -75,15 +77,16 @@ def write_package(compilation: Compilation, directory: Path, instructions: Instr
 
 def _lower(
     compilation: Compilation, lowering: Lowering, sources: list[KernelSource]
-) -> tuple[list[tuple[str, int]], list[tuple[str, tuple[str, ...]]]]:
-    """Lower the kernels in the network's order; the steps, and symbol and nodes per kernel.
+) -> tuple[list[tuple[str, int]], list[tuple[str, tuple[str, ...], HeldResult | None]]]:
+    """Lower the kernels in the network's order; the steps, and symbol, nodes and the result that
+    stays on the chip per kernel.
 
     ``sources`` gets the kernels' programs.
     """
     steps: list[tuple[str, int]] = []
-    rows: list[tuple[str, tuple[str, ...]]] = []
+    rows: list[tuple[str, tuple[str, ...], HeldResult | None]] = []
     refused = Refusals()
-    for number, _, compiled in compiled_steps(compilation):
+    for number, op, compiled in compiled_steps(compilation):
         if compiled is None or compiled.program is None:
             lowering.barrier()
             steps.append(("host", number))
@@ -94,7 +97,7 @@ def _lower(
                 lowering.kernel(program)
         sources.append(KernelSource(kernel.symbol, kernel.nodes, programs))
         steps.append(("words", len(rows)))
-        rows.append((kernel.symbol, kernel.nodes))
+        rows.append((kernel.symbol, kernel.nodes, held_result(programs, op)))
     refused.check()
     return steps, rows
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright.codegen.program.files import remarks_of
+from tilewright.codegen.program.files import HeldResult, remarks_of
 from tilewright.codegen.program.interface import Profile
 from tilewright.codegen.program.stepped import Simulation, SteppedRunner, Times
 from tilewright.codegen.words import disassemble
@@ -92,8 +92,12 @@ class _Simulation:
 
     def __init__(self, runner: InstructionRunner, simulator: Simulator) -> None:
         self.run = simulator.run
+        self._memories = simulator.memories
+        self._activations = runner.arenas[ACTIVATIONS]
         self.times = runner.times
         self.write_trace = runner.write_trace
 
-    def reveal(self, held: tuple[int, int, int]) -> None:
-        """No result stays on the chip: see ``MemoryRecord.keeps_values``."""
+    def reveal(self, held: HeldResult) -> None:
+        """Copy a result that stays on the chip to its place among the activations."""
+        data = self._memories.local[held.memory][held.address : held.address + held.bytes]
+        self._activations[held.place : held.place + held.bytes] = data

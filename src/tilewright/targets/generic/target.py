@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from tilewright.codegen.program.files import remarks_of
-from tilewright.codegen.program.interface import Compilation, Runner
+from tilewright.codegen.program.interface import Compilation, Runner, RunTimer
 from tilewright.codegen.words import assemble, disassemble, from_bytes, to_bytes
 from tilewright.errors import refuse
 from tilewright.machine import Machine
@@ -17,7 +18,7 @@ from tilewright.targets.generic.isa import InstructionSet, derive
 from tilewright.targets.generic.manual import manual
 from tilewright.targets.generic.package import read_package, write_package
 from tilewright.targets.generic.runner import InstructionRunner
-from tilewright.targets.generic.timer import timer
+from tilewright.targets.generic.timer import run_timer, timer
 
 
 class InstructionTarget(Target):
@@ -33,6 +34,7 @@ class InstructionTarget(Target):
             *(Capability.IN_FLIGHT, Capability.TRANSACTION, Capability.EFFICIENCY),
             *(Capability.JOINED, Capability.CIRCULAR, Capability.C, Capability.SYNCHRONISATION),
             *(Capability.TRANSFORMS, Capability.ELEMENT, Capability.FILLS),
+            Capability.RESIDENT,
         }
     )
     falls_back = True
@@ -53,6 +55,10 @@ class InstructionTarget(Target):
     def timer(self, machine: Machine) -> Timer | None:
         """The timing core on the kernel's commands."""
         return timer(machine, self.instruction_set(machine))
+
+    def run_timer(self, machine: Machine, arenas: Mapping[str, int]) -> RunTimer:
+        """The timing core on the commands of kernels in a row."""
+        return run_timer(self.instruction_set(machine), arenas)
 
     def word_bytes(self, machine: Machine) -> int:
         """Bytes of an instruction word."""

@@ -7,10 +7,12 @@ tests hold the two against each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 import numpy as np
 
+from tilewright.codegen.program.interface import CompiledKernel, RunTimer
 from tilewright.codegen.words import Columns
 from tilewright.machine import Machine
 from tilewright.machine.expression import parse_expression
@@ -20,11 +22,13 @@ from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 from tilewright.simulate.commands import TimedArray, timed_table
 from tilewright.simulate.timing import simulate
+from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.isa import Instruction, InstructionSet, derive
 from tilewright.targets.generic.lower import KernelLowering, Lowering
 from tilewright.targets.generic.lowering.carried import Carried
-from tilewright.targets.generic.timing import whole_program
-from tilewright.tile.dialect import ComputeOp, ProgramOp
+from tilewright.targets.generic.program import decode
+from tilewright.targets.generic.timing import timed_program, whole_program
+from tilewright.tile.dialect import ComputeOp, ProgramOp, programs_of
 from tilewright.tile.iteration import own_extents
 from tilewright.tile.lower import tile
 from tilewright.tile.queues import Command
@@ -46,6 +50,24 @@ def timer(machine: Machine, instructions: InstructionSet | None = None) -> Timer
         program = tile(kernel, schedule, known.machine, placements, check=False)
         commands = timed_kernel(program, Lowering(known, {"alone": 0, "tables": size}))
         return float(simulate(commands, known.machine).cycles)
+
+    return cycles
+
+
+def run_timer(instructions: InstructionSet, arenas: Mapping[str, int]) -> RunTimer:
+    """Simulated cycles of kernels that run one after the other, in order by their waits."""
+    ends = accumulate(arenas.values(), initial=0)
+    bases = dict(zip((*arenas, TABLES), ends, strict=True))
+
+    def cycles(kernels: Sequence[CompiledKernel]) -> float:
+        lowering = Lowering(instructions, bases)
+        for kernel in kernels:
+            for program in () if kernel.program is None else programs_of(kernel.program):
+                lowering.kernel(program)
+        words, _ = lowering.words()
+        program = decode(instructions, words)
+        kernels_of = np.zeros(program.size, np.int64)
+        return float(simulate(timed_program(program, kernels_of), instructions.machine).cycles)
 
     return cycles
 

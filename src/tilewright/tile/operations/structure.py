@@ -56,6 +56,9 @@ class ProgramOp(TileOperation):
     exchanged = opt_prop_def(ArrayAttr)
     """``[operand, axis]``: what the cores of a ``row`` or ``column`` of the mesh need alike; each
     loads a share of it, and gets the others' from them. The meaning of its moves is unchanged."""
+    rooms = opt_prop_def(ArrayAttr)
+    """``[memory, bytes]``: the first bytes of a memory, to which buffers keep, since tensors stay
+    behind them for other kernels; the buffers of such tensors lie there."""
     groups = opt_prop_def(StringAttr)
     """Name of the rule that puts commands into groups, each of which begins when the one before it
     has ended (``queues.GROUPINGS``); absent: commands wait for what they depend on, no more."""
@@ -71,6 +74,11 @@ class ProgramOp(TileOperation):
     def reduction_dims(self) -> tuple[str, ...]:
         """Names of the reduction dims."""
         return cast("tuple[str, ...]", self.get("reduction", ()))
+
+    @property
+    def room_of(self) -> dict[str, int]:
+        """Bytes that buffers may take of each memory in which tensors stay behind them."""
+        return {str(memory): int(size) for memory, size in self.get("rooms", ())}
 
     @property
     def tensors(self) -> dict[str, TensorOp]:
@@ -92,6 +100,7 @@ class ProgramOp(TileOperation):
         properties["slots"] = syntax.optional_plain(parser, "slots")
         properties["shared"] = syntax.optional_plain(parser, "shared")
         properties["exchanged"] = syntax.optional_plain(parser, "exchanged")
+        properties["rooms"] = syntax.optional_plain(parser, "rooms")
         properties["nodes"] = syntax.optional_plain(parser, "nodes") or ArrayAttr([])
         return syntax.finish(parser, cls, properties, region=True)
 

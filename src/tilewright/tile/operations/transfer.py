@@ -42,7 +42,8 @@ class BufferOp(TileOperation):
     A buffer that ``gathers`` windows of an image further out, as that window reads it, has an axis
     for each dim, and a type of its own: one element for each point, ``fill`` for padding (or 0).
     So has a buffer of results that the move out of it converts: their elements before.
-    What ``stays`` lies at the memory's end, where other programs that read it find it.
+    What ``stays`` lies whole, at one address, from one program to others that use it. Where no
+    move and no compute of this program fills it, an earlier one has.
     """
 
     name = "tile.buffer"

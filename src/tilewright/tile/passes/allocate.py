@@ -72,13 +72,11 @@ class Allocate(TilePass):
         for op in program.walk():
             if isinstance(op, BufferOp):
                 _measure(op, machine, extents)
-                if not held(op):
+                if not held(op) and op.stays is None:
                     memories.setdefault(op.memory, []).append(op)
         for name, buffers in memories.items():
             memory = _left(buffers, machine.memory(name), machine)
-            buffers, memory = _at_end(buffers, memory)
-            if not buffers:
-                continue
+            memory = _below_residents(memory, program)
             _pack(buffers, memory, program, self.offsets)
             _keep_away(buffers, memory, self.avoid)
 
@@ -88,24 +86,13 @@ class Allocate(TilePass):
         return _side_by_side(problem)
 
 
-def _at_end(buffers: Sequence[BufferOp], memory: Memory) -> tuple[list[BufferOp], Memory]:
-    """Place the buffers that stay; the others, and the memory that is left to them."""
-    others = [buffer for buffer in buffers if buffer.stays is None]
-    if len(others) == len(buffers) or memory.bytes is None:
-        return others, memory
-    left = memory.bytes - memory.reserved
-    for buffer in buffers:
-        if buffer.stays is not None:
-            left = (left - _size(buffer)) // memory.granule * memory.granule
-            buffer.address = integer(left)
-    if left < 0:
-        raise refuse(
-            "tile-capacity",
-            f"{memory.name} lacks {-left} bytes for what stays there for other kernels",
-            buffers[0].symbol.data,
-            f"--set memory.{memory.name}.bytes={memory.bytes - left}",
-        )
-    return others, memory.model_copy(update={"bytes": left, "reserved": 0})
+def _below_residents(memory: Memory, program: ProgramOp) -> Memory:
+    """The part of a memory below the tensors that stay there for other kernels."""
+    room = program.room_of.get(memory.name)
+    if room is None or memory.bytes is None:
+        return memory
+    left = min(memory.bytes - memory.reserved, room)
+    return memory.model_copy(update={"bytes": left, "reserved": 0})
 
 
 def held(buffer: BufferOp) -> bool:

@@ -133,10 +133,16 @@ class _Checker:
             address, size = buffer.get("address"), buffer.get("bytes")
             shape: tuple[int, ...] = buffer.get("shape", ())
             end = address + size * buffer.places
-            if memory.bytes is not None and end > memory.bytes:
+            room = self.program.room_of.get(memory.name, memory.bytes)
+            limit = room if buffer.stays is None else memory.bytes
+            if limit is not None and end > limit:
+                yield self.problem(
+                    "tile-capacity", f"ends at byte {end}, {memory.name} has {limit}", buffer
+                )
+            if buffer.stays is not None and address < (room or 0):
                 yield self.problem(
                     "tile-capacity",
-                    f"ends at byte {end}, {memory.name} has {memory.bytes}",
+                    f"begins at byte {address}, and other buffers have {room} of {memory.name}",
                     buffer,
                 )
             if address % memory.granule or (size % memory.granule and buffer.places > 1):
@@ -260,6 +266,8 @@ class _Checker:
         """Yield reads of a buffer that was not filled in the same visit."""
         users = self.queues.users_of(buffer)
         fillers = [op for op in users if fills(op, buffer)]
+        if buffer.stays is not None and not fillers:
+            return  # An earlier kernel has filled it.
         for reader in users:
             if fills(reader, buffer):
                 continue
@@ -322,7 +330,7 @@ class _Checker:
                 for op in self.queues.commands
                 if isinstance(op, MoveOp) and op.target is tensor.result
             ]
-            if any(op.output is tensor.result for op in self.computes):
+            if any(op.output is tensor.result or _stays(op.output) for op in self.computes):
                 continue
             shape = shape_of(tensor.result)
             for op in stores:
@@ -396,6 +404,12 @@ def internal(value: SSAValue) -> bool:
     """Return True if a value is a buffer of an internal tensor."""
     buffer = buffer_of(value)
     return buffer is not None and buffer.tensor_op.role.data == "internal"
+
+
+def _stays(value: SSAValue) -> bool:
+    """Return True if a value is a buffer that stays for other kernels."""
+    buffer = buffer_of(value)
+    return buffer is not None and buffer.stays is not None
 
 
 def _block_of(buffer: BufferOp) -> Block:

@@ -16,7 +16,7 @@ from tilewright.ir import Parser, VerifyException, integer, to_text
 from tilewright.machine import Machine
 from tilewright.planning import Planner
 from tilewright.planning.held import holding
-from tilewright.planning.schedule import Schedule
+from tilewright.planning.schedule import Resident, Schedule
 from tilewright.targets.dpu.core import CORES as ALL
 from tilewright.targets.dpu.core import ZU2
 from tilewright.targets.dpu.lowering.network import Lowering
@@ -37,14 +37,14 @@ KINDS: dict[str, Callable[[int], Case]] = {
 }
 
 
-def staying(case: Case, machine: Machine, share: int = 2) -> Schedule:
-    """A schedule for a part of the banks, with the first operand whole at their end."""
+def staying(case: Case, machine: Machine, share: int = 2, *, found: bool = False) -> Schedule:
+    """A schedule for a part of the banks, with the first operand whole behind it."""
     name = case.kernel.inputs[0].name
     key = f"memory.{SHARED}.bytes"
     granule = machine.memory(SHARED).granule
     left = (machine.memory(SHARED).bytes or 0) // share // granule * granule
     held = Planner(machine.with_values({key: left})).plan(holding(case.kernel, {name}, SHARED))
-    return replace(held.schedule, stays=(name,))
+    return replace(held.schedule, stays=(Resident(name, left, found),), rooms=((SHARED, left),))
 
 
 def may_stay(case: Case) -> bool:
@@ -64,7 +64,7 @@ def test_tiles_are_boxes_of_what_stays(name: str, seed: int) -> None:
     machine = machine_of(core)
     schedule = staying(case, machine, share=2 if seed % 3 else 8)
     assert Schedule.from_json(schedule.to_json()) == schedule
-    assert f"{schedule.stays[0]} stays" in str(schedule)
+    assert f"{case.kernel.inputs[0].name} stays at" in str(schedule)
     made = lower_case(case, core, machine, schedule)
     assert not made.segments.problems()
     np.testing.assert_array_equal(made.run(), case.expected)
@@ -91,32 +91,17 @@ def image_loads(programs: list[ProgramOp | None]) -> list[int]:
     ]
 
 
-def test_only_what_is_there_still_is_not_loaded() -> None:
+def test_what_is_found_is_not_loaded() -> None:
     machine, case = machine_of(ZU2), next(filter(may_stay, map(convolution, range(9))))
-    kernel, schedule = case.kernel, staying(case, machine)
-    x, places = kernel.inputs[0], place_dense(kernel)
-    keeps = tile(kernel, schedule, machine, places)
+    kernel, places = case.kernel, place_dense(case.kernel)
+    keeps = tile(kernel, staying(case, machine), machine, places)
+    finds = tile(kernel, staying(case, machine, found=True), machine, places)
     (buffer,) = (op for op in keeps.walk() if isinstance(op, BufferOp) and op.stays is not None)
     text = to_text(keeps)
     assert to_text(Parser(context(), text).parse_op()) == text and " stays" in text
-    end = buffer.get("address") + buffer.get("bytes")
-    assert end == machine.memory(SHARED).bytes
-    left = machine.with_values({f"memory.{SHARED}.bytes": buffer.get("address")})
-    beside, plain = (
-        tile(kernel, Planner(one).plan(kernel).schedule, one, places) for one in (left, machine)
-    )
-    # A kernel that fills the banks to their end.
-    across = plain.clone()
-    first = next(op for op in across.walk() if isinstance(op, BufferOp) and op.memory == SHARED)
-    first.set("address", end - first.get("bytes") * first.places)
-    arena, offset, strides = places[x.name]
-    moved = tile(kernel, schedule, machine, {**places, x.name: (arena, offset + 64, strides)})
-    size, some, alone = (image_loads([one])[0] for one in (keeps, beside, plain))
-    assert min(size, some, alone) > 0
-    assert image_loads([keeps, keeps, beside, keeps]) == [size, 0, some, 0]
-    assert image_loads([keeps, across, keeps]) == [size, alone, size]
-    assert image_loads([keeps, None, keeps]) == [size, size]
-    assert image_loads([keeps, moved, keeps]) == [size, size, size]
+    size, rest = (image_loads([program])[0] for program in (keeps, finds))
+    assert size > 0 and rest == 0
+    assert image_loads([keeps, finds, finds]) == [size, 0, 0]
     buffer.slots = integer(2)
     with pytest.raises(VerifyException, match="one slot"):
         keeps.verify()
@@ -124,7 +109,7 @@ def test_only_what_is_there_still_is_not_loaded() -> None:
 
 def test_what_stays_must_leave_room() -> None:
     machine, case = machine_of(ZU2), chain(("conv", "conv"), 0, 1)
-    schedule, granule = staying(case, machine), machine.memory(SHARED).granule
-    small = machine.with_values({f"memory.{SHARED}.bytes": 2 * granule})
+    granule = machine.memory(SHARED).granule
+    schedule = replace(staying(case, machine), rooms=((SHARED, granule),))
     with pytest.raises(TilewrightError, match="tile-capacity"):
-        tile(case.kernel, schedule, small, place_dense(case.kernel))
+        tile(case.kernel, schedule, machine, place_dense(case.kernel))

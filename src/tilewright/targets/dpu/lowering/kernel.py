@@ -213,8 +213,6 @@ class KernelLowering:
     def _move(self, op: MoveOp, row: int) -> None:
         buffer = op.buffer
         tile = self.tile(buffer, op, row)
-        if buffer.stays is not None and self.whole.resident.finds(buffer, tile):
-            return
         if tile.group.kind == "map":
             tile.transfer(self.build, "load" if op.loads else "save")
         elif tile.group.kind == "weights":

@@ -21,7 +21,6 @@ from tilewright.targets.dpu.build import Builder
 from tilewright.targets.dpu.core import Core
 from tilewright.targets.dpu.lowering.dispatch import dispatch_order
 from tilewright.targets.dpu.lowering.kernel import KernelLowering
-from tilewright.targets.dpu.lowering.resident import Resident
 from tilewright.targets.dpu.machine import MOST_GROUPS
 from tilewright.tile.dialect import ProgramOp
 
@@ -53,8 +52,6 @@ class Lowering:
     starts: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """First instruction of each kernel, and the first behind it, over all programs."""
     image: bytearray = field(default_factory=bytearray)
-    resident: Resident = field(default_factory=Resident)
-    """What the program's kernels have left in the banks."""
     _open: bool = False
     _count: int = 0
     _biases: dict[tuple[int, int], Bias] = field(default_factory=dict[tuple[int, int], Bias])
@@ -67,14 +64,12 @@ class Lowering:
         if self._open:
             self._count += 1  # END
         self._open = False
-        self.resident = Resident()
 
     def kernel(self, program: ProgramOp) -> None:
         """Append a kernel. Raises TilewrightError."""
         build = Builder(self.core)
         lowering = KernelLowering(self, program, build)
         lowering.lower()
-        self.resident.forget(program)
         if lowering.computes > 1:
             build.statements = dispatch_order(self.core, build.statements)
         if not self._open:

@@ -115,6 +115,15 @@ def host_text(instructions: InstructionSet) -> str:
             line(f"queues_flag_depth({machine.synchronisation.limit});")
         for memory in _memories(machine):
             line(f"memset({_array(memory)}, {poison}, sizeof {_array(memory)});")
+    keeping = [m.name for m in machine.memories if "results" in m.resident]
+    if keeping:
+        line()
+        line("/* The first byte of a memory in which results stay from kernel to kernel. */")
+        with writer.block(f"uint8_t *{c_of(machine).prefix}_host_address(const char *memory)"):
+            for memory in keeping:
+                line(f'if (!strcmp(memory, "{memory}"))')
+                line(f"    return {_array(memory)};")
+            line("return 0;")
     return str(writer)
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import ctypes
 from functools import cached_property
 
+import numpy as np
+
 from tilewright.codegen.host.library import load_library
+from tilewright.codegen.program.files import HeldResult
 from tilewright.graph.names import network_name
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.numerics.poison import byte_of
@@ -65,8 +68,14 @@ class _Run:
             kernel = getattr(self.runner.library, f"{network}_kernel")
             kernel(ctypes.c_int(self.kernels[start, end]), ctypes.byref(self.memory))
 
-    def reveal(self, held: tuple[int, int, int]) -> None:
-        """No result stays on the chip: see ``MemoryRecord.keeps_values``."""
+    def reveal(self, held: HeldResult) -> None:
+        """Copy a result that stays on the chip to its place among the activations."""
+        prefix = c_of(self.runner.parts.machine).prefix
+        place = getattr(self.runner.library, f"{prefix}_host_address")
+        place.restype = ctypes.c_void_p
+        data = ctypes.string_at(place(held.memory.encode()) + held.address, held.bytes)
+        arena = self.runner.arenas[ACTIVATIONS]
+        arena[held.place : held.place + held.bytes] = np.frombuffer(data, np.uint8)
 
 
 class _Memory(ctypes.Structure):
