@@ -1,4 +1,4 @@
-"""What all commands share: options, progress, results as text or JSON, and refusals."""
+"""Options, progress, results as text or JSON, and refusals, shared by all commands."""
 
 from __future__ import annotations
 

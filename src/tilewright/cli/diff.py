@@ -37,7 +37,7 @@ ROUNDED_TOLERANCE = 1e-3
 
 
 class Reference(StrEnum):
-    """What a run is compared with."""
+    """The reference with which a run is compared."""
 
     interpreter = "interpreter"
     onnxruntime = "onnxruntime"

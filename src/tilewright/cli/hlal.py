@@ -85,7 +85,7 @@ def read_program(
 
 
 def summary(program: Program) -> dict[str, Any]:
-    """What the assembler made, for JSON."""
+    """Return the sizes of an assembled program, for JSON."""
     return {
         "instructions": len(program.words),
         "data_bytes": program.data.bytes,
@@ -207,7 +207,7 @@ def report(
 
 
 def say_overlaps(program: Program) -> None:
-    """What the parallel model did, a line each."""
+    """Print a line for each loop that the parallel model changed."""
     for overlap in program.overlaps:
         console.say(f"{overlap.where}: {overlap.what}")
 

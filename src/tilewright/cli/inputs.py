@@ -32,14 +32,14 @@ RandomOption = Annotated[
 
 @dataclass(frozen=True)
 class InputFile:
-    """What an option names: a file, and the one input that it is for ("" where none is named)."""
+    """A file that an option names, and the input that it is for ("" where none is named)."""
 
     path: Path
     name: str = ""
 
     @property
     def is_archive(self) -> bool:
-        """Whether the file holds arrays by name."""
+        """True if the file holds arrays by name."""
         return self.path.suffix.lower() == ARCHIVE
 
 

@@ -84,7 +84,7 @@ def samples(path: Path | None, preprocess: str | None = None) -> Samples | None:
 
 
 class Chosen(TypedDict, total=False):
-    """What the options choose, as ``compile`` takes it."""
+    """The number format that the options choose, as ``compile`` takes it."""
 
     numbers: str | None
     observer: str | None

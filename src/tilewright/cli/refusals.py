@@ -1,4 +1,4 @@
-"""What is refused, what the system refuses, and ctrl-C: one message, and an exit status."""
+"""Refusals, errors of the system, and ctrl-C: one message and an exit status each."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ INTERRUPTED = 128 + signal.SIGINT
 
 @cache
 def errors() -> Console:
-    """Where messages and progress go; made late, because rich takes a third of a second."""
+    """Return the console of messages and progress; imported late, as rich takes 0.3 s."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def on_terminal() -> bool:
-    """Whether messages go to a terminal; rich, which knows more cases, is asked where one is set.
+    """Return True if messages go to a terminal; rich, which knows more cases, is asked if one is set.
 
     (FORCE_COLOR and TTY_COMPATIBLE let output that is caught look like a terminal's.)
     """

@@ -68,7 +68,7 @@ def replay(
 
 
 def _inputs(model: Path) -> tuple[TensorInfo, ...]:
-    """What the model takes; raises TilewrightError."""
+    """Return the inputs of the model; raises TilewrightError."""
     from tilewright.codegen.program.interface import TensorInfo
     from tilewright.frontends.onnx import import_onnx
     from tilewright.graph.dialect import network_of

@@ -32,7 +32,7 @@ LONG = 2.0
 
 
 def is_package(path: Path) -> bool:
-    """Whether a path is a package's, and no model's."""
+    """Return True if a path is a package, not a model."""
     from tilewright.runtime.elf import is_elf
 
     return path.is_dir() or is_elf(path)

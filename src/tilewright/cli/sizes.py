@@ -24,7 +24,7 @@ def request_to_run(
     files: list[str] | None,
     asked: Mapping[str, object],
 ) -> Request | None:
-    """What a model is asked for with sizes from options and files; None where no digest tells."""
+    """Return the request for a model with the sizes of options and files; None without a digest."""
     from tilewright.compiler.request import request_of
 
     given = [file_of(option) for option in files or ()]

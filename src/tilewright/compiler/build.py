@@ -176,7 +176,7 @@ def write_apart(
 
 
 def form_of(target: Target, weights: str | None, bare: bool) -> Form:
-    """How the package's C is written; refuses (``option-form``) what a target does not write."""
+    """Return the form of a package's C; refuses (``option-form``) what the target cannot write."""
     if weights not in (None, "file", "array"):
         raise refuse(
             "option-form", f"weights cannot be written as {str(weights)[:200]!r}", "--weights",

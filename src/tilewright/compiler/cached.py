@@ -46,14 +46,14 @@ def files_of(model: Model, caffemodel: str | Path | None) -> Mapping[str, Path] 
 
 
 def beside(files: Mapping[str, Path]) -> Mapping[str, Path]:
-    """Of the files of a model those that it names itself: the caller names the others."""
+    """Return the files that a model names itself; the caller names the others."""
     return {name: path for name, path in list(files.items())[1:] if name != CAFFEMODEL}
 
 
 def digests_of(
     files: Mapping[str, Path], known: Mapping[Path, str] | None = None
 ) -> Mapping[str, str]:
-    """What the files hold, of which some is ``known``. Raises OSError."""
+    """Return the digests of files, of which some are ``known``. Raises OSError."""
     known = known or {}
     return {
         name: known[path] if path in known else digest_of_file(path).sha256

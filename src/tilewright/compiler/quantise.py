@@ -89,7 +89,7 @@ def float_products(state: CompilationState) -> list[str]:
 
 
 def _dequantised(value: SSAValue) -> bool:
-    """Whether a value was quantised, perhaps moved since."""
+    """Return True if a value is a dequantised one, perhaps reshaped or transposed."""
     op = value.owner
     while isinstance(op, Operation) and op.operation in ("reshape", "transpose"):
         op = op.inputs[0].owner
@@ -97,7 +97,7 @@ def _dequantised(value: SSAValue) -> bool:
 
 
 def is_quantised(state: CompilationState) -> bool:
-    """Whether a network came with integers and scales of its own."""
+    """Return True if the model itself has integers and scales."""
     scaled = ("quantise_linear", "dequantise_linear", "requantise_linear")
     return any(op.operation in scaled for op in operations_of(state.network))
 

@@ -1,4 +1,4 @@
-"""What a compilation was asked for, as it was asked: a digest that is made without a compiler.
+"""A request for a compilation: a digest of its arguments, made without the compiler.
 
 The same request has the same answer (runtime/requests.py), so a model that was compiled before is
 neither read nor is its machine described. What is no file of its own, as modules of PyTorch are,
@@ -28,14 +28,14 @@ Asked = Mapping[str, object]
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for, and the files that it told of."""
+    """The digest of a request, and the files that it depends on."""
 
     digest: str
     files: Mapping[Path, str]
     """SHA-256 of what was in them."""
 
     def unchanged(self, known: Container[Path] = ()) -> bool:
-        """Whether the files still hold the same; of those that are ``known`` to, none is read."""
+        """Return True if the files still hold the same; of those that are ``known`` to, none is read."""
         try:
             return all(
                 path in known or digest_of_file(path).sha256 == digest
@@ -103,7 +103,7 @@ _FACTS = re.compile(
 
 
 def _processor() -> str:
-    """What of the processor may decide what is made, caches included; "" where none tells."""
+    """Return the facts of the processor that a package depends on, caches included; "" if unknown."""
     path, caches = Path("/proc/cpuinfo"), Path("/sys/devices/system/cpu/cpu0/cache")
     first = path.read_text().partition("\n\n")[0] if path.exists() else ""
     facts = ["".join(words) for words in _FACTS.findall(first)]

@@ -120,7 +120,7 @@ def context_of(
     ranges: Mapping[str, tuple[float, float]],
     machine: Machine | None = None,
 ) -> CompilerContext:
-    """What passes see: the machine, the weights so far, and ranges of values."""
+    """Return the context of the passes: the machine, the weights so far, and ranges of values."""
     compiler_context = CompilerContext(
         machine or state.machine, state.weights, ranges, state.factors
     )

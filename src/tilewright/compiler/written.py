@@ -23,7 +23,7 @@ def written(
     *files: str | Path | None,
     caffemodel: str | Path | None = None,
 ) -> Callable[[], tuple[ModuleOp, WeightSource]]:
-    """What gives the graph before any pass, and its constants, each time from the model itself.
+    """Return a function that reads the graph before any pass, and its constants, from the model.
 
     ``asked`` gives the model and the shapes that it was compiled for. One of whose ``files`` has
     been written to since is refused (``model-changed``).
@@ -53,7 +53,7 @@ def written(
 
 
 def _state(path: Path) -> tuple[int, int] | None:
-    """What tells whether a file has been written to; None where there is none."""
+    """Return the size and time that tell whether a file was written to; None without a file."""
     try:
         known = path.stat()
     except OSError:

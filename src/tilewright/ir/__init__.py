@@ -212,7 +212,7 @@ def irdl_op_definition(cls: type[_Definition]) -> type[_Definition]:
 
 
 def _asks_classes_alone(described: OpDef) -> bool:
-    """Whether what a definition states of operands, results, properties and attributes holds for
+    """Return True if what a definition states of operands, results, properties and attributes holds for
     all of the same classes. Where several operands or results are lists, an attribute's value says
     how long each is."""
     if described.successors:
@@ -238,7 +238,7 @@ def _is_of_classes(constraint: object) -> bool:
 
 
 def _verifier(described: OpDef, own: Callable[[Any], None]) -> Callable[[IRDLOperation], None]:
-    """What verifies operations of a definition that asks for classes alone."""
+    """Return the verifier of operations whose definition asks for classes alone."""
     sound: set[object] = set()
 
     def verify_(op: IRDLOperation) -> None:

@@ -1,4 +1,4 @@
-"""What passes share: the context they see, and the runner that watches over them."""
+"""The context that passes share, and the runner that verifies what they leave."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tilewright.machine import Machine
 
 
 class WeightStore(Protocol):
-    """Where a network's constants lie, by content-addressed symbol."""
+    """The constants of a network, by content-addressed symbol."""
 
     def get(self, symbol: str) -> NDArray[Any]:
         """The array of a symbol; raises KeyError."""
@@ -90,7 +90,7 @@ class PassEntry:
 
 @dataclass(frozen=True)
 class PassRecord:
-    """What running one pass did."""
+    """The record of one pass that ran."""
 
     name: str
     seconds: float

@@ -52,14 +52,14 @@ class FixedType(ParametrizedAttribute, TypeAttribute):
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        """Read ``<bits, fraction>``."""
+        """Read the parameters ``<bits, fraction>`` of the type."""
         with parser.in_angle_brackets():
             bits = parser.parse_integer(allow_boolean=False, allow_negative=False)
             parser.parse_punctuation(",")
             return IntAttr(bits), IntAttr(parser.parse_integer(allow_boolean=False))
 
     def print_parameters(self, printer: Printer) -> None:
-        """Print ``<bits, fraction>``."""
+        """Print the parameters ``<bits, fraction>`` of the type."""
         with printer.in_angle_brackets():
             printer.print_string(f"{self.bits.data}, {self.fraction.data}")
 

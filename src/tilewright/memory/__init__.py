@@ -1,4 +1,4 @@
-"""Where buffers lie in a memory: one home for the allocators of all memories.
+"""Allocation of buffers in a memory: the allocators of all memories.
 
 A ``Problem`` has buffers with sizes and lives, an alignment and a capacity; an ``Allocation`` has
 their offsets and the peak.

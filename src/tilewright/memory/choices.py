@@ -1,4 +1,4 @@
-"""What may come next in the exact allocator's search (search.py): two ways to choose, compiled.
+"""The next choices of the exact allocator's search (search.py): two ways to choose, compiled.
 
 **Valleys.** A valley is a run of sections with one floor between sections with higher ones. A
 buffer that can begin at the floor of a valley lies in it whole, so each valley can be filled on its

@@ -1,4 +1,4 @@
-"""What is to be placed in one memory, and where it was placed."""
+"""An allocation problem of one memory, and its solution."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Buffer:
     that is live at all steps."""
 
     def overlaps(self, other: Buffer) -> bool:
-        """Whether the two are live at a common step."""
+        """Return True if both buffers are live at a common step."""
         return self.first <= other.last and other.first <= self.last
 
 
@@ -88,7 +88,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Allocation:
-    """Where each buffer lies: ``offsets[i]`` is that of the i-th buffer, in bytes."""
+    """The solution of a problem: ``offsets[i]`` is the offset of the i-th buffer, in bytes."""
 
     offsets: tuple[int, ...]
     peak: int

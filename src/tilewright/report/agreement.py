@@ -65,7 +65,7 @@ class Agreement:
         return not any(verdict.bad for verdict in self.verdicts)
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """Return the verdicts as a JSON object."""
         return {"passed": self.passed, "engines": [asdict(v) for v in self.verdicts]}
 
     def __str__(self) -> str:
@@ -130,7 +130,7 @@ def outputs_of(model: ModelProto, inputs: Arrays) -> Arrays:
 
 
 def on_target(name: str, wanted: Wanted, run: Run) -> Verdict:
-    """A target's verdict."""
+    """Compile and run a model on a target, and compare its outputs."""
     # Ranges are those of the inputs: how well others stand for them is not the engine's part.
     samples = [wanted.inputs] if wanted.inputs else None
     executable = compile(wanted.imported, name, calibration=samples)

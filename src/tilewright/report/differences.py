@@ -89,7 +89,7 @@ class Comparison:
 
     @property
     def passed(self) -> bool:
-        """Whether no layer is beyond the tolerance, nor an output beyond its bound."""
+        """True if no layer is beyond the tolerance, nor an output beyond its bound."""
         return self.first is None and (self.model is None or self.model.passed)
 
     @property
@@ -110,7 +110,7 @@ class Comparison:
         return min(noisy, key=lambda row: row.noise.own.snr if row.noise else 0.0, default=None)
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """Return the differences as a JSON object."""
         return {
             "target": self.target,
             "reference": self.reference,

@@ -1,4 +1,4 @@
-"""Where each node of a model runs, and for those on the host, why and what would change it."""
+"""The place where each node of a model runs; for the host, why and what would change it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Objection:
 
 @dataclass(frozen=True)
 class NodeFate:
-    """What became of one node of the model."""
+    """The kernels and the place of one node of the model."""
 
     node: str
     operator: str
@@ -68,7 +68,7 @@ class NodeFate:
     objection: Objection | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """Return the node as a JSON object."""
         row: dict[str, Any] = {
             "node": self.node,
             "operator": self.operator,
@@ -93,7 +93,7 @@ class Explanation:
     """Kernels that no node asked for (conversions, copies) and where they run."""
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """Return the nodes as a JSON object."""
         return {
             "target": self.target,
             "machine": self.machine,
@@ -130,7 +130,7 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _told(fate: NodeFate) -> tuple[str, str]:
-    """Where it runs, and the rest of its line."""
+    """Return the place of a node, and the rest of its line."""
     kernels = ", ".join(fate.kernels)
     text = f"{kernels} ({fate.how})" if kernels and fate.how else kernels or fate.how
     if fate.objection is not None:
@@ -329,7 +329,7 @@ def _is_product(op: GraphOperation) -> bool:
 
 
 def _constant(value: SSAValue) -> bool:
-    """Whether a value depends on nothing but weights."""
+    """Return True if a value depends on nothing but weights."""
     waiting, seen = [value], {value}
     while waiting:
         owner = waiting.pop().owner

@@ -41,7 +41,7 @@ class MemoryReport:
         return ", ".join(dict.fromkeys(names))
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """Return the plan of memory as a JSON object."""
         plan = self.plan
         return {
             "target": self.target,

@@ -1,4 +1,4 @@
-"""What a machine's numbers add to the error: each kernel against itself in float32."""
+"""The error that a machine's numbers add: each kernel against itself in float32."""
 
 from __future__ import annotations
 

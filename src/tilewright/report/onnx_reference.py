@@ -1,4 +1,4 @@
-"""What ONNX Runtime computes for the tensors inside a model.
+"""The values that ONNX Runtime computes for the tensors inside a model.
 
 On x86 processors without dot products of bytes (AVX2, early AVX-512) its products of unsigned with
 signed bytes add two products in 16 bits, which saturate. A setting makes it take unsigned bytes for
@@ -63,7 +63,7 @@ def exact_session(model: ModelProto, *, optimised: bool = False, threads: int = 
 
 @cache
 def _saturates() -> bool:
-    """Whether this processor's sum of two products of bytes does not hold 2 * 255 * 127."""
+    """Return True if a sum of two products of bytes saturates below 2 * 255 * 127 here."""
     import onnxruntime
     from onnx import helper, numpy_helper
 

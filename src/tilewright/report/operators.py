@@ -121,7 +121,7 @@ convolution, or a product and a sum.
 
 @dataclass(frozen=True)
 class OperationRow:
-    """What a machine does with one operation."""
+    """The support of a machine for one operation."""
 
     operation: str
     runs: str

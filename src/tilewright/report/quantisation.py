@@ -21,7 +21,7 @@ from tilewright.targets.base import Target
 
 @dataclass(frozen=True)
 class LayerError:
-    """What one layer alone adds, all others being float32."""
+    """The error that one layer alone adds, all others being float32."""
 
     node: str
     operator: str
@@ -31,7 +31,7 @@ class LayerError:
     """At the network's outputs."""
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """Return the errors of the layer as a JSON object."""
         return {
             "node": self.node,
             "operator": self.operator,
@@ -53,7 +53,7 @@ class QuantisationReport:
     """At the network's outputs, everything quantised but what is kept in float32."""
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """Return the errors as a JSON object."""
         return {
             "model": self.model,
             "target": self.target,

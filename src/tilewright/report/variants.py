@@ -64,7 +64,7 @@ class Variants(ABC):
         """
 
     def alone(self, node: str) -> tuple[Measures, Measures]:
-        """What one layer adds: at its own result, and at the network's outputs."""
+        """Return the error that one layer adds, at its own result and at the network's outputs."""
         state, value = self.variant(node)
         assert value is not None
         outputs, results = self.run(state.network, {node: value}, state)
@@ -74,7 +74,7 @@ class Variants(ABC):
         )
 
     def together(self) -> Measures:
-        """What all layers do to the network's outputs."""
+        """Return the error of the network's outputs with all layers quantised."""
         state, _ = self.variant(None)
         return measure(self.run(state.network, {}, state)[0], self.outputs)
 

@@ -54,7 +54,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Usage:
-    """What a cache holds now."""
+    """The entries and bytes that a cache holds."""
 
     entries: int
     bytes: int
@@ -63,7 +63,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Recalled:
-    """What a request was answered with before."""
+    """The package with which a request was answered before."""
 
     executable: Executable
     notes: tuple[str, ...]
@@ -112,7 +112,7 @@ class Cache:
         return executable
 
     def recall(self, request: str, folder: Path) -> Recalled | None:
-        """What was obtained for the same request before, if it is still there and sound.
+        """Return the answer to the same request before, if it is still there and sound.
 
         ``folder`` is where the files lie that the answer names beside those of the request. Nothing
         is written, and nothing made.

@@ -1,4 +1,4 @@
-"""How a run compares with the graph interpreter on the same graph and inputs.
+"""Comparison of a run with the graph interpreter on the same graph and inputs.
 
 That graph is the one that the program was made from: what is wrong in it is equal on both sides.
 So the outputs are also compared with the model as it was written (model_check.py).
@@ -36,7 +36,7 @@ ABSOLUTE_TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Check:
-    """How a run compares with what its program means, and with the model as it was written."""
+    """A run compared with the meaning of its program, and with the model as it was written."""
 
     max_abs_error: float
     max_rel_error: float
@@ -57,7 +57,7 @@ class Check:
 
     @property
     def equal(self) -> bool:
-        """Whether the outputs are what the program means, whatever the model says."""
+        """True if the outputs are what the program means, whatever the model says."""
         return not self.mismatches
 
     def to_json(self) -> dict[str, Any]:

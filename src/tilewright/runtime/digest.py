@@ -1,4 +1,4 @@
-"""What says that what Tilewright built is old: a digest of its own files."""
+"""A digest of Tilewright's own files, by which results of an older one are known."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ class DynamicExecutable(Executable):
     def reference(
         self, inputs: Mapping[str, Array] | Any, observe: Observer | None = None
     ) -> dict[str, Array]:
-        """What the graph interpreter gives for the same final graph and inputs."""
+        """Return the outputs of the graph interpreter for the same final graph and inputs."""
         return self.specialise_for(inputs).reference(inputs, observe)
 
     def check(self, inputs: Mapping[str, Array] | Any, outputs: Mapping[str, Array]) -> Check:
@@ -224,7 +224,7 @@ class DynamicExecutable(Executable):
         return self.specialise_for(inputs).check(inputs, outputs)
 
     def beside_model(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> ModelCheck:
-        """How far outputs are from the model as it was written; see ``Executable.beside_model``."""
+        """Compare outputs with the model as it was written; see ``Executable.beside_model``."""
         return self.specialise_for(inputs).beside_model(inputs, outputs)
 
     @property

@@ -167,7 +167,7 @@ def _no_package(reason: str, where: str) -> TilewrightError:
 
 
 def is_elf(path: Path) -> bool:
-    """Whether a path is a file that begins as an ELF file does."""
+    """Return True if a path is a file that begins as an ELF file does."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -175,5 +175,5 @@ def is_elf(path: Path) -> bool:
 
 
 def becomes_elf(path: Path) -> bool:
-    """Whether a package is to be written as one file there: its name ends with .elf."""
+    """Return True if a package is to be written there as one file: the name ends with .elf."""
     return path.suffix == ".elf" and not path.is_dir()

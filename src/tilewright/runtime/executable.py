@@ -60,7 +60,7 @@ AGAIN = 0.25
 
 
 def quiet(what: str, done: int, total: int) -> None:
-    """Show no progress."""
+    """Show no progress at all."""
     del what, done, total
 
 
@@ -330,7 +330,7 @@ class Executable:
     def reference(
         self, inputs: Mapping[str, Array] | Any, observe: Observer | None = None
     ) -> dict[str, Array]:
-        """What the graph interpreter gives for the same final graph and inputs."""
+        """Return the outputs of the graph interpreter for the same final graph and inputs."""
         from tilewright.graph.interpreter import interpret
 
         inputs = self.named(inputs)
@@ -374,7 +374,7 @@ class Executable:
     def beside_model(
         self, inputs: Mapping[str, Array] | Any, outputs: Mapping[str, Array]
     ) -> ModelCheck:
-        """How far outputs of ``run`` are from the model as it was written, in its own types."""
+        """Compare outputs of ``run`` with the model as it was written, in its own types."""
         from tilewright.runtime.model_check import beside_model
 
         inputs = self.named(inputs)
@@ -412,7 +412,7 @@ class Executable:
             self.measure(self._last_inputs, MOST_RUNS, AGAIN)
 
     def report(self, *, kernels: bool = False) -> str:
-        """What is in the package and, after a run, what it took: plain text (docs/reports.md).
+        """Return the package's contents and, after a run, its times as plain text (docs/reports.md).
 
         The first run, which also loads what all others find, does not count: where that was short,
         a few more are made now on the same inputs, and the report is of the median one. With
@@ -428,7 +428,7 @@ class Executable:
 
 
 def _native_seconds(profile: Profile) -> float:
-    """What of a run was measured on this processor."""
+    """Return the seconds of a run that were measured on this processor."""
     return (profile.seconds if profile.cycles is None else profile.host_seconds) or 0.0
 
 

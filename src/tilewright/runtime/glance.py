@@ -129,7 +129,7 @@ def _totals(facts: Mapping[str, Any], rows: list[Row]) -> list[tuple[str, str]]:
 
 
 def _efficiencies(facts: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """Of the granule and of the physical bound: what the run reached, or what is predicted."""
+    """Return the parts of the granule and of the physical bound that are reached, or predicted."""
     if facts["measured"]:
         return facts["efficiency"], facts["physical_efficiency"]
     taken, bounds = (
@@ -181,7 +181,7 @@ def _kernel(row: Row) -> str:
 
 
 def _details(row: Row) -> list[str]:
-    """What a kernel computes and how, indented below its row."""
+    """Return the lines below a kernel's row: its nodes, schedule and limits."""
     facts = [("nodes", ", ".join(row["nodes"])), ("why", row.get("reason", ""))]
     facts += [("schedule", row["schedule"]), ("bound by", row.get("slow_move", ""))]
     facts += [("limited by", row.get("why_low", ""))]

@@ -137,7 +137,7 @@ class FileEntry(_Part):
 
 
 class Manifest(_Part):
-    """What ``manifest.json`` holds."""
+    """The contents of ``manifest.json``."""
 
     format: int = FORMAT
     tilewright: str
@@ -249,7 +249,7 @@ def _check_complete(manifest: Manifest, directory: Path) -> None:
 
 
 def read_listed(directory: Path) -> dict[str, FileEntry]:
-    """What a package's manifest says of its files, which are not looked at."""
+    """Return the files that a package's manifest lists, without a look at them."""
     return _read(directory).files
 
 

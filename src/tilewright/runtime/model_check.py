@@ -1,4 +1,4 @@
-"""How far a run's outputs are from the model as it was written (docs/number-formats.md).
+"""Comparison of a run's outputs with the model as it was written (docs/number-formats.md).
 
 The graph as it was imported, before any pass, is evaluated in the model's own types. Nothing that
 the compiler did to the network has a part in that, so what a pass changes is seen here, where the
@@ -73,7 +73,7 @@ class OutputError:
 
 @dataclass(frozen=True)
 class ModelCheck:
-    """How far the outputs of a run are from the model as it was written."""
+    """The outputs of a run compared with the model as it was written."""
 
     element: str
     """The number format whose bound holds: the coarsest that the network is computed in."""
@@ -227,7 +227,7 @@ def _row(
 
 
 def _says(grid: Array, allowed: float) -> bool:
-    """Whether the format in which a network ran can say the numbers of a grid: powers of two."""
+    """Return True if the format in which a network ran can say the numbers of a grid: powers of two."""
     mantissas, _ = np.frexp(grid)
     return bool((mantissas == 0.5).all()) or allowed <= OFF_GRID * float(grid.min())
 

@@ -32,7 +32,7 @@ UNRANKED = "..."
 
 @dataclass(frozen=True)
 class Recipe:
-    """How each shape is compiled."""
+    """The options with which each shape is compiled."""
 
     target: str
     machine: Machine

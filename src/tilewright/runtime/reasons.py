@@ -53,7 +53,7 @@ def _beyond_rounding(
     moved_bytes: int | None,
     simulated: bool,
 ) -> str:
-    """What keeps a kernel from the granule bound."""
+    """Return the reason why a kernel stays below the granule bound."""
     if not simulated:
         return "memory, loops' starts and ends, or other programs"
     lost = taken - (entry.granule_bound or 0.0)

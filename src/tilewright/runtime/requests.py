@@ -1,4 +1,4 @@
-"""What was asked of a cache before, and the key of the entry that was the answer.
+"""Requests that a cache has answered, with the key of the entry that was the answer.
 
 A key is a digest of all that a package depends on, for which the model has to be read and its
 machine described: a second of imports. A request is a digest of what was asked for, as it was
@@ -42,7 +42,7 @@ class Answer(BaseModel):
         return Answer(key=key, files=digests, notes=tuple(notes))
 
     def holds(self, folder: Path) -> bool:
-        """Whether the files are what they were."""
+        """Return True if the files hold what they held."""
         try:
             return all(
                 (path := folder / name).stat().st_size == entry.bytes

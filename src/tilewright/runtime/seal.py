@@ -1,4 +1,4 @@
-"""What a package's manifest does not list, sealed too: the manifest, and libraries built in it."""
+"""Seals of the files that a manifest does not list: itself, and libraries built in the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How shapes are written: sizes, names of free dims, and bounds, in Python and as text.
+"""The notation of shapes: sizes, names of free dims, and bounds, in Python and as text.
 
 A dim of a shape is one of
 
@@ -59,7 +59,7 @@ Shapes = Mapping[str, Size | Sequence[Size]]
 
 @dataclass(frozen=True)
 class Wish:
-    """What the caller asks of one dim; nothing of it, if all is None."""
+    """The size or bounds that the caller asks of one dim; none if all is None."""
 
     size: int | None = None
     name: str | None = None

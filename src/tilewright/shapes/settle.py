@@ -1,4 +1,4 @@
-"""What a model leaves open and what the caller asks for, settled: every dim a size or a name."""
+"""Sizes of a model's dims: what the model leaves open is settled by what the caller asks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TensorDims:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a model takes and gives, before its shapes are settled."""
+    """The inputs and outputs of a model, before its shapes are settled."""
 
     inputs: tuple[TensorDims, ...]
     outputs: tuple[TensorDims, ...] = ()
@@ -64,7 +64,7 @@ class Settled:
 
 
 class _Dim:
-    """What is known of one of the model's names."""
+    """The size and bounds known of one of the model's names."""
 
     def __init__(self) -> None:
         self.size: int | None = None
@@ -114,7 +114,7 @@ class _Settling:
                 self.refuse("shape-fixed", reason, where, "export the model with this axis dynamic")
 
     def take(self, dim: str, wish: Wish, where: str) -> None:
-        """What the caller asks of one of the model's names."""
+        """Add what the caller asks of one of the model's names."""
         known = self.known[dim]
         if wish.size is not None and known.size not in (None, wish.size):
             reason = f"dim {dim!r} is {known.size} elsewhere, and {wish.size} here"
@@ -127,7 +127,7 @@ class _Settling:
         known.bounds = self.within(known.bounds, wish.bounds, f"dim {dim!r}")
 
     def within(self, bounds: Bounds | None, other: Bounds | None, where: str) -> Bounds | None:
-        """What two bounds have in common."""
+        """Return the range that two bounds have in common."""
         if bounds is None or other is None:
             return other if bounds is None else bounds
         low, high = max(bounds.low, other.low), min(bounds.high, other.high)

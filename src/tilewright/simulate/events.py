@@ -119,7 +119,7 @@ def _turns(group: Ints) -> Ints:
 
 
 def _find(wanted: Ints, keys: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-    """Where each wanted number stands among some, and whether it does."""
+    """Return the position of each wanted number among sorted keys, and whether it is there."""
     if not keys.size:
         return np.zeros(wanted.size, np.int64), np.zeros(wanted.size, np.bool_)
     order = np.argsort(keys, kind="stable")

@@ -49,7 +49,7 @@ class UnwrittenRead:
 
 @dataclass(frozen=True)
 class RaceReport:
-    """What was found, at most ``limit`` of each kind; ``complete`` says that this is all."""
+    """The races and unwritten reads of a program, at most ``limit`` of each; all if ``complete``."""
 
     races: tuple[Race, ...]
     unwritten: tuple[UnwrittenRead, ...]
@@ -57,7 +57,7 @@ class RaceReport:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was found."""
+        """True if there are no races and no unwritten reads."""
         return not self.races and not self.unwritten
 
 
@@ -201,7 +201,7 @@ def _merge_axes(field: dict[str, NDArray[Any]]) -> None:
 def _shadow(
     field: dict[str, NDArray[Any]], write: NDArray[np.bool_], machine: Machine, granule: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]:
-    """Where each memory's shadow lies: lowest address, granule, first cell, first byte flag.
+    """Return the shadow of each memory: lowest address, granule, first cell, first byte flag.
 
     On-chip memories are shadowed whole, with a flag per byte; of others only what is written.
     """
