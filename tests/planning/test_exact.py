@@ -167,25 +167,19 @@ def test_the_timer_decides_among_the_best() -> None:
     assert Planner(MACHINE).plan(kernel).schedule == asked[0]
 
 
-def test_what_takes_hardly_longer_is_kept_beside_the_fastest() -> None:
-    """Best first, three at most, and by the names of the kernel that asks."""
+def test_plans_are_kept_without_the_names_of_the_kernel_that_asked() -> None:
     kernel = kernels.conv(64, 64, 20, 1)
-    times = iter([1010.0, 1000.0, 1010.1, 1003.0, 1009.0, 1001.0, 1020.0])
+    times = iter([1010.0, 1000.0, 1003.0])
     cache: PlanCache = {}
-    budget = Budget(timed=7, margin=1e9, settled=-1.0, greedy=False)
+    budget = Budget(timed=3, margin=1e9, settled=-1.0, greedy=False)
     found = Planner(MACHINE, timer=lambda *_: next(times), budget=budget, cache=cache).plan(kernel)
-    assert (found.timed_cycles, found.timed) == (1000.0, 7)
-    assert [one.timed_cycles for one in found.near] == [1001.0, 1003.0, 1009.0]
-    assert len({found.schedule, *(one.schedule for one in found.near)}) == 4
-    assert not any(one.near for one in found.near)
+    assert (found.timed_cycles, found.timed) == (1000.0, 3)
     (known,) = cache.values()
     again = Planner(MACHINE, timer=lambda *_: next(times), budget=budget, cache=cache).plan(kernel)
-    assert [one.schedule for one in again.near] == [one.schedule for one in found.near]
-    assert [one.schedule for one in known.near] != [one.schedule for one in found.near]
-    assert not Planner(MACHINE).plan(kernel).near
+    assert again.schedule == found.schedule != known.schedule
 
 
-def test_a_greedy_tiling_that_wins_keeps_the_other_beside_it() -> None:
+def test_a_greedy_tiling_that_wins_is_taken() -> None:
     kernel = kernels.conv(64, 64, 20, 1)
     liked = Planner(MACHINE, search=Greedy("one", 1)).plan(kernel).schedule
 
@@ -194,8 +188,6 @@ def test_a_greedy_tiling_that_wins_keeps_the_other_beside_it() -> None:
 
     found = Planner(MACHINE, timer=time, budget=Budget(timed=1)).plan(kernel)
     assert (found.schedule, found.timed_cycles) == (liked, 1e6)
-    assert found.near and found.near[0].timed_cycles == 1.001e6
-    assert liked not in [one.schedule for one in found.near]
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def errors() -> Console:
 
 
 def on_terminal() -> bool:
-    """Return True if messages go to a terminal; rich, which knows more cases, is asked if one is set.
+    """Return True if messages go to a terminal; rich is asked where a variable of its own is set.
 
     (FORCE_COLOR and TTY_COMPATIBLE let output that is caught look like a terminal's.)
     """

@@ -35,7 +35,6 @@ from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import keeps_tensors, keeps_values
 from tilewright.network.fusion.chains import form_chains
-from tilewright.network.refine import beside_neighbours
 from tilewright.network.residency import keep_tensors
 from tilewright.network.resident_values import hold_values, placements_of
 from tilewright.network.resident_weights import hold_weights
@@ -163,14 +162,6 @@ def plan_kernels(state: CompilationState) -> None:
             state.target.run_timer(state.machine, arenas_of(network)),
         )
         state.plans |= {symbol: kernel.plan for symbol, kernel in state.held.items()}
-        state.plans |= beside_neighbours(
-            network,
-            state.machine,
-            by_symbol,
-            state.plans,
-            state.held,
-            state.target.run_timer(state.machine, arenas_of(network)),
-        )
     if state.hold and keeps_tensors(state.machine) and state.planner.ask is None:
         by_symbol = {kernel.symbol: kernel for kernel in planned}
         run_timer = state.target.run_timer(state.machine, arenas_of(network))

@@ -35,7 +35,7 @@ class Request:
     """SHA-256 of what was in them."""
 
     def unchanged(self, known: Container[Path] = ()) -> bool:
-        """Return True if the files still hold the same; of those that are ``known`` to, none is read."""
+        """Return True if the files hold the same still; those that are ``known`` to are not read."""
         try:
             return all(
                 path in known or digest_of_file(path).sha256 == digest
@@ -103,7 +103,7 @@ _FACTS = re.compile(
 
 
 def _processor() -> str:
-    """Return the facts of the processor that a package depends on, caches included; "" if unknown."""
+    """Return the processor's facts that a package depends on, caches included; "" if unknown."""
     path, caches = Path("/proc/cpuinfo"), Path("/sys/devices/system/cpu/cpu0/cache")
     first = path.read_text().partition("\n\n")[0] if path.exists() else ""
     facts = ["".join(words) for words in _FACTS.findall(first)]

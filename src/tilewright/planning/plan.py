@@ -38,8 +38,6 @@ class Budget:
     firsts: float = 0.15
     """The same margin for the best of each primitive: for another one the cost may be further
     off."""
-    near: float = 0.01
-    """Timed schedules that take longer than the fastest by no more are kept beside it."""
     limit: float = inf
     """Cycles above which no plan is wanted: what cannot be faster is not priced."""
     greedy: bool = True
@@ -72,8 +70,6 @@ class Plan:
     """The cycles of the schedule by the timer; None if none was given."""
     timed: int = 0
     """Candidates that were timed."""
-    near: tuple[Plan, ...] = ()
-    """Others that take hardly longer, best first: beside other kernels they may be faster."""
     others: tuple[Plan, ...] = ()
     """For a plan that nothing has timed, the next best by cost, for a timer to choose from."""
     planner: str = "exact"

@@ -123,6 +123,5 @@ def search_of(kernel: Kernel, machine: Machine) -> Search:
 
 def _renamed(chosen: Plan, names: Mapping[str, str]) -> Plan:
     """The plan with its operands' names replaced."""
-    near = tuple(_renamed(close, names) for close in chosen.near)
     others = tuple(_renamed(other, names) for other in chosen.others)
-    return replace(chosen, schedule=renamed(chosen.schedule, names), near=near, others=others)
+    return replace(chosen, schedule=renamed(chosen.schedule, names), others=others)

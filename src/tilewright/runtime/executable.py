@@ -412,7 +412,7 @@ class Executable:
             self.measure(self._last_inputs, MOST_RUNS, AGAIN)
 
     def report(self, *, kernels: bool = False) -> str:
-        """Return the package's contents and, after a run, its times as plain text (docs/reports.md).
+        """Return the package's contents and, after a run, its times as text (docs/reports.md).
 
         The first run, which also loads what all others find, does not count: where that was short,
         a few more are made now on the same inputs, and the report is of the median one. With

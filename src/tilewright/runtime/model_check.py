@@ -227,7 +227,7 @@ def _row(
 
 
 def _says(grid: Array, allowed: float) -> bool:
-    """Return True if the format in which a network ran can say the numbers of a grid: powers of two."""
+    """Return True if a network's number format can say the numbers of a grid: powers of two."""
     mantissas, _ = np.frexp(grid)
     return bool((mantissas == 0.5).all()) or allowed <= OFF_GRID * float(grid.min())
 

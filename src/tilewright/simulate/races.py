@@ -49,7 +49,7 @@ class UnwrittenRead:
 
 @dataclass(frozen=True)
 class RaceReport:
-    """The races and unwritten reads of a program, at most ``limit`` of each; all if ``complete``."""
+    """Races and unwritten reads of a program, at most ``limit`` of each; all if ``complete``."""
 
     races: tuple[Race, ...]
     unwritten: tuple[UnwrittenRead, ...]

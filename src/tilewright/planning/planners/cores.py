@@ -167,7 +167,6 @@ def plan_cores(
         candidates=considered,
         priced=priced,
         seconds=perf_counter() - begin,
-        near=(),
         others=(),
     )
 

@@ -70,9 +70,6 @@ TOGETHER = 24
 MISJUDGED_LEVELS = 0.25
 """The excess over the best cost, as a share, at which candidates of several levels are left out."""
 
-NEAR = 3
-"""Schedules that are kept beside the fastest one."""
-
 MIRRORS = 4
 """Rows taken from a block for each candidate that is kept; mirrored ones drop out again."""
 
@@ -313,12 +310,6 @@ def _timed(
     return sorted(times, key=lambda option: option[0])
 
 
-def _near(cycles: float, others: Sequence[Plan], budget: Budget) -> tuple[Plan, ...]:
-    """Return the others, best first, that take hardly longer than ``cycles``."""
-    close = [other for other in others if other.cycles <= cycles * (1 + budget.near)]
-    return tuple(close[:NEAR])
-
-
 def _remembering(timer: Timer) -> Timer:
     """The timer of one kernel: planners come upon the same schedules."""
     known: dict[Schedule, float] = {}
@@ -375,27 +366,22 @@ def plan_exact(
         timer = _remembering(timer)
         times = [*_timed(kernel, candidates, firsts, timer, budget, granule)]
     cuts = tuple(dict.fromkeys(cut for _, s in searches for cut in s.cuts))
-    chosen, *others = (
-        Plan(
-            schedule=option.schedule,
-            predicted_cycles=option.cycles,
-            moved_bytes=int(option.moved_bytes),
-            physical_bound=physical,
-            granule_bound=granule,
-            candidates=sum(s.considered for _, s in searches),
-            priced=sum(s.priced for _, s in searches),
-            seconds=perf_counter() - begin,
-            complete=not cuts,
-            cuts=cuts,
-            timed_cycles=cycles,
-            timed=0 if cycles is None else len(times),
-        )
-        for cycles, option in times[: 1 + NEAR]
+    cycles, option = times[0]
+    chosen = Plan(
+        schedule=option.schedule,
+        predicted_cycles=option.cycles,
+        moved_bytes=int(option.moved_bytes),
+        physical_bound=physical,
+        granule_bound=granule,
+        candidates=sum(s.considered for _, s in searches),
+        priced=sum(s.priced for _, s in searches),
+        seconds=perf_counter() - begin,
+        complete=not cuts,
+        cuts=cuts,
+        timed_cycles=cycles,
+        timed=0 if cycles is None else len(times),
     )
-    if timer is None:
-        return chosen
-    chosen = replace(chosen, near=_near(chosen.cycles, others, budget))
-    if not budget.greedy:
+    if timer is None or not budget.greedy:
         return chosen
     return replace(
         _beside_greedy(kernel, machine, chosen, timer, budget), seconds=perf_counter() - begin
@@ -422,7 +408,6 @@ def _beside_greedy(
         if took < best.cycles:
             best = replace(
                 best,
-                near=_near(took, (replace(best, near=()), *best.near), budget),
                 schedule=greedy.schedule,
                 predicted_cycles=greedy.predicted_cycles,
                 moved_bytes=greedy.moved_bytes,
