@@ -136,16 +136,6 @@ class MoveRecord(Record):
 class PrimitiveRecord(Record):
     """The record of a primitive."""
 
-    def pools_within_tiles(self) -> tuple[str, ...]:
-        """Pooling operations of which one may stand in the chain behind the anchor, where its
-        windows lie within the primitive's tiles."""
-        return ()
-
-    def norms_behind_rows(self) -> tuple[str, ...]:
-        """Normalisations of rows of which one may end the kernel, computed by its own primitive, in
-        main memory, as soon as a block of rows of results is complete."""
-        return ()
-
     def skips_padding(self) -> bool:
         """Return True if positions of a window outside of the image take no time; the bounds leave
         them out. Every window meets the image then."""
