@@ -49,6 +49,9 @@ class Transfer:
 class Dispatch(ABC):
     """The cost of an in-order dispatcher of instructions of rows, for the tiles of a space."""
 
+    transfers: dict[str, Floats]
+    """Per cell, the instructions of a transfer of each operand."""
+
     @abstractmethod
     def further_latency(self, use: Use, size: Floats) -> Floats:
         """Per cell, the latencies of a transfer's rows that its bytes and the first do not hide."""

@@ -29,7 +29,6 @@ class RowDispatch(Dispatch):
         self.queues = {engine.name: engine.queue for engine in space.machine.engines}
         self.engine = space.primitive.engine
         self.transfers = {u.name: _lines(space, cells, u) for u in space.uses if u.move}
-        """Per cell, the instructions of a transfer of each operand."""
         self.computes = _blocks(space)
 
     def further_latency(self, use: Use, size: Floats) -> Floats:
