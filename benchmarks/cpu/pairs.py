@@ -21,7 +21,6 @@ from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.kernels import kernel_of
 from tilewright.graph.passes import place_pipeline, prepare_pipeline
-from tilewright.graph.passes.fuse_separable import FuseSeparable
 from tilewright.graph.values import value_names
 from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.machine import Machine
@@ -29,6 +28,7 @@ from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
 from tilewright.targets.cpu.candidates import Sources, built
 from tilewright.targets.cpu.machine import machine
+from tilewright.targets.cpu.passes.fuse_separable import FuseSeparable
 
 PAIRS = (
     *((32, 112, 1, 16, 3), (96, 112, 2, 24, 3), (144, 56, 1, 24, 3), (144, 56, 2, 32, 3)),

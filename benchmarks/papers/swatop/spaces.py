@@ -15,12 +15,12 @@ from benchmarks.papers.swatop.shapes import WINDOW, Shape
 from tilewright.compiler.pipeline import run_pipeline
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.operations.convolution import ConvOp
-from tilewright.graph.passes.choose_methods import methods_of
 from tilewright.machine import Machine
 from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.cpu import TARGET
+from tilewright.targets.cpu.passes.methods import methods_of
 from tilewright.targets.cpu.planning.cost import cache_levels
 from tilewright.targets.cpu.planning.planner import plan_cached, ranked
 

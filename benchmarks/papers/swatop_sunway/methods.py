@@ -20,11 +20,11 @@ from tilewright.compiler.pipeline import run_pipeline
 from tilewright.compiler.state import context_of
 from tilewright.graph import passes
 from tilewright.graph.dialect import KernelOp, network_of
-from tilewright.graph.passes.choose_methods import ChooseMethods
-from tilewright.graph.passes.staged_methods import EXPLICIT as EXPLICIT_METHOD
-from tilewright.graph.passes.staged_methods import method_names, priced_stages
 from tilewright.ir.types import shape_of
 from tilewright.targets.sunway.machine import CPES, MACHINE
+from tilewright.targets.sunway.passes.choose_methods import ChooseMethods
+from tilewright.targets.sunway.passes.staged_methods import EXPLICIT as EXPLICIT_METHOD
+from tilewright.targets.sunway.passes.staged_methods import method_names, priced_stages
 from tilewright.targets.sunway.target import SunwayTarget
 
 LAYERS = (

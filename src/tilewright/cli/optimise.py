@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from tilewright.choices import target_names
 from tilewright.compiler.pipeline import resolve
-from tilewright.errors import choose, refuse
+from tilewright.errors import TilewrightError, choose, refuse
 from tilewright.graph.operations import context as graph_context
 from tilewright.graph.passes import PASSES as GRAPH_PASSES
 from tilewright.graph.passes.own import own_passes
@@ -33,9 +35,17 @@ MOST_CHARACTERS = 64 << 20
 """Longest text that is read."""
 
 
+SHARED_PASSES: dict[str, type[ModulePass]] = {**GRAPH_PASSES, **TILE_PASSES, **DLIR_PASSES}
+"""The passes that any machine may need, by name: graph, tile, and the papers'."""
+
+
 def all_passes() -> dict[str, type[ModulePass]]:
-    """Every pass by its name that any machine may need: graph, tile, and the papers'."""
-    return {**GRAPH_PASSES, **TILE_PASSES, **DLIR_PASSES}
+    """Every pass by its name: those for any machine, and those that bundled machines bring."""
+    passes = dict(SHARED_PASSES)
+    for name in target_names():
+        with suppress(TilewrightError):  # A target that needs a machine file brings none.
+            passes |= own_passes(resolve(name)[1])
+    return passes
 
 
 def optimise_text(
@@ -70,7 +80,7 @@ def optimise_text(
         raise refuse("text-invalid", str(error)) from error
     except RecursionError as error:
         raise refuse("text-invalid", "regions are nested too deeply") from error
-    known = {**all_passes(), **own_passes(machine)}
+    known = {**SHARED_PASSES, **own_passes(machine)}
     try:
         available = {
             name: (lambda pass_class=pass_class: pass_class) for name, pass_class in known.items()

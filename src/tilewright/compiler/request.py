@@ -35,7 +35,7 @@ class Request:
     """SHA-256 of what was in them."""
 
     def unchanged(self, known: Container[Path] = ()) -> bool:
-        """Return True if the files hold the same still; those that are ``known`` to are not read."""
+        """Return True if the files hold what they held; those ``known`` to are not read."""
         try:
             return all(
                 path in known or digest_of_file(path).sha256 == digest

@@ -213,8 +213,8 @@ def irdl_op_definition(cls: type[_Definition]) -> type[_Definition]:
 
 def _asks_classes_alone(described: OpDef) -> bool:
     """Return True if a definition states of operands, results, properties and attributes only what
-    holds for all of the same classes. Where several operands or results are lists, an attribute's value says
-    how long each is."""
+    holds for all of the same classes. Where several operands or results are lists, an attribute's
+    value says how long each is."""
     if described.successors:
         return False
     for kinds, lists in ((described.operands, VarOperandDef), (described.results, VarResultDef)):

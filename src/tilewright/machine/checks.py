@@ -171,9 +171,7 @@ def _check_primitive(machine: Machine, primitive: Primitive, findings: _Findings
     _check_operations(f"{where}.operations", primitive.operations, findings)
     for number, group in enumerate(primitive.epilogue):
         _check_operations(f"{where}.epilogue.{number}", group, findings)
-    own = primitive.own
-    followed = (*own.pools_within_tiles(), *own.norms_behind_rows())
-    dims = dims_of((*primitive.operations, *followed))
+    dims = dims_of(primitive.operations)
     for key in ("cycles", "peak", "issue"):
         try:
             if _of_one(getattr(primitive, key)) < 0:
@@ -201,8 +199,8 @@ def _check_primitive(machine: Machine, primitive: Primitive, findings: _Findings
             findings.add(f"{where}.extents.{shown(dim)}", "must be a positive range")
     for key in ("whole", "blocks", "extents"):
         _check_dims(f"{where}.{key}", getattr(primitive, key), dims, findings)
-    for key, reason, help in own.findings(primitive, dims):
-        findings.add(f"{where}.own.{own.family}.{key}", reason, help)
+    for key, reason, help in primitive.own.findings(primitive, dims):
+        findings.add(f"{where}.own.{primitive.own.family}.{key}", reason, help)
 
 
 @lru_cache(maxsize=1024)

@@ -54,7 +54,10 @@ def fusion_of(machine: Machine, *operations: str) -> Fusion | None:
 def unserved_vertex(machine: Machine, template: Template) -> str:
     """Why a template never matches what the machine computes, or ""."""
     computed = {
-        name for primitive in machine.primitives for group in _groups(primitive) for name in group
+        name
+        for primitive in machine.primitives
+        for group in (primitive.operations, *primitive.epilogue)
+        for name in group
     }
     if any(primitive.epilogue_any for primitive in machine.primitives):
         return ""
@@ -100,10 +103,3 @@ def hands_on(machine: Machine, writer: Primitive, reader: Primitive) -> bool:
     except KeyError:
         return False
     return machine.main not in (written.memory, read.memory, *(move.target for move in path))
-
-
-def _groups(primitive: Primitive) -> Iterator[tuple[str, ...]]:
-    """Operations that a primitive computes, and those that may follow."""
-    own = primitive.own
-    yield from (primitive.operations, own.pools_within_tiles(), own.norms_behind_rows())
-    yield from primitive.epilogue

@@ -54,12 +54,6 @@ class MachineRecord(Record):
         """Return how fixed point computes otherwise than exactly with one rounding."""
         return Rounding()
 
-    def waits_for_rows(self) -> bool:
-        """Return True if an instruction waits only for the rows that it touches, so that computes
-        that hand on results on the chip overlap within a tile. A chain's instructions are
-        dispatched in the order in which they can begin."""
-        return False
-
     def start_cycles(self) -> int:
         """Cycles to start the cores on a kernel and to wait for the last of them."""
         return 0
@@ -130,16 +124,6 @@ class MoveRecord(Record):
 
 class PrimitiveRecord(Record):
     """The record of a primitive."""
-
-    def pools_within_tiles(self) -> tuple[str, ...]:
-        """Pooling operations of which one may stand in the chain behind the anchor, where its
-        windows lie within the primitive's tiles."""
-        return ()
-
-    def norms_behind_rows(self) -> tuple[str, ...]:
-        """Normalisations of rows of which one may end the kernel, computed by its own primitive, in
-        main memory, as soon as a block of rows of results is complete."""
-        return ()
 
     def skips_padding(self) -> bool:
         """Return True if positions of a window outside of the image take no time; the bounds leave

@@ -52,24 +52,6 @@ class InPlacePlanning(MachineRecord):
     def slowest(self, kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float) -> float:
         """Cycles until the last core is done, if one alone takes ``cycles``."""
 
-    @abstractmethod
-    def rows_apart(self, kernel: Kernel, machine: Machine) -> float:
-        """Cycles of the normalisation that ends a kernel, were it a kernel of its own that finds in
-        the caches what they can hold."""
-
-    @abstractmethod
-    def near_bytes(self, machine: Machine) -> int:
-        """Bytes of the cache before the last one, in which scratch is to stay."""
-
-    @abstractmethod
-    def scratch_elements(self, primitive: Primitive, schedule: Schedule, kernel: Kernel) -> int:
-        """Elements of 4 bytes of scratch that a schedule's instances need."""
-
-    @abstractmethod
-    def piece_counts(self, machine: Machine, *, rough: bool) -> tuple[int, ...]:
-        """Into how many pieces of bfloat16 products may be split; fewer round more, and ``rough``
-        says that another method whose errors are as large stands ready."""
-
 
 def in_place_planning(machine: Machine) -> InPlacePlanning:
     """The planning of a machine that computes in place; refuses (``plan-machine``) if it has

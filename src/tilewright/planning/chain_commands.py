@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -13,13 +14,8 @@ from tilewright.planning.chain_cost import Tiling
 from tilewright.planning.chain_parts import Filled, Parts, Touched, in_blocks, in_shares
 from tilewright.planning.chain_units import CommandKind
 from tilewright.planning.footprint import Ints
-from tilewright.planning.row_blocks import (
-    ROWS,
-    computed_at_once,
-    latency_of_rows,
-    row_axis,
-    row_dim,
-)
+from tilewright.planning.own import RowInstructions, row_instructions
+from tilewright.planning.row_blocks import ROWS, computed_at_once, row_dim
 from tilewright.simulate.commands import TIMED, TimedArray
 from tilewright.simulate.timing import simulate
 
@@ -57,11 +53,16 @@ class Commands:
     _axes: dict[int, int | None] = field(default_factory=dict[int, "int | None"])
     _fillings: dict[int, Filled] = field(default_factory=dict[int, Filled])
 
+    @cached_property
+    def instructions(self) -> RowInstructions | None:
+        """The machine's instructions of rows, if it has such."""
+        return row_instructions(self.tiling.machine)
+
     def cycles(self) -> float:
         """Return the cycles that the machine's timing core takes for the commands."""
         machine = self.tiling.machine
         table = self.table()
-        if machine.own.waits_for_rows():
+        if self.instructions is not None:
             # Instructions are dispatched in the order in which they can begin, so that none finds a
             # full queue before it.
             engines = tuple(e.model_copy(update={"queue": len(table)}) for e in machine.engines)
@@ -136,7 +137,7 @@ class Commands:
     def _parts(self, item: _Item) -> Parts:
         """The parts of a command."""
         tiling = self.tiling
-        if not tiling.machine.own.waits_for_rows():
+        if self.instructions is None:
             return in_shares(item.amount, 1)
         if item.kind.buffer is not None:
             axis = self._axis(item.kind.buffer)
@@ -164,7 +165,7 @@ class Commands:
 
     def _find_axis(self, index: int) -> int | None:
         place = self.tiling.places.all[index]
-        if not (self.tiling.machine.own.waits_for_rows() and place.has_rows):
+        if self.instructions is None or not place.has_rows:
             return None
         if self.tiling.levels(index)[1]:
             return None
@@ -274,15 +275,15 @@ class Commands:
         each of its rows has one, and parts have theirs at once, as many as are in flight."""
         move, shape = item.kind.move, parts.amount.shape
         assert move is not None and item.kind.buffer is not None
-        if not self.tiling.machine.own.waits_for_rows():
+        if self.instructions is None:
             return int(move.latency)
         together = min(parts.count, move.in_flight)
         lines = parts.rows * together
         if self._axis(item.kind.buffer) is None:
-            axis = row_axis(self.tiling.places.all[item.kind.buffer].operand)
+            axis = self.instructions.axis(self.tiling.places.all[item.kind.buffer].operand)
             rows = self.tiling.lengths(item.kind.buffer)[axis] if axis is not None else 1
             lines = np.broadcast_to(np.reshape(rows, (-1, 1)), shape)
-        latency = latency_of_rows(move, lines, parts.amount * together)
+        latency = self.instructions.latency(move, lines, parts.amount * together)
         return np.where(parts.amount > 0, latency, 0).astype(np.int64).ravel()
 
     def _inside(

@@ -21,6 +21,7 @@ from tilewright.planning.chain_tiles import Tile
 from tilewright.planning.chain_units import Places, units_of
 from tilewright.planning.cost import cost_of
 from tilewright.planning.domain import Kernel
+from tilewright.planning.own import row_instructions
 from tilewright.planning.schedule import Schedule
 
 COMPUTES = 20_000
@@ -74,7 +75,7 @@ class LevelCommands:
         for index, size in totals.items():
             move = _move(tiling, index)
             busy[move.engine] = busy.get(move.engine, 0.0) + size / move.bytes_per_cycle
-        if self.machine.own.waits_for_rows():
+        if row_instructions(self.machine) is not None:
             return max(busy.values())  # A compute may begin before its operands are all there.
         ends = self._until_first(tiling) + self._behind_last(tiling)
         return max(*busy.values(), ends + compute)

@@ -5,13 +5,15 @@ planning/caches.py has what it asks machines that compute in place.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from tilewright.machine import Machine
+from tilewright.machine import Machine, Move
 from tilewright.machine.records import MachineRecord, PrimitiveRecord
-from tilewright.planning.domain import Kernel
-from tilewright.planning.footprint import Ints
+from tilewright.planning.cells import Cells
+from tilewright.planning.domain import Kernel, Operand
+from tilewright.planning.footprint import Floats, Ints, Use
 from tilewright.planning.nests import Arrangement
 from tilewright.planning.space import Space
 
@@ -32,4 +34,79 @@ class TakesTurns(PrimitiveRecord):
         """Slots of every operand that is moved, as far as its moves are concerned."""
 
 
-__all__ = ["FormsKernels", "TakesTurns"]
+@dataclass(frozen=True)
+class Transfer:
+    """A transfer of a tile; columns."""
+
+    move: Move
+    lines: Floats
+    """The number of instructions of the transfer."""
+    size: Floats
+    """The bytes of the transfer."""
+    stores: bool
+
+
+class Dispatch(ABC):
+    """The cost of an in-order dispatcher of instructions of rows, for the tiles of a space."""
+
+    transfers: dict[str, Floats]
+    """Per cell, the instructions of a transfer of each operand."""
+
+    @abstractmethod
+    def further_latency(self, use: Use, size: Floats) -> Floats:
+        """Per cell, the latencies of a transfer's rows that its bytes and the first do not hide."""
+
+    @abstractmethod
+    def busy(self, use: Use, size: Floats) -> Floats:
+        """Per cell, the time that a transfer's rows take of their engine, one after the other."""
+
+    @abstractmethod
+    def turns(self, row: Ints, compute: Floats, moved: Sequence[Transfer]) -> Floats:
+        """Cycles from a tile, which takes ``compute``, to the next for which engines that take
+        turns ask."""
+
+
+class RowInstructions(ABC):
+    """Moves and computes that are an instruction for each row.
+
+    An instruction waits for no more than the rows that it touches, so that computes that hand on
+    results on the chip overlap within a tile. A chain's instructions are dispatched in the order in
+    which they can begin.
+    """
+
+    @abstractmethod
+    def dispatch(self, space: Space, cells: Cells) -> Dispatch:
+        """The dispatcher's cost of the tiles of a space."""
+
+    @abstractmethod
+    def axis(self, operand: Operand) -> int | None:
+        """The axis along which a move of an operand has an instruction for each index."""
+
+    @abstractmethod
+    def latency(self, move: Move, rows: Ints, size: Ints) -> Floats:
+        """Latency of a transfer of so many rows and bytes, beside the time in which its bytes
+        flow."""
+
+
+class ExecutesRows(MachineRecord):
+    """A machine that may have instructions of rows."""
+
+    @abstractmethod
+    def row_instructions(self) -> RowInstructions | None:
+        """Its instructions of rows; None if they are of whole tiles."""
+
+
+def row_instructions(machine: Machine) -> RowInstructions | None:
+    """The instructions of rows of a machine; None where instructions are of whole tiles."""
+    return machine.own.row_instructions() if isinstance(machine.own, ExecutesRows) else None
+
+
+__all__ = [
+    "Dispatch",
+    "ExecutesRows",
+    "FormsKernels",
+    "RowInstructions",
+    "TakesTurns",
+    "Transfer",
+    "row_instructions",
+]

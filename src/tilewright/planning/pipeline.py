@@ -9,7 +9,7 @@ next passes the longest of
 - the next tile's place in the in-order queue of each engine that loads: latency (unless transfers
   in flight hide it) and bytes of every transfer;
 - the bytes of loads and stores together through main memory;
-- where instructions are of rows, the time in which engines take turns (row_dispatch.py);
+- where instructions are of rows, the time in which engines take turns (own.py);
 - for an operand of s slots that every tile moves, 1 / s of the time from its move's start through
   the moves behind it in the queue to the end of the compute that frees the slot. With one slot this
   is the serialisation that a single-buffered operand causes: nothing behind it in the queue
@@ -33,9 +33,8 @@ from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.cells import Cells, Pairs
 from tilewright.planning.footprint import Bools, Floats, Ints, Use
 from tilewright.planning.nests import Arrangement, Loop, depends
-from tilewright.planning.own import TakesTurns
+from tilewright.planning.own import Dispatch, TakesTurns, Transfer, row_instructions
 from tilewright.planning.part_stores import HALVES, faster_in_parts, standstill
-from tilewright.planning.row_dispatch import RowDispatch, Transfer
 from tilewright.planning.space import Space
 
 
@@ -59,7 +58,8 @@ class Pipeline:
         self.loads = [use for use in self.uses if not use.output and not use.host]
         self.stores = [use for use in self.uses if use.output]
         self.bandwidth = main_bandwidth(space.machine)
-        self.dispatch = RowDispatch(space, cells) if space.machine.own.waits_for_rows() else None
+        instructions = row_instructions(space.machine)
+        self.dispatch = None if instructions is None else instructions.dispatch(space, cells)
         own = space.primitive.own
         turns = isinstance(own, TakesTurns)
         self.slots = own.slots(space, arrangement) if turns else arrangement.slots
@@ -441,7 +441,7 @@ class Step:
             inner = inner * count
         return np.minimum(queue.ahead - 1, inner[self.row] - 1)
 
-    def _in_turns(self, dispatch: RowDispatch) -> Floats:
+    def _in_turns(self, dispatch: Dispatch) -> Floats:
         """Time in which instructions of one engine at a time are dispatched."""
         moved: list[Transfer] = []
         for use in self.of.loads + self.of.stores:

@@ -23,7 +23,7 @@ def possible(
     waits: Array,
     bounds: Array,
 ) -> bool:
-    """Return True if every field ``f`` is in ``[bounds[f, 0], bounds[f, 1])``, and waits can be met.
+    """Return True if every field ``f`` is in ``[bounds[f, 0], bounds[f, 1])`` and waits can be met.
 
     ``bounds`` has the fields in the order of the arguments.
     """

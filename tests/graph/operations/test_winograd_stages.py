@@ -8,13 +8,13 @@ import pytest
 
 from tests.graph.operations.catalogue import conv
 from tilewright.graph.operations.winograd_stages import WinogradInputOp, WinogradOutputOp
-from tilewright.graph.passes.staged_methods import point_weights
 from tilewright.ir import Block, PythonValue, VerifyException
 from tilewright.ir.types import Array, shape_of, tensor
 from tilewright.numerics.winograd import TRANSFORMS
 from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
 from tilewright.targets.sunway.machine import MACHINE
+from tilewright.targets.sunway.passes.staged_methods import point_weights
 from tilewright.tile.build import build
 from tilewright.tile.dialect import programs_of
 from tilewright.tile.interpreter import run

@@ -6,7 +6,7 @@ from tests.graph.passes.pass_networks import Builder, assert_same, context, eval
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes import prepare_pipeline
-from tilewright.graph.passes.choose_methods import ChooseMethods
+from tilewright.graph.passes.own import own_passes
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.ir.passes import PassRunner
 from tilewright.machine import Machine
@@ -23,7 +23,7 @@ def apply_methods(
     ctx = context(machine, net.store)
     ctx.planner = Planner(machine, ask=planner)
     PassRunner(ctx).run(module, prepare_pipeline(machine), "")
-    choose = ChooseMethods(**options)
+    choose = own_passes(machine)["choose-methods"](**options)
     choose.apply(ctx, module)
     module.verify()
     assert_same(before, evaluate(module, net.store, inputs), 2e-5)

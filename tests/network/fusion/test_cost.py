@@ -13,11 +13,7 @@ from tilewright.errors import Problem
 from tilewright.graph.dialect import KernelOp
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.chaining import chained
-from tilewright.graph.passes.choose_methods import ChooseMethods
 from tilewright.graph.passes.constraints import candidate, serving
-from tilewright.graph.passes.fuse_norms import FuseNorms
-from tilewright.graph.passes.fuse_pools import FusePools
-from tilewright.graph.passes.fuse_separable import FuseSeparable
 from tilewright.graph.passes.reanchoring import plain_kernel, with_layouts
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Machine
@@ -26,6 +22,10 @@ from tilewright.network.fusion.cost import CostOracle
 from tilewright.network.fusion.forms import described
 from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
+from tilewright.targets.cpu.passes.choose_methods import ChooseMethods
+from tilewright.targets.cpu.passes.fuse_norms import FuseNorms
+from tilewright.targets.cpu.passes.fuse_pools import FusePools
+from tilewright.targets.cpu.passes.fuse_separable import FuseSeparable
 from tilewright.targets.cpu.planning.sharing import slowest
 
 PADS: dict[str, Any] = {"pads": (1, 1, 1, 1)}

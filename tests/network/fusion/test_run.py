@@ -9,13 +9,13 @@ from tests.network.fusion.kernel_networks import MACHINE, form, formed, kernels_
 from tests.slow import but_fast
 from tilewright.graph.dialect import network_of
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes.fuse_separable import FuseSeparable
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Fusion
 from tilewright.network.fusion.cost import CostOracle
 from tilewright.network.fusion.plan import FusionPlan
 from tilewright.network.fusion.run import FusionReport, search_fusions
 from tilewright.planning import Planner
+from tilewright.targets.cpu.passes.fuse_separable import FuseSeparable
 
 PADS: dict[str, Any] = {"pads": (1, 1, 1, 1)}
 

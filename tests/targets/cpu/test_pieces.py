@@ -25,9 +25,9 @@ from tests.targets.cpu.piece_networks import (
 import tilewright
 from tilewright.codegen.c.compiler import FLAGS, build_library, find_compiler, run_compiler
 from tilewright.graph import passes
-from tilewright.graph.passes.choose_methods import ChooseMethods
 from tilewright.ir.types import Array
 from tilewright.numerics.pieces import THREE, TWO
+from tilewright.targets.cpu.passes.choose_methods import ChooseMethods
 from tilewright.targets.cpu.piece_primitives import PIECE_PRIMITIVES
 from tilewright.targets.cpu.runner import CpuRunner
 

@@ -18,8 +18,8 @@ from tests.targets.cpu.test_integers import LANES, groups, images, matrices, win
 
 import tilewright
 from tilewright.graph import passes
-from tilewright.graph.passes.choose_methods import ChooseMethods
 from tilewright.targets.cpu.machine import machine
+from tilewright.targets.cpu.passes.choose_methods import ChooseMethods
 from tilewright.targets.cpu.piece_primitives import PIECE_PRIMITIVES
 from tilewright.targets.cpu.processors import this_processor
 

@@ -10,10 +10,10 @@ from tests.slow import but_fast
 
 import tilewright
 from tilewright.graph import passes
-from tilewright.graph.passes.choose_methods import ChooseMethods
 from tilewright.ir.types import Array
 from tilewright.numerics import reference
 from tilewright.numerics.winograd import TRANSFORMS, transform_weights
+from tilewright.targets.cpu.passes.choose_methods import ChooseMethods
 from tilewright.targets.cpu.runner import CpuRunner
 
 UNIT = 2.0**-24

@@ -14,9 +14,9 @@ from tests.targets.sunway.test_packages import SANITIZED, STRICT
 
 import tilewright
 from tilewright.graph import passes
-from tilewright.graph.passes.choose_methods import ChooseMethods
 from tilewright.report.explain import explain
 from tilewright.targets.sunway.machine import MACHINE
+from tilewright.targets.sunway.passes.choose_methods import ChooseMethods
 from tilewright.targets.sunway.runner import SunwayRunner, build
 from tilewright.targets.sunway.target import SunwayTarget
 

@@ -17,7 +17,7 @@ from tests.targets.sunway.test_packages import SANITIZED, STRICT
 
 import tilewright
 from tilewright.graph import passes
-from tilewright.graph.passes.choose_methods import ChooseMethods
+from tilewright.targets.sunway.passes.choose_methods import ChooseMethods
 from tilewright.targets.sunway.runner import SunwayRunner, build
 
 Case = tuple[str, tuple[int, int], tuple[int, ...], int, tuple[int, ...], int, str]

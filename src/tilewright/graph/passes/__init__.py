@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tilewright.graph.passes.assign_layouts import AssignLayouts
-from tilewright.graph.passes.choose_methods import ChooseMethods
 from tilewright.graph.passes.compress_weights import CompressWeights
 from tilewright.graph.passes.compute_in_integers import ComputeInIntegers
 from tilewright.graph.passes.eliminate_views import EliminateViews
@@ -11,16 +10,13 @@ from tilewright.graph.passes.equalise import Equalise
 from tilewright.graph.passes.fix_numbers import FixNumbers
 from tilewright.graph.passes.fold_constants import FoldConstants
 from tilewright.graph.passes.fuse_batch_norm import FuseBatchNorm
-from tilewright.graph.passes.fuse_norms import FuseNorms
 from tilewright.graph.passes.fuse_pointwise import FusePointwise
-from tilewright.graph.passes.fuse_pools import FusePools
-from tilewright.graph.passes.fuse_separable import FuseSeparable
 from tilewright.graph.passes.join_biases import JoinBiases
 from tilewright.graph.passes.join_groups import JoinGroups
 from tilewright.graph.passes.join_on_chip import JoinOnChip
 from tilewright.graph.passes.multiply_bytes import MultiplyBytes
 from tilewright.graph.passes.narrow_floats import NarrowFloats
-from tilewright.graph.passes.own import kernel_passes, layout_passes
+from tilewright.graph.passes.own import passes_of
 from tilewright.graph.passes.partition import Partition
 from tilewright.graph.passes.plan_memory import PlanMemory
 from tilewright.graph.passes.quantise import Quantise
@@ -37,7 +33,6 @@ PASSES: dict[str, type[ModulePass]] = {
     step.name: step
     for step in (
         AssignLayouts,
-        ChooseMethods,
         CompressWeights,
         ComputeInIntegers,
         EliminateViews,
@@ -45,10 +40,7 @@ PASSES: dict[str, type[ModulePass]] = {
         FixNumbers,
         FoldConstants,
         FuseBatchNorm,
-        FuseNorms,
         FusePointwise,
-        FusePools,
-        FuseSeparable,
         JoinBiases,
         JoinGroups,
         JoinOnChip,
@@ -64,10 +56,6 @@ PASSES: dict[str, type[ModulePass]] = {
     )
 }
 """Every graph pass by its name on the command line, but those that machines bring (own.py)."""
-
-
-METHODS = ("winograd_conv", "explicit_conv", "winograd_input", "im2col")
-"""Operations of which choose-methods makes convolutions."""
 
 
 def simplify_pipeline(machine: Machine) -> list[PassEntry]:
@@ -105,7 +93,7 @@ def kernel_pipeline(machine: Machine, host: tuple[str, ...] = ()) -> list[PassEn
     return [
         *(shorts if machine.computes_as_given else []),
         *(groups if blocks else []),
-        *kernel_passes(machine),
+        *passes_of(machine).kernel_passes(),
         PassEntry(Partition(host), f"ask {machine.name} what it computes, operation by operation"),
         *(stated if is_mixed(machine) else []),
         PassEntry(Subsample(), "pixels that no window touches need not travel to the accelerator"),
@@ -134,26 +122,15 @@ def layout_pipeline(machine: Machine) -> list[PassEntry]:
         numbers = [PassEntry(FixNumbers(), reason)]
     elif machine.number.is_short_float:
         numbers = [PassEntry(NarrowFloats(), f"{machine.name} reads and writes {machine.element}")]
-    methods = [
-        PassEntry(ChooseMethods(), "before layouts: each method has weights of a form of its own")
-    ]
-    if machine.primitives_for("sparse_product"):
-        reason = "after numbers, which make small weights 0; before layouts"
-        methods = [PassEntry(CompressWeights(), reason)]
-    elif not any(machine.primitives_for(name) for name in METHODS):
-        methods = []
-    pairs = [PassEntry(FuseSeparable(), "what a pair of convolutions hands on stays in a cache")]
-    pools = [PassEntry(FusePools(), "after methods, which have tiles that windows may lie within")]
-    norms = [PassEntry(FuseNorms(), "after methods: products in pieces have kernels of their own")]
+    reason = "after numbers, which make small weights 0; before layouts"
+    sparse = [PassEntry(CompressWeights(), reason)]
     joins = [PassEntry(JoinOnChip(), "after layouts: whether parts of a tensor have gaps is known")]
     return [
         *numbers,
-        *(pairs if machine.primitives_for("separable_conv") else []),
-        *methods,
-        *(pools if any(p.own.pools_within_tiles() for p in machine.primitives) else []),
-        *(norms if any(p.own.norms_behind_rows() for p in machine.primitives) else []),
+        *(sparse if machine.primitives_for("sparse_product") else []),
+        *passes_of(machine).method_passes(machine),
         PassEntry(AssignLayouts(), "after kernels are formed: each asks for layouts as a whole"),
-        *layout_passes(machine),
+        *passes_of(machine).layout_passes(),
         *(joins if machine.primitives_for("concat") else []),
     ]
 

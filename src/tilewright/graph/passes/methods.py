@@ -1,41 +1,57 @@
-"""The methods by which a machine can compute a convolution, each with its price and its memory."""
+"""The methods by which a kernel can be computed: their forms, their prices, and a choice of them.
+
+Families whose machines have several methods bring a pass that chooses (``OwnPasses``,
+graph/passes/own.py), derived from ``MethodChoice``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tilewright.graph.dialect import KernelOp, WeightOp
-from tilewright.graph.operations import Operation
+from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.operations.base import is_float
 from tilewright.graph.operations.convolution import SHORT_FLOATS, ConvOp
-from tilewright.graph.operations.matrix import MatMulOp
-from tilewright.graph.passes.constraints import candidate, serving
-from tilewright.graph.passes.reanchoring import plain_kernel, with_layouts
-from tilewright.graph.passes.rewrite_method import Form, forget, rewritten
-from tilewright.graph.passes.strides import size
-from tilewright.ir import SSAValue, f32, i16
-from tilewright.ir.types import element_dtype, shape_of, tensor_type
-from tilewright.machine import Machine, Primitive
+from tilewright.graph.passes.editing import compiler, sweep
+from tilewright.graph.passes.memory_room import NetworkMemory
+from tilewright.ir import Context, ModuleOp, ModulePass, i16
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import shape_of, tensor_type
 from tilewright.numerics.winograd import TRANSFORMS
-from tilewright.planning import Planner
-from tilewright.planning.caches import in_place_planning
-from tilewright.planning.domain import Kernel
 
-SCRATCH_CACHES = 4
-"""Scratch may be so many times as large as the cache before the last one."""
+GAIN = 0.9
+"""Part of the direct method's cycles that another one must stay below to be taken."""
+
+BEYOND = 0.75
+"""The same of a method whose scratch goes beyond all memory to spare."""
+
+WORTH = 0.03
+"""Part of a kernel's cycles that more bytes of weights must save if they take all room; those that
+take less must save less in proportion, for nothing else could have had them."""
+
+TRIAL = "trial"
+"""Symbol of weights that do not exist."""
 
 
 @dataclass(frozen=True)
-class Method:
-    """One way to compute a convolution: the kernel that it asks for, and what computes that."""
+class Form:
+    """What becomes of a convolution: Winograd's method, the explicit one, or what it was."""
 
-    form: Form
-    kernel: Kernel
-    """With the primitive's layouts, and room for as much scratch as there may be."""
-    primitive: Primitive
-    weight_bytes: int
-    """Of the weights in the form and the layout that the primitive takes."""
+    tile: int = 0
+    """Extent of Winograd's tiles of outputs; 0 for the other methods."""
+    plain: bool = True
+    """Whether the weights stay what they are, and are transformed as the kernel runs."""
+    explicit: bool = False
+    """Whether windows are laid out in scratch (im2col)."""
+    pieces: int = 0
+    """How many pieces of bfloat16 numbers are split into, with weights in the order of tiles
+    (``plain`` is False); 0 if they are not."""
+
+    @property
+    def direct(self) -> bool:
+        """Whether the convolution stays what it was."""
+        return not (self.tile or self.explicit or self.pieces)
 
 
 @dataclass(frozen=True)
@@ -50,63 +66,124 @@ class Priced:
     weight_bytes: int = 0
 
 
-def most_scratch(machine: Machine) -> int:
-    """Elements of scratch beyond which no method goes."""
-    return SCRATCH_CACHES * in_place_planning(machine).near_bytes(machine) // 4
+@dataclass(frozen=True)
+class MethodChoice(ModulePass):
+    """Choose a method for every kernel that has several, all memory considered.
 
-
-def methods_of(kernel: KernelOp, machine: Machine, room: int | None = None) -> Iterator[Method]:
-    """Every method that a machine has for a kernel whose anchor is a convolution, direct first.
-
-    ``room`` is how many elements of scratch there may be (by default ``most_scratch``).
+    Weights may take more bytes in another form, so the choice is the network's: starting with the
+    fastest forms that keep the weights as they are, those are changed that gain most for their
+    bytes, as long as all memory stays below the machine's ``memory_growth`` times the weights and
+    the most activations that live at once. ``method`` names primitives of which one is taken
+    wherever it serves, whatever it takes: for comparisons.
     """
-    anchor = kernel.operations[0]
-    assert isinstance(anchor, ConvOp | MatMulOp)
-    direct = next(_fitting(anchor, machine), None)
-    if direct is None:
-        direct = serving(candidate(anchor), machine)[0]
-    yield _method(kernel, machine, direct, Form(), kernel.inputs[_weight(kernel)])
-    if not direct.multiples:
-        return
-    forms = list(forms_of(kernel, anchor)) if isinstance(anchor, ConvOp) else []
-    forms += [Form(plain=False, pieces=n) for n in _pieces(kernel, anchor, machine)]
-    for form in forms:
-        trial = rewritten(kernel, form, most_scratch(machine) if room is None else room, None)
-        inner = trial.operations[0]
-        assert isinstance(inner, Operation)
-        weight = trial.inputs[_weight(trial)]
-        methods = [
-            _method(trial, machine, primitive, form, weight)
-            for primitive in list(_fitting(inner, machine))[:1]
-        ]
-        forget(trial)
-        yield from methods
+
+    method: tuple[str, ...] = ()
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrite the module in place."""
+        context = compiler(ctx)
+        machine, network = context.machine, network_of(op)
+        memory = NetworkMemory(network, machine)
+        least = memory.weights + memory.activations
+        room = int((machine.memory_growth - 1) * least) - memory.padding
+        most = machine.memory(machine.main).room
+        if most is not None:
+            room = min(room, most - least - memory.padding)
+        options = self.options(memory, context, max(room, 0))
+        if self.method:
+            chosen = {
+                kernel: next((m for m in methods if m.primitive in self.method), methods[0])
+                for kernel, methods in options.items()
+            }
+        else:
+            chosen = select(options, self.weight_room(context, room))
+        for kernel, method in chosen.items():
+            if not method.form.direct:
+                self.rewrite(kernel, method, context)
+        sweep(network)
+
+    @abstractmethod
+    def options(
+        self, memory: NetworkMemory, context: CompilerContext, room: int
+    ) -> dict[KernelOp, list[Priced]]:
+        """The methods of every kernel that has a choice, the direct one first; the run may take
+        ``room`` bytes beyond the least."""
+
+    @abstractmethod
+    def rewrite(self, kernel: KernelOp, method: Priced, context: CompilerContext) -> None:
+        """Put what computes a kernel by a method in its place."""
+
+    def weight_room(self, context: CompilerContext, room: int) -> int:
+        """The bytes of ``room`` that weights may take; scratch may have the rest."""
+        del context
+        return room
 
 
-def priced_methods(
-    kernel: KernelOp, machine: Machine, room: int, planner: Planner | None = None
-) -> list[Priced]:
-    """The methods with their prices, the direct one first; those that fit the room of scratch.
+def worthwhile(method: Priced, direct: Priced, spare: int) -> bool:
+    """Whether a method is faster than the direct one by enough, with so many bytes to spare."""
+    return method.cycles < (GAIN if 4 * method.scratch <= spare else BEYOND) * direct.cycles
 
-    ``planner`` is one by the machine's cost model.
+
+def select(options: Mapping[KernelOp, list[Priced]], room: int) -> dict[KernelOp, Priced]:
+    """A method for every kernel: the least cycles found with at most ``room`` bytes more.
+
+    Starts with the fastest of each kernel that take no bytes more than its first one, then again
+    and again makes the change that gains the most cycles for a byte, and enough of them.
     """
-    priced: list[Priced] = []
-    own, planner = in_place_planning(machine), planner or Planner(machine)
-    for method in methods_of(kernel, machine, room):
-        if next(own.schedules(method.kernel, machine, method.primitive), None) is None:
-            continue
-        method_plan = planner.plan(method.kernel)
-        elements = 0
-        if not method.form.direct:
-            elements = own.scratch_elements(method.primitive, method_plan.schedule, method.kernel)
-        price = method_plan.predicted_cycles, elements, method.weight_bytes
-        priced.append(Priced(method.form, method.primitive.name, *price))
-    return priced
+    chosen = {
+        kernel: min(
+            (m for m in methods if m.weight_bytes <= methods[0].weight_bytes),
+            key=lambda method: method.cycles,
+        )
+        for kernel, methods in options.items()
+    }
+    symbols = {kernel: _symbol(kernel) for kernel in options}
+
+    def bytes_with(changed: Mapping[KernelOp, Priced]) -> int:
+        """Bytes of all weights; those that several kernels take in one form count once."""
+        forms = {
+            (symbols[kernel], m.form if not m.form.plain else None): m.weight_bytes
+            for kernel, m in changed.items()
+        }
+        return sum(forms.values())
+
+    limit = room + bytes_with({kernel: methods[0] for kernel, methods in options.items()})
+    price = WORTH / max(room, 1)
+    while True:
+        now = bytes_with(chosen)
+        best: tuple[float, KernelOp, Priced] | None = None
+        for kernel, methods in options.items():
+            for method in methods:
+                gain = chosen[kernel].cycles - method.cycles
+                if gain <= 0:
+                    continue
+                after = bytes_with({**chosen, kernel: method})
+                if gain <= price * (after - now) * chosen[kernel].cycles:
+                    continue
+                worth = gain / max(after - now, 1)
+                if after <= limit and (best is None or worth > best[0]):
+                    best = worth, kernel, method
+        if best is None:
+            return chosen
+        chosen[best[1]] = best[2]
+
+
+def _symbol(kernel: KernelOp) -> str:
+    """The symbol of the weights that a kernel's convolution takes."""
+    outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
+    owner = outer[kernel.operations[0].operands[1]].owner  # type: ignore[index]
+    assert isinstance(owner, WeightOp)
+    return owner.symbol.data
+
+
+def weight_number(kernel: KernelOp) -> int:
+    """Return the number of the operand of a kernel that its anchor takes as weights."""
+    return list(kernel.body.block.args).index(kernel.operations[0].operands[1])  # type: ignore[arg-type]
 
 
 def forms_of(kernel: KernelOp, anchor: ConvOp) -> Iterator[Form]:
     """The forms that are defined for a kernel's anchor."""
-    weight = kernel.inputs[_weight(kernel)]
+    weight = kernel.inputs[weight_number(kernel)]
     if kernel.on_host or anchor.is_fixed or not isinstance(weight.owner, WeightOp):
         return
     elements = [tensor_type(value).element_type for value in (anchor.inputs[0], weight)]
@@ -124,57 +201,3 @@ def forms_of(kernel: KernelOp, anchor: ConvOp) -> Iterator[Form]:
             if whole:
                 yield Form(tile, False)
             yield Form(tile, True)
-
-
-def _pieces(kernel: KernelOp, anchor: ConvOp | MatMulOp, machine: Machine) -> tuple[int, ...]:
-    """Into how many pieces numbers may be split, where that is defined.
-
-    Three are exact; two are so nearly, and taken where the machine says so.
-    """
-    weight = kernel.inputs[_weight(kernel)]
-    if kernel.on_host or not isinstance(weight.owner, WeightOp):
-        return ()
-    kinds = [tensor_type(value) for value in anchor.inputs]
-    if any(kind.element_type != f32 for kind in kinds):
-        return ()
-    if isinstance(anchor, ConvOp):
-        apart = anchor.integers("strides") + anchor.integers("dilations") == (1, 1, 1, 1)
-        window = shape_of(weight)[2:]
-        rough = apart and any(window == (taps, taps) for _, taps in TRANSFORMS)
-        fits = anchor.integer("group", 1, 2**24) == 1
-    else:
-        co = shape_of(anchor.result)[-1]
-        biases = [kind.get_shape() for kind in kinds[2:]]
-        rough = False
-        fits = len(kinds[1].get_shape()) == 2 and not anchor.transposed[0]
-        fits = fits and all(shape == (co,) for shape in biases)
-    return in_place_planning(machine).piece_counts(machine, rough=rough) if fits else ()
-
-
-def _weight(kernel: KernelOp) -> int:
-    """Which of a kernel's operands the anchor takes as weights."""
-    return list(kernel.body.block.args).index(kernel.operations[0].operands[1])  # type: ignore[arg-type]
-
-
-def _fitting(op: Operation, machine: Machine) -> Iterator[Primitive]:
-    """The primitives that serve an operation, in register tiles, whose blocks hold one group."""
-    asked = candidate(op)
-    for primitive in serving(asked, machine):
-        if not primitive.multiples:
-            continue
-        if "g" not in asked.extents or not any(
-            asked.extents.get(dim, granule) % granule
-            for dim, granule in primitive.multiples.items()
-        ):
-            yield primitive
-
-
-def _method(
-    kernel: KernelOp, machine: Machine, primitive: Primitive, form: Form, weight: SSAValue
-) -> Method:
-    shape = shape_of(weight)
-    layout = machine.layout_of(primitive, "weight", len(shape))
-    layout = "" if layout == "any" else layout
-    item = element_dtype(tensor_type(weight).element_type).itemsize
-    described = with_layouts(plain_kernel(kernel), machine, primitive)
-    return Method(form, described, primitive, size(layout, shape) * item)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from tilewright.graph.dialect import KernelOp
+from tilewright.graph.passes.pairs import KernelPair, Trial
 from tilewright.ir import ModulePass
 from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine
 from tilewright.machine.records import MachineRecord
+from tilewright.planning.domain import Kernel
 
 
 class OwnPasses(MachineRecord):
@@ -15,25 +20,40 @@ class OwnPasses(MachineRecord):
         """The passes before partition, each with its reason."""
         return []
 
+    def method_passes(self, machine: Machine) -> list[PassEntry]:
+        """The passes between numbers and assign-layouts, which choose how kernels are computed,
+        each with its reason."""
+        del machine
+        return []
+
     def layout_passes(self) -> list[PassEntry]:
         """The passes after assign-layouts, each with its reason."""
         return []
 
+    def pair_trials(self, pair: KernelPair) -> Iterable[Trial] | None:
+        """The forms in which its passes would make one kernel of two, or None where it has none for
+        such a pair; why a form is refused is noted in the pair."""
+        del pair
 
-def kernel_passes(machine: Machine) -> list[PassEntry]:
-    """The passes before partition that a machine brings."""
-    return machine.own.kernel_passes() if isinstance(machine.own, OwnPasses) else []
+    def kernels_by_method(self, kernel: KernelOp, machine: Machine) -> list[Kernel] | None:
+        """A kernel as planning sees it in each method that its passes may choose and that has a
+        schedule, or None where there is no choice."""
+        del kernel, machine
 
 
-def layout_passes(machine: Machine) -> list[PassEntry]:
-    """The passes after assign-layouts that a machine brings."""
-    return machine.own.layout_passes() if isinstance(machine.own, OwnPasses) else []
+_NONE = OwnPasses()
+
+
+def passes_of(machine: Machine) -> OwnPasses:
+    """The record of a machine, where it brings passes, or one that brings none."""
+    return machine.own if isinstance(machine.own, OwnPasses) else _NONE
 
 
 def own_passes(machine: Machine) -> dict[str, type[ModulePass]]:
     """All passes that a machine brings, by name."""
-    entries = [*kernel_passes(machine), *layout_passes(machine)]
+    own = passes_of(machine)
+    entries = [*own.kernel_passes(), *own.method_passes(machine), *own.layout_passes()]
     return {entry.step.name: type(entry.step) for entry in entries}
 
 
-__all__ = ["OwnPasses", "kernel_passes", "layout_passes", "own_passes"]
+__all__ = ["OwnPasses", "own_passes", "passes_of"]

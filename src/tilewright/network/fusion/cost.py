@@ -14,13 +14,12 @@ from math import inf
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.graph.dialect import KernelOp
 from tilewright.graph.operations.convolution import ConvOp
-from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.graph.passes.fuse_pointwise import MAPS
-from tilewright.graph.passes.methods import methods_of
+from tilewright.graph.passes.own import passes_of
 from tilewright.machine import Machine, Primitive
 from tilewright.network.fusion.forms import as_planned, described, forms_of
 from tilewright.planning import Plan, Planner, Timer
-from tilewright.planning.caches import InPlacePlanning, in_place_planning
+from tilewright.planning.caches import InPlacePlanning
 from tilewright.planning.canonical import canonical
 from tilewright.planning.domain import Kernel
 
@@ -99,18 +98,12 @@ class CostOracle:
 
     def fastest(self, kernel: KernelOp, plain: Kernel) -> float:
         """Cycles of a kernel by the fastest of the methods that it may be computed by."""
-        machine, (anchor, *behind) = self.machine, kernel.operations
-        methods = any(machine.primitives_for(f"{name}_conv") for name in ("winograd", "explicit"))
+        forms = None
         # Each method can have maps behind it, and what else there is has been given its method.
-        methods = methods and self.timer is None and all(isinstance(op, MAPS) for op in behind)
-        if not methods or not isinstance(anchor, ConvOp | MatMulOp):
+        if self.timer is None and all(isinstance(op, MAPS) for op in kernel.operations[1:]):
+            forms = passes_of(self.machine).kernels_by_method(kernel, self.machine)
+        if forms is None:
             return self._planned(plain)
-        own = in_place_planning(machine)
-        forms = (
-            method.kernel
-            for method in methods_of(kernel, machine)
-            if next(own.schedules(method.kernel, machine, method.primitive), None) is not None
-        )
         return min(map(self._planned, forms), default=inf)
 
     def planned(self, kernel: Kernel) -> Plan:

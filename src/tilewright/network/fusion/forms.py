@@ -2,52 +2,38 @@
 
 A form is tried as a kernel beside the network's own, which is described for planning and erased
 again. The conditions are those of the passes that make such kernels: maps behind an anchor
-(fuse-pointwise), pools within tiles (fuse-pools), pairs of convolutions (fuse-separable), rows
-normalised behind a product (fuse-norms); and computes that read on the chip what others make
-(planning/chains.py).
+(fuse-pointwise), and those of the passes that the machine's family brings (graph/passes/own.py);
+and computes that read on the chip what others make (planning/chains.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from tilewright.errors import Problem
-from tilewright.graph.dialect import GraphOperation, KernelOp
+from tilewright.graph.dialect import KernelOp
 from tilewright.graph.operations import Operation
-from tilewright.graph.operations.convolution import ConvOp
-from tilewright.graph.operations.pooling import PoolOperation
+from tilewright.graph.operations.separable import SeparableConvOp
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import erase, only_user
-from tilewright.graph.passes.enclosing import copied, enclose_with
-from tilewright.graph.passes.fuse_norms import rows_primitive
 from tilewright.graph.passes.fuse_pointwise import MAPS, joins
-from tilewright.graph.passes.fuse_pools import pool_objection
-from tilewright.graph.passes.fuse_separable import (
-    OPERATION,
-    forget_pair,
-    pair_objection,
-    trial_pair,
-)
-from tilewright.graph.passes.methods import methods_of, most_scratch
+from tilewright.graph.passes.own import passes_of
+from tilewright.graph.passes.pairs import KernelPair, Trial, name_of
 from tilewright.graph.passes.points import ALIGNING
 from tilewright.graph.passes.reanchoring import anchor_operands, plain_kernel, with_layouts
-from tilewright.graph.passes.rewrite_method import forget, rewritten
-from tilewright.ir import SSAValue, UnitAttr
+from tilewright.ir import SSAValue
 from tilewright.machine import Machine, Primitive
 from tilewright.machine.fusions import hands_on
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.parts import as_planned as planned
 
-Trials = list[tuple[KernelOp, Primitive]]
-"""Kernels that compute a group, each with the primitive that takes it."""
-
 
 @contextmanager
-def forms_of(kernels: Sequence[KernelOp], machine: Machine) -> Generator[Trials | Problem]:
+def forms_of(kernels: Sequence[KernelOp], machine: Machine) -> Generator[list[Trial] | Problem]:
     """Kernels that compute all of a group, each with the primitive that takes it.
 
     ``kernels`` are in the network's order; a chain is joined one kernel after the other. The trials
@@ -130,7 +116,7 @@ def _extended(
     machine: Machine,
     undo: ExitStack,
     reasons: list[str],
-) -> Iterator[tuple[KernelOp, Primitive]]:
+) -> Iterator[Trial]:
     """What becomes of a kernel, which computes ``value``, with the others joined to it."""
     second, *rest = others
     for trial, primitive in _Pair(first, value, second, machine, undo, reasons).forms():
@@ -140,55 +126,33 @@ def _extended(
             yield trial, primitive
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """Two kernels, of which the second reads ``value``, the first one's result."""
+class _Pair(KernelPair):
+    """The forms of a pair of kernels."""
 
-    first: KernelOp
-    value: SSAValue
-    second: KernelOp
-    machine: Machine
-    undo: ExitStack
-    """Erases the trials."""
-    reasons: list[str]
-    """Why there are no forms."""
-
-    def forms(self) -> Iterator[tuple[KernelOp, Primitive]]:
+    def forms(self) -> Iterator[Trial]:
         """The two kernels as one, with the primitive that takes it."""
-        anchor, machine = self.second.operations[0], self.machine
+        anchor = self.second.operations[0]
         if not isinstance(anchor, MAPS) and self.value not in anchor_operands(self.second):
             self.reasons.append(
-                f"{_name(self.second)} reads it not itself, but by a map behind its results"
+                f"{name_of(self.second)} reads it not itself, but by a map behind its results"
             )
         elif isinstance(anchor, MAPS):
             forms = list(self._with_maps())
             yield from forms or self._on_chip()
         elif forms := list(self._on_chip()):
             yield from forms
-        elif isinstance(anchor, PoolOperation):
-            yield from self._with_pool()
-        elif (
-            isinstance(anchor, ConvOp)
-            and isinstance(self.first.operations[0], ConvOp)
-            and machine.primitives_for(OPERATION)
-            and self.first.result is self.value
-        ):
-            yield from self._separable()
-        elif any(_name(self.second) in p.own.norms_behind_rows() for p in machine.primitives):
-            yield from self._with_rows()
+        elif (trials := passes_of(self.machine).pair_trials(self)) is not None:
+            yield from trials
         else:
             self.reasons.append(
-                f"no kernel has {_name(self.second)} behind {_name(self.first)}: tiles of the "
+                f"no kernel has {name_of(self.second)} behind {name_of(self.first)}: tiles of the "
                 "second one's results need more than those of the first one's"
             )
 
-    def _object(self, kernel: KernelOp, objection: str) -> None:
-        self.reasons.append(f"{_name(kernel)} and {_name(self.second)}: {objection}")
-
-    def _on_chip(self) -> Iterator[tuple[KernelOp, Primitive]]:
+    def _on_chip(self) -> Iterator[Trial]:
         """The second kernel as a compute of its own behind the first."""
         if primitive := self._reads_on_chip():
-            yield self._enclosed(self._copies(self.first, begins=True), self.first), primitive
+            yield self.enclosed(self.copies(self.first, begins=True), self.first), primitive
 
     def _reads_on_chip(self) -> Primitive | None:
         """The second kernel's primitive, where it may be a compute that reads on the chip what the
@@ -202,14 +166,17 @@ class _Pair:
             return None
         return reading if hands_on(self.machine, writing, reading) else None
 
-    def _with_maps(self) -> Iterator[tuple[KernelOp, Primitive]]:
+    def _with_maps(self) -> Iterator[Trial]:
         """Maps behind the first kernel's own."""
         first, machine = self.first, self.machine
-        if _name(first) == OPERATION and anchor_operands(first)[0] in self.second.inputs:
+        if (
+            isinstance(first.operations[0], SeparableConvOp)
+            and anchor_operands(first)[0] in self.second.inputs
+        ):
             image = "a map behind a pair of convolutions does not read the pair's own image"
             self.reasons.append(image)
             return
-        chain = self._copies(first)
+        chain = self.copies(first)
         anchor, *maps = [op for op in chain if isinstance(op, Operation)]
         steps = list(zip(chain, maps, strict=False))[len(first.operations) - 1 :]
         names = [op.operation for op in maps]
@@ -218,80 +185,10 @@ class _Pair:
                 before.result in step.inputs and joins(step, before.result, primitive, machine)
                 for before, step in steps
             ):
-                yield self._enclosed(chain, first), primitive
+                yield self.enclosed(chain, first), primitive
                 return
             self.reasons.append(
                 f"{primitive.name} of {machine.name} does not apply {', '.join(names)}"
             )
         for op in reversed(chain):
             erase(op)
-
-    def _with_pool(self) -> Iterator[tuple[KernelOp, Primitive]]:
-        """A pool within the tiles of each method that has some."""
-        first, machine = self.first, self.machine
-        tiled: list[KernelOp] = [first]
-        if isinstance(first.operations[0], ConvOp) and any(
-            p.own.pools_within_tiles() for p in machine.primitives
-        ):
-            for method in list(methods_of(first, machine)):
-                if method.form.tile and method.primitive.own.pools_within_tiles():
-                    trial = rewritten(first, method.form, most_scratch(machine), None)
-                    self.undo.callback(forget, trial)
-                    tiled.append(trial)
-        for trial in tiled:
-            objection = pool_objection(trial, self.second, machine)
-            if objection:
-                self._object(trial, objection)
-                continue
-            for primitive in self._serving(trial):
-                yield self._enclosed(self._copies(trial), trial), primitive
-
-    def _separable(self) -> Iterator[tuple[KernelOp, Primitive]]:
-        """A depthwise convolution and one of single points."""
-        objection = pair_objection(self.first, self.second)
-        if anchor_operands(self.second)[0] is not self.first.result:
-            objection = "the second one does not read the first one's result as its image"
-        if objection:
-            self._object(self.first, objection)
-            return
-        trial = trial_pair(self.first, self.second, self.machine)
-        self.undo.callback(forget_pair, trial)
-        for primitive in self._serving(trial):
-            yield trial, primitive
-
-    def _with_rows(self) -> Iterator[tuple[KernelOp, Primitive]]:
-        """A normalisation of rows behind a product's tiles."""
-        primitive = rows_primitive(self.first, self.second, self.machine)
-        if isinstance(primitive, str):
-            self._object(self.first, primitive)
-            return
-        if anchor_operands(self.second)[0] is not self.value:
-            self._object(self.first, "the result is not the rows that are normalised")
-            return
-        yield self._enclosed(self._copies(self.first), self.first), primitive
-
-    def _serving(self, trial: KernelOp) -> Sequence[Primitive]:
-        """The first primitive that serves a trial's anchor, if any does."""
-        anchor = trial.operations[0]
-        assert isinstance(anchor, Operation)
-        return serving(candidate(anchor), self.machine)[:1]
-
-    def _copies(self, first: KernelOp, *, begins: bool = False) -> list[GraphOperation]:
-        """The operations of ``first``, the first kernel in some form, and of the second, in front
-        of the second kernel; with ``begins`` those of the second are a compute of their own."""
-        second = self.second
-        chain = copied(first.operations, first, {}, second)
-        behind = copied(second.operations, second, {self.value: chain[-1].result}, second)
-        if begins:
-            behind[0].begins = UnitAttr()
-        return chain + behind
-
-    def _enclosed(self, chain: Sequence[GraphOperation], like: KernelOp) -> KernelOp:
-        trial = enclose_with(chain, like.properties)
-        self.undo.callback(erase, trial)
-        return trial
-
-
-def _name(kernel: KernelOp) -> str:
-    anchor = kernel.operations[0]
-    return candidate(anchor).operation if isinstance(anchor, Operation) else anchor.name

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
+from tilewright.graph.dialect import KernelOp
 from tilewright.graph.passes.own import OwnPasses
+from tilewright.graph.passes.pairs import KernelPair, Trial
 from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine, Primitive
-from tilewright.numerics.pieces import THREE, TWO
 from tilewright.planning.caches import InPlacePlanning
 from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.schedule import Schedule
+from tilewright.targets.cpu.passes.choose_methods import ChooseMethods
+from tilewright.targets.cpu.passes.fuse_norms import FuseNorms
+from tilewright.targets.cpu.passes.fuse_pools import FusePools
+from tilewright.targets.cpu.passes.fuse_separable import FuseSeparable
+from tilewright.targets.cpu.passes.methods import has_methods, kernels_by_method
+from tilewright.targets.cpu.passes.pair_trials import pair_trials
 from tilewright.targets.cpu.passes.separate_padding import SeparatePadding
-from tilewright.targets.cpu.planning.behind_cost import BehindCost
-from tilewright.targets.cpu.planning.blocks import scratch_elements
 from tilewright.targets.cpu.planning.capabilities import CacheFacts, CpuPrimitive, own_of
-from tilewright.targets.cpu.planning.cost import cache_levels
-from tilewright.targets.cpu.planning.pieces import scratch_words
 from tilewright.targets.cpu.planning.planner import plan_cached, ranked, schedules
 from tilewright.targets.cpu.planning.sharing import share, slowest
 
@@ -59,30 +62,37 @@ class CpuMachine(CacheFacts, InPlacePlanning, OwnPasses):
         """Cycles until the last core is done."""
         return slowest(kernel, machine, schedule, cycles)
 
-    def rows_apart(self, kernel: Kernel, machine: Machine) -> float:
-        """Cycles of the normalisation behind a kernel as one of its own."""
-        return BehindCost(kernel, machine).apart()
-
     def kernel_passes(self) -> list[PassEntry]:
         """Convolutions with little padding."""
         return [PassEntry(SeparatePadding(), "C has a function for each way to meet the border")]
 
-    def near_bytes(self, machine: Machine) -> int:
-        """Bytes of the cache before the last one."""
-        levels = cache_levels(machine)
-        return levels[max(len(levels) - 2, 0)][0]
+    def method_passes(self, machine: Machine) -> list[PassEntry]:
+        """Methods, and kernels that become one by the method that they have."""
+        pairs = PassEntry(FuseSeparable(), "what a pair of convolutions hands on stays in a cache")
+        methods = PassEntry(
+            ChooseMethods(), "before layouts: each method has weights of a form of its own"
+        )
+        pools = PassEntry(
+            FusePools(), "after methods, which have tiles that windows may lie within"
+        )
+        norms = PassEntry(
+            FuseNorms(), "after methods: products in pieces have kernels of their own"
+        )
+        primitives = [own_of(primitive) for primitive in machine.primitives]
+        return [
+            *([pairs] if machine.primitives_for("separable_conv") else []),
+            *([methods] if has_methods(machine) else []),
+            *([pools] if any(own.pools for own in primitives) else []),
+            *([norms] if any(own.rows for own in primitives) else []),
+        ]
 
-    def scratch_elements(self, primitive: Primitive, schedule: Schedule, kernel: Kernel) -> int:
-        """Elements of scratch that a schedule's instances need."""
-        if not own_of(primitive).block_cycles:
-            return scratch_elements(primitive, schedule, kernel)
-        return scratch_words(kernel, {**kernel.anchor.extents, **dict(schedule.levels[-1].tile)})
+    def pair_trials(self, pair: KernelPair) -> Iterator[Trial] | None:
+        """Pools, pairs of convolutions, and normalised rows (passes/pair_trials.py)."""
+        return pair_trials(pair)
 
-    def piece_counts(self, machine: Machine, *, rough: bool) -> tuple[int, ...]:
-        """Two, where the machine allows it, and three, on machines with matrix tiles."""
-        if not any(own_of(primitive).block_cycles for primitive in machine.primitives):
-            return ()
-        return (TWO, THREE) if rough or self.pieces == "all" else (THREE,)
+    def kernels_by_method(self, kernel: KernelOp, machine: Machine) -> list[Kernel] | None:
+        """A kernel in each method of ``choose-methods`` that has a schedule."""
+        return kernels_by_method(kernel, machine)
 
 
 __all__ = ["CpuMachine", "CpuPrimitive"]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tilewright.machine.records import MachineRecord, OperandRecord
+from tilewright.machine.records import OperandRecord
 from tilewright.machine.rounding import Rounding
+from tilewright.planning.own import ExecutesRows, RowInstructions
+from tilewright.targets.dpu.planning.row_dispatch import CoreInstructions
 
 
-class DpuMachine(MachineRecord):
+class DpuMachine(ExecutesRows):
     """A core."""
 
     family: ClassVar[str] = "dpu"
@@ -22,9 +24,9 @@ class DpuMachine(MachineRecord):
         """``rounding``."""
         return self.rounding
 
-    def waits_for_rows(self) -> bool:
-        """``row_waits``."""
-        return self.row_waits
+    def row_instructions(self) -> RowInstructions | None:
+        """The core's, where ``row_waits``."""
+        return CoreInstructions() if self.row_waits else None
 
 
 class DpuOperand(OperandRecord):

@@ -6,13 +6,18 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from tilewright.graph.passes.own import OwnPasses
+from tilewright.ir.passes import PassEntry
+from tilewright.machine import Machine
 from tilewright.machine.model import MAX_VALUE
-from tilewright.machine.records import MachineRecord, PrimitiveRecord
+from tilewright.machine.records import PrimitiveRecord
 from tilewright.planning.mesh import divides
 from tilewright.targets.sunway.mesh import MESH
+from tilewright.targets.sunway.passes.choose_methods import ChooseMethods
+from tilewright.targets.sunway.passes.staged_methods import stages_methods
 
 
-class SunwayMachine(MachineRecord):
+class SunwayMachine(OwnPasses):
     """Core groups."""
 
     family: ClassVar[str] = "sunway"
@@ -23,6 +28,11 @@ class SunwayMachine(MachineRecord):
     def start_cycles(self) -> int:
         """``spawn_cycles``."""
         return self.spawn_cycles
+
+    def method_passes(self, machine: Machine) -> list[PassEntry]:
+        """Methods of several kernels."""
+        reason = "before layouts: each kernel of a method has its own"
+        return [PassEntry(ChooseMethods(), reason)] if stages_methods(machine) else []
 
     def temporary_space(self) -> bool:
         """As swTVM has it (section 4.1)."""

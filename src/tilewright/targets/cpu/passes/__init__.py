@@ -1,1 +1,1 @@
-"""Graph passes for what C of the cpu target cannot say."""
+"""Graph passes of processors alone: methods, kernels that become one, borders of images."""

@@ -73,14 +73,6 @@ class CpuPrimitive(PrimitiveRecord):
     """Normalisations of rows (``layer_norm``), of which one may end the kernel: its own primitive
     computes it, in main memory, as soon as a block of rows of results is complete."""
 
-    def pools_within_tiles(self) -> tuple[str, ...]:
-        """``pools``."""
-        return self.pools
-
-    def norms_behind_rows(self) -> tuple[str, ...]:
-        """``rows``."""
-        return self.rows
-
     def weights_in_words(self) -> bool:
         """Whether a lane takes several weights at once."""
         return self.dot > 1

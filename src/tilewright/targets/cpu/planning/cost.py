@@ -126,6 +126,12 @@ def cache_levels(machine: Machine) -> list[tuple[int, float]]:
     ]
 
 
+def near_bytes(machine: Machine) -> int:
+    """Bytes of the cache before the last one, in which scratch is to stay."""
+    levels = cache_levels(machine)
+    return levels[max(len(levels) - 2, 0)][0]
+
+
 def part_kept(costs: CacheCosts, size: float, capacity: float) -> float:
     """Part of a working set that a cache keeps: of what exceeds its usable part, less and less.
 

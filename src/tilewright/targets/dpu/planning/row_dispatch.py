@@ -9,43 +9,32 @@ while no more than the loads in the queue are left.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tilewright.machine import Move, parse_expression
 from tilewright.planning.cells import Cells
+from tilewright.planning.domain import Operand
 from tilewright.planning.footprint import Floats, Ints, Use
-from tilewright.planning.row_blocks import computed_at_once, latency_of_rows, row_axis, row_dim
+from tilewright.planning.layout import Layout
+from tilewright.planning.own import Dispatch, RowInstructions, Transfer
+from tilewright.planning.row_blocks import computed_at_once, row_dim
 from tilewright.planning.space import Space
 
 
-@dataclass(frozen=True)
-class Transfer:
-    """A transfer of a tile; columns."""
-
-    move: Move
-    lines: Floats
-    """The number of instructions of the transfer."""
-    size: Floats
-    """The bytes of the transfer."""
-    stores: bool
-
-
-class RowDispatch:
+class RowDispatch(Dispatch):
     """The instructions of the tiles of a space's rows."""
 
     def __init__(self, space: Space, cells: Cells) -> None:
         self.queues = {engine.name: engine.queue for engine in space.machine.engines}
         self.engine = space.primitive.engine
         self.transfers = {u.name: _lines(space, cells, u) for u in space.uses if u.move}
-        """Per cell, the instructions of a transfer of each operand."""
         self.computes = _blocks(space)
 
     def further_latency(self, use: Use, size: Floats) -> Floats:
         """Per cell, the latencies of a transfer's rows that its bytes and the first do not hide."""
         assert use.move is not None
-        return latency_of_rows(use.move, self.transfers[use.name], size) - use.move.latency
+        return _latency(use.move, self.transfers[use.name], size) - use.move.latency
 
     def busy(self, use: Use, size: Floats) -> Floats:
         """Per cell, the time that a transfer's rows take of their engine, one after the other."""
@@ -89,7 +78,7 @@ def _busy(move: Move, lines: Floats, size: Floats) -> Floats:
 
 def _lines(space: Space, cells: Cells, use: Use) -> Floats:
     """Per cell, the mean length of an operand's boxes along the axis of its rows."""
-    lines, axis = np.ones(len(cells.row)), row_axis(use.operand)
+    lines, axis = np.ones(len(cells.row)), _axis(use.operand)
     if axis is None:
         return lines
     table = space.tables[use.name][axis]
@@ -110,4 +99,34 @@ def _blocks(space: Space) -> Floats:
     return blocks
 
 
-__all__ = ["RowDispatch", "Transfer"]
+def _axis(operand: Operand) -> int | None:
+    """The axis along which a move has an instruction for each index: the outermost one in main
+    memory that has several."""
+    factors = Layout.parse(operand.layout, len(operand.shape)).factors
+    return next((f.axis for f in factors[:-1] if operand.shape[f.axis] > 1), None)
+
+
+def _latency(move: Move, rows: Floats | Ints, size: Floats | Ints) -> Floats:
+    """Latency of a transfer of so many rows and bytes, each of which has its own, beside the time
+    in which its bytes flow."""
+    flow = size / move.bytes_per_cycle
+    return np.maximum(move.latency, (rows * move.latency + flow) / move.in_flight - flow)
+
+
+class CoreInstructions(RowInstructions):
+    """The instructions of the CNN core."""
+
+    def dispatch(self, space: Space, cells: Cells) -> RowDispatch:
+        """The dispatcher's cost of the tiles of a space."""
+        return RowDispatch(space, cells)
+
+    def axis(self, operand: Operand) -> int | None:
+        """The axis of the rows of an operand's moves."""
+        return _axis(operand)
+
+    def latency(self, move: Move, rows: Ints, size: Ints) -> Floats:
+        """Latency of a transfer, all of its rows considered."""
+        return _latency(move, rows, size)
+
+
+__all__ = ["CoreInstructions"]

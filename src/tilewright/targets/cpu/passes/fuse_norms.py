@@ -16,6 +16,8 @@ from tilewright.machine import Machine, Primitive
 from tilewright.machine.fusions import fusion_of
 from tilewright.planning.caches import in_place_planning
 from tilewright.planning.canonical import canonical
+from tilewright.targets.cpu.planning.behind_cost import BehindCost
+from tilewright.targets.cpu.planning.capabilities import own_of
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class FuseNorms(ModulePass):
     It can be where nothing else reads the sums (networks that normalise before a product, as ViT,
     read them again, so they are kept for both), all numbers behind the product are float32, and
     the product's weights are constants, for a primitive that lists the normalisation
-    (``PrimitiveRecord.norms_behind_rows``).
+    (``CpuPrimitive.rows``).
     It comes after choose-methods, as products in pieces have kernels of another kind.
     """
 
@@ -105,7 +107,7 @@ def rows_primitive(first: KernelOp, kernel: KernelOp, machine: Machine) -> Primi
     primitive = next(iter(serving(candidate(anchor), machine)), None)
     if primitive is None or not isinstance(weight.owner, WeightOp):
         return "the product's weights are computed"
-    if norm.operation not in primitive.own.norms_behind_rows():
+    if norm.operation not in own_of(primitive).rows:
         return f"{primitive.name} of {machine.name} has no {norm.operation} behind its tiles"
     return primitive
 
@@ -135,6 +137,6 @@ def _pays(
     of_joined, two, rows = (own.plan(described, machine) for described in (joined, product, norm))
     apart = own.slowest(product, machine, two.schedule, two.predicted_cycles)
     # Priced alike in both forms: planned alone, it is charged for sums that a cache still holds.
-    apart += own.slowest(norm, machine, rows.schedule, own.rows_apart(joined, machine))
+    apart += own.slowest(norm, machine, rows.schedule, BehindCost(joined, machine).apart())
     slowest = own.slowest(joined, machine, of_joined.schedule, of_joined.predicted_cycles)
     return slowest <= fusion.gain * apart

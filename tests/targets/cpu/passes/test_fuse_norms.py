@@ -4,17 +4,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-
 from tests.graph.passes.pass_networks import Builder, assert_same, context, evaluate, inputs_of
+
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes import place_pipeline, prepare_pipeline
-from tilewright.graph.passes.fuse_norms import FuseNorms
 from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.ir import ModuleOp, SSAValue, f16
 from tilewright.ir.passes import PassRunner
 from tilewright.machine import Machine
 from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.targets.cpu.passes.fuse_norms import FuseNorms
 from tilewright.targets.cpu.planning.capabilities import own_of
 from tilewright.targets.cpu.processors import Processor
 

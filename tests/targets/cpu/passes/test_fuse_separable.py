@@ -3,12 +3,11 @@
 from typing import Any
 
 import pytest
-
 from tests.graph.passes.methods import methods
 from tests.graph.passes.pass_networks import Builder, assert_same, context, evaluate, inputs_of
+
 from tilewright.graph.dialect import KernelOp, ScratchOp, network_of
 from tilewright.graph.passes import place_pipeline, prepare_pipeline
-from tilewright.graph.passes.fuse_separable import FuseSeparable
 from tilewright.graph.passes.reanchoring import plain_kernel
 from tilewright.ir import SSAValue
 from tilewright.ir.passes import PassRunner
@@ -16,6 +15,7 @@ from tilewright.ir.types import shape_of
 from tilewright.machine import Machine
 from tilewright.planning import Planner
 from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.targets.cpu.passes.fuse_separable import FuseSeparable
 from tilewright.targets.cpu.processors import Processor
 
 MACHINE = cpu(Processor(lanes=16, registers=32, vectors_per_cycle=2.0))

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-
 from tests.graph.passes.methods import anchors, apply_methods, methods
 from tests.graph.passes.pass_networks import Builder
+
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.ir import SSAValue

@@ -4,13 +4,11 @@ from math import prod
 from typing import Any
 
 import pytest
-
 from tests.graph.passes.pass_networks import Builder, assert_same, context, evaluate, inputs_of
+
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes import place_pipeline, prepare_pipeline
-from tilewright.graph.passes.choose_methods import ChooseMethods
-from tilewright.graph.passes.fuse_pools import FusePools
 from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.graph.passes.reanchoring import plain_kernel, with_layouts
 from tilewright.ir import ModuleOp, SSAValue
@@ -19,6 +17,8 @@ from tilewright.ir.types import shape_of
 from tilewright.machine import Machine
 from tilewright.planning.bounds import compulsory_bytes
 from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.targets.cpu.passes.choose_methods import ChooseMethods
+from tilewright.targets.cpu.passes.fuse_pools import FusePools
 from tilewright.targets.cpu.planning.planner import plan_cached
 from tilewright.targets.cpu.processors import Processor
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from tilewright.graph.dialect import KernelOp, ScratchOp, WeightOp
@@ -10,35 +9,13 @@ from tilewright.graph.operations import Operation
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.graph.passes.editing import erase, insert
+from tilewright.graph.passes.methods import TRIAL, Form
 from tilewright.graph.passes.reanchoring import reanchored
 from tilewright.ir import PythonValue, SSAValue, bf16, f32
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import shape_of, tensor
 from tilewright.numerics import pieces
 from tilewright.numerics.winograd import transform_weights
-
-TRIAL = "trial"
-"""Symbol of weights that do not exist."""
-
-
-@dataclass(frozen=True)
-class Form:
-    """What becomes of a convolution: Winograd's method, the explicit one, or what it was."""
-
-    tile: int = 0
-    """Extent of Winograd's tiles of outputs; 0 for the other methods."""
-    plain: bool = True
-    """Whether the weights stay what they are, and are transformed as the kernel runs."""
-    explicit: bool = False
-    """Whether windows are laid out in scratch (im2col)."""
-    pieces: int = 0
-    """How many pieces of bfloat16 numbers are split into, with weights in the order of tiles
-    (``plain`` is False); 0 if they are not."""
-
-    @property
-    def direct(self) -> bool:
-        """Whether the convolution stays what it was."""
-        return not (self.tile or self.explicit or self.pieces)
 
 
 def rewritten(

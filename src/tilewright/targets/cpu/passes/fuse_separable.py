@@ -13,7 +13,6 @@ from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.separable import BETWEEN
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import add_weight, compiler, erase, insert, only_user, sweep
-from tilewright.graph.passes.methods import most_scratch, priced_methods
 from tilewright.graph.passes.reanchoring import (
     anchor_operands,
     plain_kernel,
@@ -36,6 +35,8 @@ from tilewright.machine import Machine
 from tilewright.machine.fusions import fusion_of
 from tilewright.planning.caches import in_place_planning
 from tilewright.planning.canonical import canonical
+from tilewright.targets.cpu.passes.methods import most_scratch, priced_methods, scratch_of
+from tilewright.targets.cpu.planning.cost import near_bytes
 
 OPERATION = "separable_conv"
 """What the pair becomes, as primitives list it."""
@@ -113,7 +114,7 @@ def _scratch(first: KernelOp, kernel: KernelOp, context: CompilerContext, gain: 
             product = priced_methods(kernel, machine, most_scratch(machine))
             apart = _cycles(first, machine) + min(method.cycles for method in product)
             if plan.predicted_cycles < gain * apart:
-                elements = own.scratch_elements(primitive, plan.schedule, described)
+                elements = scratch_of(primitive, plan.schedule, described)
     forget_pair(trial)
     return elements
 
@@ -124,7 +125,7 @@ _NONE = "no_bias"
 
 def trial_pair(first: KernelOp, kernel: KernelOp, machine: Machine) -> KernelOp:
     """The pair as one kernel beside both, with as much scratch as there may be."""
-    room = int(ROOM * in_place_planning(machine).near_bytes(machine)) // 4
+    room = int(ROOM * near_bytes(machine)) // 4
     return _fused(first, kernel, room, None)
 
 

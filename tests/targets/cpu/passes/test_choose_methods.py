@@ -6,20 +6,20 @@ from math import prod
 from typing import Any
 
 import pytest
-
 from tests.graph.passes.methods import anchors, apply_methods, methods
 from tests.graph.passes.pass_networks import Builder, context
 from tests.slow import but_fast
+
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
-from tilewright.graph.passes import choose_methods, place_pipeline, prepare_pipeline
-from tilewright.graph.passes.choose_methods import select, worthwhile
+from tilewright.graph.passes import methods as shared
+from tilewright.graph.passes import place_pipeline, prepare_pipeline
 from tilewright.graph.passes.memory_plan import memory_plan_of
-from tilewright.graph.passes.methods import Priced, most_scratch, priced_methods
-from tilewright.graph.passes.rewrite_method import Form
+from tilewright.graph.passes.methods import WORTH, Form, Priced, select, worthwhile
 from tilewright.ir import ModuleOp
 from tilewright.ir.passes import PassRunner
 from tilewright.ir.types import shape_of
 from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.targets.cpu.passes.methods import most_scratch, priced_methods
 from tilewright.targets.cpu.processors import Processor
 
 MACHINE = cpu(Processor(lanes=16, registers=32))
@@ -169,7 +169,7 @@ def test_transformed_weights_take_what_memory_allows(
         seen.append((options, found))
         return found
 
-    monkeypatch.setattr(choose_methods, "select", watched)
+    monkeypatch.setattr(shared, "select", watched)
     net = Builder(8, x=(1, 64, 28, 28))
     x = net.inputs["x"]
     for channels in (64, 128, 128, 256):
@@ -190,7 +190,7 @@ def test_transformed_weights_take_what_memory_allows(
             for kernel, methods in options.items()
             for method in methods
         ]
-        assert max(gains) <= choose_methods.WORTH, "what gains enough is taken"
+        assert max(gains) <= WORTH, "what gains enough is taken"
 
 
 def method(tile: int, plain: bool, cycles: float, count: int) -> Priced:

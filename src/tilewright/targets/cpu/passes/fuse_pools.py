@@ -17,6 +17,7 @@ from tilewright.ir.types import shape_of, tensor_type
 from tilewright.machine import Machine
 from tilewright.machine.fusions import fusion_of
 from tilewright.planning.pooling import pooled
+from tilewright.targets.cpu.planning.capabilities import own_of
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class FusePools(ModulePass):
     DNNVM fuses pools behind convolutions in the same way (section 4.1.3). Where the machine has the
     pattern, it is done wherever it can be, as it takes nothing: the same sums and comparisons in
     the same order, one write and one read of the image less. It can be where a primitive reduces
-    windows of its results (``PrimitiveRecord.pools_within_tiles``), these are as far apart as they
+    windows of its results (``CpuPrimitive.pools``), these are as far apart as they
     are wide, lie whole within its tiles and in the image, nothing else reads the image, all numbers
     are floats (of 32 bits for a mean), and the maps in between have constants per channel as their
     only other operands. So it comes after choose-methods, which decides on tiles.
@@ -87,9 +88,7 @@ def pool_objection(first: KernelOp, kernel: KernelOp, machine: Machine) -> str:
     if any(tensor_type(value).element_type not in floats for value in results):
         return "not all numbers are floats of 32 bits"
     stages = [candidate(op).stage for op in (anchor, pool)]
-    reduces = [
-        pool.operation in p.own.pools_within_tiles() for p in serving(candidate(anchor), machine)
-    ]
+    reduces = [pool.operation in own_of(p).pools for p in serving(candidate(anchor), machine)]
     if not reduces or not all(reduces):
         return f"no primitive for {candidate(anchor).operation} reduces windows of {pool.operation}"
     if None in stages or pooled(*stages) is None:  # type: ignore[arg-type]

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-
 from tests.graph.passes.pass_networks import Builder
-from tests.graph.passes.test_choose_methods import anchors, apply, methods
+from tests.targets.cpu.passes.test_choose_methods import anchors, apply, methods
+
 from tilewright.graph.dialect import WeightOp, network_of
 from tilewright.ir import ModuleOp, SSAValue, bf16, f32
 from tilewright.ir.types import tensor_type

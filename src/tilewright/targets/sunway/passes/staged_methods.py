@@ -21,9 +21,8 @@ from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import bytes_of, erase, insert, make
 from tilewright.graph.passes.enclosing import copied, enclose_with
-from tilewright.graph.passes.methods import Priced, forms_of
+from tilewright.graph.passes.methods import TRIAL, Form, Priced, forms_of
 from tilewright.graph.passes.reanchoring import plain_kernel, with_layouts
-from tilewright.graph.passes.rewrite_method import TRIAL, Form
 from tilewright.ir import SSAValue, StringAttr
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, shape_of, tensor

@@ -1,0 +1,1 @@
+"""The instructions of a CNN core, as planning prices them."""

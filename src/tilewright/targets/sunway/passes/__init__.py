@@ -1,0 +1,1 @@
+"""Graph passes of SW26010's machines alone."""
