@@ -14,15 +14,15 @@ struct tile {
     long kh, kh_n;
 };
 
-/* The tiles in LDM: 1,632 bytes. */
-struct k0_c_ldm {
-    float bias[1][8]; /* b_086af818 */
-    float output[1][16]; /* y */
-    float input[2][96]; /* x */
-    float weight[2][96]; /* w_3adc5c52 */
-};
-typedef char k0_c_fits[sizeof(struct k0_c_ldm) <= LDM_BYTES ? 1 : -1];
-#define TILES ((struct k0_c_ldm *)ldm)
+/* The tiles in LDM: the first byte of each buffer, and the bytes of a slot. */
+enum {bias_at = 0, bias_bytes = 32}; /* b_086af818 */
+typedef char bias_fits[bias_at + 1 * bias_bytes <= LDM_BYTES ? 1 : -1];
+enum {output_at = 32, output_bytes = 64}; /* y */
+typedef char output_fits[output_at + 1 * output_bytes <= LDM_BYTES ? 1 : -1];
+enum {input_at = 96, input_bytes = 384}; /* x */
+typedef char input_fits[input_at + 2 * input_bytes <= LDM_BYTES ? 1 : -1];
+enum {weight_at = 864, weight_bytes = 384}; /* w_3adc5c52 */
+typedef char weight_fits[weight_at + 2 * weight_bytes <= LDM_BYTES ? 1 : -1];
 
 /* The box of b_086af818 that a tile needs: [co]. */
 static struct box bias_box(const struct tile *at) {
@@ -228,7 +228,7 @@ void k0_c_slave(void *argument) {
         bias_b = bias_box(&at);
         if (!spare) {
             bias_count[0] =
-                get_bias(&para, &bias_b, TILES->bias[0], &bias_reply[0]);
+                get_bias(&para, &bias_b, TILE(bias, 0), &bias_reply[0]);
         }
         dma_wait(&bias_reply[0], bias_count[0]);
         output_b = output_box(&at);
@@ -239,14 +239,14 @@ void k0_c_slave(void *argument) {
         next.kh_n = MIN(2, 3 - next.kh);
         box = input_box(&next);
         input_count[input_slot] =
-            get_input(&para, &box, TILES->input[input_slot], &input_reply[input_slot]);
+            get_input(&para, &box, TILE(input, input_slot), &input_reply[input_slot]);
         /* The first tile of weight. */
         next = at;
         next.kh = 0;
         next.kh_n = MIN(2, 3 - next.kh);
         box = weight_box(&next);
         weight_count[weight_slot] =
-            get_weight(&para, &box, TILES->weight[weight_slot], &weight_reply[weight_slot]);
+            get_weight(&para, &box, TILE(weight, weight_slot), &weight_reply[weight_slot]);
         for (at.kh = 0; at.kh < 3; at.kh += 2) {
             at.kh_n = MIN(2, 3 - at.kh);
             input_b = input_box(&at);
@@ -255,7 +255,7 @@ void k0_c_slave(void *argument) {
                 const int other = (input_slot + 1) % 2;
                 box = input_box(&next);
                 input_count[other] =
-                    get_input(&para, &box, TILES->input[other], &input_reply[other]);
+                    get_input(&para, &box, TILE(input, other), &input_reply[other]);
             }
             weight_b = weight_box(&at);
             next = at;
@@ -263,18 +263,18 @@ void k0_c_slave(void *argument) {
                 const int other = (weight_slot + 1) % 2;
                 box = weight_box(&next);
                 weight_count[other] =
-                    get_weight(&para, &box, TILES->weight[other], &weight_reply[other]);
+                    get_weight(&para, &box, TILE(weight, other), &weight_reply[other]);
             }
             dma_wait(&input_reply[input_slot], input_count[input_slot]);
             dma_wait(&weight_reply[weight_slot], weight_count[weight_slot]);
-            exchange_input(&input_b, TILES->input[input_slot]);
-            exchange_weight(&weight_b, TILES->weight[weight_slot]);
+            exchange_input(&input_b, TILE(input, input_slot));
+            exchange_weight(&weight_b, TILE(weight, weight_slot));
             if (!spare) {
                 compute(&at,
-                        &input_b, TILES->input[input_slot],
-                        &weight_b, TILES->weight[weight_slot],
-                        &bias_b, TILES->bias[0],
-                        &output_b, TILES->output[0],
+                        &input_b, TILE(input, input_slot),
+                        &weight_b, TILE(weight, weight_slot),
+                        &bias_b, TILE(bias, 0),
+                        &output_b, TILE(output, 0),
                         at.kh == 0, at.kh + at.kh_n == 3);
             }
             input_slot = (input_slot + 1) % 2;
@@ -282,7 +282,7 @@ void k0_c_slave(void *argument) {
         }
         if (!spare) {
             output_count[0] =
-                put_output(&para, &output_b, TILES->output[0], &output_reply[0]);
+                put_output(&para, &output_b, TILE(output, 0), &output_reply[0]);
         }
     }
 

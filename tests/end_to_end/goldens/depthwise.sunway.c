@@ -12,14 +12,13 @@ struct tile {
     long oh, oh_n;
 };
 
-/* The tiles in LDM: 192 bytes. */
-struct k0_y_ldm {
-    float weight[1][16]; /* w_60e0db7a */
-    float input[1][24]; /* x */
-    float output[1][8]; /* y */
-};
-typedef char k0_y_fits[sizeof(struct k0_y_ldm) <= LDM_BYTES ? 1 : -1];
-#define TILES ((struct k0_y_ldm *)ldm)
+/* The tiles in LDM: the first byte of each buffer, and the bytes of a slot. */
+enum {weight_at = 0, weight_bytes = 64}; /* w_60e0db7a */
+typedef char weight_fits[weight_at + 1 * weight_bytes <= LDM_BYTES ? 1 : -1];
+enum {input_at = 64, input_bytes = 96}; /* x */
+typedef char input_fits[input_at + 1 * input_bytes <= LDM_BYTES ? 1 : -1];
+enum {output_at = 160, output_bytes = 32}; /* y */
+typedef char output_fits[output_at + 1 * output_bytes <= LDM_BYTES ? 1 : -1];
 
 /* The box of w_60e0db7a that a tile needs: [c, 0, kh, kw]. */
 static struct box weight_box(const struct tile *at) {
@@ -130,20 +129,20 @@ void k0_y_slave(void *argument) {
         at.oh_n = 1;
         weight_b = weight_box(&at);
         weight_count[0] =
-            get_weight(&para, &weight_b, TILES->weight[0], &weight_reply[0]);
+            get_weight(&para, &weight_b, TILE(weight, 0), &weight_reply[0]);
         dma_wait(&weight_reply[0], weight_count[0]);
         input_b = input_box(&at);
         input_count[0] =
-            get_input(&para, &input_b, TILES->input[0], &input_reply[0]);
+            get_input(&para, &input_b, TILE(input, 0), &input_reply[0]);
         output_b = output_box(&at);
         dma_wait(&input_reply[0], input_count[0]);
         dma_wait(&output_reply[0], output_count[0]);
         compute(&at,
-                &input_b, TILES->input[0],
-                &weight_b, TILES->weight[0],
-                &output_b, TILES->output[0]);
+                &input_b, TILE(input, 0),
+                &weight_b, TILE(weight, 0),
+                &output_b, TILE(output, 0));
         output_count[0] =
-            put_output(&para, &output_b, TILES->output[0], &output_reply[0]);
+            put_output(&para, &output_b, TILE(output, 0), &output_reply[0]);
     }
 
     /* What is still being written. */

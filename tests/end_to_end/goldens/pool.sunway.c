@@ -12,13 +12,11 @@ struct tile {
     long oh, oh_n;
 };
 
-/* The tiles in LDM: 128 bytes. */
-struct k0_y_ldm {
-    float input[1][24]; /* x */
-    float output[1][8]; /* y */
-};
-typedef char k0_y_fits[sizeof(struct k0_y_ldm) <= LDM_BYTES ? 1 : -1];
-#define TILES ((struct k0_y_ldm *)ldm)
+/* The tiles in LDM: the first byte of each buffer, and the bytes of a slot. */
+enum {input_at = 0, input_bytes = 96}; /* x */
+typedef char input_fits[input_at + 1 * input_bytes <= LDM_BYTES ? 1 : -1];
+enum {output_at = 96, output_bytes = 32}; /* y */
+typedef char output_fits[output_at + 1 * output_bytes <= LDM_BYTES ? 1 : -1];
 
 /* The box of x that a tile needs: [n, c, oh*2 + kh, ow*2 + kw]. */
 static struct box input_box(const struct tile *at) {
@@ -97,15 +95,15 @@ void k0_y_slave(void *argument) {
         at.oh_n = 1;
         input_b = input_box(&at);
         input_count[0] =
-            get_input(&para, &input_b, TILES->input[0], &input_reply[0]);
+            get_input(&para, &input_b, TILE(input, 0), &input_reply[0]);
         output_b = output_box(&at);
         dma_wait(&input_reply[0], input_count[0]);
         dma_wait(&output_reply[0], output_count[0]);
         compute(&at,
-                &input_b, TILES->input[0],
-                &output_b, TILES->output[0]);
+                &input_b, TILE(input, 0),
+                &output_b, TILE(output, 0));
         output_count[0] =
-            put_output(&para, &output_b, TILES->output[0], &output_reply[0]);
+            put_output(&para, &output_b, TILE(output, 0), &output_reply[0]);
     }
 
     /* What is still being written. */

@@ -13,15 +13,15 @@ struct tile {
     long co, co_n;
 };
 
-/* The tiles in LDM: 320 bytes. */
-struct k0_y_ldm {
-    float input[1][32]; /* x */
-    float weight[1][32]; /* w_818bfcd8 */
-    float bias[1][8]; /* b_dbff4e5c */
-    float output[1][8]; /* y */
-};
-typedef char k0_y_fits[sizeof(struct k0_y_ldm) <= LDM_BYTES ? 1 : -1];
-#define TILES ((struct k0_y_ldm *)ldm)
+/* The tiles in LDM: the first byte of each buffer, and the bytes of a slot. */
+enum {input_at = 0, input_bytes = 128}; /* x */
+typedef char input_fits[input_at + 1 * input_bytes <= LDM_BYTES ? 1 : -1];
+enum {weight_at = 128, weight_bytes = 128}; /* w_818bfcd8 */
+typedef char weight_fits[weight_at + 1 * weight_bytes <= LDM_BYTES ? 1 : -1];
+enum {bias_at = 256, bias_bytes = 32}; /* b_dbff4e5c */
+typedef char bias_fits[bias_at + 1 * bias_bytes <= LDM_BYTES ? 1 : -1];
+enum {output_at = 288, output_bytes = 32}; /* y */
+typedef char output_fits[output_at + 1 * output_bytes <= LDM_BYTES ? 1 : -1];
 
 /* The box of x that a tile needs: [n, ci]. */
 static struct box input_box(const struct tile *at) {
@@ -139,25 +139,25 @@ void k0_y_slave(void *argument) {
         at.co_n = 1;
         input_b = input_box(&at);
         input_count[0] =
-            get_input(&para, &input_b, TILES->input[0], &input_reply[0]);
+            get_input(&para, &input_b, TILE(input, 0), &input_reply[0]);
         dma_wait(&input_reply[0], input_count[0]);
         weight_b = weight_box(&at);
         weight_count[0] =
-            get_weight(&para, &weight_b, TILES->weight[0], &weight_reply[0]);
+            get_weight(&para, &weight_b, TILE(weight, 0), &weight_reply[0]);
         bias_b = bias_box(&at);
         bias_count[0] =
-            get_bias(&para, &bias_b, TILES->bias[0], &bias_reply[0]);
+            get_bias(&para, &bias_b, TILE(bias, 0), &bias_reply[0]);
         output_b = output_box(&at);
         dma_wait(&weight_reply[0], weight_count[0]);
         dma_wait(&bias_reply[0], bias_count[0]);
         dma_wait(&output_reply[0], output_count[0]);
         compute(&at,
-                &input_b, TILES->input[0],
-                &weight_b, TILES->weight[0],
-                &bias_b, TILES->bias[0],
-                &output_b, TILES->output[0]);
+                &input_b, TILE(input, 0),
+                &weight_b, TILE(weight, 0),
+                &bias_b, TILE(bias, 0),
+                &output_b, TILE(output, 0));
         output_count[0] =
-            put_output(&para, &output_b, TILES->output[0], &output_reply[0]);
+            put_output(&para, &output_b, TILE(output, 0), &output_reply[0]);
     }
 
     /* What is still being written. */

@@ -12,15 +12,15 @@ struct tile {
     long ow, ow_n;
 };
 
-/* The tiles in LDM: 160 bytes. */
-struct k0_c_ldm {
-    float weight[1][8]; /* w_cbe4c115 */
-    float input[1][16]; /* x */
-    float residual[1][8]; /* r */
-    float output[1][8]; /* y */
-};
-typedef char k0_c_fits[sizeof(struct k0_c_ldm) <= LDM_BYTES ? 1 : -1];
-#define TILES ((struct k0_c_ldm *)ldm)
+/* The tiles in LDM: the first byte of each buffer, and the bytes of a slot. */
+enum {weight_at = 0, weight_bytes = 32}; /* w_cbe4c115 */
+typedef char weight_fits[weight_at + 1 * weight_bytes <= LDM_BYTES ? 1 : -1];
+enum {input_at = 32, input_bytes = 64}; /* x */
+typedef char input_fits[input_at + 1 * input_bytes <= LDM_BYTES ? 1 : -1];
+enum {residual_at = 96, residual_bytes = 32}; /* r */
+typedef char residual_fits[residual_at + 1 * residual_bytes <= LDM_BYTES ? 1 : -1];
+enum {output_at = 128, output_bytes = 32}; /* y */
+typedef char output_fits[output_at + 1 * output_bytes <= LDM_BYTES ? 1 : -1];
 
 /* The box of w_cbe4c115 that a tile needs: [ci, kh, kw, co]. */
 static struct box weight_box(const struct tile *at) {
@@ -169,25 +169,25 @@ void k0_c_slave(void *argument) {
         at.ow_n = 2;
         weight_b = weight_box(&at);
         weight_count[0] =
-            get_weight(&para, &weight_b, TILES->weight[0], &weight_reply[0]);
+            get_weight(&para, &weight_b, TILE(weight, 0), &weight_reply[0]);
         dma_wait(&weight_reply[0], weight_count[0]);
         input_b = input_box(&at);
         input_count[0] =
-            get_input(&para, &input_b, TILES->input[0], &input_reply[0]);
+            get_input(&para, &input_b, TILE(input, 0), &input_reply[0]);
         residual_b = residual_box(&at);
         residual_count[0] =
-            get_residual(&para, &residual_b, TILES->residual[0], &residual_reply[0]);
+            get_residual(&para, &residual_b, TILE(residual, 0), &residual_reply[0]);
         output_b = output_box(&at);
         dma_wait(&input_reply[0], input_count[0]);
         dma_wait(&residual_reply[0], residual_count[0]);
         dma_wait(&output_reply[0], output_count[0]);
         compute(&at,
-                &input_b, TILES->input[0],
-                &weight_b, TILES->weight[0],
-                &residual_b, TILES->residual[0],
-                &output_b, TILES->output[0]);
+                &input_b, TILE(input, 0),
+                &weight_b, TILE(weight, 0),
+                &residual_b, TILE(residual, 0),
+                &output_b, TILE(output, 0));
         output_count[0] =
-            put_output(&para, &output_b, TILES->output[0], &output_reply[0]);
+            put_output(&para, &output_b, TILE(output, 0), &output_reply[0]);
     }
 
     /* What is still being written. */
