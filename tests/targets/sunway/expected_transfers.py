@@ -1,4 +1,5 @@
-"""Which bytes each CPE has to move for a tile program, by walking the program in Python.
+"""Which bytes each CPE has to move for a tile program, and where they lie in its LDM, by walking
+the program in Python.
 
 It shares nothing with what writes C but the meaning of the dialect: boxes come from windows and
 intervals, the parts of the CPEs from the numbers of the shared loops' iterations.
@@ -38,6 +39,8 @@ class Walk:
     cores: int
     """In a mesh with as many rows as columns, where operands are exchanged."""
     found: dict[tuple[str, str], Runs] = field(default_factory=dict[tuple[str, str], Runs])
+    visits: dict[BufferOp, int] = field(default_factory=dict[BufferOp, int])
+    """Tiles of each buffer that came before."""
     turns: dict[str, int] = field(default_factory=dict[str, int])
     """Tiles that came before, of tensors whose cores fetch one in turns."""
     spare: bool = False
@@ -75,11 +78,21 @@ class Walk:
             turn = self.turns[tensor] = self.turns.get(tensor, -1) + 1
             if turn % side != (self.cpe % side if axis.startswith("row") else self.cpe // side):
                 return
+        first = 0
         if op.loads and axis in ("row", "column"):
-            box = share_of(op.buffer, box, self.cpe, isqrt(self.cores), by_row=axis == "row")
+            whole, box = box, share_of(op.buffer, box, self.cpe, isqrt(self.cores), axis == "row")
+            number = share_axis(op.buffer)
+            if number >= 0:  # Those before it lie in front, all axes around it are of one index.
+                share = (whole[number][0], box[number][0] - whole[number][0])
+                before = [share if n == number else own for n, own in enumerate(whole)]
+                first = prod(size for _, size in before)
         runs = self.found.setdefault((kind, tensor), [])
         for start, size in bytes_of(op.buffer, box):
             add(runs, start, size)
+        visit = self.visits[op.buffer] = self.visits.get(op.buffer, -1) + 1
+        slot = op.buffer.get("address") + visit % op.buffer.slot_count * op.buffer.get("bytes")
+        if size := prod(size for _, size in box):
+            add(self.found.setdefault((f"{kind} in LDM", tensor), []), slot + 4 * first, 4 * size)
 
     def loop(self, op: LoopOp, dims: Mapping[str, Interval]) -> None:
         if not self.left:
@@ -144,7 +157,7 @@ def share_axis(op: BufferOp) -> int:
 
 
 def share_of(
-    op: BufferOp, box: Sequence[Interval], cpe: int, side: int, *, by_row: bool
+    op: BufferOp, box: Sequence[Interval], cpe: int, side: int, by_row: bool
 ) -> list[Interval]:
     """What one core loads: of the outermost axis along which boxes have several indices, an equal
     run of those of this box."""
@@ -170,21 +183,23 @@ def bytes_of(op: BufferOp, box: Sequence[Interval]) -> Iterator[tuple[int, int]]
 
 
 def traced(
-    lines: Sequence[str], spawn: int, temporary: int = 0
-) -> dict[tuple[int, str, str], Runs]:
-    """What a trace of the shim says of a spawn: CPE, file and line of the command -> runs.
+    lines: Sequence[str], spawn: int, ldm: int, temporary: int = 0
+) -> dict[tuple[int, str, str], tuple[Runs, Runs]]:
+    """What a trace of the shim says of a spawn: CPE, file and line of the command -> runs in main
+    memory, and in LDM, whose tiles begin ``ldm`` bytes behind the first variable.
 
     The parameters' gets, which come from the MPE's stack, are left out. The third memory that
     main.c allocates is what programs know from byte ``temporary`` of the second.
     """
-    found: dict[tuple[int, str, str], Runs] = {}
+    found: dict[tuple[int, str, str], tuple[Runs, Runs]] = {}
     for line in lines:
-        number, cpe, _, block, offset, size, stride, length, file, row = line.split()
+        number, cpe, _, block, offset, size, stride, length, file, row, tile = line.split()
         if int(number) != spawn or int(block) < 0:
             continue
-        runs = found.setdefault((int(cpe), file, row), [])
+        runs, tiles = found.setdefault((int(cpe), file, row), ([], []))
         at = int(offset) + (temporary if int(block) == 2 else 0)
         for _ in range(int(size) // int(length)):
             add(runs, at, int(length))
             at += int(length) + int(stride)
+        add(tiles, int(tile) - ldm, int(size))
     return found

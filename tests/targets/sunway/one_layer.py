@@ -29,6 +29,8 @@ class Ran:
     status: int
     said: str
     trace: tuple[str, ...]
+    ldm: int = 0
+    """Bytes of LDM in front of the tiles."""
 
 
 @dataclass
@@ -114,28 +116,37 @@ class Package:
         )
         trace = folder / "trace"
         lines = tuple(trace.read_text().splitlines()) if trace.exists() else ()
-        return Ran(ran.returncode, ran.stderr, lines)
+        symbols = subprocess.run(["nm", binary], capture_output=True, text=True, check=True).stdout
+        places = {
+            words[2]: int(words[0], 16)
+            for words in map(str.split, symbols.splitlines())
+            if len(words) == 3
+        }
+        return Ran(ran.returncode, ran.stderr, lines, places["ldm"] - places["__start_shim_ldm"])
 
     def differences(self, symbol: str, ran: Ran, text: str) -> list[str]:
         """Where a layer's transfers are not those of its program: file:line and CPE, and why."""
         spawn = list(self.programs).index(symbol) + 1
         main = (self.program / "main.c").read_text()
         (activations,) = re.findall(r"activations = allocate\((\d+)\)", main)
-        seen = traced(ran.trace, spawn, int(activations))
+        seen = traced(ran.trace, spawn, ran.ldm, int(activations))
         program = self.programs[symbol]
         functions = function_of_lines(text)
-        tensors = dict(re.findall(r"^ +float (\w+)\[.*/\* (.*) \*/$", text, re.MULTILINE))
+        tensors = dict(re.findall(r"^enum {(\w+)_at = .*/\* (.*) \*/$", text, re.MULTILINE))
         found: list[str] = []
         for cpe in range(self.cores):
             wanted = Walk(program, cpe, self.cores).run()
             own: dict[tuple[str, str], Runs] = {}
             places: dict[tuple[str, str], str] = {}
-            for (number, file, line), runs in seen.items():
+            for (number, file, line), (runs, tiles) in seen.items():
                 if number == cpe:
                     kind, _, name = functions[int(line)].partition("_")
-                    key = (kind, tensors[name])
-                    own[key] = runs
-                    places[key] = f"{file}:{line}"
+                    for key, value in (
+                        ((kind, tensors[name]), runs),
+                        ((f"{kind} in LDM", tensors[name]), tiles),
+                    ):
+                        own[key] = value
+                        places[key] = f"{file}:{line}"
             for key in {**wanted, **own}:
                 if own.get(key, []) != wanted.get(key, []):
                     found.append(f"{places.get(key, symbol)}: CPE {cpe}: {' '.join(key)}")

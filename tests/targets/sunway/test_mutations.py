@@ -40,9 +40,14 @@ def mutants(text: str) -> Iterator[tuple[str, str]]:
     for found in re.finditer(r"const int other = \((\w+) \+ 1\) % 2;", text):
         same = f"const int other = {found[1]};"
         yield f"{found[1]} in use", text[: found.start()] + same + text[found.end() :]
-    for found in re.finditer(r"^    float (\w+)\[(\d)\]\[(\d+)\];", text, re.MULTILINE):
-        large = f"    float {found[1]}[{found[2]}][{int(found[3]) + 256}];"
-        yield f"{found[1]} with 1 KB more", text[: found.start()] + large + text[found.end() :]
+    for found in re.finditer(r"(\w+_at) = (\d+), (\w+_bytes) = (\d+)}", text):
+        for name, own in (
+            (f"{found[1]} moved", f"{found[1]} = {int(found[2]) + 32}, {found[3]} = {found[4]}}}"),
+            (f"{found[1]} behind LDM", f"{found[1]} = 57344, {found[3]} = {found[4]}}}"),
+            (f"{found[3]} more", f"{found[1]} = {found[2]}, {found[3]} = {int(found[4]) + 32}}}"),
+        ):
+            if f"2 * {found[3]} " in text or "more" not in name:
+                yield name, text[: found.start()] + own + text[found.end() :]
 
 
 def found_by(package: Package, text: str, folder: Path) -> str:
@@ -60,7 +65,7 @@ def test_the_layer_is_as_the_changes_need_it(package: Package, tmp_path: Path) -
     assert found_by(package, text, tmp_path / "run") == ""
     assert "if (next_" in text
     kinds = [name for name, _ in mutants(text)]
-    for kind in ("no dma_wait", "no athread_get", "no athread_put", "gap", "+ 1", "- 1", "slot"):
+    for kind in ("no dma_wait", "no athread_get", "gap", "+ 1", "- 1", "slot", "moved", "more"):
         assert any(kind in name for name in kinds), kind
 
 

@@ -22,6 +22,7 @@ from tilewright.targets.sunway.machine import CPES, LDM_BYTES, MACHINE
 from tilewright.targets.sunway.mesh import MESH
 from tilewright.targets.sunway.plans import Plans
 from tilewright.targets.sunway.runner import SunwayRunner
+from tilewright.tile.decisions import Decision
 
 
 class SunwayTarget(Target):
@@ -30,7 +31,7 @@ class SunwayTarget(Target):
     name = "sunway"
     description = "athread C for one core group of SW26010, run on the host through a shim"
     family = "sunway"
-    honours = frozenset()
+    honours = frozenset({Decision.ADDRESSES})
     """Its C has reply words, an order and slots of its own (emit/slave.py)."""
     implements = frozenset(
         {

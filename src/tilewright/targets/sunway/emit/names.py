@@ -37,9 +37,10 @@ LOCALS = frozenset(_LOCALS.split()) | {f"t{number}" for number in range(64)}
 
 DERIVED = (
     *("{}", "{}_b", "{}_box", "get_{}", "put_{}", "exchange_{}"),
-    *("{}_reply", "{}_count", "{}_slot"),
+    *("{}_reply", "{}_count", "{}_slot", "{}_at", "{}_bytes", "{}_fits"),
 )
-"""Names that belong to a buffer: its data, its box, the functions and counters of its DMA."""
+"""Names that belong to a buffer: its data, its box, the functions and counters of its DMA, where
+it lies in LDM."""
 
 
 class Names:

@@ -137,20 +137,14 @@ class SlaveWriter:
         self.line()
 
     def _memory(self) -> None:
-        name = self.layer.name
-        used, lines = 0, list[str]()
-        for buffer in sorted(self.buffers, key=lambda op: int(op.get("address"))):
-            place, floats = self.places[buffer], -(-int(buffer.get("bytes")) // 32) * 8
-            tensor, slots = comment(buffer.tensor_op.symbol.data), self.slots(buffer)
-            used += slots * floats * 4
-            lines.append(f"    float {place.name}[{slots}][{floats}]; /* {tensor} */")
-        self.line(f"/* The tiles in LDM: {used:,} bytes. */")
-        self.line(f"struct {name}_ldm {{")
-        for line in lines:
-            self.line(line)
-        self.line("};")
-        self.line(f"typedef char {name}_fits[sizeof(struct {name}_ldm) <= LDM_BYTES ? 1 : -1];")
-        self.line(f"#define TILES ((struct {name}_ldm *)ldm)")
+        """The addresses of the tiles, which the tile program has."""
+        self.line("/* The tiles in LDM: the first byte of each buffer, and the bytes of a slot. */")
+        for buffer in self.buffers:
+            name, tensor = self.places[buffer].name, comment(buffer.tensor_op.symbol.data)
+            address, size = buffer.get("address"), buffer.get("bytes")
+            self.line(f"enum {{{name}_at = {address}, {name}_bytes = {size}}}; /* {tensor} */")
+            end = f"{name}_at + {self.slots(buffer)} * {name}_bytes"
+            self.line(f"typedef char {name}_fits[{end} <= LDM_BYTES ? 1 : -1];")
         self.line()
 
     def _steps(self) -> None:
@@ -327,7 +321,7 @@ class SlaveWriter:
         for buffer in self._of(block):
             name = self.places[buffer].name
             if buffer in self.loads and self.places[buffer].meets:
-                self.line(f"exchange_{name}(&{name}_b, TILES->{name}[{self._slot(buffer)}]);")
+                self.line(f"exchange_{name}(&{name}_b, TILE({name}, {self._slot(buffer)}));")
 
     def _fetch_ahead(self, buffer: BufferOp) -> None:
         """Start to fetch the next tile, if there is one, into the other slot."""
@@ -366,9 +360,7 @@ class SlaveWriter:
         name = place.name
         with self._unless_spare(not place.exchanged):
             self.line(f"{name}_count[{slot}] =")
-            self.line(
-                f"    get_{name}(&para, {box}, TILES->{name}[{slot}], &{name}_reply[{slot}]);"
-            )
+            self.line(f"    get_{name}(&para, {box}, TILE({name}, {slot}), &{name}_reply[{slot}]);")
 
     @contextmanager
     def _unless_spare(self, own: bool = True) -> Generator[None]:
@@ -388,7 +380,7 @@ class SlaveWriter:
         with self._unless_spare():
             self.line(f"{name}_count[{slot}] =")
             self.line(
-                f"    put_{name}(&para, &{name}_b, TILES->{name}[{slot}], &{name}_reply[{slot}]);"
+                f"    put_{name}(&para, &{name}_b, TILE({name}, {slot}), &{name}_reply[{slot}]);"
             )
 
     def _call(self, op: ComputeOp) -> None:
@@ -396,7 +388,7 @@ class SlaveWriter:
         by_name = {self.places[buffer].name: buffer for buffer in self.buffers}
         for place in self._operands():
             slot = self._slot(by_name[place.name])
-            arguments.append(f"&{place.name}_b, TILES->{place.name}[{slot}]")
+            arguments.append(f"&{place.name}_b, TILE({place.name}, {slot})")
         split = self._split()
         if split:
             names = {loop.op.dim.data: loop for loop in self.nest.loops.values()}

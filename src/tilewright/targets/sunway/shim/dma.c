@@ -3,7 +3,7 @@
    checksum.
 
    SHIM_TRACE=FILE writes one line for each command: kernel, CPE, direction, number of the
-   allocation, offset there, bytes, stride, block, file, line. */
+   allocation, offset there, bytes, stride, block, file, line, offset in LDM. */
 #include "internal.h"
 
 enum { BCAST = 1 };
@@ -113,10 +113,12 @@ static void add(const struct transfer *dma)
     if (trace) {
         const char *memory = dma->get ? dma->source : dma->target;
         const struct memory *block = memory_of(memory, 1);
-        fprintf(trace, "%d %d %s %ld %ld %ld %ld %ld %s %d\n", spawns, current,
+        fprintf(trace, "%d %d %s %ld %ld %ld %ld %ld %s %d %ld\n", spawns,
+                current,
                 dma->get ? "get" : "put", block ? (long)number_of(block) : -1L,
                 block ? (long)(memory - block->data) : 0L, dma->bytes, dma->stride, dma->block,
-                dma->from.file, dma->from.line);
+                dma->from.file, dma->from.line,
+                ldm_offset(dma->get ? dma->target : dma->source));
     }
 }
 

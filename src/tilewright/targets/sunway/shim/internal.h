@@ -90,6 +90,7 @@ const struct memory *memory_of(const char *start, long bytes);
 int number_of(const struct memory *memory);
 int in_main_memory(const char *start, long bytes);
 int in_ldm(const char *start, long bytes);
+long ldm_offset(const char *place);
 void mark_written(struct place by, const char *start, long bytes);
 void mark_read(struct place by, const char *start, long bytes);
 

@@ -94,6 +94,12 @@ void enter_kernel(char *frame)
     mpe_frame = frame;
 }
 
+/* Bytes from the start of the CPEs' variables to a place. */
+long ldm_offset(const char *place)
+{
+    return place - __start_shim_ldm;
+}
+
 int in_ldm(const char *start, long bytes)
 {
     const char *stack = cpes[current].stack;

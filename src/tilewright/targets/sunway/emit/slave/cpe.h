@@ -11,6 +11,9 @@
 #define LDM_BYTES 57344
 extern __thread_local char ldm[LDM_BYTES] __attribute__((aligned(32)));
 
+/* The tile in a slot of a buffer. */
+#define TILE(buffer, slot) ((float *)(ldm + buffer##_at + (slot) * buffer##_bytes))
+
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
