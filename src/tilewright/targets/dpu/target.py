@@ -25,7 +25,7 @@ from tilewright.targets.dpu.text import (
     manual,
     package_listing,
 )
-from tilewright.targets.dpu.timer import HONOURS, run_timer, timer
+from tilewright.targets.dpu.timer import run_timer, timer
 
 
 class CoreTarget(Target):
@@ -42,13 +42,14 @@ class CoreTarget(Target):
         }
     )
     family = "dpu"
-    honours = HONOURS
     implements = frozenset(
         {
             Capability.ISSUE_CYCLES,
             Capability.IN_FLIGHT,
             Capability.ISSUE,
             Capability.CIRCULAR,
+            Capability.SYNCHRONISATION,
+            Capability.GRAIN,
         }
     )
 
