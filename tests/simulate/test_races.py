@@ -284,3 +284,11 @@ def test_deleting_waits_makes_races():
         commands["waits"] = 0
         counts.append(len(find_races(commands, accesses, CHIP).races))
     assert sum(count > 0 for count in counts) >= 18 and sum(counts) > 100
+
+
+def test_many_unwritten_reads_hide_no_race():
+    reads = [(COMPUTE, {}, [(NEAR, False, byte, 1)]) for byte in range(8)]
+    racing = [(LOAD, {}, [(FAR, True, 0, 4)]), (COMPUTE, {}, [(FAR, False, 3, 1)])]
+    report = find_races(*program(*reads, *racing), CHIP, limit=4)
+    assert [(race.first, race.second) for race in report.races] == [(8, 9)]
+    assert len(report.unwritten) == 4 and not report.complete

@@ -25,6 +25,7 @@ class Capability(StrEnum):
 
     CORES = "cores"
     SYNCHRONISATION = "synchronisation"
+    GRAIN = "synchronisation.grain"
     ISSUE_CYCLES = "issue_cycles"
     LATE_LOADS = "late_loads"
     PART_STORES = "part_stores"
@@ -66,7 +67,8 @@ def used(machine: Machine) -> Iterator[tuple[Capability, str]]:
     """Each capability that a machine asks for, and where: its key in a machine file."""
     for capability in Capability:
         kind, _, field = capability.rpartition(".")
-        for place, part in _parts(machine, kind):
+        style = [(f"{kind}.", machine.synchronisation)] if kind == "synchronisation" else None
+        for place, part in style or _parts(machine, kind):
             if getattr(part, field) != type(part).model_fields[field].default:
                 yield capability, f"{place}{field}"
 

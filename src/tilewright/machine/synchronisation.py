@@ -18,6 +18,8 @@ MAX_IDS = 32
 
 MAX_DEPTH = 1 << 16
 
+Grain = Literal["commands", "rows"]
+
 EVENTS: tuple[Style, ...] = ("flags", "replies", "tokens")
 """The styles in which an engine signals and another waits, by something that both name."""
 
@@ -42,6 +44,10 @@ class Synchronisation(BaseModel):
     """The greatest number of signals of an id that may be ahead of its waits. None: 1 for flags,
     which are bits then, and for reply words, which are compared for equality; any number of
     tokens."""
+    grain: Grain = "commands"
+    """What waits for what. ``rows``: commands are several instructions, and of the commands that
+    use a buffer each instruction waits for those that touch the same rows, whichever come first;
+    the lowering gives the signals, as programs know commands alone."""
 
     @model_validator(mode="before")
     @classmethod
@@ -52,6 +58,11 @@ class Synchronisation(BaseModel):
     def signals(self) -> bool:
         """True if engines signal one another, by ids that programs have to be given."""
         return self.style in EVENTS
+
+    @property
+    def by_rows(self) -> bool:
+        """True if instructions wait for rows of buffers, not commands for commands."""
+        return self.grain == "rows"
 
     @property
     def count(self) -> int:

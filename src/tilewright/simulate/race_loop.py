@@ -131,7 +131,7 @@ def search(
     filled = np.zeros(cells, np.int64)
     races = np.empty((limit, 4), np.int64)
     unwritten = np.empty((limit, 3), np.int64)
-    race_count, unwritten_count = 0, 0
+    race_count, unwritten_count, complete = 0, 0, True
     done = np.zeros(engines, np.int64)
     alarm = np.zeros(engines, np.bool_)
     for position in range(sequence.size):
@@ -179,9 +179,9 @@ def search(
                                             missing < 0 or byte < missing
                                         ):
                                             missing = byte
-                if missing >= 0:
-                    if unwritten_count == limit:
-                        return races[:race_count], unwritten[:unwritten_count], False
+                if missing >= 0 and unwritten_count == limit:
+                    complete = False  # More of them; races are still searched.
+                elif missing >= 0:
                     unwritten[unwritten_count, 0] = command
                     unwritten[unwritten_count, 1] = m
                     unwritten[unwritten_count, 2] = missing + low[m]
@@ -214,4 +214,4 @@ def search(
                             races[place, 3] = byte
                             race_count = max(race_count, place + 1)
         done[e] += 1
-    return races[:race_count], unwritten[:unwritten_count], True
+    return races[:race_count], unwritten[:unwritten_count], complete

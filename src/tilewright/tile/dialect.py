@@ -85,6 +85,10 @@ for other buffers.
   the same part. On any other operation: all uses of NAME
   before it in program order are done (it reuses NAME's memory).
 
+- ``ready rows of NAME`` and ``free rows of NAME``: the same for the rows of NAME that an
+  instruction touches, where commands are several instructions (``synchronisation.grain``). Such a
+  wait is for no other buffer, and of no other than its own command.
+
 Operations of one engine run in program order, one after the other, and need no waits.
 
 **Signals** say the same in terms of what a machine has, where its engines signal one another

@@ -110,6 +110,17 @@ def leader_of(move: MoveOp) -> MoveOp:
     return leader
 
 
+ROWS = "rows of "
+"""In a wait, before the name of the buffer: each instruction of the command waits for those that
+touch the same rows of the buffer."""
+
+
+def wait_parts(wait: str) -> tuple[str, bool, str]:
+    """Split a wait: its verb, whether it is for rows, and the name of the buffer."""
+    verb, _, name = wait.partition(" ")
+    return verb, name.startswith(ROWS), name.removeprefix(ROWS)
+
+
 class Queues:
     """The commands of every engine of one program."""
 
@@ -189,10 +200,11 @@ class Queues:
             self._positions[op, engine] = known
         return known
 
-    def waits(self, op: Entry, engine: str = "") -> dict[str, Array]:
+    def waits(self, op: Entry, engine: str = "", *, rows: bool = True) -> dict[str, Array]:
         """Engine -> for each execution: how many of its entries must be done before.
 
-        Of a barrier, ``engine`` says which one waits.
+        Of a barrier, ``engine`` says which one waits. A wait for rows counts as one for whole
+        commands, which allows fewer orders; without ``rows`` it does not count.
         """
         if isinstance(op, BarrierOp):
             return {other: self.position(op, other) for other in self.engines if other != engine}
@@ -200,7 +212,7 @@ class Queues:
             return {op.source_engine: self.events.counts[op]}
         if isinstance(op, SignalOp):
             return {}
-        counts = self.dependences(op)
+        counts = self.dependences(op, rows=rows)
         if self.order.program.groups is None:
             return counts
         mine = self.groups[op.engine.data][self.position(op)]
@@ -223,11 +235,13 @@ class Queues:
         grouping = self.order.program.groups
         return {} if grouping is None else GROUPINGS[grouping.data](self)
 
-    def dependences(self, op: Command) -> dict[str, Array]:
+    def dependences(self, op: Command, *, rows: bool = True) -> dict[str, Array]:
         """The waits that the program states: those of buffers, without those of groups."""
         counts: dict[str, Array] = {}
         for wait in op.wait_list:
-            verb, _, name = wait.partition(" ")
+            verb, by_rows, name = wait_parts(wait)
+            if by_rows and not rows:
+                continue
             buffer = self._buffers[name]
             for other in self.users_of(buffer):
                 engine = other.engine.data

@@ -6,6 +6,10 @@ from what the commands that it waits for knew in turn (vector clocks; in-order e
 say everything). A dependence is ordered if the count that the later command knows of the earlier
 one's engine includes the earlier one.
 
+A wait for the rows of a buffer orders the instructions of commands that touch the same rows of it,
+and nothing else: it says nothing of other buffers, nor to the commands that wait for its own. So a
+dependence is ordered, too, if the later command itself waits for the rows of its buffer.
+
 Where signals order engines, an id must also hold what it is given: ``faults`` says where it does
 not.
 """
@@ -22,7 +26,7 @@ from tilewright.ir.types import Array
 from tilewright.machine.synchronisation import Synchronisation
 from tilewright.tile.iteration import Order
 from tilewright.tile.operations import BufferOp, SignalOp, WaitOp
-from tilewright.tile.queues import Command, Queues, fills, is_ahead, stores_parts
+from tilewright.tile.queues import ROWS, Command, Queues, fills, is_ahead, stores_parts
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ def clocks(queues: Queues) -> dict[str, dict[str, Array]]:
         columns = {other: np.zeros(count, np.int64) for other in engines if other != engine}
         for op in queues.operations(engine):
             position = queues.position(op, engine)
-            for other, counts in queues.waits(op, engine).items():
+            for other, counts in queues.waits(op, engine, rows=False).items():
                 columns[other][position] = np.maximum(columns[other][position], counts)
         known[engine] = {other: np.maximum.accumulate(c) for other, c in columns.items()}
     # A chain of waits that comes back to an engine says nothing new, so it has few links.
@@ -117,6 +121,9 @@ def races(order: Order, queues: Queues | None = None) -> list[Race]:
     conflicts: list[Race] = []
     for dependence in _dependences(queues, queues.buffers):
         later, earlier = dependence.later, dependence.earlier
+        verb, _, name = dependence.wait.partition(" ")
+        if f"{verb} {ROWS}{name}" in later.wait_list:
+            continue
         needs = np.flatnonzero(dependence.row >= 0)
         rows = dependence.row[needs]
         counts = known[later.engine.data][earlier.engine.data][queues.position(later)[needs]]

@@ -22,7 +22,7 @@ from tilewright.tile.operations import (
     StageOp,
     TensorOp,
 )
-from tilewright.tile.queues import GROUPINGS
+from tilewright.tile.queues import GROUPINGS, users_of, wait_parts
 
 GATHER = "img2col"
 """The transform that gathers windows."""
@@ -423,13 +423,15 @@ def _check_engine(engine: str, where: str) -> None:
 
 def _check_waits(waits: Iterable[str], op: Operation, where: str) -> None:
     program = _program(op)
-    names = [other.symbol.data for other in program.walk() if isinstance(other, BufferOp)]
+    buffers = {other.symbol.data: other for other in program.walk() if isinstance(other, BufferOp)}
     for wait in waits:
-        verb, _, name = wait.partition(" ")
+        verb, by_rows, name = wait_parts(wait)
         if verb not in ("ready", "free"):
             raise VerifyException(f"{where}: a wait is 'ready NAME' or 'free NAME', not {wait!r}")
-        if name not in names:
+        if name not in buffers:
             raise VerifyException(f"{where}: waits for {name}, which is no buffer")
+        if by_rows and op not in users_of(buffers[name]):
+            raise VerifyException(f"{where}: waits for rows of {name}, which it does not use")
 
 
 def _program(op: Operation) -> ProgramOp:

@@ -7,9 +7,9 @@ of stride s read, behind p rows of padding, lies in bank (r + p) // s, s rows to
 import numpy as np
 import pytest
 from tests.targets.dpu import oracle
+from tests.targets.dpu.derived import Builder
 from tests.targets.dpu.test_layers import SMALL, executed, numbers
 
-from tilewright.targets.dpu.build import Builder
 from tilewright.targets.dpu.core import CORES
 from tilewright.targets.dpu.timing import time_program
 

@@ -8,11 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.slow import crossed
 from tests.targets.dpu import oracle
-
-from tilewright.errors import TilewrightError
-from tilewright.targets.dpu.core import CORES, ISA0, ZU2, Core, core_named
-from tilewright.targets.dpu.execute import run
-from tilewright.targets.dpu.layers import (
+from tests.targets.dpu.layers import (
     INPUT,
     OUTPUT,
     PARAMETERS,
@@ -21,6 +17,10 @@ from tilewright.targets.dpu.layers import (
     sum_program,
     window_program,
 )
+
+from tilewright.errors import TilewrightError
+from tilewright.targets.dpu.core import CORES, ISA0, ZU2, Core, core_named
+from tilewright.targets.dpu.execute import run
 from tilewright.targets.dpu.timing import check_program, time_program
 
 SMALL = Core("small", 4, 4, misc_rows=2, elementwise_rows=2)

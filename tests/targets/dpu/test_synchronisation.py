@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.targets.dpu.derived import Builder, synchronised
+from tests.targets.dpu.layers import INPUT, OUTPUT, PARAMETERS, Layer, window_program
 from tests.targets.dpu.test_layers import CONV, SMALL, numbers
 
 from tilewright.codegen.words import Statement, decode, encode
 from tilewright.errors import TilewrightError
-from tilewright.targets.dpu.build import Builder, synchronised
 from tilewright.targets.dpu.execute import State, execute, run
 from tilewright.targets.dpu.footprint import footprint
 from tilewright.targets.dpu.isa import REVISION_1
-from tilewright.targets.dpu.layers import INPUT, OUTPUT, PARAMETERS, Layer, window_program
 from tilewright.targets.dpu.operations import operations_of, read_program
 from tilewright.targets.dpu.timing import check_program, commands_of, cycles, time_program
 from tilewright.targets.dpu.tokens import execution_order, match, tokens_for
@@ -50,11 +50,11 @@ def small_program():
 STATEMENTS, REGISTERS = small_program()
 
 
-def tokens(statements):
+def tokens(statements, engines):
     """(put row, take row, source class, target class) of every token, in the order of its queue."""
     queues = {}
     for row, statement in enumerate(statements):
-        own = ENGINES[row]
+        own = engines[row]
         for other in range(4):
             if other != own and statement.values["put"] >> other & 1:
                 queues.setdefault((own, other), ([], []))[0].append(row)
@@ -66,7 +66,7 @@ def tokens(statements):
 
 
 ENGINES = [operation.engine for operation in operations_from(STATEMENTS)]
-TOKENS = tokens(STATEMENTS)
+TOKENS = tokens(STATEMENTS, ENGINES)
 
 
 def without(statements, row, field, bit):
@@ -310,7 +310,13 @@ def test_time_of_a_program():
     build.add("conv", length=8, channel_group=8, bank_id_out=4)
     build.add("save", bank_id=4, length=8, channel=4, jump_write=4, reg_id=1)
     operations = build.finish()
-    assert [cycles(operation) for operation in operations] == [1, 0, 64, 0, 1]
+    assert [cycles(operation.mnemonic, operation.fields) for operation in operations] == [
+        1,
+        0,
+        64,
+        0,
+        1,
+    ]
     timeline = time_program(SMALL, operations)
     # Dispatch 2, latency 40, 256 bytes at 32 a cycle; 64 cycles; latency 40, 32 bytes; END.
     assert timeline.end[1] == timeline.start[1] + 40 + 8

@@ -8,19 +8,15 @@ target.py has the targets that networks are compiled for (README.md). A program 
     run(core, operations, {0: parameters, 2: image, 3: result})
 """
 
-from tilewright.targets.dpu.build import Builder, synchronised
 from tilewright.targets.dpu.core import CORES, Core, core_named
 from tilewright.targets.dpu.execute import run
-from tilewright.targets.dpu.layers import Layer, sum_program, window_program
 from tilewright.targets.dpu.operations import Operation, read_program
 from tilewright.targets.dpu.text import assemble, disassemble, listing, manual
 from tilewright.targets.dpu.timing import Report, check_program, time_program
 
 __all__ = [
     "CORES",
-    "Builder",
     "Core",
-    "Layer",
     "Operation",
     "Report",
     "assemble",
@@ -31,8 +27,5 @@ __all__ = [
     "manual",
     "read_program",
     "run",
-    "sum_program",
-    "synchronised",
     "time_program",
-    "window_program",
 ]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from tilewright.machine import Engine, Fusion, Machine, Memory, Move, Primitive, Storage
 from tilewright.machine.rounding import Rounding
+from tilewright.machine.synchronisation import Synchronisation
 from tilewright.numerics.power_of_two import LEAKY
 from tilewright.targets.dpu.capabilities import DpuMachine, DpuOperand
 from tilewright.targets.dpu.core import DEPTH, BankGroup, Core
@@ -92,6 +93,7 @@ def machine_of(core: Core) -> Machine:
         instruction_bytes=0,
         element="fixed8",
         accumulator="fixed32",
+        synchronisation=Synchronisation(style="tokens", grain="rows"),
         own=DpuMachine(rounding=ROUNDING, row_waits=True),
         memories=(
             Memory(name="dram", bytes_per_cycle=core.memory_bytes_per_second / core.clock_hz),

@@ -25,7 +25,7 @@ from tilewright.targets.dpu.text import (
     manual,
     package_listing,
 )
-from tilewright.targets.dpu.timer import HONOURS, run_timer, timer
+from tilewright.targets.dpu.timer import run_timer, timer
 
 
 class CoreTarget(Target):
@@ -42,7 +42,6 @@ class CoreTarget(Target):
         }
     )
     family = "dpu"
-    honours = HONOURS
     implements = frozenset(
         {
             Capability.ISSUE_CYCLES,
@@ -50,6 +49,8 @@ class CoreTarget(Target):
             Capability.ISSUE,
             Capability.CIRCULAR,
             Capability.RESIDENT,
+            Capability.SYNCHRONISATION,
+            Capability.GRAIN,
         }
     )
 

@@ -14,9 +14,6 @@ from tilewright.planning.schedule import Schedule
 from tilewright.simulate import simulate
 from tilewright.targets.dpu.core import Core
 from tilewright.targets.dpu.lowering.network import Lowering
-from tilewright.targets.dpu.segments import Segments
-from tilewright.targets.dpu.timing import commands_of
-from tilewright.tile.decisions import Decision
 from tilewright.tile.dialect import ProgramOp, programs_of
 from tilewright.tile.lower import tile
 from tilewright.tile.tensors import Placement
@@ -25,16 +22,11 @@ ALIGNMENT = 64
 """Bytes to which a lone kernel's operands are aligned in main memory."""
 
 
-HONOURS = frozenset({Decision.ADDRESSES, Decision.SLOTS})
-"""Of a tile program. Tokens follow from the instructions (tokens.py), and instructions of kernels
-that compute several operations are ordered by a simulation (lowering/dispatch.py)."""
-
-
 def timer(core: Core, machine: Machine) -> Timer:
     """Cycles of a kernel that runs alone, its operands dense in main memory, its biases zeros."""
 
     def cycles(kernel: Kernel, schedule: Schedule) -> float:
-        program = tile(kernel, schedule, machine, place_dense(kernel), check=False, honours=HONOURS)
+        program = tile(kernel, schedule, machine, place_dense(kernel), check=False)
         return _cycles(core, machine, [program])
 
     return cycles
@@ -56,8 +48,8 @@ def _cycles(core: Core, machine: Machine, programs: Sequence[ProgramOp]) -> floa
     lowering = Lowering(core)
     for program in programs:
         lowering.kernel(program)
-    (operations,) = Segments.read(core, lowering.words()).programs
-    return float(simulate(commands_of(core, operations), machine).cycles)
+    (whole,) = lowering.programs
+    return float(simulate(whole.commands(), machine).cycles)
 
 
 def place_dense(kernel: Kernel) -> dict[str, Placement]:

@@ -6,10 +6,11 @@ bank arbiter (two engines may use a bank in one cycle without a delay), and the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.errors import Problem, TilewrightError
 from tilewright.simulate import (
@@ -23,7 +24,7 @@ from tilewright.simulate import (
 )
 from tilewright.simulate.commands import AccessArray, TimedArray
 from tilewright.targets.dpu.core import DEPTH, Core
-from tilewright.targets.dpu.footprint import Footprint, Footprints, Span, footprint
+from tilewright.targets.dpu.footprint import CONSTANT, Footprint, Footprints, Span, footprint
 from tilewright.targets.dpu.formats import CATEGORIES
 from tilewright.targets.dpu.machine import machine_of
 from tilewright.targets.dpu.operations import Operation
@@ -58,16 +59,15 @@ class Report:
         return not self.problems
 
 
-def cycles(operation: Operation) -> int:
-    """Cycles that an operation computes; 1 for INIT and END, 0 for transfers."""
-    fields = operation.fields
-    taps = fields.get("kernel_h", 1) * fields.get("kernel_w", 1)
-    if operation.mnemonic in ("load", "save"):
+def cycles(mnemonic: str, fields: Mapping[str, int]) -> int:
+    """Cycles that an instruction computes; 1 for INIT and END, 0 for transfers."""
+    if mnemonic in ("load", "save"):
         return 0
-    if operation.mnemonic == "elew":
-        return fields["length"] * fields["channel_group"] * fields["num"]
-    if operation.mnemonic in ("conv", "dwconv", "pool", "alu"):
-        return fields["length"] * fields["channel_group"] * taps
+    points = fields.get("length", 1) * fields.get("channel_group", 1)
+    if mnemonic == "elew":
+        return points * fields.get("num", 1)
+    if mnemonic in ("conv", "dwconv", "pool", "alu"):
+        return points * fields.get("kernel_h", 1) * fields.get("kernel_w", 1)
     return 1
 
 
@@ -80,20 +80,37 @@ def commands_of(core: Core, operations: Sequence[Operation]) -> TimedArray:
     matched = match(operations)
     if matched.starved:
         raise TilewrightError(matched.starved)
-    table = timed_table(len(operations))
-    table["engine"] = [operation.engine for operation in operations]
-    table["waits"][:, : len(CATEGORIES)] = matched.waits
-    table["cycles"] = [cycles(operation) for operation in operations]
-    groups = list(core.bank_groups)
     for operation in operations:
         if operation.mnemonic in ("load", "save"):
-            touched = footprint(core, operation)
-            span = touched.loads or touched.stores
-            group = groups.index(core.group_of_bank[operation.fields["bank_id"]])
-            row = table[operation.number]
-            row["move"] = group + (len(groups) if operation.mnemonic == "save" else 0)
-            row["bytes"] = span.run * span.count if span is not None else 0
-            row["latency"] = core.port.latency
+            footprint(core, operation)
+    engines = [operation.engine for operation in operations]
+    named = [(operation.mnemonic, operation.fields) for operation in operations]
+    return timed_commands(core, engines, named, matched.waits)
+
+
+def timed_commands(
+    core: Core,
+    engines: Sequence[int],
+    instructions: Sequence[tuple[str, Mapping[str, int]]],
+    waits: NDArray[np.int64],
+) -> TimedArray:
+    """TIMED records of instructions by name, with the fields that they and their INITs have set;
+    those that are left out are 1 where they count something."""
+    table = timed_table(len(instructions))
+    table["engine"] = engines
+    table["waits"][:, : len(CATEGORIES)] = waits
+    table["cycles"] = [cycles(*instruction) for instruction in instructions]
+    moves = [row for row, (name, _) in enumerate(instructions) if name in ("load", "save")]
+    groups = list(core.bank_groups)
+    of_bank = [groups.index(group) for group in core.group_of_bank]
+    fields = [instructions[row][1] for row in moves]
+    saves = np.array([instructions[row][0] == "save" for row in moves], np.int64)
+    table["move"][moves] = saves * len(groups) + [of_bank[f.get("bank_id", 0)] for f in fields]
+    table["bytes"][moves] = [
+        0 if f.get("broadcast", 0) == CONSTANT else f.get("channel", 1) * f.get("length", 1)
+        for f in fields
+    ]
+    table["latency"][moves] = core.port.latency
     return table
 
 

@@ -76,7 +76,7 @@ def pipeline(
                 "after allocate: buffers that share an address need waits",
             )
         )
-    if waits and machine.synchronisation.signals:
+    if waits and machine.synchronisation.signals and not machine.synchronisation.by_rows:
         reason = "after synchronise, whose waits it turns into what the machine has"
         entries.append(PassEntry(AssignEvents(), reason))
     if check:

@@ -27,7 +27,7 @@ from tilewright.tile.machine_parts import absent_parts
 from tilewright.tile.operations import EventOp
 from tilewright.tile.passes.allocate import live_spans, slot_bytes
 from tilewright.tile.passes.base import TilePass
-from tilewright.tile.queues import Command, Queues, fills, is_ahead
+from tilewright.tile.queues import ROWS, Command, Queues, fills, is_ahead, wait_parts
 from tilewright.tile.races import faults, races, share_addresses
 
 
@@ -385,14 +385,26 @@ class _Checker:
     def races(self) -> Iterator[Problem]:
         """Dependences between engines that no wait orders."""
         for race in races(self.order, self.queues):
+            wait = race.wait
+            if self.machine.synchronisation.by_rows and self._uses(race.later, wait):
+                wait = wait.replace(" ", f" {ROWS}")
             yield self.problem(
                 "tile-race",
                 f"may start before '{headline(race.earlier)}' at "
                 f"{self.iteration(self.order.rows(race.earlier), race.earlier_row)} is done",
                 race.later,
                 race.later_row,
-                f"it must wait for '{race.wait}'",
+                f"it must wait for '{wait}'",
             )
+
+    def _uses(self, op: Command, wait: str) -> bool:
+        """Return True if an operation uses the buffer that a wait names."""
+        name = wait_parts(wait)[-1]
+        return any(
+            op in self.queues.users_of(buffer)
+            for buffer in self.queues.buffers
+            if buffer.symbol.data == name
+        )
 
 
 def headline(op: Operation | Command) -> str:

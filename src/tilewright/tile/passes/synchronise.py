@@ -11,7 +11,7 @@ from tilewright.tile.dialect import BufferOp, MoveOp, ProgramOp, enclosing_loops
 from tilewright.tile.implied import Dependences, visits
 from tilewright.tile.iteration import Order
 from tilewright.tile.passes.base import TilePass
-from tilewright.tile.queues import Command, Queues, fills, is_out_of_order, leader_of
+from tilewright.tile.queues import ROWS, Command, Queues, fills, is_out_of_order, leader_of
 from tilewright.tile.races import races, share_addresses
 
 PROVEN = 20_000
@@ -41,6 +41,10 @@ class Synchronise(TilePass):
 
     Machines without synchronisation (``synchronisation = "none"``) get no waits.
 
+    Where instructions wait for rows (``synchronisation.grain``), a wait implies nothing of other
+    buffers. Each command waits for the rows of every buffer that it uses, but for buffers that are
+    always free.
+
     Before::
 
         tile.move %x to %x_nbin on "load"
@@ -67,15 +71,23 @@ class Synchronise(TilePass):
             op.properties.pop("waits", None)
         if machine.synchronisation.style == "none":
             return
+        by_rows = machine.synchronisation.by_rows
         for op in dependences.commands:
             if isinstance(op, MoveOp) and op.joined is not None:
                 continue
-            ready = _ready(op, dependences)
-            waits = [f"ready {buffer.symbol.data}" for buffer in ready]
-            waits += [f"free {buffer.symbol.data}" for buffer in _free(op, ready, dependences)]
+            if by_rows:
+                waits = _rows(op, dependences)
+            else:
+                ready = _ready(op, dependences)
+                waits = [f"ready {buffer.symbol.data}" for buffer in ready]
+                waits += [f"free {buffer.symbol.data}" for buffer in _free(op, ready, dependences)]
             if waits:
                 op.properties["waits"] = to_attribute(tuple(waits))
-        if self.fewest and any(b.outer_buffer is not None for b in dependences.buffers):
+        if (
+            self.fewest
+            and not by_rows
+            and any(b.outer_buffer is not None for b in dependences.buffers)
+        ):
             _prune(program, dependences.commands)
 
 
@@ -119,19 +131,46 @@ def _ready(op: Command, known: Dependences) -> list[BufferOp]:
     return [buffer for buffer in known.buffers if buffer in chosen]
 
 
+def _rows(op: Command, known: Dependences) -> list[str]:
+    """The waits of a command each of whose instructions waits for the rows that it touches."""
+    waits: list[str] = []
+    for buffer in known.buffers:
+        users, name = known.users[buffer], f"{ROWS}{buffer.symbol.data}"
+        if op not in users:
+            continue
+        others = [user for user in users if user.engine != op.engine]
+        if not fills(op, buffer) and any(fills(user, buffer) for user in others):
+            waits.append(f"ready {name}")
+        elif fills(op, buffer) and others and _is_reused(buffer):
+            waits.append(f"free {name}")
+    own = known.filled.get(op, [])
+    return waits + [f"free {other.symbol.data}" for other in _replaced(op, own, known)]
+
+
+def _is_reused(buffer: BufferOp) -> bool:
+    """Return True unless a buffer has a slot for every visit, and so is always free."""
+    return visits(buffer) > buffer.slot_count
+
+
 def _free(op: Command, ready: list[BufferOp], known: Dependences) -> list[BufferOp]:
     """The buffers whose users an operation waits for, because it fills their memory.
 
     ``ready`` are those whose content it waits for.
     """
     own = known.filled.get(op, [])
+    waits = [
+        buffer
+        for buffer in own
+        if known.foreign(buffer, op.engine.data)
+        and _is_reused(buffer)
+        and not known.is_implied(op, buffer, ready)
+    ]
+    return waits + _replaced(op, own, known)
+
+
+def _replaced(op: Command, own: Sequence[BufferOp], known: Dependences) -> list[BufferOp]:
+    """The buffers whose addresses those that an operation fills have been given, too."""
     waits: list[BufferOp] = []
-    for buffer in own:
-        used = bool(known.foreign(buffer, op.engine.data))
-        # A buffer with a slot for every visit is always free.
-        reused = visits(buffer) > buffer.slot_count
-        if used and reused and not known.is_implied(op, buffer, ready):
-            waits.append(buffer)
     for other in known.buffers:
         if other in own or not any(share_addresses(other, buffer) for buffer in own):
             continue

@@ -42,8 +42,10 @@ class Lowered:
         )
 
     def run(self) -> Any:
-        """The result where instructions run in the program's order, and in the tokens'."""
+        """The result where instructions run in the program's order, and in the tokens', which
+        order all that touches one place."""
         (program,) = self.segments.programs
+        assert not self.segments.problems()
         state = State(self.segments.core, self.memory)
         for operation in program:
             execute(state, operation)

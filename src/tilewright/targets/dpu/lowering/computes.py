@@ -9,10 +9,11 @@ from functools import cached_property
 from tilewright.errors import TilewrightError, refuse
 from tilewright.ir.types import fraction_of
 from tilewright.numerics.power_of_two import AVERAGE_FACTORS, GUARD_BITS
-from tilewright.targets.dpu.build import Builder
 from tilewright.targets.dpu.core import DEPTH, Core
 from tilewright.targets.dpu.formats import ACTIVATIONS, ALU_MODES
+from tilewright.targets.dpu.lowering.dependences import Area
 from tilewright.targets.dpu.lowering.epilogue import Epilogue
+from tilewright.targets.dpu.lowering.instructions import Instructions
 from tilewright.targets.dpu.lowering.tiles import Tile
 from tilewright.targets.dpu.places import BASES
 from tilewright.tile.dialect import BufferOp, StageOp
@@ -41,12 +42,14 @@ class Window:
 class Execution:
     """One tile to compute."""
 
-    build: Builder
+    build: Instructions
     stage: StageOp
     inputs: list[Tile]
     output: Tile
     epilogue: Epilogue
     bias_row: int
+    bias: Sequence[Area]
+    """Where the bias lies, or the zeros that stand for it."""
     bias_shift: int
     """Field ``shift_bias``."""
 
@@ -137,6 +140,15 @@ class Execution:
             "pad_right": kernel_w - 1 - max(0, beyond),
         }
 
+    def touch(
+        self, first: int, row: int, rows: int, window: Window, further: Sequence[Area] = ()
+    ) -> None:
+        """Say that the instructions from ``first`` on compute some rows of results from windows."""
+        image, down = self.inputs[0], window.strides[0]
+        y = (self.output.first_row + row) * down - window.pads[0] - image.first_row
+        reads = image.areas(y, (rows - 1) * down + window.kernel[0])
+        self.build.touch(first, [*reads, *further], self.output.areas(row, rows))
+
     def target(self, row: int, group: int = 0) -> dict[str, int]:
         """Fields of where results go; of several rows of a bank, the address of the first."""
         bank, address = self.output.bank(row)
@@ -218,13 +230,16 @@ def product(at: Execution) -> None:
         source = at.source(window, row, rows)
         init = {"act_type": activation, "stride_offset_in": source.pop("stride_offset_in")}
         at.initialise("convinit", at.common(window, row, rows) | at.sums() | init)
+        first = len(build.statements)
         for group in range(at.output.groups):
-            build.add(
+            number = build.add(
                 "conv", **source, **at.target(row, group), length=at.output.pixels,
                 channel_group=image.groups, channel_offset=at.unused,
                 bank_addr_weights=(weight.base + group * step) % DEPTH,
                 bank_addr_bias=at.bias_row + (group if at.bias_shift else 0),
             )  # fmt: skip
+            build.touch(number, [weight.block((weight.base + group * step) % DEPTH, step)])
+        at.touch(first, row, rows, window, at.bias)
 
 
 def depthwise(at: Execution) -> None:
@@ -240,12 +255,14 @@ def depthwise(at: Execution) -> None:
         source = at.source(window, row, rows)
         offset = {"stride_offset_in": source.pop("stride_offset_in")}
         at.initialise("dwinit", at.common(window, row, rows) | at.sums() | offset)
-        at.build.add(
+        number = at.build.add(
             "dwconv", **source, **at.target(row), length=at.output.pixels,
             channel_group=image.groups, channel_offset=at.unused,
             bank_addr_weights=weight.base, bank_addr_bias=at.bias_row,
             act_type=ACTIVATIONS.index(at.epilogue.activation),
         )  # fmt: skip
+        taps = weight.block(weight.base, window.kernel[0] * window.kernel[1] * image.groups)
+        at.touch(number, row, rows, window, [taps, *at.bias])
 
 
 def maximum(at: Execution) -> None:
@@ -285,10 +302,11 @@ def _pool(at: Execution, window: Window, values: dict[str, int]) -> None:
         common["stride_offset_in"] = source.pop("stride_offset_in")
         lines = {name: common.pop(name) for name in ("jump_read_endl", "jump_write_endl")}
         at.initialise("poolinit", common | values)
-        at.build.add(
+        number = at.build.add(
             "pool", **source, **at.target(row), **lines, length=at.output.pixels,
             channel_group=at.output.groups,
         )  # fmt: skip
+        at.touch(number, row, rows, window)
 
 
 def _alu(at: Execution, window: Window, values: dict[str, int]) -> None:
@@ -307,7 +325,8 @@ def _alu(at: Execution, window: Window, values: dict[str, int]) -> None:
             "channel_group": at.output.groups,
         }
         at.initialise("aluinit", common | values)
-        at.build.add("alu", **source, **at.target(row), valid_pixel_parallel=rows)
+        number = at.build.add("alu", **source, **at.target(row), valid_pixel_parallel=rows)
+        at.touch(number, row, rows, window)
 
 
 def points(at: Execution) -> None:
@@ -340,13 +359,15 @@ def points(at: Execution) -> None:
                 "elewinit", bank_id_in=first, bank_addr_in=begin, jump_read=image.jump,
                 jump_read_endl=image.turn, shift_read=shift, id=number,
             )  # fmt: skip
-        build.add(
+        number = build.add(
             "elew", num=2, length=out.pixels, channel_group=out.groups,
             valid_pixel_parallel=rows, bank_id_out=bank, bank_addr_out=address,
             jump_write=out.jump, jump_write_endl=out.turn, elew_type=int(multiply),
             act_type=int(at.epilogue.activation == "relu"),
             shift_write=write if write >= 0 else 8 - write,
         )  # fmt: skip
+        reads = [area for image in at.inputs for area in image.areas(row, rows)]
+        build.touch(number, reads, out.areas(row, rows))
 
 
 COMPUTES: Mapping[str, Callable[[Execution], None]] = {

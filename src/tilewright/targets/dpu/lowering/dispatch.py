@@ -12,33 +12,26 @@ After::                  conv conv pool conv conv pool
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
+from numpy.typing import NDArray
 
-from tilewright.codegen.words import Statement, decode, encode
 from tilewright.simulate import simulate
-from tilewright.targets.dpu.build import synchronised
-from tilewright.targets.dpu.core import Core
-from tilewright.targets.dpu.isa import REVISIONS
+from tilewright.targets.dpu.lowering.instructions import Instructions
+from tilewright.targets.dpu.lowering.program import commands_of
 from tilewright.targets.dpu.machine import machine_of
-from tilewright.targets.dpu.operations import operations_of
-from tilewright.targets.dpu.timing import commands_of
 
 
-def dispatch_order(core: Core, statements: Sequence[Statement]) -> list[Statement]:
-    """A kernel's instructions, tokens not yet set, in the order in which they could begin."""
-    instructions = REVISIONS[core.isa]
-    whole = synchronised(core, [*statements, Statement("end", {})])
-    operations = operations_of(decode(instructions, encode(instructions, whole)))
-    machine = machine_of(core)
+def dispatch_order(kernel: Instructions) -> NDArray[np.int64]:
+    """A kernel's instructions in the order in which they could begin."""
+    start, machine = kernel.dependences.start, machine_of(kernel.core)
+    waits = np.maximum(np.array(kernel.dependences.waits[start:]) - start, -1).tolist()
     endless = machine.model_copy(
         update={
             "issue_cycles": 0,
             "engines": tuple(
-                engine.model_copy(update={"queue": len(whole)}) for engine in machine.engines
+                engine.model_copy(update={"queue": len(waits)}) for engine in machine.engines
             ),
         }
     )
-    start = simulate(commands_of(core, operations), endless).start[:-1]
-    return [statements[number] for number in np.argsort(start, kind="stable")]
+    begin = simulate(commands_of(kernel.core, kernel.statements, waits), endless).start
+    return np.argsort(begin, kind="stable")

@@ -15,10 +15,11 @@ from tilewright.codegen.program.locations import BufferPlace, TensorPlace
 from tilewright.errors import refuse
 from tilewright.graph.placement import ACTIVATIONS
 from tilewright.ir.types import shape_of
-from tilewright.targets.dpu.build import Builder
 from tilewright.targets.dpu.core import DEPTH
 from tilewright.targets.dpu.lowering.computes import COMPUTES, Execution
+from tilewright.targets.dpu.lowering.dependences import Area
 from tilewright.targets.dpu.lowering.epilogue import Epilogue
+from tilewright.targets.dpu.lowering.instructions import Instructions
 from tilewright.targets.dpu.lowering.tiles import Box, Runs, Tensor, Tile
 from tilewright.targets.dpu.machine import FEW, MOST_GROUPS
 from tilewright.targets.dpu.registers import BIASES, GUARD, REGISTERS
@@ -26,7 +27,7 @@ from tilewright.tile.boxes import Boxes, box_columns
 from tilewright.tile.circular import Circle
 from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, StageOp, TensorOp
 from tilewright.tile.iteration import Order
-from tilewright.tile.queues import Command, commands_of
+from tilewright.tile.queues import Command, commands_of, wait_parts
 
 if TYPE_CHECKING:
     from tilewright.targets.dpu.lowering.network import Bias, Lowering
@@ -38,7 +39,7 @@ ZEROS = DEPTH - MOST_GROUPS
 class KernelLowering:
     """One kernel being lowered into a builder."""
 
-    def __init__(self, whole: Lowering, program: ProgramOp, build: Builder) -> None:
+    def __init__(self, whole: Lowering, program: ProgramOp, build: Instructions) -> None:
         self.whole = whole
         self.core = whole.core
         self.program = program
@@ -56,6 +57,10 @@ class KernelLowering:
         for op in computes:
             self._readers |= dict.fromkeys(_inputs(op.stages[0]), op)
         self.computes = len(computes)
+        self._waits: dict[tuple[Command, bool], frozenset[str]] = {}
+        """The buffers for whose rows a command waits, and those for which as a whole."""
+        self._ends: dict[Command, int] = {}
+        """Per command, its last instruction so far."""
 
     def lower(self) -> None:
         """Add all instructions. Raises TilewrightError."""
@@ -68,11 +73,29 @@ class KernelLowering:
         )
         epilogues = {op: Epilogue.of(op) for op in commands if isinstance(op, ComputeOp)}
         for _, number, row in events:
-            op = commands[number]
+            op, first = commands[number], len(self.build.statements)
             if isinstance(op, MoveOp):
                 self._move(op, row)
             else:
                 self._compute(op, row, epilogues[op])
+            if len(self.build.statements) > first:
+                self._wait(op, first)
+                self._ends[op] = len(self.build.statements) - 1
+
+    def _wait(self, op: Command, first: int) -> None:
+        """Let the first instruction of a command wait for buffers as a whole, whose users end."""
+        waits, start = self.build.dependences, self.build.dependences.start
+        for name in self._waits_of(op, rows=False):
+            for user, end in self._ends.items():
+                if any(buffer.symbol.data == name for buffer in _buffers(user)):
+                    waits.wait(start + first, self.build.engine(end), start + end)
+
+    def _waits_of(self, op: Command, *, rows: bool) -> frozenset[str]:
+        """The buffers for whose rows a command waits, or those for which as a whole."""
+        if (op, rows) not in self._waits:
+            waits = [wait_parts(wait) for wait in op.wait_list]
+            self._waits[op, rows] = frozenset(name for _, by, name in waits if by == rows)
+        return self._waits[op, rows]
 
     def _load_zeros(self, computes: list[ComputeOp]) -> None:
         """A LOAD of zeros for computes without a bias. A CONV reads one row of them for all of its
@@ -83,10 +106,15 @@ class KernelLowering:
             if self.bias_of(op) is None
         ]
         if rows:
-            self.build.add(
-                "load", bank_id=self.core.group("bias").first, bank_addr=ZEROS,
-                channel=max(rows) * self.core.channels, reg_id=REGISTERS[BIASES],
+            self.build.transfer(
+                "load", [self._zeros(max(rows))], bank_id=self.core.group("bias").first,
+                bank_addr=ZEROS, channel=max(rows) * self.core.channels, reg_id=REGISTERS[BIASES],
             )  # fmt: skip
+
+    def _zeros(self, rows: int) -> Area:
+        """The rows of zeros; no buffer, so whoever touches them waits for them."""
+        bank = self.core.group("bias").first
+        return Area(slice(bank, bank + 1), slice(ZEROS, ZEROS + rows), True)
 
     def _groups(self, op: ComputeOp) -> int:
         """Groups of channels of a compute's result at most."""
@@ -141,7 +169,8 @@ class KernelLowering:
         row_bytes = group.count * self.core.channels * (4 if group.kind == "bias" else 1)
         runs = self._runs(buffer, visit)
         step = self._step(buffer, tensor)
-        tile = Tile(self.core, group, address // row_bytes, tensor, box, step, runs)
+        waited = buffer.symbol.data in self._waits_of(command, rows=True)
+        tile = Tile(self.core, group, address // row_bytes, tensor, box, step, runs, waited=waited)
         if group.kind == "map" and tile.images > 1:
             raise refuse("lower-layout", "a tile holds several images", tensor.name)
         if buffer.circular is not None:
@@ -232,9 +261,10 @@ class KernelLowering:
             index = list(start)
             index[outer] = first + channel
             turn, bank = divmod(channel, self.core.channels)
-            self.build.add(
-                "load", bank_id=tile.group.first + bank,
-                bank_addr=(tile.base + turn * taps * groups) % DEPTH, length=taps, channel=inner,
+            address = (tile.base + turn * taps * groups) % DEPTH
+            self.build.transfer(
+                "load", [tile.block(address, taps * groups, bank, 1)],
+                bank_id=tile.group.first + bank, bank_addr=address, length=taps, channel=inner,
                 jump_read=apart, jump_write=groups, reg_id=tile.tensor.register,
                 ddr_addr=tile.tensor.address(index),
             )  # fmt: skip
@@ -272,19 +302,22 @@ class KernelLowering:
                 "lower-layout", "weights lie in another order than [tap, channel] in main memory",
                 tile.tensor.name,
             )  # fmt: skip
-        self.build.add(
-            "load", bank_id=tile.group.first, bank_addr=tile.base, length=taps, channel=sizes[0],
-            jump_read=strides[3] if taps > 1 else 1,
-            jump_write=-(-sizes[0] // self.core.channels), reg_id=tile.tensor.register,
+        groups = -(-sizes[0] // self.core.channels)
+        self.build.transfer(
+            "load", [tile.block(tile.base, taps * groups)], bank_id=tile.group.first,
+            bank_addr=tile.base, length=taps, channel=sizes[0],
+            jump_read=strides[3] if taps > 1 else 1, jump_write=groups, reg_id=tile.tensor.register,
             ddr_addr=tile.tensor.address([start for start, _ in tile.box]),
         )  # fmt: skip
 
     def _load_bias(self, tile: Tile) -> None:
         bias = self.bias(tile.tensor)
         start, count = tile.box[-1]
-        self.build.add(
-            "load", bank_id=tile.group.first, bank_addr=tile.base, channel=count,
-            reg_id=REGISTERS[BIASES], ddr_addr=bias.offset + start,
+        groups = -(-count // self.core.channels)
+        self.build.transfer(
+            "load", [tile.block(tile.base, groups)], bank_id=tile.group.first,
+            bank_addr=tile.base, channel=count, reg_id=REGISTERS[BIASES],
+            ddr_addr=bias.offset + start,
         )  # fmt: skip
 
     def bias(self, tensor: Tensor) -> Bias:
@@ -314,10 +347,12 @@ class KernelLowering:
         output = op.output.owner
         assert isinstance(output, BufferOp)
         bias = self.bias_of(op)
-        shift, bias_row = 0, ZEROS
+        groups = self._groups(op)
+        shift, bias_row, bias_area = 0, ZEROS, self._zeros(groups)
         if bias is not None:
             tile = self.tile(bias, op, row)
             shift, bias_row = self.bias(tile.tensor).shift + 1, tile.base
+            bias_area = tile.block(tile.base, groups)
         inputs = [self._input(buffer, op, row) for buffer in _inputs(stage) if buffer is not bias]
         lower = COMPUTES.get(stage.operation.data)
         if lower is None:
@@ -330,6 +365,7 @@ class KernelLowering:
                 self.tile(output, op, row),
                 epilogue,
                 bias_row,
+                [bias_area],
                 shift,
             )
         )
@@ -344,6 +380,14 @@ def _box(boxes: Boxes, row: int) -> Box:
 def _inputs(stage: StageOp) -> list[BufferOp]:
     """The buffers that a stage reads, in the order of its operands."""
     return [value.owner for value in stage.inputs if isinstance(value.owner, BufferOp)]
+
+
+def _buffers(op: Command) -> list[BufferOp]:
+    """The buffers that a command uses."""
+    if isinstance(op, MoveOp):
+        return [op.buffer]
+    owners = [value.owner for stage in op.stages for value in stage.inputs]
+    return [owner for owner in (*owners, op.output.owner) if isinstance(owner, BufferOp)]
 
 
 def _adds_bias(op: ComputeOp) -> bool:

@@ -2,8 +2,9 @@
 
 The tile program says what is moved and computed in which order, and where buffers lie in the banks.
 Its moves become a LOAD or SAVE for every row, its computes one instruction for as many rows as the
-core computes at once. Its waits are not used: tokens are derived from the bank rows and bytes that
-the finished instructions touch (build.py), across kernels too.
+core computes at once. Its waits become tokens: a command waits for rows of buffers, and each of its
+instructions for those that touch the same rows. What kernels owe one another follows from the bank
+rows and bytes that they touch (dependences.py).
 
 Main memory has three base registers: the arena of weights, the image of biases, and the arena of
 activations. The image holds zeros for kernels without a bias, then every bias as bytes.
@@ -17,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import refuse
-from tilewright.targets.dpu.build import Builder
 from tilewright.targets.dpu.core import Core
 from tilewright.targets.dpu.lowering.dispatch import dispatch_order
+from tilewright.targets.dpu.lowering.instructions import Instructions
 from tilewright.targets.dpu.lowering.kernel import KernelLowering
+from tilewright.targets.dpu.lowering.program import Program
 from tilewright.targets.dpu.machine import MOST_GROUPS
 from tilewright.tile.dialect import ProgramOp
 
@@ -47,8 +49,7 @@ class Lowering:
 
     core: Core
     content: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
-    segments: list[Builder] = field(default_factory=list[Builder])
-    """A program each."""
+    programs: list[Program] = field(default_factory=list[Program])
     starts: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """First instruction of each kernel, and the first behind it, over all programs."""
     image: bytearray = field(default_factory=bytearray)
@@ -67,22 +68,22 @@ class Lowering:
 
     def kernel(self, program: ProgramOp) -> None:
         """Append a kernel. Raises TilewrightError."""
-        build = Builder(self.core)
+        if not self._open:
+            self.programs.append(Program(self.core))
+            self._open = True
+        whole = self.programs[-1]
+        build = Instructions(self.core, whole.dependences)
         lowering = KernelLowering(self, program, build)
         lowering.lower()
-        if lowering.computes > 1:
-            build.statements = dispatch_order(self.core, build.statements)
-        if not self._open:
-            self.segments.append(Builder(self.core))
-            self._open = True
-        self.segments[-1].statements += build.statements
+        order = dispatch_order(build) if lowering.computes > 1 else None
+        whole.append(build, order)
         size = len(build.statements)
         self.starts.append((self._count, self._count + size))
         self._count += size
 
     def words(self) -> bytes:
         """All programs, one behind the other, with their ENDs."""
-        return b"".join(segment.words() for segment in self.segments)
+        return b"".join(program.words() for program in self.programs)
 
     def bias(self, offset: int, count: int, name: str) -> Bias:
         """The place of a bias of ``count`` numbers at an offset of the arena of weights.

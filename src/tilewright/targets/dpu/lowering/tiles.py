@@ -11,12 +11,13 @@ first one, and a turn takes as much for all tiles.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from tilewright.errors import refuse
-from tilewright.targets.dpu.build import Builder
 from tilewright.targets.dpu.core import DEPTH, BankGroup, Core
+from tilewright.targets.dpu.lowering.dependences import Area
+from tilewright.targets.dpu.lowering.instructions import Instructions
 
 Box = tuple[tuple[int, int], ...]
 """Start and size along each axis of a tensor."""
@@ -94,6 +95,8 @@ class Tile:
     rows take the places of those that are oldest, whatever the widths of their tiles."""
     whole: Tile | None = None
     """The tile of which this one is a part, and has the ways from row to row and pixel to pixel."""
+    waited: bool = field(default=False, compare=False)
+    """True if the command that uses it waits for the rows of its buffer."""
 
     def part(self, box: Box) -> Tile:
         """The part of this tile that is a smaller box of the tensor."""
@@ -243,7 +246,44 @@ class Tile:
         bank, address = self.address(row)
         return bank, (address - self.line(row)[2] * self.row_jump) % DEPTH
 
-    def transfer(self, build: Builder, mnemonic: str) -> None:
+    def block(self, first: int, count: int, bank: int = 0, banks: int = 0) -> Area:
+        """The place of some rows of all of the group's banks, or of some; no feature map's."""
+        begin = self.group.first + bank
+        return Area(
+            slice(begin, begin + (banks or self.group.count)),
+            slice(first, first + count),
+            self.waited,
+        )
+
+    def areas(self, first: int, count: int) -> list[Area]:
+        """The places of some of a feature map's rows, as far as they are in the tile."""
+        row, end = max(first, 0), min(first + count, self.rows)
+        round_banks, areas = self.step * self.core.rows, list[Area]()
+        while row < end:
+            place = self.place + row
+            turn, start = divmod(place % self.circle if self.circle else place, round_banks)
+            many = min(end - row, round_banks - start)
+            areas += self._areas_of_turn(turn, start, start + many)
+            row += many
+        return areas
+
+    def _areas_of_turn(self, turn: int, start: int, end: int) -> list[Area]:
+        """The places of the rows ``start`` to ``end`` of a turn round the banks."""
+        begin, size = self.beginning(turn), self.pixels * self.jump
+        rows, step, first = slice(begin, begin + size), self.step, self.group.first
+        whole = -(-start // step), end // step
+        if step == 1 or self.whole is not None or whole == (start / step, end / step):
+            banks = slice(first + start // step, first - (-end // step))
+            return [Area(banks, rows, self.waited)]
+        areas = list[Area]()
+        for bank in range(start // step, -(-end // step)):
+            low, high = max(start - bank * step, 0), min(end - bank * step, step)
+            lines = slice(low * self.row_jump, high * self.row_jump)
+            banks = slice(first + bank, first + bank + 1)
+            areas.append(Area(banks, rows, self.waited, lines, self.jump))
+        return areas
+
+    def transfer(self, build: Instructions, mnemonic: str) -> None:
         """LOADs or SAVEs of all rows."""
         tensor = self.tensor
         axes = tensor.axes
@@ -260,14 +300,14 @@ class Tile:
         for row in range(self.rows):
             bank, address = self.address(row)
             values = {inside: self.jump, outside: apart if self.pixels > 1 else 1}
-            build.add(
-                mnemonic, bank_id=bank, bank_addr=address, length=self.pixels,
+            build.transfer(
+                mnemonic, self.areas(row, 1), bank_id=bank, bank_addr=address, length=self.pixels,
                 channel=self.channels, reg_id=tensor.register,
                 ddr_addr=tensor.address(self.index(row)), **values,
             )  # fmt: skip
         return None
 
-    def _load_runs(self, build: Builder, runs: Runs) -> None:
+    def _load_runs(self, build: Instructions, runs: Runs) -> None:
         """LOADs of rows whose pixels are the windows of results, padding filled with zeros."""
         tensor, axes = self.tensor, self.tensor.axes
         assert axes.pixel is not None
@@ -294,8 +334,9 @@ class Tile:
             bank, address = self.address(row)
             index = self.index(row)
             index[axes.pixel] = first
-            build.add(
-                "load", bank_id=bank, bank_addr=address, length=runs.count, channel=self.channels,
+            build.transfer(
+                "load", self.areas(row, 1), bank_id=bank, bank_addr=address,
+                length=runs.count, channel=self.channels,
                 jump_read=jump, jump_write=self.jump, reg_id=tensor.register,
                 ddr_addr=tensor.address(index), **padding,
             )  # fmt: skip

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from tests.targets.dpu.derived import Builder
+
 from tilewright.errors import TilewrightError, refuse
-from tilewright.targets.dpu.build import Builder
 from tilewright.targets.dpu.core import DEPTH, Core
 from tilewright.targets.dpu.formats import ACTIVATIONS
 
