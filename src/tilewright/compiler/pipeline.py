@@ -280,7 +280,7 @@ def build_tiles(state: CompilationState) -> None:
             program = build(item.kernel, item.schedule, machine, placements)
             title = f"{item.kernel.symbol}-"
             state.runner.run(program, passes, title, verify_each=False)
-            if state.machine.synchronisation.style != "none":
+            if state.target.kernels_overlap and state.machine.synchronisation.style != "none":
                 for tile_program in programs_of(program):
                     used |= last_used(tile_program)
             state.kernels[number] = replace(item, program=program)

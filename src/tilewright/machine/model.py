@@ -129,6 +129,9 @@ class Storage(_Part):
     multiples: dict[str, int] = {}
     """Dim -> granule to which the operand's extent along it is rounded up in this memory; times the
     dim's step where it has one: rows of an image that a stride of 2 reads come by twice as many."""
+    element_bytes: int | None = Field(default=None, gt=0, le=MAX_WORD)
+    """Bytes that an element takes on the chip, if they are not its own type's: a weight that comes
+    as the diagonal of a block takes a row of it. Costs of moves do not count it."""
     joined: str | None = None
     """Name of another role in whose move this one travels (one latency for both)."""
     layout: str = ""

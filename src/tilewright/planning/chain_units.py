@@ -16,6 +16,8 @@ from math import inf
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Memory, Move, Primitive, Storage
 from tilewright.planning.domain import Affine, Kernel, Operand
+from tilewright.planning.layout import Layout
+from tilewright.planning.levels import on_the_way
 from tilewright.planning.links import links_of, renamed_axes
 from tilewright.planning.windows import beside
 
@@ -333,7 +335,10 @@ class Places:
             for hop in path:
                 last = hop is path[-1]
                 held = near if last else operand
-                granules = [axis.granule(storage.multiples) for axis in held.access]
+                apart = storage.own.windows_apart() if last else ()
+                granules = [axis.granule(storage.multiples, apart) for axis in held.access]
+                layout = Layout.parse(held.layout, len(held.shape))
+                blocks = on_the_way(layout, held.shape, held.access, unit.primitive.whole)
                 source = self._add(
                     Place(
                         held,
@@ -343,9 +348,9 @@ class Places:
                         source=source,
                         staged=not last,
                         host=host,
-                        granules=tuple(granules if last else [1] * len(granules)),
+                        granules=tuple(granules) if last else blocks,
                         alternatives=tuple(self._memory(unit, name) for name in others),
-                        apart=storage.own.windows_apart() if last else (),
+                        apart=apart,
                     )
                 )
             if source is not None:
@@ -369,7 +374,7 @@ class Places:
                     self._memory(unit, hop.source),
                     drain=hop,
                     target=target,
-                    granules=tuple(granules if last else [1] * len(granules)),
+                    granules=tuple(granules),
                     made_by=number if last else None,
                     alternatives=tuple(self._memory(unit, name) for name in others),
                 )

@@ -8,7 +8,7 @@ and the tile level know of an operation (footprints, halos, reuse, traffic) is r
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -67,13 +67,22 @@ class Affine:
             parts.append(str(self.offset))
         return " + ".join(parts).replace("+ -", "- ")
 
-    def granule(self, multiples: Mapping[str, int], names: Mapping[str, str] | None = None) -> int:
+    def granule(
+        self,
+        multiples: Mapping[str, int],
+        apart: Collection[str] = (),
+        names: Mapping[str, str] | None = None,
+    ) -> int:
         """The largest of its dims' granules (dim -> granule), times the dim's step; 1 if none.
 
-        ``names`` has what ``multiples`` call a dim, where that is not its own name.
+        Where windows along it lie ``apart`` (``OperandRecord.windows_apart``), a granule is one of
+        windows, whatever their step. ``names`` has what ``multiples`` and ``apart`` call a dim,
+        where that is not its own name.
         """
         known = names or {}
-        granules = [multiples.get(known.get(dim, dim), 0) * abs(c) for dim, c in self.terms]
+        terms = [(known.get(dim, dim), abs(step)) for dim, step in self.terms]
+        windows = any(dim in apart for dim, _ in terms)
+        granules = [multiples.get(dim, 0) * (1 if windows else step) for dim, step in terms]
         return max(granules, default=0) or 1
 
     @cached_property

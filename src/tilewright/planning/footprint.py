@@ -47,6 +47,8 @@ class Use:
     takes none of the room for buffers either, as if it lay in main memory."""
     multiples: tuple[int, ...]
     """Per axis, the granule of its extent in ``memory``."""
+    element_bytes: int
+    """Bytes of an element in ``memory``."""
     host: str = ""
     """Name of the operand in whose move this one travels; "" for a move of its own."""
     output: bool = False
@@ -95,12 +97,14 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
                 "the planner exact plans a tile for each memory",
             )
         move = path[0] if path else None
-        granules = tuple(axis.granule(storage.multiples) for axis in operand.access)
-        host = hosts.get(storage.joined, "") if storage.joined else ""
         leaves, apart = storage.own.stores_parts(), storage.own.windows_apart()
+        granules = tuple(axis.granule(storage.multiples, apart) for axis in operand.access)
+        host = hosts.get(storage.joined, "") if storage.joined else ""
         constant = operand.role in ("weight", "bias") and not operand.computed
         by_tile = constant and storage.own.lies_by_tile()
-        uses.append(Use(operand, memory, move, granules, host, output, leaves, apart, by_tile))
+        element = storage.element_bytes or operand.element_bytes
+        options = host, output, leaves, apart, by_tile
+        uses.append(Use(operand, memory, move, granules, element, *options))
     own = [use for use in uses if not use.host]
     return tuple(
         use

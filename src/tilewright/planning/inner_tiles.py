@@ -83,12 +83,16 @@ class Inside:
         return boxes
 
     def bytes_of(self, use: Use, sizes: Mapping[str, int]) -> int:
-        """Bytes of an operand's box of a tile, those that travel with it included."""
+        """Bytes of an operand's slot for a tile, those that travel with it included."""
         total = 0
-        for box in self.boxes[use.name]:
-            count = box.element_bytes
-            for extent, terms in box.axes:
-                count *= min(1 + sum(step * (sizes[dim] - 1) for dim, step in terms), extent)
+        for other in self.uses:
+            if use.name not in (other.name, other.host):
+                continue
+            axes = zip(*(other.operand.shape, other.operand.access, other.multiples), strict=True)
+            count = other.element_bytes
+            for extent, axis, granule in axes:
+                span = 1 + sum(abs(step) * (sizes[dim] - 1) for dim, step in axis.terms)
+                count *= align_up(min(span, extent), granule)
             total += count
         return total
 

@@ -103,6 +103,15 @@ class Layout:
         )
 
     @property
+    def blocks(self) -> tuple[int, ...]:
+        """Indices of a whole block along each axis; 1 where it does not come in blocks."""
+        moduli = [
+            [part.modulus for part in self.factors if part.axis == axis and part.modulus]
+            for axis in range(self.rank)
+        ]
+        return tuple(map(math.prod, moduli))
+
+    @property
     def row_major(self) -> bool:
         """True if this is plain row-major logical order."""
         return self.factors == tuple(Factor(axis) for axis in range(self.rank))

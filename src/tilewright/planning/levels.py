@@ -18,10 +18,12 @@ tile is one inner tile along every dim of the result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tilewright.machine import Machine, Memory, Move, Primitive, Storage
 from tilewright.machine.records import OperandRecord
+from tilewright.planning.domain import Affine
+from tilewright.planning.layout import Layout
 
 Path = tuple[Move, ...]
 
@@ -74,6 +76,17 @@ def _half(memory: Memory) -> int | None:
     return memory.reserved + max(memory.room // 2 // memory.granule, 1) * memory.granule
 
 
+def on_the_way(
+    layout: Layout, shape: Sequence[int], access: Sequence[Affine], whole: Sequence[str]
+) -> tuple[int, ...]:
+    """Per axis of an operand, the indices that pass memories together on the way to a primitive:
+    whole blocks, and all of an axis along a dim that the primitive's tiles cover ``whole``."""
+    axes = zip(shape, access, layout.blocks, strict=True)
+    return tuple(
+        block if set(axis.dims).isdisjoint(whole) else extent for extent, axis, block in axes
+    )
+
+
 class _StoredInParts(OperandRecord):
     """Results as the outer level sees them: the inner level stores its tiles one by one."""
 
@@ -107,7 +120,9 @@ def outer_view(
         ends = (inside, main) if outputs else (main, inside)
         moves.setdefault(ends, hop.model_copy(update={"source": ends[0], "target": ends[1]}))
         own = _StoredInParts() if outputs else OperandRecord()
-        operands[role] = Storage(memory=inside, joined=storage.joined, own=own)
+        operands[role] = Storage(
+            memory=inside, element_bytes=storage.element_bytes, joined=storage.joined, own=own
+        )
     view = machine.model_copy(
         update={"moves": tuple(moves.values()), "memories": tuple(memories.values())}
     )
@@ -115,4 +130,4 @@ def outer_view(
     return view, primitive.model_copy(update=update)
 
 
-__all__ = ["Path", "inner_view", "is_deep", "outer_view", "paths_of"]
+__all__ = ["Path", "inner_view", "is_deep", "on_the_way", "outer_view", "paths_of"]

@@ -401,7 +401,7 @@ def _resident_bytes(space: Space, use: Use, nest: Nest, grown: dict[str, Ints]) 
     size = space.slot_bytes(use)
     if not nest.grown or use.name not in nest.resident:
         return size
-    count = np.full(space.rows, float(use.operand.element_bytes))
+    count = np.full(space.rows, float(use.element_bytes))
     if use.output:
         count[space.split()] = accumulator_bytes(space.kernel, space.machine)
     for table, extent in zip(space.tables[use.name], use.operand.shape, strict=True):

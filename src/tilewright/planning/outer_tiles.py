@@ -12,10 +12,13 @@ from typing import Self
 
 import numpy as np
 
+from tilewright.machine import Primitive
 from tilewright.planning.bounds import main_bandwidth
+from tilewright.planning.domain import Operand
 from tilewright.planning.footprint import Bools, Counts, Floats, Ints, picked, uses_of
 from tilewright.planning.inner_tiles import Cuts, InnerTiling, Tiles, cuts_of
-from tilewright.planning.levels import outer_view
+from tilewright.planning.layout import Layout
+from tilewright.planning.levels import on_the_way, outer_view
 from tilewright.planning.sizes import EFFORTS, tile_sizes
 from tilewright.planning.space import Space, fitting, uncrossed
 
@@ -127,7 +130,10 @@ def _crossed(
     inside = tilings[0].inside
     kernel = inside.kernel
     view, primitive = outer_view(inside.machine, inside.primitive, {})
-    uses = uses_of(kernel, view, primitive)
+    uses = tuple(
+        use if use.output else replace(use, multiples=_blocks(use.operand, primitive))
+        for use in uses_of(kernel, view, primitive)
+    )
     choices: list[dict[str, Ints]] = []
     for tiling in tilings:
         granular = primitive.model_copy(update={"multiples": tiling.sizes})
@@ -162,6 +168,12 @@ def _crossed(
         )
         space = fitting(space, done, checked)
     return space.take(np.flatnonzero(space.allowed()))
+
+
+def _blocks(operand: Operand, primitive: Primitive) -> tuple[int, ...]:
+    """Per axis, the indices that pass memories together."""
+    layout = Layout.parse(operand.layout, len(operand.shape))
+    return on_the_way(layout, operand.shape, operand.access, primitive.whole)
 
 
 __all__ = ["OuterSpace", "outer_spaces"]

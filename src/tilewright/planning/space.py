@@ -264,7 +264,7 @@ class Space:
         return self._column(("slot", use.name), lambda: self._slot_bytes(use))
 
     def _slot_bytes(self, use: Use) -> Ints:
-        element = np.full(self.rows, use.operand.element_bytes)
+        element = np.full(self.rows, use.element_bytes)
         if use.output:
             wide = accumulator_bytes(self.kernel, self.machine)
             element = np.where(self.split(), wide, element)

@@ -44,6 +44,9 @@ class Target(ABC):
     """The keys of machines beyond those that hold for all targets; others are refused."""
     honours: ClassVar[frozenset[Decision]] = EVERY_DECISION
     """What its code takes from the tile program; it decides the rest anew, and no pass does."""
+    kernels_overlap: ClassVar[bool] = True
+    """Whether a kernel's first loads run beside the end of the kernel before, whose last tiles they
+    then leave alone (``Allocate.avoid``)."""
     elements: tuple[ElementType, ...] = ("float32", "fixed16", "fixed8")
     """What machines may compute on; others are refused."""
     weights_file: str = ""

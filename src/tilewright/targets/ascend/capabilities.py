@@ -13,6 +13,7 @@ from tilewright.machine.records import (
     Finding,
     MachineRecord,
     MemoryRecord,
+    OperandRecord,
     PrimitiveRecord,
     SharedCache,
 )
@@ -77,4 +78,18 @@ class AscendPrimitive(PrimitiveRecord):
         return self.alone
 
 
-__all__ = ["AscendMachine", "AscendMemory", "AscendPrimitive"]
+class AscendOperand(OperandRecord):
+    """What the cube reads."""
+
+    family: ClassVar[str] = "ascend"
+
+    apart: tuple[str, ...] = ()
+    """Dims of a window of which img2col makes a matrix of its own for each index, with a row for
+    each position."""
+
+    def windows_apart(self) -> tuple[str, ...]:
+        """``apart``."""
+        return self.apart
+
+
+__all__ = ["AscendMachine", "AscendMemory", "AscendOperand", "AscendPrimitive"]

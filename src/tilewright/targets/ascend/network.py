@@ -6,7 +6,12 @@ from dataclasses import replace
 
 from tilewright.machine import Machine, Primitive, Storage
 from tilewright.machine.model import MATRICES
-from tilewright.targets.ascend.capabilities import AscendMachine, AscendMemory, AscendPrimitive
+from tilewright.targets.ascend.capabilities import (
+    AscendMachine,
+    AscendMemory,
+    AscendOperand,
+    AscendPrimitive,
+)
 from tilewright.targets.ascend.formats import (
     block_elements,
     convolution_weight,
@@ -14,7 +19,7 @@ from tilewright.targets.ascend.formats import (
     image,
     nz,
 )
-from tilewright.targets.ascend.machine import CUBE, DaVinci, Rate, machine_of
+from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci, Rate, machine_of
 from tilewright.targets.ascend.vector_primitives import points_of, vector_primitives
 
 
@@ -134,6 +139,9 @@ _EPILOGUE = (("add",), ("relu", *FUNCTIONS), ("cast",))
 _LEFT = {"ub": EPILOGUE_BYTES}
 
 
+TAPS = AscendOperand(apart=("kh", "kw"))
+"""Of images next to the cube: each tap has a row for every position."""
+
 INTEGER_EPILOGUE_BYTES = 32_768
 """The same after a product of integers, whose sums are dequantised in UB a part at a time."""
 
@@ -163,7 +171,7 @@ def _product(width: int) -> Primitive:
                 turned=turned,
                 elements=elements,
             ),
-            "bias": Storage(memory="ub", multiples=columns),
+            "bias": Storage(memory="ub", multiples=columns, element_bytes=2),
             "residual": Storage(memory="ub", multiples=rows | columns, layout=result),
             "output": Storage(memory="cc", multiples=rows | columns, layout=result),
         },
@@ -194,13 +202,14 @@ def _convolution(width: int) -> Primitive:
                 layout=image(width),
                 elements=("float16",) if width == 2 else (),
                 fills=width == 1,
+                own=TAPS,
             ),
             "weight": Storage(
                 memory="cb",
                 multiples=_cubes("co") | depth,
                 layout=convolution_weight(width),
             ),
-            "bias": Storage(memory="ub", multiples=_cubes("co")),
+            "bias": Storage(memory="ub", multiples=_cubes("co"), element_bytes=2),
             "residual": Storage(memory="ub", multiples=results, layout=image()),
             "output": Storage(memory="cc", multiples=results, layout=image()),
         },
@@ -224,6 +233,7 @@ def _of_integers(primitive: Primitive) -> Primitive:
     columns = primitive.operands["bias"].multiples
     operands = {
         **primitive.operands,
+        "bias": Storage(memory="ub", multiples=columns),
         "residual": Storage(memory="ub", multiples=columns, elements=("float32",)),
         "output": output.model_copy(update={"elements": ("float16", "float32", "int32")}),
     }
@@ -253,9 +263,10 @@ def _depthwise(width: int) -> Primitive:
                 layout=image(width),
                 elements=("float16",) if width == 2 else (),
                 fills=width == 1,
+                own=TAPS,
             ),
-            "weight": Storage(memory="cb", multiples=block),
-            "bias": Storage(memory="ub", multiples=_cubes("c")),
+            "weight": Storage(memory="cb", multiples=block, element_bytes=BLOCK),
+            "bias": Storage(memory="ub", multiples=_cubes("c"), element_bytes=2),
             "residual": Storage(memory="ub", multiples=channels, layout=image()),
             "output": Storage(memory="cc", multiples=channels, layout=image()),
         },

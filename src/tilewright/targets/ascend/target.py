@@ -19,6 +19,7 @@ from tilewright.targets.ascend.package import FOLDER, core_of, read_package, wri
 from tilewright.targets.ascend.reader.kernels import read_kernels, verified
 from tilewright.targets.ascend.runner import AscendRunner
 from tilewright.targets.base import Target
+from tilewright.tile.decisions import Decision
 
 
 class AscendTarget(Target):
@@ -28,8 +29,9 @@ class AscendTarget(Target):
     take_lengths = True
     elements = ("float16",)
     family = "ascend"
-    honours = frozenset()
-    """Its kernels have addresses, flags and an order of their own (lowering/walk.py, flags.py)."""
+    honours = frozenset({Decision.ADDRESSES})
+    """Of kernels of the cube (lowering/cube.py); flags and an order are their own (flags.py)."""
+    kernels_overlap = False
     implements = frozenset(
         {
             *(

@@ -12,11 +12,13 @@ import numpy as np
 from tilewright.errors import refuse
 from tilewright.ir import Operation, integer
 from tilewright.ir.arenas import ACTIVATIONS, WEIGHTS
-from tilewright.ir.types import element_name
-from tilewright.machine import Machine, Memory, Primitive
+from tilewright.ir.types import element_name, layout_of
+from tilewright.machine import Machine, Memory, Storage
 from tilewright.memory import Buffer, Problem, align_up, place, shared
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.planning.domain import Affine
+from tilewright.planning.layout import Layout
+from tilewright.planning.levels import on_the_way
 from tilewright.tile.circular import circle_of
 from tilewright.tile.dialect import (
     BufferOp,
@@ -40,6 +42,8 @@ class Allocate(TilePass):
     ``shape`` is the largest box that lies inside the tensor. ``bytes`` is that of one slot: the
     box rounded along the dims for which the primitive's storage names multiples, in accumulators
     if the reduction is split, rounded up to the memory's granule; the slots follow one another.
+    Boxes on their way to a primitive have whole blocks of the tensor's layout, and results on their
+    way out are rounded as where the primitive writes them.
     A circular buffer takes one place, of as many rows as its slots' visits need at once.
     An operand that is spread over banks is rounded by its multiples so that the banks fill
     evenly. A buffer whose tensor lies in the same memory gets no address: it is a window of the
@@ -143,16 +147,20 @@ def _inside(start: int, size: int, extent: int) -> int:
     return max(min(start + size, extent) - max(start, 0), 0)
 
 
-def _primitives(buffer: BufferOp, machine: Machine) -> list[Primitive]:
-    """The primitives that read or write a buffer."""
-    users = [user for user in users_of(buffer) if isinstance(user, ComputeOp)]
-    return [machine.primitive(user.primitive.data) for user in users]
+def _beside(buffer: BufferOp) -> list[tuple[ComputeOp, BufferOp]]:
+    """The computes that read or write a buffer, or what is of it, and their buffers."""
+    beside = [(user, buffer) for user in users_of(buffer) if isinstance(user, ComputeOp)]
+    for use in buffer.result.uses:
+        if isinstance(use.operation, BufferOp):
+            beside += _beside(use.operation)
+    return beside
 
 
 def _left(buffers: Sequence[BufferOp], memory: Memory, machine: Machine) -> Memory:
     """A memory as the primitives that use the buffers leave it."""
-    primitives = {user.name: user for buffer in buffers for user in _primitives(buffer, machine)}
-    left = [machine.memory_beside(user, memory.name) for user in primitives.values()]
+    users = (user for buffer in buffers for user in users_of(buffer))
+    names = {user.primitive.data for user in users if isinstance(user, ComputeOp)}
+    left = [machine.memory_beside(machine.primitive(name), memory.name) for name in names]
     return max(left, key=lambda user: user.reserved, default=memory)
 
 
@@ -164,19 +172,34 @@ def _measure(buffer: BufferOp, machine: Machine, extents: Mapping[str, int]) -> 
 
 def slot_bytes(buffer: BufferOp, shape: Sequence[int], machine: Machine) -> int:
     """Bytes of one slot for a box of ``shape``, rounded as the machine asks."""
-    computes = [user for user in users_of(buffer) if isinstance(user, ComputeOp)]
-    rounded = [1 if computes else length for length in shape]
-    for user in computes:
-        lengths, granules = (
-            _windows(buffer, shape, user, machine),
-            _multiples(buffer, user, machine),
-        )
+    beside = _beside(buffer)
+    near = [(user, own) for user, own in beside if own is buffer or user.output is own.result]
+    ends = [user for user, _ in beside]
+    rounded = (
+        [1] * len(shape) if near else list(map(align_up, shape, _blocks(buffer, ends, machine)))
+    )
+    for user, own in near:
+        lengths, granules = _windows(own, shape, user, machine), _multiples(own, user, machine)
         written = [align_up(*axis) for axis in zip(lengths, granules, strict=True)]
         rounded = [max(pair) for pair in zip(rounded, written, strict=True)]
     item = ELEMENT_BYTES[element_name(buffer.result.type.of.element_type)]
+    stated = [_storage(own, user, machine) for user, own in beside]
+    item = max((each.element_bytes or item for each in stated if each), default=item)
     if buffer.accumulates is not None:
         item = max(item, ELEMENT_BYTES[machine.accumulator])
     return align_up(prod(rounded) * item, machine.memory(buffer.memory).granule)
+
+
+def _blocks(buffer: BufferOp, ends: Sequence[ComputeOp], machine: Machine) -> list[int]:
+    """Per axis, the indices that pass a buffer together on the way to computes."""
+    layout = Layout.parse(layout_of(buffer.tensor_op.result), len(buffer.tensor_shape))
+    blocks = [1] * len(buffer.tensor_shape)
+    for user in ends:
+        covered, names = machine.primitive(user.primitive.data).whole, user.primitive_names
+        whole = [dim for dim in buffer.window.dims if names.get(dim, dim) in covered]
+        own = on_the_way(layout, buffer.tensor_shape, buffer.window.data, whole)
+        blocks = list(map(max, blocks, own))
+    return blocks
 
 
 def _windows(
@@ -184,8 +207,7 @@ def _windows(
 ) -> list[int]:
     """A box's lengths as a compute reads or writes it: along an axis whose windows are moved one by
     one, their number."""
-    storage = machine.primitive(user.primitive.data).operands.get(buffer.get("role", ""))
-    apart = () if storage is None or user.output is buffer.result else storage.own.windows_apart()
+    apart = _apart(buffer, user, machine)
     lengths, names = list(shape), user.primitive_names
     for number, axis in enumerate(buffer.window.data):
         if any(names.get(dim, dim) in apart for dim in axis.dims):
@@ -199,14 +221,25 @@ def _windows(
 
 def _multiples(buffer: BufferOp, user: ComputeOp, machine: Machine) -> list[int]:
     """Per axis, the granule of a buffer's extent for a compute that reads or writes it."""
-    written = user.output is buffer.result
-    primitive = machine.primitive(user.primitive.data)
-    storage = primitive.operands.get("output" if written else buffer.get("role", ""))
+    storage, apart = _storage(buffer, user, machine), _apart(buffer, user, machine)
     multiples = {} if storage is None else storage.multiples
     window, names = buffer.window.data, user.primitive_names
-    if written:
+    if user.output is buffer.result:
         window = user.stages[-1].windows.data[-1].data
-    return [axis.granule(multiples, names) for axis in window]
+    return [axis.granule(multiples, apart, names) for axis in window]
+
+
+def _storage(buffer: BufferOp, user: ComputeOp, machine: Machine) -> Storage | None:
+    """Return what a primitive says of the operand in a buffer that it reads or writes."""
+    role = "output" if user.output is buffer.result else buffer.get("role", "")
+    return machine.primitive(user.primitive.data).operands.get(role)
+
+
+def _apart(buffer: BufferOp, user: ComputeOp, machine: Machine) -> tuple[str, ...]:
+    """Return the dims of windows that are moved one by one into a buffer that a compute reads."""
+    storage = _storage(buffer, user, machine)
+    read = storage is not None and user.output is not buffer.result
+    return storage.own.windows_apart() if storage is not None and read else ()
 
 
 def _size(buffer: BufferOp) -> int:

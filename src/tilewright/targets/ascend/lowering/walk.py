@@ -7,7 +7,9 @@ operands: ``Forms`` says it for products of matrices (matrices.py) and for convo
 Stages behind the product or the convolution come with the results' way out of L0C: the conversion
 and relu with the move to UB, others in UB.
 
-Buffers lie side by side, in whole blocks: formats are this walk's, and the tile program knows none.
+A buffer has the address, the bytes and the slots that the tile program says; the walk holds that
+its tile fits (``Forms.bytes``). What an epilogue needs beside them it takes of the bytes of UB that
+the primitive keeps for itself behind all buffers (``Primitive.reserved``).
 That a load is issued before the loops in front of it (``ahead``) asks for nothing here: pipes take
 commands from queues of their own, and the scalar unit that fills them waits for none of them.
 """
@@ -26,7 +28,7 @@ from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.lowering.nest import Spans, cut, padded_length, slot_of, whole
-from tilewright.targets.ascend.machine import BLOCK, FRACTAL, DaVinci
+from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import (
     LENGTH,
     Buffer,
@@ -41,9 +43,6 @@ from tilewright.targets.ascend.program import (
     select,
 )
 from tilewright.tile.dialect import BufferOp, ComputeOp, LoopOp, MoveOp, ProgramOp, TensorOp
-
-GRANULES = {"cbuf": BLOCK, "ca": FRACTAL, "cb": FRACTAL, "cc": 2 * FRACTAL, "ub": BLOCK}
-"""Bytes to which buffers are aligned."""
 
 
 @dataclass
@@ -122,10 +121,9 @@ class Walk:
     homes: Homes
     """The homes of the program's buffers that the walk has visited."""
     slots: Mapping[str, int]
-    """The number of slots of each buffer, by its name in the program."""
+    """The number of slots of each buffer that are used, by its name in the program."""
     free: frozenset[str] = frozenset()
     """Dims of which a launch has ``LENGTH`` indices, at most as many as the program."""
-    used: dict[str, int] = field(default_factory=dict[str, int])
     names: dict[str, int] = field(default_factory=dict[str, int])
     shared: list[LoopOp] = field(default_factory=list[LoopOp])
     """The loops that cores share."""
@@ -146,10 +144,7 @@ class Walk:
         if self.ended:
             body = self._guarded(body)
         tensors = tuple(self.tensors[symbol] for symbol in order)
-        work = self.forms.work
-        if any(buffer.address < self.used["ub"] for buffer in work):
-            raise self.refusal("plan-capacity", "functions have no room behind a product's tiles")
-        buffers = (*(home.buffer for home in self.homes.values()), *work)
+        buffers = (*(home.buffer for home in self.homes.values()), *self.forms.work)
         longest = max((self.program.extents[dim] for dim in self.free), default=0)
         constants, blocks = block_places(self.grid)
         return Program(
@@ -245,32 +240,17 @@ class Walk:
     def _buffer(
         self, op: BufferOp, spans: Spans, loops: tuple[tuple[Loop, int, LoopOp], ...]
     ) -> None:
-        memory = op.memory
-        slots = self.slots[op.symbol.data]
-        granule = GRANULES[memory]
-        size = -(-self.forms.bytes(op, spans) // granule) * granule
-        at = self.used.get(memory, 0)
-        self.used[memory] = at + size * slots
-        room = {
-            "cbuf": self.core.l1,
-            "ca": self.core.l0a,
-            "cb": self.core.l0b,
-            "cc": self.core.l0c,
-            "ub": self.core.ub,
-        }[memory]
-        if self.used[memory] > room:
-            raise self.refusal(
-                "plan-capacity",
-                f"{op.symbol.data} needs {size * slots} bytes of {memory} beside {at}; "
-                f"it has {room}",
-                "smaller tiles or fewer buffers",
-            )
+        memory, size, slots = op.memory, op.get("bytes"), self.slots[op.symbol.data]
+        needed = self.forms.bytes(op, spans)
+        if needed > size:
+            reason = f"a tile of {op.symbol.data} in {memory} takes {needed} bytes, not {size}"
+            raise self.refusal("lower-operation", reason)
         around = [(loop, trips) for loop, trips, _ in loops]
         scope = around[-1][0] if around else None
         slot = slot_of(around, slots) if slots > 1 else 0
         name = f"{self.tensors[op.tensor_op.symbol.data].name}_{memory}"
         element = self.forms.element(op)
-        buffer = Buffer(name, memory, at, size, slots, slot, scope, element)
+        buffer = Buffer(name, memory, op.get("address"), size, slots, slot, scope, element)
         self.homes[op.result] = Home(op, buffer, spans)
 
     def _move(self, op: MoveOp) -> list[Statement]:
