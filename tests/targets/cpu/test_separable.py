@@ -7,7 +7,7 @@ import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker, compare
 
 from tilewright.codegen.c.compiler import FLAGS
-from tilewright.graph.operations import AddOp, ClipOp, HardSwishOp, ReluOp, SeparableConvOp, SiluOp
+from tilewright.graph.operations import BY_NAME, AddOp, ClipOp, ReluOp, SeparableConvOp
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.ir import PythonValue, SSAValue
 from tilewright.ir.types import shape_of
@@ -18,7 +18,12 @@ from tilewright.targets.cpu.planning.capabilities import own_of
 from tilewright.targets.cpu.processors import Processor, this_processor
 
 B = "NCHWLc"
-MAPS = {"relu": ReluOp, "clip": ClipOp, "silu": SiluOp, "hard_swish": HardSwishOp}
+MAPS = {
+    "relu": ReluOp,
+    "clip": ClipOp,
+    "silu": BY_NAME["silu"],
+    "hard_swish": BY_NAME["hard_swish"],
+}
 
 Attributes = dict[str, PythonValue]
 

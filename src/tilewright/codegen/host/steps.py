@@ -24,6 +24,7 @@ from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, YieldO
 from tilewright.graph.placement import placement_of
 from tilewright.ir import Operation, SSAValue, VerifyException
 from tilewright.ir.types import Array, element_dtype, layout_of, shape_of, tensor_type
+from tilewright.numerics.operators import operators
 from tilewright.planning.layout import Layout
 
 
@@ -54,10 +55,7 @@ def _addresses(value: SSAValue) -> Array:
     return layout.unpack(addresses, shape)
 
 
-MOVES = frozenset(
-    f"graph.{name}"
-    for name in ("reshape", "transpose", "slice", "concat", "interleave", "convert_layout")
-)
+MOVES = frozenset(f"graph.{name}" for name in (*operators("view", "join"), "convert_layout"))
 """Operations that may turn out free; others compute."""
 
 
@@ -103,12 +101,11 @@ def _run_kernel(op: KernelOp, arenas: Arenas) -> None:
     raise VerifyException(f"kernel {op.symbol.data} yields nothing")
 
 
-MOVED = frozenset(
+MOVED = MOVES | frozenset(
     f"graph.{name}"
     for name in (
-        *("quantise", "dequantise", "requantise", "cast", "convert_layout", "copy"),
+        *("quantise", "dequantise", "requantise", "cast", "copy", "pad"),
         *("quantise_linear", "dequantise_linear", "look_up"),
-        *("reshape", "transpose", "slice", "concat", "interleave", "pad"),
     )
 )
 """Operations that only move or convert elements: the runner does them in NumPy, exactly."""

@@ -9,9 +9,13 @@ from tilewright.graph.operations.base import Operation, Type, along
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import pointwise, reference
+from tilewright.numerics.operators import PARAMETERS, operators
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
-BETWEEN = ("", "relu", "clip", "hard_swish", "silu")
+BETWEEN = (
+    "",
+    *(name for name in operators("activation") if "alpha" not in PARAMETERS.get(name, ())),
+)
 """What may lie between both convolutions: nothing, or one of these maps."""
 
 

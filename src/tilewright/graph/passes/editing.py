@@ -30,8 +30,9 @@ from tilewright.ir import (
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, element_dtype, element_of, shape_of, tensor, tensor_type
+from tilewright.numerics.operators import operators
 
-VIEWS = ("reshape", "transpose", "slice", "concat", "interleave")
+VIEWS = operators("view", "join")
 """Operations that only move values, and may turn out to be addresses."""
 
 

@@ -28,21 +28,12 @@ from tilewright.ir import SSAValue, Use
 from tilewright.ir.types import element_name, shape_of, tensor_type
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics.element_types import ELEMENT_BYTES, ELEMENTS
+from tilewright.numerics.operators import operators
 from tilewright.planning import Planner
 from tilewright.planning.domain import Operand
 from tilewright.planning.operand_layouts import lies_along, operand_layout
 
-LANE_SAFE = frozenset(
-    (
-        *("relu", "clip", "leaky_relu", "prelu", "neg", "abs", "max", "min"),
-        *("sigmoid", "tanh", "hard_sigmoid", "hard_swish", "silu", "exp", "sqrt", "erf", "gelu"),
-        *("elu", "softplus", "add", "sub", "mul"),
-        *("requantise", "quantise", "dequantise", "convert_layout", "slice", "concat"),
-        "interleave",
-        *("requantise_linear", "quantise_linear", "dequantise_linear"),
-        *("add_linear", "mul_linear", "look_up", "cast"),
-    )
-)
+LANE_SAFE = frozenset((*operators("finite"), "slice", "concat", "interleave"))
 """Maps that give finite numbers for whatever finite numbers lie in padded lanes.
 
 Padded lanes are written like all others and read by convolutions with weights of zero, so they do

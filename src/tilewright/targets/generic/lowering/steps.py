@@ -63,12 +63,11 @@ def parameters(stage: StageOp, prefix: str, tables_: Tables) -> dict[str, int]:
             for letter, v in zip("xy", arguments, strict=False)
         }
     if function.table:
-        names = tables.FUNCTIONS[name][1]
         entries = tables.table(
             name,
             fraction(operands[0]),
             fraction(result),
-            tuple(float(values[key]) for key in names),
+            tables.parameters_of(name, values),
         )
         return {f"{prefix}.table": tables_.address_of(entries.astype("<i2").tobytes())}
     dtype, point = element_dtype(operands[0]), fraction(operands[0])
