@@ -26,7 +26,13 @@ from tilewright.machine.records import (
 )
 from tilewright.machine.rounding import Rounding
 from tilewright.machine.synchronisation import Synchronisation
-from tilewright.numerics.element_types import ELEMENTS, Element, ElementType
+from tilewright.numerics.element_types import (
+    ELEMENTS,
+    Accumulator,
+    Element,
+    ElementType,
+    MachineElement,
+)
 from tilewright.numerics.operators import named
 
 MAX_VALUE = 1 << 48
@@ -176,7 +182,7 @@ class Primitive(_Part):
     operations: Operations
     """Anchor operations of the graph that it computes (``conv``, ``max_pool``)."""
     engine: str
-    element: Literal["float32", "int8"] | None = None
+    element: MachineElement | None = None
     """The type of the elements that it computes on. None: the machine's element (numbers.py)."""
     operands: dict[str, Storage]
     """Role (input, weight, bias, residual, output) -> storage. Main memory means: in place."""
@@ -281,9 +287,9 @@ class Machine(_Part):
     fusions: tuple[Fusion, ...] = ()
     main: str = "dram"
     """Name of the main memory."""
-    element: Literal["float32", "float16", "bfloat16", "fixed16", "fixed8", "int8"] = "float32"
+    element: MachineElement = "float32"
     """The type of the elements that primitives read, and write where a sum is complete."""
-    accumulator: Literal["float32", "fixed32", "int32"] = "float32"
+    accumulator: Accumulator = "float32"
     """The type of sums; the rest of a primitive's chain computes on it, too."""
     overflow: Literal["infinity", "saturate"] = "infinity"
     """The result of 16-bit floats beyond the largest of them."""

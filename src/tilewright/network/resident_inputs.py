@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf, prod
+from math import inf
 
 from tilewright.codegen.program.interface import CompiledKernel, RunTimer
 from tilewright.errors import TilewrightError
@@ -160,7 +160,7 @@ class _Search:
             size = max(size for _, size in filter(None, storages))
             if size < (memory.room or 0):
                 operand = users[names[0]]
-                moved = prod(operand.shape) * operand.element_bytes * (len(names) - 1)
+                moved = operand.bytes * (len(names) - 1)
                 saved = moved / main_bandwidth(self.machine)
                 yield _Shared(name, frozenset(names), memory, size, saved)
 

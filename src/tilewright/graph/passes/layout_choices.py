@@ -25,9 +25,9 @@ from tilewright.graph.passes.strides import (
 )
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import SSAValue, Use
-from tilewright.ir.types import element_name, shape_of, tensor_type
+from tilewright.ir.types import element_name, element_size, shape_of, tensor_type
 from tilewright.machine import Machine, Primitive
-from tilewright.numerics.element_types import ELEMENT_BYTES, ELEMENTS
+from tilewright.numerics.element_types import ELEMENTS
 from tilewright.numerics.operators import operators
 from tilewright.planning import Planner
 from tilewright.planning.domain import Operand
@@ -200,8 +200,7 @@ def _same_bytes(kernel: KernelOp, source: str, target: str) -> bool:
     if "" in (source, target):
         return source == target
     widths = [
-        ELEMENT_BYTES[element_name(tensor_type(value).element_type)]
-        for value in (kernel.inputs[0], kernel.result)
+        element_size(tensor_type(value).element_type) for value in (kernel.inputs[0], kernel.result)
     ]
     ends = [_INNERMOST.fullmatch(text) for text in (source, target)]
     if None in ends:

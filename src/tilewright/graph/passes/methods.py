@@ -15,7 +15,7 @@ from tilewright.graph.passes.reanchoring import plain_kernel, with_layouts
 from tilewright.graph.passes.rewrite_method import Form, forget, rewritten
 from tilewright.graph.passes.strides import size
 from tilewright.ir import SSAValue, f32, i16
-from tilewright.ir.types import element_dtype, shape_of, tensor_type
+from tilewright.ir.types import element_size, shape_of, tensor_type
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics.winograd import TRANSFORMS
 from tilewright.planning import Planner
@@ -175,6 +175,10 @@ def _method(
     shape = shape_of(weight)
     layout = machine.layout_of(primitive, "weight", len(shape))
     layout = "" if layout == "any" else layout
-    item = element_dtype(tensor_type(weight).element_type).itemsize
     described = with_layouts(plain_kernel(kernel), machine, primitive)
-    return Method(form, described, primitive, size(layout, shape) * item)
+    return Method(
+        form,
+        described,
+        primitive,
+        element_size(tensor_type(weight).element_type, size(layout, shape)),
+    )

@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.ir import Operation
-from tilewright.ir.types import Array, element_name, layout_of
+from tilewright.ir.types import Array, element_size, layout_of
 from tilewright.machine import Expression, Machine, parse_expression
-from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
 from tilewright.planning.row_blocks import computed_at_once, row_dim
@@ -179,7 +178,7 @@ class Reading:
         rows, buffer, far = self.order.rows(op), op.buffer, op.buffer.outer_buffer
         boxes = box_columns(buffer.window.data, buffer.tensor_shape, rows)
         sizes = boxes.clamped_size
-        element = ELEMENT_BYTES[element_name(buffer.result.type.of.element_type)]
+        element = element_size(buffer.result.type.of.element_type)
         moved = sizes.prod(axis=0) * element
         axis = self._axis(buffer)
         lines = np.minimum(moved, 1) if axis is None else np.minimum(sizes[axis], moved)
