@@ -28,6 +28,7 @@ from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
 from tilewright.ir import ModuleOp, Operation, ParseError, Parser, VerifyException
 from tilewright.machine import Machine
 from tilewright.machine.forms import machine_of
+from tilewright.memory.alignment import align_up
 
 PAGE = 4096
 """Bytes to which the arenas are aligned in main memory."""
@@ -101,7 +102,7 @@ class Addresses:
         offset = 0
         for name, size in arenas.items():
             bases[name] = offset
-            offset += -(-size // PAGE) * PAGE
+            offset += align_up(size, PAGE)
         bases[image] = offset
         return cls(arenas, bases)
 
