@@ -53,3 +53,10 @@ def test_a_trait_stands_for_its_operations_in_a_machine() -> None:
     )  # fmt: skip
     assert part.operations == operators("table")
     assert part.epilogue == (("add",), (*operators("fold"), "relu"))
+
+
+@pytest.mark.parametrize("name", operators("arithmetic"))
+def test_the_order_of_commutative_maps_does_not_matter(name: str) -> None:
+    arrays = np.abs(X) + 0.5, np.abs(X[::-1]) + 0.25
+    same = np.array_equal(evaluated(name, *arrays), evaluated(name, *arrays[::-1]))
+    assert same == has(name, "commutative")

@@ -16,6 +16,7 @@ from tilewright.machine.fusions import fusion_problems
 from tilewright.machine.numbers import number_problems
 from tilewright.machine.synchronisation import synchronisation_problems
 from tilewright.numerics.element_types import ELEMENTS
+from tilewright.numerics.operators import operators
 
 if TYPE_CHECKING:
     from tilewright.machine.model import Machine, Primitive
@@ -271,7 +272,7 @@ def _check_fills(
     machine: Machine, primitive: Primitive, role: str, key: str, findings: _Findings
 ) -> None:
     """Padding is that of the images of products."""
-    others = set(primitive.operations) - {"conv", "matmul", "depthwise_conv"}
+    others = set(primitive.operations) - set(operators("product"))
     if role != "input" or others:
         findings.add(f"{key}.fills", "is of the input of conv, matmul and depthwise_conv alone")
     if machine.c is not None:

@@ -16,6 +16,7 @@ Trait = Literal[
     "map",  # gives each element from the elements of its operands at that place
     "function",  # a map of one real number
     "arithmetic",  # a map of two real numbers, as machines with vector instructions have it
+    "commutative",  # a map of two numbers whose order does not matter
     "table",  # a function that fixed point interpolates in a table
     "activation",  # a function that networks have behind products
     "finite",  # a map that gives finite numbers for finite ones
@@ -98,8 +99,9 @@ OPERATORS: dict[str, frozenset[Trait]] = {
         name: frozenset[Trait](("map", "function", *function.traits))
         for name, function in FUNCTIONS.items()
     },
-    **_are("add sub mul", "map", "arithmetic", "finite"),
-    **_are("max min", "map", "arithmetic", "finite", "keeping", "selecting"),
+    **_are("add mul", "map", "arithmetic", "finite", "commutative"),
+    **_are("sub", "map", "arithmetic", "finite"),
+    **_are("max min", "map", "arithmetic", "finite", "commutative", "keeping", "selecting"),
     **_are("div pow", "map", "arithmetic"),
     **_are("prelu", "map", "arithmetic", "finite", "keeping"),
     **_are("mod select equal less less_equal bit_and bit_or bit_xor bit_shift bit_not", "map"),

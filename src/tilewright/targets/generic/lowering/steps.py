@@ -16,6 +16,7 @@ from tilewright.ir.types import FixedType, element_dtype, element_name
 from tilewright.machine import Primitive
 from tilewright.numerics import fixed, pointwise, tables
 from tilewright.numerics.element_types import ELEMENTS
+from tilewright.numerics.operators import has
 from tilewright.targets.generic.functions import FUNCTIONS, LETTERS, bits_of
 from tilewright.targets.generic.operands import CODES
 from tilewright.tile.dialect import StageOp
@@ -130,7 +131,7 @@ def step_columns(
             others = [i for i, value in enumerate(stage.inputs) if value is not before.result]
             if residual is not None or len(others) != 1:
                 raise refuse("lower-epilogue", f"{part.name} takes one residual", name)
-            if others[0] == 0 and name not in ("add", "mul", "max", "min"):
+            if others[0] == 0 and not has(name, "commutative"):
                 raise refuse("lower-epilogue", f"{name} must have the residual second", name)
             residual = (stage, others[0])
         step_fields = parameters(stage, f"then{group}", tables_)
