@@ -12,11 +12,8 @@ from tilewright.numerics import pointwise, reference
 from tilewright.numerics.operators import PARAMETERS, operators
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
-BETWEEN = (
-    "",
-    *(name for name in operators("activation") if "alpha" not in PARAMETERS.get(name, ())),
-)
-"""What may lie between both convolutions: nothing, or one of these maps."""
+BETWEEN = ("", "clip", *(name for name in operators("activation") if not PARAMETERS.get(name)))
+"""What may lie between both convolutions: nothing, or a map without attributes but bounds."""
 
 
 @irdl_op_definition
