@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tilewright.codegen.c.compiler import build_library, find_compiler
-from tilewright.targets.cpu.package import HEADERS, SUPPORT
+from tilewright.targets.cpu.headers import HEADERS
+from tilewright.targets.cpu.headers import header as support
 
 FLAGS = ("-std=gnu11", "-march=native", "-fPIC", "-shared", "-w", "-D_GNU_SOURCE")
 
@@ -58,6 +59,8 @@ def build_together(
     The compiler reads the headers that they share once. Raises AssertionError with what it says.
     """
     unit = library.with_suffix(".c")
+    for name in HEADERS:
+        (unit.parent / name).write_text(support(name))
     unit.write_text("\n".join(one_file(program, prefix) for prefix, program in programs.items()))
     folders = [f"-I{program / 'src'}" for program in programs.values()]
     command = [*find_compiler(), *FLAGS, *options, *folders, str(unit), "-o", str(library), "-lm"]
@@ -79,7 +82,7 @@ def one_file(program: Path, prefix: str = "") -> str:
             text = text.replace(f'#include "{header.name}"', header.read_text())
         if prefix:  # Helpers have the same names in all packages: they are read once for all.
             names = "|".join(HEADERS)
-            text = re.sub(rf'#include "\w+_({names})"', rf'#include "{SUPPORT}/\1"', text)
+            text = re.sub(rf'#include "\w+_({names})"', r'#include "\1"', text)
         for header in sorted((program / "include").glob("*.h")):
             text = text.replace(f'#include "{header.name}"', f'#include "{header}"')
         lines.append(text)

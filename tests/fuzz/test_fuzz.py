@@ -11,8 +11,9 @@ from hypothesis import Phase, find, settings
 
 from tests.fuzz.__main__ import Tally, stretch
 from tests.fuzz.cases import Case, cases, judged, operators, reduced
-from tilewright.graph.operations import ErfOp
+from tilewright.graph.operations import BY_NAME, Operation
 
+ERF = BY_NAME["erf"]
 GRAPHS = 200
 """Shared by parts, which run side by side."""
 
@@ -40,12 +41,12 @@ def test_a_fault_shrinks_to_a_file_that_replays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wrong meaning of one operator is found, and what is left is little more than its node."""
-    right = ErfOp.evaluate
+    right = ERF.evaluate
 
-    def wrong(self: ErfOp, *arrays: np.ndarray) -> np.ndarray:
+    def wrong(self: Operation, *arrays: np.ndarray) -> np.ndarray:
         return right(self, *arrays) * np.float32(1 + 1e-4)
 
-    monkeypatch.setattr(ErfOp, "evaluate", wrong)
+    monkeypatch.setattr(ERF, "evaluate", wrong)
     case = find(
         cases(),
         lambda case: has(case, "Erf") and not judged(case, ()).passed,
@@ -57,7 +58,7 @@ def test_a_fault_shrinks_to_a_file_that_replays(
     assert case.model.graph.node[-1].op_type == "Erf"
     path = case.save(tmp_path)
     assert not replayed(path)
-    monkeypatch.setattr(ErfOp, "evaluate", right)
+    monkeypatch.setattr(ERF, "evaluate", right)
     assert replayed(path)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright.numerics.element_types import ELEMENTS, rounded, widened
+from tilewright.numerics.element_types import ELEMENTS, Element, rounded, size_of, widened
 
 SOURCE = Path(tilewright.__file__).parent
 ROOMS = (
@@ -85,3 +87,41 @@ def test_16_bits_are_widened_and_nothing_else() -> None:
     for array, wide in zip(arrays, widened(arrays), strict=True):
         short = array.dtype.name in ("float16", "bfloat16")
         assert wide.dtype == (np.float32 if short else array.dtype)
+
+
+def test_a_row_of_the_table_may_have_less_than_a_byte() -> None:
+    """Sizes are counted in bits and rounded up once, so that packed weights have a place."""
+    nibble = Element("int4", "integer", 4, "int32")
+    assert nibble.size(17) == 9 and nibble.size(16) == 8 and nibble.size(0) == 0
+    assert nibble.bytes == 1 and nibble.is_integer and nibble.is_narrow
+    assert nibble.dtype == np.dtype(ml_dtypes.int4)
+    for name, element in ELEMENTS.items():
+        assert size_of(name, 17) == 17 * element.dtype.itemsize == 17 * element.bytes
+
+
+@pytest.mark.slow
+def test_a_format_of_four_bits_is_one_row() -> None:
+    """With the row, sizes of tensors and machines' element types take the name."""
+    script = """
+import importlib.util, sys, types
+name = "tilewright.numerics.element_types"
+text = open(importlib.util.find_spec(name).origin).read()
+first = '    Element("fixed32", "fixed", 32),\\n'
+assert text.count(first) == 1
+sys.modules[name] = module = types.ModuleType(name)
+exec(text.replace(first, first + '    Element("int4", "integer", 4, "int32"),\\n'), vars(module))
+from tilewright.machine import Machine, Memory
+from tilewright.planning.domain import Operand
+from tilewright.numerics.formats import Format
+assert Operand("w", (17, 3), (), element="int4").bytes == 26
+assert Format("int4", "four bits").bits == 4 and Format("int4", "").kind == "linear"
+machine = dict(name="m", clock_hz=1e9, memories=(Memory(name="dram", bytes_per_cycle=8),))
+try:
+    Machine(**machine, element="int5", accumulator="int32")
+except ValueError as error:
+    assert "'int4'" in str(error), error
+else:
+    raise AssertionError("int5 is no element type")
+"""
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert said.returncode == 0, said.stderr

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage, substitute
 
 DIMS = ["oh", "kh", "n", "c_1"]
@@ -115,7 +115,7 @@ def test_kernel() -> None:
 def test_elements_have_sizes() -> None:
     assert operand("x", "i", (3,)).element_bytes == 4
     assert Operand("x", (3,), (Affine(),), "fixed16").element_bytes == 2
-    assert set(ELEMENT_BYTES.values()) <= {1, 2, 4, 8}
+    assert {element.bytes for element in ELEMENTS.values()} <= {1, 2, 4, 8}
 
 
 def test_substitution_adds_terms_up() -> None:

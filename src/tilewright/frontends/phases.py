@@ -19,6 +19,7 @@ from tilewright.frontends.emitter import Emitter
 from tilewright.frontends.moves import cut, padded
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
+from tilewright.memory.alignment import ceil_div
 
 MAX_RANK = 8
 """Axes of a value."""
@@ -57,7 +58,7 @@ class Axis:
     @property
     def count(self) -> int:
         """Elements of a phase; the last may lie behind the result."""
-        return -(-self.result // self.stride)
+        return ceil_div(self.result, self.stride)
 
     @property
     def pads(self) -> tuple[int, int]:

@@ -27,6 +27,7 @@ from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, Weight
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
+from tilewright.numerics.operators import operators
 
 Bounds = tuple[float, float]
 """A least and a greatest number: what lies beyond is as good as the bound itself."""
@@ -46,12 +47,7 @@ FRACTIONS = 256.0
 FLAT = {"sigmoid": (-16.0, 16.0), "tanh": (-8.0, 8.0)}
 """Functions that are flat beyond these numbers."""
 
-PASSING = frozenset(
-    (
-        *("reshape", "transpose", "slice", "concat", "interleave", "pad", "gather", "cast"),
-        *("max", "min", "max_pool", "reduce_max", "reduce_min"),
-    )
-)
+PASSING = frozenset(operators("selecting"))
 """Operations that give numbers of their operands, whichever are cut."""
 
 CHOOSING = frozenset(

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.memory.alignment import align_up
+
 Array = NDArray[Any]
 
 LARGE = 4 << 20
@@ -38,7 +40,7 @@ class Spill:
         """
         if array.nbytes < self.large:
             return array
-        start = -(-self._end // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
+        start = align_up(self._end, mmap.ALLOCATIONGRANULARITY)
         try:
             file = self._open()
             left = array.reshape(-1).view(np.uint8).data

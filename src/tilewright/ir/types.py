@@ -37,7 +37,7 @@ from tilewright.ir import (
     irdl_attr_definition,
     param_def,
 )
-from tilewright.numerics.element_types import ElementType
+from tilewright.numerics.element_types import ElementType, size_of
 
 Array = NDArray[Any]
 
@@ -114,8 +114,13 @@ def element_of(dtype: np.dtype[Any]) -> Attribute:
 def element_name(element: Attribute) -> ElementType:
     """Planning's name for an element type (``fixed16``, ``float32``)."""
     if isinstance(element, FixedType):
-        return cast(ElementType, f"fixed{element.bits.data}")
-    return cast(ElementType, str(element_dtype(element)))
+        return f"fixed{element.bits.data}"
+    return str(element_dtype(element))
+
+
+def element_size(element: Attribute, count: int = 1) -> int:
+    """Bytes of so many elements of a type beside one another."""
+    return size_of(element_name(element), count)
 
 
 def tensor(shape: Sequence[int], element: Attribute = f32, layout: str = "") -> TensorType[Any]:

@@ -15,7 +15,8 @@ from tilewright.machine.expression import parse_expression
 from tilewright.machine.fusions import fusion_problems
 from tilewright.machine.numbers import number_problems
 from tilewright.machine.synchronisation import synchronisation_problems
-from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.numerics.element_types import ELEMENTS
+from tilewright.numerics.operators import operators
 
 if TYPE_CHECKING:
     from tilewright.machine.model import Machine, Primitive
@@ -243,8 +244,8 @@ def _check_operands(
         if storage.converted:
             _check_converted(machine, storage.memory, role, key, findings)
         for element in storage.elements:
-            if element not in ELEMENT_BYTES:
-                known = ", ".join(ELEMENT_BYTES)
+            if element not in ELEMENTS:
+                known = ", ".join(ELEMENTS)
                 findings.add(f"{key}.elements", f"there are no elements {shown(element)!r}", known)
         if storage.circular and (role not in ("input", "output") or "oh" not in dims):
             findings.add(f"{key}.circular", "only inputs and outputs that are images have rows")
@@ -269,7 +270,7 @@ def _check_fills(
     machine: Machine, primitive: Primitive, role: str, key: str, findings: _Findings
 ) -> None:
     """Padding is that of the images of products."""
-    others = set(primitive.operations) - {"conv", "matmul", "depthwise_conv"}
+    others = set(primitive.operations) - set(operators("product"))
     if role != "input" or others:
         findings.add(f"{key}.fills", "is of the input of conv, matmul and depthwise_conv alone")
     if machine.c is not None:

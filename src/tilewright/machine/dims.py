@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from tilewright.numerics.operators import operators
+
 RANK = 8
 """Axes of a tensor at most."""
 
@@ -42,38 +44,18 @@ DIMS: Mapping[str, tuple[str, ...]] = {
         *("n", "cb", "cl", "oh", "ow", "cs", "cc", "kh", "kw", "e"),
         *("alone", "each", "lead"),
     ),
-    **dict.fromkeys(("depthwise_conv", "max_pool", "average_pool"), _WINDOWS),
+    **dict.fromkeys(("depthwise_conv", *operators("window")), _WINDOWS),
     **dict.fromkeys(("matmul", "piece_matmul"), _PRODUCT),
     **dict.fromkeys(("lrn", "lrn_gradient"), _LRN),
     "maximum_gradient": ("n", "j", "p", "k"),
     "attention": ("b0", "b1", "m", "e", "t", "d"),
     "channel_shuffle": ("n", "a", "b", "h", "w"),
     **dict.fromkeys(("softmax", "layer_norm", "arg_sort", "running_sum", "running_product"), _ROWS),
-    **dict.fromkeys(
-        (
-            *("reduce_mean", "reduce_sum", "reduce_product", "reduce_max", "reduce_min"),
-            *("arg_max", "arg_min"),
-        ),
-        _REDUCED,
-    ),
+    **dict.fromkeys((*operators("fold"), "arg_max", "arg_min"), _REDUCED),
     "concat": (*_ROWS, "parts"),
     "gather": (*_POINTS, "v"),
     "scatter": (*_POINTS, "u"),
-    **dict.fromkeys(
-        (
-            *("relu", "clip", "leaky_relu", "sigmoid", "tanh", "hard_swish", "hard_sigmoid"),
-            *("silu", "exp", "sqrt", "neg", "abs", "erf", "gelu", "log", "identity", "elu"),
-            *("softplus", "batch_norm", "floor", "ceil", "round", "sign", "sin", "cos", "tan"),
-            *("asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "bit_not"),
-            *("cast", "bit_cast", "add", "sub", "mul", "div", "max", "min", "pow", "prelu"),
-            *("mod", "select", "equal", "less", "less_equal", "bit_and", "bit_or", "bit_xor"),
-            *("bit_shift", "add_linear", "mul_linear", "quantise", "dequantise", "requantise"),
-            *("convert_layout", "copy", "quantise_linear", "dequantise_linear"),
-            *("requantise_linear", "look_up", "transpose", "slice", "pad", "reshape"),
-            "interleave",
-        ),
-        _POINTS,
-    ),
+    **dict.fromkeys((*operators("map", "view"), "pad", "interleave"), _POINTS),
 }
 """Operation -> its dims, those that reduce last. An operation has those that its rank asks for."""
 

@@ -6,9 +6,9 @@ All of it is data. Variants are made with ``with_values``, never by copying a de
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from tilewright.machine.c_functions import CFunction, CInterface
 from tilewright.machine.checks import MAX_ENGINES, check
@@ -26,7 +26,14 @@ from tilewright.machine.records import (
 )
 from tilewright.machine.rounding import Rounding
 from tilewright.machine.synchronisation import Synchronisation
-from tilewright.numerics.element_types import ELEMENTS, Element, ElementType
+from tilewright.numerics.element_types import (
+    ELEMENTS,
+    Accumulator,
+    Element,
+    ElementType,
+    MachineElement,
+)
+from tilewright.numerics.operators import named
 
 MAX_VALUE = 1 << 48
 """The greatest size or rate of a machine."""
@@ -171,18 +178,22 @@ class Storage(_Part):
         return (self.memory, *self.alternatives)
 
 
+Operations = Annotated[tuple[str, ...], AfterValidator(named)]
+"""Names of operations; a trait stands for all that have it."""
+
+
 class Primitive(_Part):
     """An operation that the machine computes on one tile."""
 
     name: str
-    operations: tuple[str, ...]
+    operations: Operations
     """Anchor operations of the graph that it computes (``conv``, ``max_pool``)."""
     engine: str
-    element: Literal["float32", "int8"] | None = None
+    element: MachineElement | None = None
     """The type of the elements that it computes on. None: the machine's element (numbers.py)."""
     operands: dict[str, Storage]
     """Role (input, weight, bias, residual, output) -> storage. Main memory means: in place."""
-    epilogue: tuple[tuple[str, ...], ...] = ()
+    epilogue: tuple[Operations, ...] = ()
     """Map operations that it applies as it writes results, in order; of each group at most one."""
     epilogue_any: bool = False
     """Any chain of map operations can follow, in any order (a generated C loop)."""
@@ -283,9 +294,9 @@ class Machine(_Part):
     fusions: tuple[Fusion, ...] = ()
     main: str = "dram"
     """Name of the main memory."""
-    element: Literal["float32", "float16", "bfloat16", "fixed16", "fixed8", "int8"] = "float32"
+    element: MachineElement = "float32"
     """The type of the elements that primitives read, and write where a sum is complete."""
-    accumulator: Literal["float32", "fixed32", "int32"] = "float32"
+    accumulator: Accumulator = "float32"
     """The type of sums; the rest of a primitive's chain computes on it, too."""
     overflow: Literal["infinity", "saturate"] = "infinity"
     """The result of 16-bit floats beyond the largest of them."""

@@ -19,6 +19,7 @@ from itertools import combinations
 from typing import Literal
 
 from tilewright.machine.dims import DIMS
+from tilewright.numerics.operators import operators
 
 MOST_VERTICES = 8
 """Vertices that a pattern may have."""
@@ -26,20 +27,15 @@ MOST_VERTICES = 8
 MOST_TEXT = 1000
 """Characters that the text of a pattern may have."""
 
-_UNARY = (
-    *("relu", "clip", "leaky_relu", "sigmoid", "tanh", "hard_swish", "hard_sigmoid", "silu"),
-    *("exp", "sqrt", "neg", "abs", "erf", "gelu", "log", "elu", "softplus", "floor", "ceil"),
-    *("round", "sign", "identity"),
-)
-_BINARY = ("add", "sub", "mul", "div", "max", "min", "pow", "prelu")
+_UNARY = (*operators("function"), "identity")
 
 KINDS: dict[str, tuple[str, ...]] = {
     "conv": ("conv",),
     "depthwise": ("depthwise_conv",),
-    "pool": ("max_pool", "average_pool"),
+    "pool": operators("window"),
     "product": ("matmul",),
     "norm": ("layer_norm", "lrn", "softmax"),
-    "map": (*_UNARY, *_BINARY),
+    "map": (*_UNARY, *operators("arithmetic")),
     "any": tuple(DIMS),
 }
 """Kind of a vertex -> the operations that are of it; every operation is a kind of its own, too."""

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, OutputOp, WeightOp
@@ -179,7 +178,7 @@ class Holding:
     def _try_biases(self, memory: Memory) -> None:
         """Hold all biases where that saves enough."""
         sizes = {
-            (symbol, operand.name): align_up(prod(operand.shape) * operand.element_bytes, 8)
+            (symbol, operand.name): align_up(operand.bytes, 8)
             for symbol in self.steps.values()
             for operand in self.kernels[symbol].inputs
             if operand.role == "bias"

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf, prod
+from math import inf
 
 from tilewright.codegen.program.interface import CompiledKernel, RunTimer
 from tilewright.errors import TilewrightError
@@ -291,7 +291,7 @@ def _operand(kernel: Kernel, name: str) -> Operand:
 
 
 def _bytes(operand: Operand) -> int:
-    return prod(operand.shape) * operand.element_bytes
+    return operand.bytes
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Names of element types, and what they are: bytes, integers or floats, what sums of them take.
+"""Names of element types, and what they are: bits, integers or floats, what sums of them take.
 
 NumPy is imported where arrays are at hand: reading a package's manifest needs the names alone.
 """
@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from tilewright.memory.alignment import ceil_div
+
 if TYPE_CHECKING:
     import numpy as np
-
-ElementType = Literal[
-    "float32", "fixed8", "fixed16", "fixed32", "float64", "float16", "bfloat16", "bool",
-    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-]  # fmt: skip
 
 Kind = Literal["float", "fixed", "integer"]
 
@@ -29,17 +26,22 @@ class Element:
     ones, whose scales are operands of the operations that need them.
     """
 
-    name: ElementType
+    name: str
     kind: Kind
-    bytes: int
-    accumulator: ElementType | None = None
+    bits: int
+    """Of an element in memory; elements lie beside one another without gaps."""
+    accumulator: str | None = None
     """What sums of products of them are kept in, on machines that compute on them; None where
     no machine does."""
 
     @property
-    def bits(self) -> int:
-        """Bits of an element in memory."""
-        return 8 * self.bytes
+    def bytes(self) -> int:
+        """Bytes that hold one element."""
+        return self.size(1)
+
+    def size(self, count: int) -> int:
+        """Bytes that hold so many elements beside one another."""
+        return ceil_div(count * self.bits, 8)
 
     @property
     def is_integer(self) -> bool:
@@ -69,33 +71,46 @@ class Element:
 
         if self.kind == "fixed":
             return np.dtype(f"int{self.bits}")
-        return np.dtype(ml_dtypes.bfloat16 if self.name == "bfloat16" else self.name)
+        return np.dtype(getattr(ml_dtypes, self.name, self.name))
 
 
 _ELEMENTS = (
-    Element("float32", "float", 4, "float32"),
-    Element("float16", "float", 2, "float32"),
-    Element("bfloat16", "float", 2, "float32"),
-    Element("fixed8", "fixed", 1, "fixed32"),
-    Element("fixed16", "fixed", 2, "fixed32"),
-    Element("int8", "integer", 1, "int32"),
-    Element("fixed32", "fixed", 4),
-    Element("float64", "float", 8),
-    Element("bool", "integer", 1),
-    Element("int16", "integer", 2),
-    Element("int32", "integer", 4),
-    Element("int64", "integer", 8),
-    Element("uint8", "integer", 1),
-    Element("uint16", "integer", 2),
-    Element("uint32", "integer", 4),
-    Element("uint64", "integer", 8),
+    Element("float32", "float", 32, "float32"),
+    Element("float16", "float", 16, "float32"),
+    Element("bfloat16", "float", 16, "float32"),
+    Element("fixed16", "fixed", 16, "fixed32"),
+    Element("fixed8", "fixed", 8, "fixed32"),
+    Element("int8", "integer", 8, "int32"),
+    Element("fixed32", "fixed", 32),
+    Element("float64", "float", 64),
+    Element("bool", "integer", 8),
+    Element("int16", "integer", 16),
+    Element("int32", "integer", 32),
+    Element("int64", "integer", 64),
+    Element("uint8", "integer", 8),
+    Element("uint16", "integer", 16),
+    Element("uint32", "integer", 32),
+    Element("uint64", "integer", 64),
 )
 
 ELEMENTS: Mapping[str, Element] = {element.name: element for element in _ELEMENTS}
 """Every element type by its name."""
 
-ELEMENT_BYTES: Mapping[str, int] = {element.name: element.bytes for element in _ELEMENTS}
-"""Bytes of an element, by its name."""
+if TYPE_CHECKING:
+    ElementType = str
+    MachineElement = str
+    Accumulator = str
+else:
+    _SUMS = {element.name: element.accumulator for element in _ELEMENTS if element.accumulator}
+    ElementType = Literal[tuple(ELEMENTS)]
+    MachineElement = Literal[tuple(_SUMS)]
+    Accumulator = Literal[tuple(dict.fromkeys(_SUMS.values()))]
+"""The names of element types: all, those that machines compute on, and those of sums of these."""
+
+
+def size_of(element: str, count: int = 1) -> int:
+    """Bytes of so many elements of a type beside one another."""
+    return ELEMENTS[element].size(count)
 
 
 @cache

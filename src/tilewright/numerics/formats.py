@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from tilewright.errors import choose, refuse
+from tilewright.numerics.element_types import ELEMENTS, Element
 
 ObserverName = Literal["minimum-maximum", "percentile", "mean-squared-error"]
 
@@ -19,14 +20,30 @@ class Format:
     """How the elements of a tensor are kept."""
 
     name: str
-    kind: Literal["float32", "linear", "float"]
-    """``linear``: integers with a scale; ``float``: floats of 16 bits; ``float32``: as they are."""
-    bits: int
     what: str
     power_of_two: bool = False
     """Whether scales are powers of two."""
     per_channel: bool = False
     """Whether constant weights have a scale for each output channel."""
+    base: str = ""
+    """The name of the element type, where it is another."""
+
+    @property
+    def element(self) -> Element:
+        """The type of the elements."""
+        return ELEMENTS[self.base or self.name]
+
+    @property
+    def kind(self) -> Literal["float32", "linear", "float"]:
+        """``linear``: integers with a scale; ``float``: short floats; ``float32``: as they are."""
+        if self.element.is_integer:
+            return "linear"
+        return "float32" if self.element.is_plain else "float"
+
+    @property
+    def bits(self) -> int:
+        """Bits of an element."""
+        return self.element.bits
 
     @property
     def is_plain(self) -> bool:
@@ -40,25 +57,22 @@ class Format:
 
 
 _FORMATS = (
-    Format("float32", "float32", 32, "floats of 32 bits, as the model has them"),
+    Format("float32", "floats of 32 bits, as the model has them"),
     Format(
         "int8",
-        "linear",
-        8,
         "integers of 8 bits: a scale for each output channel of weights, one for an activation",
         per_channel=True,
     ),
     Format(
         "int8-power-of-two",
-        "linear",
-        8,
         "integers of 8 bits whose scales are powers of two, one for each tensor",
         power_of_two=True,
+        base="int8",
     ),
-    Format("fixed16", "linear", 16, "16-bit fixed point: a binary point for each tensor", True),
-    Format("fixed8", "linear", 8, "8-bit fixed point: a binary point for each tensor", True),
-    Format("float16", "float", 16, "IEEE floats of 16 bits; arithmetic in float32"),
-    Format("bfloat16", "float", 16, "the upper halves of float32; arithmetic in float32"),
+    Format("fixed16", "16-bit fixed point: a binary point for each tensor", True),
+    Format("fixed8", "8-bit fixed point: a binary point for each tensor", True),
+    Format("float16", "IEEE floats of 16 bits; arithmetic in float32"),
+    Format("bfloat16", "the upper halves of float32; arithmetic in float32"),
 )
 
 FORMATS: Mapping[str, Format] = {item.name: item for item in _FORMATS}

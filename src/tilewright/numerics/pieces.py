@@ -21,6 +21,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.memory.alignment import ceil_div
+
 Array = NDArray[Any]
 
 
@@ -38,7 +40,7 @@ HALF = GROUP // 2
 
 def groups(channels: int) -> int:
     """Groups of so many input channels, the last perhaps not full."""
-    return -(-channels // GROUP)
+    return ceil_div(channels, GROUP)
 
 
 def split_weights(weights: Array, pieces: int = TWO) -> Array:

@@ -38,15 +38,14 @@ def evaluate(
     values = attributes or {}
     if fixed:
         if operation in tables.FUNCTIONS:
-            parameters = tuple(float(values[k]) for k in tables.FUNCTIONS[operation][1])
+            parameters = tables.parameters_of(operation, values)
             entries = tables.table(operation, fractions[0], result_fraction, parameters)
             return tables.interpolate(entries, arrays[0])
         if operation == "requantise":
             return fixed_point.requantise(arrays[0], fractions[0], result_fraction, result_dtype)
         return FIXED[operation](arrays, fractions, values)
     if operation in tables.FUNCTIONS:
-        function, names = tables.FUNCTIONS[operation]
-        return function(arrays[0], *(float(values[name]) for name in names))
+        return tables.FUNCTIONS[operation](arrays[0], *tables.parameters_of(operation, values))
     return PLAIN[operation](arrays, values)
 
 

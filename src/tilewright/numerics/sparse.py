@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.memory.alignment import align_up, ceil_div
+
 Array = NDArray[Any]
 
 SHARE = 64
@@ -38,7 +40,7 @@ def encode(weights: Array, segment: int, lanes: int) -> NDArray[np.int16]:
     ``segment`` channels, which divide ci, are in each segment.
     """
     co, ci, _, _ = weights.shape
-    blocks, segments = -(-co // lanes), ci // segment
+    blocks, segments = ceil_div(co, lanes), ci // segment
     rows = np.zeros((blocks * lanes, segments, weights[0].size // segments), np.int16)
     # [co, kh, kw, segments, channel] -> [co, segments, kh, kw, channel]
     split = weights.transpose(0, 2, 3, 1).reshape(co, *weights.shape[2:], segments, segment)
@@ -68,7 +70,7 @@ def _stream(rows: NDArray[np.int16]) -> NDArray[np.int16]:
     steps[ends - 1] = gaps - extra * STEP
     values[ends - 1] = rows[lane, place]
     counts = np.bincount(lane, extra + 1, len(rows)).astype(np.uint16)
-    padded = np.zeros(-(-steps.size // 2) * 2, np.uint8)
+    padded = np.zeros(align_up(steps.size, 2), np.uint8)
     padded[: steps.size] = steps
     return np.concatenate([counts.view(np.int16), padded.view("<i2"), values])
 

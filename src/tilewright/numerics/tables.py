@@ -7,13 +7,15 @@ A 16-bit operand's upper 8 bits choose a segment, its lower 8 bits the place in 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from math import erf
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tilewright.numerics.operators import PARAMETERS
 
 Array = NDArray[Any]
 Function = Callable[..., Array]
@@ -81,21 +83,26 @@ def softplus(x: Array) -> Array:
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 
-FUNCTIONS: dict[str, tuple[Function, tuple[str, ...]]] = {
-    "sigmoid": (sigmoid, ()),
-    "tanh": (np.tanh, ()),
-    "hard_sigmoid": (hard_sigmoid, ("alpha", "beta")),
-    "hard_swish": (hard_swish, ()),
-    "silu": (silu, ()),
-    "exp": (exp, ()),
-    "log": (log, ()),
-    "sqrt": (sqrt, ()),
-    "erf": (error_function, ()),
-    "gelu": (gelu, ()),
-    "elu": (elu, ("alpha",)),
-    "softplus": (softplus, ()),
+FUNCTIONS: dict[str, Function] = {
+    "sigmoid": sigmoid,
+    "tanh": np.tanh,
+    "hard_sigmoid": hard_sigmoid,
+    "hard_swish": hard_swish,
+    "silu": silu,
+    "exp": exp,
+    "log": log,
+    "sqrt": sqrt,
+    "erf": error_function,
+    "gelu": gelu,
+    "elu": elu,
+    "softplus": softplus,
 }
-"""Operation -> float function, and the attributes that it takes in order."""
+"""Operation -> float function; it takes the operation's attributes, too, in order."""
+
+
+def parameters_of(operation: str, attributes: Mapping[str, Any]) -> tuple[float, ...]:
+    """What a function takes beside its operand, of an operation's attributes."""
+    return tuple(float(attributes[name]) for name in PARAMETERS[operation])
 
 
 def table_of(
@@ -125,9 +132,9 @@ def table(
 
     ``parameters`` are the values of the operation's attributes, in order. Raises KeyError.
     """
-    function, names = FUNCTIONS[operation]
-    if len(parameters) > len(names):
-        raise KeyError(f"{operation} takes {len(names)} parameters")
+    function, count = FUNCTIONS[operation], len(PARAMETERS[operation])
+    if len(parameters) > count:
+        raise KeyError(f"{operation} takes {count} parameters")
     result = table_of(lambda x: function(x, *parameters), in_fraction, out_fraction)
     result.setflags(write=False)
     return result

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.memory.alignment import ceil_div
 from tilewright.numerics import reference
 
 Array = NDArray[Any]
@@ -140,7 +141,7 @@ def transform_inputs(x: Array, pads: Sequence[int], tile: int, taps: int = 3) ->
     n, c, h, w = x.shape
     top, left, bottom, right = pads
     rows, columns = (
-        -(-(extent - taps + 1) // tile) for extent in (h + top + bottom, w + left + right)
+        ceil_div(extent - taps + 1, tile) for extent in (h + top + bottom, w + left + right)
     )
     after = ((rows - 1) * tile + m.inner - h - top, (columns - 1) * tile + m.inner - w - left)
     room = ((0, 0), (0, 0), (top, max(after[0], 0)), (left, max(after[1], 0)))
@@ -199,7 +200,7 @@ def _conv2d(x: Array, planes: Array, pads: Sequence[int], matrices: Transforms) 
     tile, inner, halo = matrices.tile, matrices.inner, matrices.taps - 1
     top, left, bottom, right = pads
     oh, ow = h + top + bottom - halo, w + left + right - halo
-    rows, columns = -(-oh // tile), -(-ow // tile)
+    rows, columns = ceil_div(oh, tile), ceil_div(ow, tile)
     channels = planes.shape[2]
     after = (rows * tile + halo - h - top, columns * tile + halo - w - left)
     source = np.pad(x, ((0, 0), (0, 0), (top, max(after[0], 0)), (left, max(after[1], 0))))

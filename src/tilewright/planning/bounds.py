@@ -33,10 +33,11 @@ import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Memory, Primitive, parse_expression
+from tilewright.numerics.operators import operators
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import uses_of, whole_elements
 
-PRODUCTS = ("conv", "matmul", "depthwise_conv")
+PRODUCTS = operators("product")
 """Anchor operations that are sums of products, for which finite memory forces traffic."""
 
 

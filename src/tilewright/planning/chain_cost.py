@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewright.machine import Machine, Memory, parse_expression
 from tilewright.memory import align_up
-from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.numerics.element_types import size_of
 from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.chain_inner import Inner
 from tilewright.planning.chain_tiles import Kept, Rows, Slide, Span, Tile, loops_of
@@ -378,7 +378,7 @@ class Tiling:
         cut |= {dim for dim in self.order if place.made_by == len(self.units) - 1}
         sums = holds_sums(unit.kernel, unit.primitive) or cut & set(unit.kernel.anchor.reduction)
         size = place.operand.element_bytes
-        return max(size, ELEMENT_BYTES[self.machine.accumulator]) if sums else size
+        return max(size, size_of(self.machine.accumulator)) if sums else size
 
     def key(self, index: int) -> tuple[str, str]:
         """Return the key by which a schedule names a buffer's slots."""

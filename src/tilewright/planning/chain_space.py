@@ -9,7 +9,7 @@ from itertools import permutations, product
 from math import inf, prod
 
 from tilewright.machine import Machine
-from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.numerics.element_types import size_of
 from tilewright.planning.bounds import PRODUCTS
 from tilewright.planning.chain_commands import Commands
 from tilewright.planning.chain_cost import Tiling
@@ -56,7 +56,7 @@ class Candidates:
 
     def __post_init__(self) -> None:
         self.last: Unit = self.places.units[-1]
-        self.inner = InnerTiles(self.places, ELEMENT_BYTES[self.machine.accumulator])
+        self.inner = InnerTiles(self.places, size_of(self.machine.accumulator))
         self.sizes = {
             dim: self._sizes(dim, n) for dim, n in self.last.kernel.anchor.extents.items()
         }

@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 from typing import Any, Literal
 
-from tilewright.numerics.element_types import ELEMENT_BYTES, ElementType
+from tilewright.numerics.element_types import ElementType, size_of
 
 Interval = tuple[int, int]
 """Start and size of a run of indices; the size is at least 0."""
@@ -184,7 +185,12 @@ class Operand:
     @property
     def element_bytes(self) -> int:
         """Bytes of one element."""
-        return ELEMENT_BYTES[self.element]
+        return size_of(self.element)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the tensor, without padding of its layout."""
+        return size_of(self.element, prod(self.shape))
 
 
 Value = int | float | str | tuple[int, ...] | tuple[float, ...]

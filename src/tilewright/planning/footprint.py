@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Memory, Move, Primitive
-from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.numerics.element_types import size_of
 from tilewright.planning.conversions import conversion
 from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.layout import Layout
@@ -115,7 +115,7 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
 
 def accumulator_bytes(kernel: Kernel, machine: Machine) -> int:
     """Bytes of an output element while its reduction is split over several computes."""
-    return max(ELEMENT_BYTES[machine.accumulator], kernel.output.element_bytes)
+    return max(size_of(machine.accumulator), kernel.output.element_bytes)
 
 
 def keeps_sums(kernel: Kernel, primitive: Primitive) -> bool:

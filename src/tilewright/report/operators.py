@@ -15,6 +15,7 @@ from tilewright.graph.weights import Weights
 from tilewright.ir import PythonValue, SSAValue, VerifyException
 from tilewright.ir.types import element_of, tensor
 from tilewright.machine import Machine
+from tilewright.numerics.operators import operators
 
 IMAGE = (1, 16, 8, 8)
 LARGEST = 1 << 20
@@ -89,17 +90,7 @@ SCALED: dict[str, tuple[str, Callable[[int], Sample]]] = {
 }
 """Operations with an extent that is kept whole: its name, and a sample of that extent."""
 
-HIDDEN = frozenset(
-    (
-        *("requantise", "quantise", "dequantise", "convert_layout", "winograd_conv"),
-        *("winograd_input", "winograd_output", "im2col"),
-        *("explicit_conv", "separable_conv", "piece_conv", "piece_matmul"),
-        "sparse_product",
-        *("channel_shuffle", "layer_norm", "attention", "interleave"),
-        *("maximum_gradient", "lrn_gradient"),
-        *("requantise_linear", "add_linear", "mul_linear", "look_up"),
-    )
-)
+HIDDEN = frozenset(operators("internal"))
 """Operations that passes add; no model has them."""
 
 

@@ -16,6 +16,7 @@ from tilewright.ir.types import (
     FixedType,
     element_dtype,
     element_name,
+    element_size,
     fraction_of,
     shape_of,
     tensor_type,
@@ -195,7 +196,7 @@ class Execution:
 
     def check_size(self, step: Step, buffer: BufferOp, size: Sequence[int]) -> None:
         """Refuse more elements than a slot, or the memory, has room for."""
-        item = element_dtype(buffer.result.type.of.element_type).itemsize
+        item = element_size(buffer.result.type.of.element_type)
         if buffer.accumulates is not None:
             item = max(item, 4)
         need, room = prod(size) * item, buffer.get("bytes", 0)

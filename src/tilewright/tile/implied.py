@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from math import prod
 
 from tilewright.ir import Block, Operation
+from tilewright.memory.alignment import ceil_div
 from tilewright.tile.operations import BufferOp, DomainOp, LoopOp, MoveOp, ProgramOp
 from tilewright.tile.queues import (
     Command,
@@ -174,7 +175,7 @@ def fewest_visits(buffer: BufferOp, block: Block) -> int:
             continue  # How long the interval is, varies: it is not empty.
         spans = {min(loop.upper_bound, n) - lower for n in sizes.get(dim, {loop.upper_bound})}
         if loop in inner:
-            count *= max(0, min(-(-span // step) for span in spans))
+            count *= max(0, min(ceil_div(span, step) for span in spans))
         sizes[dim] = {n for span in spans for n in (min(step, span), span % step) if n > 0}
     return count if inner else 0
 
@@ -208,7 +209,7 @@ def _domains(op: Operation) -> list[DomainOp]:
 
 
 def _trips(loop: LoopOp) -> int:
-    return -(-(loop.upper_bound - loop.lower_bound) // loop.step_size)
+    return ceil_div(loop.upper_bound - loop.lower_bound, loop.step_size)
 
 
 def _loops(op: Operation | None) -> list[LoopOp]:

@@ -24,6 +24,7 @@ import numpy as np
 from tilewright.errors import refuse
 from tilewright.ir import Block, Operation
 from tilewright.ir.types import Array
+from tilewright.memory.alignment import ceil_div
 from tilewright.planning.domain import Affine, Interval
 from tilewright.tile.dialect import (
     BarrierOp,
@@ -247,7 +248,7 @@ class Order:
                 ahead = []
             self._offsets[op] = weight
             if isinstance(op, LoopOp):
-                trips = max(0, -(-(op.upper_bound - op.lower_bound) // op.step_size))
+                trips = max(0, ceil_div(op.upper_bound - op.lower_bound, op.step_size))
                 weight += trips * self._weigh(op.body.block, late)
             elif isinstance(op, DomainOp):
                 weight += self._weigh(op.body.block)
@@ -357,7 +358,7 @@ class Order:
                 raise KeyError("the block does not enclose the operation")
             if isinstance(loop, LoopOp) and loop.dim.data in buffer.window.dims:
                 splits.append((loop.dim.data, loop.lower_bound, loop.upper_bound, loop.step_size))
-                trips = -(-(loop.upper_bound - loop.lower_bound) // loop.step_size)
+                trips = ceil_div(loop.upper_bound - loop.lower_bound, loop.step_size)
                 trip = np.zeros(1, np.int64) if rows.trip is None else rows.trip
                 number = number * trips + trip[index]
             index, rows = rows.parent_row[index], rows.parent

@@ -10,7 +10,7 @@ import tilewright
 from tests.slow import but_fast
 from tilewright.codegen.c.compiler import find_compiler
 from tilewright.codegen.c.prune import drop_unread, prune_folder, pruned
-from tilewright.targets.cpu.package import HEADERS, SUPPORT
+from tilewright.targets.cpu.headers import HEADERS, header
 
 LENET = Path(__file__).parents[3] / "examples" / "lenet5" / "lenet5.onnx"
 
@@ -102,7 +102,7 @@ def test_a_header_that_nobody_uses_is_replaced_by_what_it_includes() -> None:
 
 
 def support(*users: str) -> dict[str, str]:
-    return dict(pruned({name: (SUPPORT / name).read_text() for name in HEADERS}, users).texts)
+    return dict(pruned({name: header(name) for name in HEADERS}, users).texts)
 
 
 DEFINED = re.compile(r"^(?:INLINE|static)[\w ]*? \*?(\w+)\(|^[A-Z_]+\((\w+_[vsd]), ", re.MULTILINE)
@@ -110,8 +110,8 @@ DEFINED = re.compile(r"^(?:INLINE|static)[\w ]*? \*?(\w+)\(|^[A-Z_]+\((\w+_[vsd]
 NAMES = sorted(
     {
         name
-        for header in HEADERS
-        for names in DEFINED.findall((SUPPORT / header).read_text())
+        for file in HEADERS
+        for names in DEFINED.findall(header(file))
         for name in names
         if name not in ("", "__attribute__")
     }
@@ -122,7 +122,7 @@ MADE = [
 ]
 
 
-SIXTEEN = (SUPPORT / "pieces.h").read_text()
+SIXTEEN = header("pieces.h")
 """Helpers of vectors of 16 floats alone."""
 
 
@@ -131,10 +131,10 @@ def test_each_helper_has_all_that_it_needs(tmp_path: Path, name: str) -> None:
     """The compiler knows every name in what is kept for it."""
     assert len(NAMES) > 100
     texts = support(name)
-    for header, text in texts.items():
+    for file, text in texts.items():
         # Vectors of any length mean the same on any processor.
-        (tmp_path / header).write_text(re.sub("^#error.*", "", text, flags=re.MULTILINE))
-    last = [header for header in HEADERS if header in texts][-1]
+        (tmp_path / file).write_text(re.sub("^#error.*", "", text, flags=re.MULTILINE))
+    last = [file for file in HEADERS if file in texts][-1]
     lanes = 16 if re.search(rf"\b{name}\b", SIXTEEN) else 4
     source = tmp_path / "source.c"
     source.write_text(f'#include <stdint.h>\n#define LANES {lanes}\n#include "{last}"\n')

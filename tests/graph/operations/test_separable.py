@@ -98,4 +98,4 @@ def test_what_makes_no_sense_is_refused(place: int, shape: tuple[int, ...]) -> N
 
 def test_unknown_maps_are_refused() -> None:
     with pytest.raises(VerifyException, match="knows the maps"):
-        operation((1, 5, 7, 9), (3, 3), 4, {"between": "tanh"})
+        operation((1, 5, 7, 9), (3, 3), 4, {"between": "sqrt"})

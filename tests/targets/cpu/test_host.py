@@ -10,10 +10,11 @@ from tests.targets.cpu.kernel_harness import PLAIN, Maker
 
 from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.errors import TilewrightError
+from tilewright.graph.operations import BY_NAME
 from tilewright.graph.operations.binary import SubOp
 from tilewright.graph.operations.normalisation import SoftmaxOp
 from tilewright.graph.operations.numbers import DequantiseOp, QuantiseOp
-from tilewright.graph.operations.pointwise import LeakyReluOp, TanhOp
+from tilewright.graph.operations.pointwise import LeakyReluOp
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.ir.types import FixedType, tensor
@@ -33,7 +34,7 @@ def compiled(tmp_path: Path) -> Maker:
     integers = tensor(SHAPE, FixedType.of(16, 10), "NHWC")
     floats = tensor(SHAPE, layout="NHWC")
     q = m.kernel([(QuantiseOp, [x], {})], types=[integers])
-    t = m.kernel([(DequantiseOp, [q], {}), (TanhOp, [0], {})], types=[floats, floats])
+    t = m.kernel([(DequantiseOp, [q], {}), (BY_NAME["tanh"], [0], {})], types=[floats, floats])
     s = m.kernel([(SoftmaxOp, [t], {"axis": 1})], types=[floats])
     m.finish(q, t, s)
     whole = m.compilation()
@@ -78,10 +79,10 @@ def test_kernels_alike_are_written_once_and_run_on_operands_of_their_own(
 ) -> None:
     m = Maker(PLAIN, seed=5)
     x, y = m.input(SHAPE), m.input(SHAPE)
-    difference = m.kernel([(SubOp, [x, y], {}), (TanhOp, [0], {})])
-    other = m.kernel([(SubOp, [y, x], {}), (TanhOp, [0], {})])
-    same = m.kernel([(SubOp, [other, other], {}), (TanhOp, [0], {})])
-    last = m.kernel([(SubOp, [difference, same], {}), (TanhOp, [0], {})])
+    difference = m.kernel([(SubOp, [x, y], {}), (BY_NAME["tanh"], [0], {})])
+    other = m.kernel([(SubOp, [y, x], {}), (BY_NAME["tanh"], [0], {})])
+    same = m.kernel([(SubOp, [other, other], {}), (BY_NAME["tanh"], [0], {})])
+    last = m.kernel([(SubOp, [difference, same], {}), (BY_NAME["tanh"], [0], {})])
     steep, steeper = (m.kernel([(LeakyReluOp, [last], {"alpha": alpha})]) for alpha in (0.25, 0.5))
     m.finish(difference, other, same, last, steep, steeper)
     whole = m.compilation()

@@ -13,7 +13,7 @@ from tests.slow import but_fast
 from tests.targets.cpu.kernel_harness import PLAIN, Maker, check, compare
 
 from tilewright.codegen.c.compiler import FLAGS
-from tilewright.graph.operations import AddOp, GeluOp, ReluOp
+from tilewright.graph.operations import BY_NAME, AddOp, ReluOp
 from tilewright.graph.operations.layer_norm import LayerNormOp
 from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.ir import SSAValue
@@ -88,7 +88,7 @@ def behind(
     made = Schedule("matmul", tuple(levels), shared=shared)
 
     def front() -> list[Any]:
-        last = (AddOp, [0, r], {}) if residual else (GeluOp, [0], {})
+        last = (AddOp, [0, r], {}) if residual else (BY_NAME["gelu"], [0], {})
         return [(MatMulOp, [x, w, b], {"transpose_b": True}), last]
 
     one = m.kernel([*front(), (LayerNormOp, [1, *others], attributes)])

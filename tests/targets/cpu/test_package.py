@@ -22,7 +22,7 @@ from tilewright.ir import ArrayAttr, StringAttr
 from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
 from tilewright.planning.layout import Layout
 from tilewright.targets.cpu import TARGET
-from tilewright.targets.cpu.package import SUPPORT
+from tilewright.targets.cpu.headers import KERNEL_HEADERS, header
 from tilewright.targets.cpu.runner import CpuRunner
 from tilewright.targets.cpu.walk import kernel_source
 from tilewright.tile.dialect import programs_of
@@ -202,6 +202,8 @@ def test_every_primitive_stays_within_its_tensors(tmp_path: Path) -> None:
         for n, k in enumerate(m.compilation().kernels)
         if k.program is not None
     ]
+    for name in KERNEL_HEADERS:
+        (tmp_path / name).write_text(header(name))
     head = '#define LANES 4\n#include <stdlib.h>\n#include "vectors.h"\n'
     half = len(texts) // 2
     (tmp_path / "a.c").write_text(head + "\n".join(_renamed(t) for t in texts[:half]))
@@ -211,9 +213,7 @@ def test_every_primitive_stays_within_its_tensors(tmp_path: Path) -> None:
     (tmp_path / "main.c").write_text("\n".join([*main, *calls, "    return 0;", "}", ""]))
     flags = ["-g", "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     builds = [
-        subprocess.Popen(
-            ["cc", *flags, "-w", f"-I{SUPPORT}", "-c", f"{name}.c", "-o", f"{name}.o"], cwd=tmp_path
-        )
+        subprocess.Popen(["cc", *flags, "-w", "-c", f"{name}.c", "-o", f"{name}.o"], cwd=tmp_path)
         for name in ("a", "b", "main")
     ]
     assert [build.wait() for build in builds] == [0, 0, 0]

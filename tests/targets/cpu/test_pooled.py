@@ -10,7 +10,7 @@ from tests.slow import but_fast
 from tests.targets.cpu.kernel_harness import PLAIN, Maker, compare
 
 from tilewright.codegen.c.compiler import FLAGS
-from tilewright.graph.operations import AddOp, CastOp, ClipOp, MulOp, PReluOp, ReluOp, SigmoidOp
+from tilewright.graph.operations import BY_NAME, AddOp, CastOp, ClipOp, MulOp, PReluOp, ReluOp
 from tilewright.graph.operations.pooling import AveragePoolOp, MaxPoolOp
 from tilewright.graph.operations.winograd import WinogradConvOp
 from tilewright.ir import PythonValue, SSAValue
@@ -77,7 +77,7 @@ def pair(
                 case "relu":
                     made.append((ReluOp, [last], {}))
                 case "sigmoid":
-                    made.append((SigmoidOp, [last], {}))
+                    made.append((BY_NAME["sigmoid"], [last], {}))
                 case "clip":
                     made.append((ClipOp, [last], {"minimum": -2.0, "maximum": 3.0}))
                 case "square":

@@ -7,7 +7,7 @@ import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker, check
 
 from tilewright.codegen.c.compiler import FLAGS
-from tilewright.graph.operations import AddOp, GeluOp, ReluOp
+from tilewright.graph.operations import BY_NAME, AddOp, ReluOp
 from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.ir import SSAValue
 from tilewright.targets.cpu.machine import machine
@@ -26,7 +26,7 @@ def product(m: Maker, shape: tuple[int, ...], channels: int, residual: bool = Fa
         chain.append((AddOp, [0, m.input((*shape[:-1], channels))], {}))
         chain.append((ReluOp, [1], {}))
     else:
-        chain.append((GeluOp, [0], {}))
+        chain.append((BY_NAME["gelu"], [0], {}))
     return m.kernel(chain)  # type: ignore[arg-type]
 
 

@@ -11,12 +11,12 @@ from tests.targets.cpu.kernel_harness import PLAIN, Maker
 from tilewright.codegen.c.compiler import FLAGS
 from tilewright.graph.dialect import GraphOperation
 from tilewright.graph.operations import (
+    BY_NAME,
     ReduceMaxOp,
     ReduceMeanOp,
     ReduceMinOp,
     ReduceProductOp,
     ReduceSumOp,
-    SqrtOp,
 )
 from tilewright.machine import Machine
 from tilewright.targets.cpu.machine import machine
@@ -91,10 +91,12 @@ def test_maps_follow() -> None:
     m = Maker(machine(), seed=3)
     x = m.input((6, 50, 37))
     rows, columns = (
-        m.kernel([(ReduceSumOp, [y], {"axes": axes, "keep_dims": False}), (SqrtOp, [0], {})])
+        m.kernel(
+            [(ReduceSumOp, [y], {"axes": axes, "keep_dims": False}), (BY_NAME["sqrt"], [0], {})]
+        )
         for y, axes in (
-            (m.kernel([(SqrtOp, [x], {})]), (2,)),
-            (m.kernel([(SqrtOp, [x], {})]), (1,)),
+            (m.kernel([(BY_NAME["sqrt"], [x], {})]), (2,)),
+            (m.kernel([(BY_NAME["sqrt"], [x], {})]), (1,)),
         )
     )
     m.inputs["in0"] = np.abs(m.inputs["in0"])

@@ -7,7 +7,7 @@ import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker, compare
 
 from tilewright.codegen.c.compiler import FLAGS
-from tilewright.graph.operations import AddOp, ClipOp, HardSwishOp, ReluOp, SeparableConvOp, SiluOp
+from tilewright.graph.operations import BY_NAME, AddOp, ClipOp, ReluOp, SeparableConvOp
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.ir import PythonValue, SSAValue
 from tilewright.ir.types import shape_of
@@ -18,7 +18,7 @@ from tilewright.targets.cpu.planning.capabilities import own_of
 from tilewright.targets.cpu.processors import Processor, this_processor
 
 B = "NCHWLc"
-MAPS = {"relu": ReluOp, "clip": ClipOp, "silu": SiluOp, "hard_swish": HardSwishOp}
+MAPS = {"relu": ReluOp, "clip": ClipOp, **{n: BY_NAME[n] for n in ("silu", "hard_swish", "gelu")}}
 
 Attributes = dict[str, PythonValue]
 
@@ -80,7 +80,7 @@ def pairs(m: Maker) -> Sequence[tuple[SSAValue, SSAValue]]:
         pair(m, (1, 40, 13, 17), 35, (3, 3), (4, 17, 2), "clip", True, pads=ONES),
         pair(m, (2, 32, 11, 14), 24, (3, 3), (6, 7, 1), "relu", strides=(2, 2), pads=(0, 0, 1, 1)),
         pair(m, (1, 9, 7, 7), 50, (5, 5), (7, 7, 1), "silu", pads=(2, 2, 2, 2)),
-        pair(m, (1, 20, 12, 9), 16, (3, 2), (1, 3, 1), residual=True, dilations=(2, 3)),
+        pair(m, (1, 20, 12, 9), 16, (3, 2), (1, 3, 1), "gelu", residual=True, dilations=(2, 3)),
         pair(m, (1, 3, 6, 30), 17, (1, 1), (2, 30, 2), "hard_swish"),
     ]
 

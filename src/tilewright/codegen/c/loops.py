@@ -47,6 +47,7 @@ from tilewright.codegen.c.source import Writer, comment
 from tilewright.codegen.c.values import LoopVariable, Nest, SlotTerm, Tables
 from tilewright.graph.names import identifier
 from tilewright.ir import Block, Operation
+from tilewright.memory.alignment import ceil_div
 from tilewright.tile.dialect import BufferOp, ComputeOp, DomainOp, LoopOp, MoveOp, ProgramOp
 from tilewright.tile.iteration import Order
 from tilewright.tile.operations import BarrierOp, SignalOp, WaitOp
@@ -265,7 +266,7 @@ class KernelWriter:
         runs = np.zeros(0, np.int64) if rows.parent_row is None else rows.parent_row
         trips = np.bincount(runs, minlength=around.count)
         lower, step = op.lower_bound, op.step_size
-        most = -(-(op.upper_bound - lower) // step)
+        most = ceil_div(op.upper_bound - lower, step)
         if trips.size and int(trips.min()) == int(trips.max()) == most:
             limit = str(op.upper_bound)
         else:

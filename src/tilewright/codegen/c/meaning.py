@@ -6,49 +6,26 @@ i and u for integers of 64 bits with and without sign.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from tilewright.codegen.c.source import C_TYPES, byte_string, literal
 from tilewright.errors import refuse
+from tilewright.numerics.operators import PARAMETERS, has, operators
 
 Form = Literal["s", "d", "v"]
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-_FUNCTIONS = (
-    *("relu", "sigmoid", "tanh", "hard_swish", "silu", "exp", "log", "sqrt", "neg", "abs"),
-    *("erf", "gelu", "max", "min", "pow", "prelu", "softplus", "sign", "floor", "ceil", "round"),
-    *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"),
-    *("mod", "fmod"),
-)
 SHORT_FLOATS = {"float16": "half", "bfloat16": "brain"}
 """Element types that are kept as bits, and what scalars.h calls them."""
 
 _RELATIONS = {"equal": "==", "less": "<", "less_equal": "<="}
 _BITS = {"bit_and": "&", "bit_or": "|", "bit_xor": "^"}
 _INTEGER_FUNCTIONS = ("max", "min", "relu", "sign", "prelu", "div", "mod", "fmod", "pow")
-COPIES = ("convert_layout", "copy", "identity", "transpose", "slice", "pad", "reshape")
+COPIES = ("convert_layout", "copy", "identity", "pad", *operators("view"))
 """Operations that give the element of their operand as it is."""
-
-
-def _clip(attributes: Mapping[str, Any]) -> list[str]:
-    return [
-        literal(float(attributes.get("minimum", float("-inf")))),
-        literal(float(attributes.get("maximum", float("inf")))),
-    ]
-
-
-_PARAMETERS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {
-    "clip": _clip,
-    "leaky_relu": lambda a: [literal(float(a.get("alpha", 0.01)))],
-    "elu": lambda a: [literal(float(a.get("alpha", 1.0)))],
-    "hard_sigmoid": lambda a: [
-        literal(float(a.get("alpha", 0.2))),
-        literal(float(a.get("beta", 0.5))),
-    ],
-}
 
 
 def expression(
@@ -66,16 +43,16 @@ def expression(
         x, scale, shift, mean, variance = arguments
         epsilon = literal(float(attributes.get("epsilon", 1e-5)))
         return f"({x} - {mean}) / sqrt_{form}({variance} + {epsilon}) * {scale} + {shift}"
-    if operation in _FUNCTIONS or operation in _PARAMETERS:
-        parameters = _PARAMETERS.get(operation, lambda _: [])(attributes)
+    if has(operation, "function", "arithmetic") or operation in ("mod", "fmod"):
+        parameters = [
+            literal(float(attributes.get(name, default)))
+            for name, default in PARAMETERS.get(operation, {}).items()
+        ]
         return f"{operation}_{form}({', '.join([*arguments, *parameters])})"
     raise refuse("cpu-operation", f"the cpu target has no C for operation {operation!r}")
 
 
-AFFINE = (
-    *("quantise_linear", "dequantise_linear", "requantise_linear", "add_linear", "mul_linear"),
-    "look_up",
-)
+AFFINE = operators("affine")
 """Operations between floats and quantised integers, and on these alone; see quantised.h."""
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tilewright.codegen.c.parameters import Parameter, Place
 from tilewright.codegen.program.interface import ALIGNMENT, CompiledKernel
 from tilewright.errors import refuse
+from tilewright.memory.alignment import align_up
 
 KERNEL = "@KERNEL@"
 """Stands for the kernel's name in its own text: equal kernels have equal texts."""
@@ -69,7 +70,7 @@ class KernelCall:
                 _, offset = self.place(parameter)
                 place = f"(part ? FURTHER_SCRATCH(part) + {scratch} : {offset})"
                 arguments.append(parameter.cast(f"{activations} + {place}"))
-                scratch += -(-self.scratch[parameter.tensor] // ALIGNMENT) * ALIGNMENT
+                scratch += align_up(self.scratch[parameter.tensor], ALIGNMENT)
             else:
                 arguments.append(parameter.pointer_to(self.place(parameter), activations))
         return tuple(arguments), scratch

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tilewright.codegen.c import libraries
 from tilewright.codegen.c.compiler import build_library, precompile
 from tilewright.errors import refuse
+from tilewright.memory.alignment import align_up
 from tilewright.temporary import temporary_folder
 
 LARGEST_ARENA = 1 << 36
@@ -83,7 +84,7 @@ def arena(size: int) -> NDArray[np.uint8]:
     """
     if size > LARGEST_ARENA:
         raise refuse("package-invalid", f"an arena of {size} bytes is too large")
-    length = -(-max(size, 1) // _HUGE) * _HUGE + _HUGE
+    length = align_up(max(size, 1), _HUGE) + _HUGE
     if hasattr(mmap, "MAP_PRIVATE"):
         space = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     else:

@@ -23,7 +23,8 @@ from tilewright.graph.arenas import Arenas, read_value, write_value
 from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, YieldOp, network_of
 from tilewright.graph.placement import placement_of
 from tilewright.ir import Operation, SSAValue, VerifyException
-from tilewright.ir.types import Array, element_dtype, layout_of, shape_of, tensor_type
+from tilewright.ir.types import Array, element_size, layout_of, shape_of, tensor_type
+from tilewright.numerics.operators import operators
 from tilewright.planning.layout import Layout
 
 
@@ -47,17 +48,14 @@ def _addresses(value: SSAValue) -> Array:
     """The byte address of every element."""
     place, shape = placement_of(value), shape_of(value)
     layout = Layout.parse(layout_of(value), len(shape))
-    size = element_dtype(tensor_type(value).element_type).itemsize
+    size = element_size(tensor_type(value).element_type)
     addresses: Array = np.full((), place.offset, np.int64)
     for extent, stride in zip(layout.physical_shape(shape), place.strides, strict=True):
         addresses = addresses[..., None] + np.arange(extent, dtype=np.int64) * stride * size
     return layout.unpack(addresses, shape)
 
 
-MOVES = frozenset(
-    f"graph.{name}"
-    for name in ("reshape", "transpose", "slice", "concat", "interleave", "convert_layout")
-)
+MOVES = frozenset(f"graph.{name}" for name in (*operators("view", "join"), "convert_layout"))
 """Operations that may turn out free; others compute."""
 
 
@@ -103,12 +101,11 @@ def _run_kernel(op: KernelOp, arenas: Arenas) -> None:
     raise VerifyException(f"kernel {op.symbol.data} yields nothing")
 
 
-MOVED = frozenset(
+MOVED = MOVES | frozenset(
     f"graph.{name}"
     for name in (
-        *("quantise", "dequantise", "requantise", "cast", "convert_layout", "copy"),
+        *("quantise", "dequantise", "requantise", "cast", "copy", "pad"),
         *("quantise_linear", "dequantise_linear", "look_up"),
-        *("reshape", "transpose", "slice", "concat", "interleave", "pad"),
     )
 )
 """Operations that only move or convert elements: the runner does them in NumPy, exactly."""

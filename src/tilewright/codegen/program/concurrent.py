@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tilewright.graph.dialect import GraphOperation, KernelOp
 from tilewright.graph.placement import placement_of
 from tilewright.ir import Operation, SSAValue
-from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
+from tilewright.ir.types import element_size, layout_of, shape_of, tensor_type
 from tilewright.planning.layout import Layout
 
 
@@ -45,7 +45,7 @@ class Span:
     def of(cls, value: SSAValue) -> Span:
         """The span of a placed value."""
         place, shape = placement_of(value), shape_of(value)
-        size = element_dtype(tensor_type(value).element_type).itemsize
+        size = element_size(tensor_type(value).element_type)
         extents = Layout.parse(layout_of(value), len(shape)).physical_shape(shape)
         last = sum((n - 1) * step for n, step in zip(extents, place.strides, strict=True))
         end = place.offset + (last + 1) * size

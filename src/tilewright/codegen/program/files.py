@@ -27,10 +27,10 @@ from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.operations import context as graph_context
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
 from tilewright.ir import ModuleOp, Operation, ParseError, Parser, VerifyException
-from tilewright.ir.types import element_name
+from tilewright.ir.types import element_size
 from tilewright.machine import Machine
 from tilewright.machine.forms import machine_of
-from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.memory.alignment import align_up
 from tilewright.tile.dialect import BufferOp, ProgramOp
 
 PAGE = 4096
@@ -105,7 +105,7 @@ def held_result(programs: Iterable[ProgramOp], op: Operation) -> HeldResult | No
             continue
         tensor = buffer.tensor_op
         if tensor.get("role") == "output":
-            size = ELEMENT_BYTES[element_name(tensor.result.type.element_type)]
+            size = element_size(tensor.result.type.element_type)
             return HeldResult(
                 memory=buffer.memory,
                 address=buffer.get("address"),
@@ -132,7 +132,7 @@ class Addresses:
         offset = 0
         for name, size in arenas.items():
             bases[name] = offset
-            offset += -(-size // PAGE) * PAGE
+            offset += align_up(size, PAGE)
         bases[image] = offset
         return cls(arenas, bases)
 

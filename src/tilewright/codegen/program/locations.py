@@ -10,8 +10,7 @@ from typing import Any
 from tilewright.codegen.words import Column
 from tilewright.errors import refuse
 from tilewright.ir import SSAValue
-from tilewright.ir.types import element_name, layout_of, shape_of
-from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.ir.types import element_size, layout_of, shape_of
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
 from tilewright.tile.boxes import Boxes, box_columns
@@ -69,7 +68,7 @@ class TensorPlace:
         where = op.symbol.data
         shape = shape_of(op.result)
         kind = op.result.type.element_type
-        element = ELEMENT_BYTES[element_name(kind)]
+        element = element_size(kind)
         order = physical_order(layout_of(op.result), len(shape), where)
         if op.arena is None:
             raise refuse("lower-place", "the tensor has no place in main memory", where)
@@ -103,7 +102,7 @@ class BufferPlace:
             raise refuse("lower-place", "the buffer has no address", op.symbol.data)
         self.memory = op.memory
         self.name = op.symbol.data
-        self.element = ELEMENT_BYTES[element_name(op.result.type.of.element_type)]
+        self.element = element_size(op.result.type.of.element_type)
         self.spacing = max(self.element, accumulator) if op.accumulates else self.element
         shape = tuple(int(n) for n in op.get("shape"))
         axes = physical_order(layout_of(op.result.type.of), len(shape), op.symbol.data)

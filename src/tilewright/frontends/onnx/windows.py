@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tilewright.frontends.onnx.lowering import Lowering
 from tilewright.ir import PythonValue, SSAValue
 from tilewright.ir.types import shape_of
+from tilewright.memory.alignment import ceil_div
 
 MAX_EXTENT = 2**24
 """Largest padded extent of an image, and largest kernel, stride, dilation and pad."""
@@ -153,7 +154,7 @@ def _pads(
         raise at.refuse(f"auto_pad {mode!r} is not known")
     begins, ends = list[int](), list[int]()
     for extent, stride, span in zip(extents, strides, spans, strict=True):
-        outputs = -(-extent // stride)
+        outputs = ceil_div(extent, stride)
         total = max((outputs - 1) * stride + span - extent, 0)
         small, large = total // 2, total - total // 2
         begins.append(large if mode == "SAME_LOWER" else small)
@@ -167,7 +168,7 @@ def _ceil_pad(begun: int, end: int, span: int, stride: int) -> int:
     ``begun`` is the extent with the padding before it: the last window must start inside it.
     """
     free = begun + end - span
-    windows = -(-free // stride) + 1
+    windows = ceil_div(free, stride) + 1
     if (windows - 1) * stride >= begun:
         windows -= 1
     return max((windows - 1) * stride - free, 0)

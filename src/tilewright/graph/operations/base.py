@@ -32,7 +32,7 @@ from tilewright.ir.types import (
     tensor,
     tensor_type,
 )
-from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.domain import Affine, Dim, Operand, Role, Stage, Value
 
 MAXIMUM_ELEMENTS = 2**31 - 1
@@ -273,7 +273,7 @@ class Operation(GraphOperation):
         given.
         """
         kinds = [tensor_type(value) for value in (*self.inputs, self.result)]
-        if any(element_name(kind.element_type) not in ELEMENT_BYTES for kind in kinds):
+        if any(element_name(kind.element_type) not in ELEMENTS for kind in kinds):
             return None
         inputs = tuple(
             make_operand(name, value, access, role)

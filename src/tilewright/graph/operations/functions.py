@@ -1,13 +1,15 @@
-"""Functions of one float that fixed point does not have: rounding and trigonometry."""
+"""The operations of functions of one number, made of the definitions in numerics/operators.py."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, cast
 
 from tilewright.graph.operations.base import Type
-from tilewright.graph.operations.pointwise import PointwiseOperation
-from tilewright.ir import irdl_op_definition
+from tilewright.graph.operations.pointwise import PointwiseOperation, TableOperation
+from tilewright.ir import irdl_op_definition, opt_prop_def
 from tilewright.ir.types import FixedType
+from tilewright.numerics.operators import FUNCTIONS, Function
 
 
 class FloatOperation(PointwiseOperation):
@@ -21,102 +23,26 @@ class FloatOperation(PointwiseOperation):
         return result
 
 
-@irdl_op_definition
-class FloorOp(FloatOperation):
-    """The largest integer that is not above x."""
-
-    name = "graph.floor"
-
-
-@irdl_op_definition
-class CeilOp(FloatOperation):
-    """The smallest integer that is not below x."""
-
-    name = "graph.ceil"
-
-
-@irdl_op_definition
-class RoundOp(FloatOperation):
-    """The nearest integer, the even one of two."""
-
-    name = "graph.round"
+def _operation(name: str, function: Function) -> type[PointwiseOperation]:
+    """The operation of a function; on fixed point, too, if that reads a table."""
+    kind = TableOperation if "table" in function.traits else FloatOperation
+    members = {
+        "name": f"graph.{name}",
+        "DEFAULTS": function.parameters,
+        "__annotations__": {"DEFAULTS": ClassVar[Mapping[str, float]]},
+        "__doc__": function.c,
+        **{parameter: opt_prop_def() for parameter in function.parameters},
+    }
+    title = name.title().replace("_", "")
+    return irdl_op_definition(
+        cast("type[PointwiseOperation]", type(f"{title}Op", (kind,), members))
+    )
 
 
-@irdl_op_definition
-class SinOp(FloatOperation):
-    """The sine of x radians."""
-
-    name = "graph.sin"
-
-
-@irdl_op_definition
-class CosOp(FloatOperation):
-    """The cosine of x radians."""
-
-    name = "graph.cos"
-
-
-@irdl_op_definition
-class TanOp(FloatOperation):
-    """The tangent of x radians."""
-
-    name = "graph.tan"
-
-
-@irdl_op_definition
-class AsinOp(FloatOperation):
-    """The angle in [-pi/2, pi/2] whose sine is x."""
-
-    name = "graph.asin"
-
-
-@irdl_op_definition
-class AcosOp(FloatOperation):
-    """The angle in [0, pi] whose cosine is x."""
-
-    name = "graph.acos"
-
-
-@irdl_op_definition
-class AtanOp(FloatOperation):
-    """The angle in (-pi/2, pi/2) whose tangent is x."""
-
-    name = "graph.atan"
-
-
-@irdl_op_definition
-class SinhOp(FloatOperation):
-    """The hyperbolic sine."""
-
-    name = "graph.sinh"
-
-
-@irdl_op_definition
-class CoshOp(FloatOperation):
-    """The hyperbolic cosine."""
-
-    name = "graph.cosh"
-
-
-@irdl_op_definition
-class AsinhOp(FloatOperation):
-    """The inverse of the hyperbolic sine."""
-
-    name = "graph.asinh"
-
-
-@irdl_op_definition
-class AcoshOp(FloatOperation):
-    """The inverse of the hyperbolic cosine, at least 0."""
-
-    name = "graph.acosh"
-
-
-@irdl_op_definition
-class AtanhOp(FloatOperation):
-    """The inverse of the hyperbolic tangent."""
-
-    name = "graph.atanh"
+FUNCTION_OPERATIONS: Mapping[str, type[PointwiseOperation]] = {
+    name: _operation(name, function) for name, function in FUNCTIONS.items()
+}
+"""Operation of each function by its name."""
 
 
 @irdl_op_definition

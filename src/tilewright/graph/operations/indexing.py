@@ -10,6 +10,7 @@ import numpy as np
 from tilewright.graph.operations.base import Operation, Type, along, axis_dims, identity
 from tilewright.ir import PythonValue, i1, i64, irdl_op_definition, opt_prop_def, prop_def
 from tilewright.ir.types import Array, FixedType, shape_of
+from tilewright.numerics.operators import operators
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
@@ -64,7 +65,7 @@ def wrapped(places: Array, extent: int) -> Array:
     return np.clip(np.where(wide < 0, wide + extent, wide), 0, extent - 1)
 
 
-FOLDS = ("none", "add", "mul", "max", "min")
+FOLDS = ("none", *operators("commutative"))
 """What a scatter does where something is already: it replaces, or it combines."""
 
 

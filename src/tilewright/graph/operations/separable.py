@@ -9,10 +9,11 @@ from tilewright.graph.operations.base import Operation, Type, along
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import pointwise, reference
+from tilewright.numerics.operators import PARAMETERS, operators
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
-BETWEEN = ("", "relu", "clip", "hard_swish", "silu")
-"""What may lie between both convolutions: nothing, or one of these maps."""
+BETWEEN = ("", "clip", *(name for name in operators("activation") if not PARAMETERS.get(name)))
+"""What may lie between both convolutions: nothing, or a map without attributes but bounds."""
 
 
 @irdl_op_definition

@@ -10,6 +10,7 @@ from tilewright.graph.operations.base import Operation, Type, along
 from tilewright.graph.operations.convolution import product_element
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
 from tilewright.ir.types import Array, shape_of
+from tilewright.memory.alignment import ceil_div
 from tilewright.numerics import fixed, sparse
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
@@ -73,7 +74,7 @@ class SparseProductOp(Operation):
             f"pace must be three positive integers, is {pace}",
         )
         self.need(
-            streams[0] == -(-channels // lanes) and x[1] % streams[1] == 0,
+            streams[0] == ceil_div(channels, lanes) and x[1] % streams[1] == 0,
             f"streams {list(streams)} are not those of {x[1]} by {channels} channels",
         )
         self.need(

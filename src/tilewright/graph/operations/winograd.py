@@ -9,6 +9,7 @@ from tilewright.graph.operations.base import Operation, Type, along
 from tilewright.graph.operations.convolution import factors, product_element
 from tilewright.ir import PythonValue, f32, irdl_op_definition, opt_prop_def
 from tilewright.ir.types import Array, shape_of
+from tilewright.memory.alignment import ceil_div
 from tilewright.numerics import winograd
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
@@ -96,7 +97,7 @@ class WinogradConvOp(Operation):
         _, _, oh, ow = shape_of(self.result)
         top, left, _, _ = self.integers("pads")
         dims = [Dim("n", n), *([Dim("g", group)] if group > 1 else []), Dim("co", co // group)]
-        dims += [Dim("th", -(-oh // tile)), Dim("tw", -(-ow // tile))]
+        dims += [Dim("th", ceil_div(oh, tile)), Dim("tw", ceil_div(ow, tile))]
         dims += [Dim("r", tile), Dim("s", tile)]
         dims += [Dim(name, e, "reduction") for name, e in (("ci", ci), ("u", inner), ("v", inner))]
         source, target = along("ci"), along("co")

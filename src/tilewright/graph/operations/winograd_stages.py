@@ -10,6 +10,7 @@ from typing import ClassVar
 from tilewright.graph.operations.base import Operation, Type, along
 from tilewright.ir import PythonValue, f32, irdl_op_definition, opt_prop_def, prop_def
 from tilewright.ir.types import Array, shape_of
+from tilewright.memory.alignment import ceil_div
 from tilewright.numerics import winograd
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
@@ -67,7 +68,7 @@ class WinogradInputOp(WinogradStage):
         self.need(len(x) == 4 and min(x) >= 1, f"images must have rank 4, have shape {list(x)}")
         oh, ow = (x[2 + i] + pads[i] + pads[2 + i] - taps + 1 for i in range(2))
         self.need(oh >= 1 and ow >= 1, "the window exceeds the padded image")
-        counts = (-(-oh // tile), -(-ow // tile))
+        counts = (ceil_div(oh, tile), ceil_div(ow, tile))
         return self.result_of((self.inner**2, x[1], x[0], *counts), f32)
 
     def evaluate(self, *arrays: Array) -> Array:
@@ -112,7 +113,7 @@ class WinogradOutputOp(WinogradStage):
         self.check_operands(types)
         m, (tile, _) = types[0].get_shape(), self.sizes
         extents = self.integers("extents", 2, 1)
-        counts = tuple(-(-extent // tile) for extent in extents)
+        counts = tuple(ceil_div(extent, tile) for extent in extents)
         self.need(all(kind.element_type == f32 for kind in types), "takes float32")
         self.need(
             len(m) == 5 and m[0] == self.inner**2 and min(m) >= 1 and m[3:] == counts,

@@ -17,6 +17,7 @@ from tilewright.graph.passes.strides import (
 )
 from tilewright.ir import SSAValue
 from tilewright.ir.types import layout_of, shape_of
+from tilewright.numerics.operators import has
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Addresses:
             scattered = isinstance(owner, KernelOp) and owner.scattered is not None
             part = slice_box(parent.box, self._parts_of(join)[index], scattered=scattered)
             return None if part is None else Address(parent.root, part)
-        if isinstance(owner, Operation) and owner.operation in ("reshape", "transpose", "slice"):
+        if isinstance(owner, Operation) and has(owner.operation, "view"):
             source = self.of(owner.inputs[0])
             view = None if source is None else _view(owner, source.box)
             return None if source is None or view is None else Address(source.root, view)

@@ -22,7 +22,13 @@ from tilewright.ir import (
 )
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.passes import CompilerContext
-from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor, tensor_type
+from tilewright.ir.types import (
+    element_size,
+    layout_of,
+    shape_of,
+    tensor,
+    tensor_type,
+)
 from tilewright.machine import Machine
 from tilewright.planning import Planner
 
@@ -142,8 +148,8 @@ class _Problem:
             for use in value.uses
             if (wanted := self.chosen[use.operation].operands[use.index]) is not None
         }
-        item = element_dtype(tensor_type(value).element_type).itemsize
-        return sum(item * (size(home, shape) + size(text, shape)) for text in asked if text != home)
+        kind, own = tensor_type(value).element_type, size(home, shape)
+        return sum(element_size(kind, own + size(text, shape)) for text in asked if text != home)
 
     def cost_around(self, ops: Sequence[AnyOperation]) -> int:
         """Bytes that conversions move at the operands and results of some operations."""

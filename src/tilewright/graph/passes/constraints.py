@@ -16,6 +16,7 @@ from tilewright.ir import SSAValue, VerifyException
 from tilewright.ir.types import FixedType, element_name, tensor, tensor_type
 from tilewright.machine import Machine, Primitive
 from tilewright.machine.numbers import is_mixed, seen_by
+from tilewright.memory.alignment import align_up
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.domain import Stage
 from tilewright.planning.operand_layouts import takes_operand
@@ -331,7 +332,7 @@ def _shortage(asked: Candidate, primitive: Primitive, machine: Machine) -> _Shor
                 f"{asked.operation} with {sizes} kept whole needs {size} bytes of {memory}, "
                 f"which holds {available}",
                 f"memory.{memory}.bytes",
-                -(-size // unit) * unit,
+                align_up(size, unit),
             )
     return None
 

@@ -29,9 +29,17 @@ from tilewright.ir import (
 )
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.passes import CompilerContext
-from tilewright.ir.types import Array, element_dtype, element_of, shape_of, tensor, tensor_type
+from tilewright.ir.types import (
+    Array,
+    element_of,
+    element_size,
+    shape_of,
+    tensor,
+    tensor_type,
+)
+from tilewright.numerics.operators import operators
 
-VIEWS = ("reshape", "transpose", "slice", "concat", "interleave")
+VIEWS = operators("view", "join")
 """Operations that only move values, and may turn out to be addresses."""
 
 
@@ -197,8 +205,7 @@ def users(value: SSAValue) -> list[AnyOperation]:
 
 def bytes_of(value: SSAValue) -> int:
     """Bytes of a value's elements, padding of its layout left out."""
-    kind = tensor_type(value)
-    return prod(shape_of(value)) * element_dtype(kind.element_type).itemsize
+    return element_size(tensor_type(value).element_type, prod(shape_of(value)))
 
 
 def per_channel(array: Array, shape: Sequence[int], axis: int) -> Array | None:

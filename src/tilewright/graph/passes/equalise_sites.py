@@ -22,11 +22,12 @@ from tilewright.ir import SSAValue, f32
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, shape_of, tensor_type
 from tilewright.numerics.linear import levels
+from tilewright.numerics.operators import operators
 
-BY_CHANNEL = ("relu", "leaky_relu", "max_pool", "average_pool")
+BY_CHANNEL = operators("homogeneous")
 """Maps that a positive factor of a channel passes through unchanged."""
 
-VIEWS = ("reshape", "transpose", "slice")
+VIEWS = operators("view")
 
 ALPHAS = (0.5, 0.6, 0.7, 0.8, 0.9)
 """Parts of a channel's excess that weights may be given; 0.5 gives both sides the same."""

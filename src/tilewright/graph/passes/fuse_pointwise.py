@@ -25,6 +25,7 @@ from tilewright.machine import Machine, Primitive
 from tilewright.machine.expression import parse_expression
 from tilewright.machine.numbers import seen_by
 from tilewright.numerics.element_types import ELEMENTS
+from tilewright.numerics.operators import has
 
 MAPS = (PointwiseOperation, RequantiseOp)
 """What joins the operation before it; networks that come with their numbers requantise."""
@@ -190,7 +191,7 @@ def _operands_fit(step: Operation, value: SSAValue, primitive: Primitive) -> boo
     if any(isinstance(operand.owner, WeightOp) for operand in others):
         return False
     # Which operand the chain's value is matters to a fixed unit: it subtracts from the value.
-    if step.operation not in ("add", "mul", "max", "min") and step.inputs[0] is not value:
+    if not has(step.operation, "commutative") and step.inputs[0] is not value:
         return False
     return all(shape_of(operand) == shape_of(value) for operand in others)
 

@@ -18,16 +18,17 @@ from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import only_user
 from tilewright.ir import SSAValue, f32
 from tilewright.ir.types import shape_of, tensor_type
+from tilewright.numerics.operators import operators
 
 PRODUCTS = ("conv", "matmul")
 
 ACTIVATIONS = ("relu", "clip")
 """Maps that belong to the product or sum whose only reader they are."""
 
-SHARING = ("max_pool", "reshape", "transpose", "slice")
+SHARING = ("max_pool", *operators("view"))
 """Operations whose result has its operand's scale, since they only choose among elements."""
 
-JOINING = ("add", "average_pool", "reduce_mean", "concat", "interleave", *ACTIVATIONS)
+JOINING = ("add", "average_pool", "reduce_mean", *operators("join"), *ACTIVATIONS)
 """Further operations that compute on integers where a product reads their result."""
 
 DEEPEST = 1 << 16

@@ -25,24 +25,15 @@ from tilewright.graph.passes.strides import (
 )
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import SSAValue, Use
-from tilewright.ir.types import element_name, shape_of, tensor_type
+from tilewright.ir.types import element_name, element_size, shape_of, tensor_type
 from tilewright.machine import Machine, Primitive
-from tilewright.numerics.element_types import ELEMENT_BYTES, ELEMENTS
+from tilewright.numerics.element_types import ELEMENTS
+from tilewright.numerics.operators import operators
 from tilewright.planning import Planner
 from tilewright.planning.domain import Operand
 from tilewright.planning.operand_layouts import lies_along, operand_layout
 
-LANE_SAFE = frozenset(
-    (
-        *("relu", "clip", "leaky_relu", "prelu", "neg", "abs", "max", "min"),
-        *("sigmoid", "tanh", "hard_sigmoid", "hard_swish", "silu", "exp", "sqrt", "erf", "gelu"),
-        *("elu", "softplus", "add", "sub", "mul"),
-        *("requantise", "quantise", "dequantise", "convert_layout", "slice", "concat"),
-        "interleave",
-        *("requantise_linear", "quantise_linear", "dequantise_linear"),
-        *("add_linear", "mul_linear", "look_up", "cast"),
-    )
-)
+LANE_SAFE = frozenset((*operators("finite"), "slice", "concat", "interleave"))
 """Maps that give finite numbers for whatever finite numbers lie in padded lanes.
 
 Padded lanes are written like all others and read by convolutions with weights of zero, so they do
@@ -209,8 +200,7 @@ def _same_bytes(kernel: KernelOp, source: str, target: str) -> bool:
     if "" in (source, target):
         return source == target
     widths = [
-        ELEMENT_BYTES[element_name(tensor_type(value).element_type)]
-        for value in (kernel.inputs[0], kernel.result)
+        element_size(tensor_type(value).element_type) for value in (kernel.inputs[0], kernel.result)
     ]
     ends = [_INNERMOST.fullmatch(text) for text in (source, target)]
     if None in ends:

@@ -21,7 +21,7 @@ from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, Placement
 from tilewright.graph.values import value_names
 from tilewright.ir import BlockArgument, SSAValue
 from tilewright.ir import Operation as AnyOperation
-from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
+from tilewright.ir.types import element_size, layout_of, shape_of, tensor_type
 from tilewright.memory import (
     ALIGNMENT,
     Allocation,
@@ -162,8 +162,9 @@ class _Planner:
     @staticmethod
     def bytes_of(value: SSAValue) -> int:
         """Bytes in memory, the layout's padding included."""
-        item = element_dtype(tensor_type(value).element_type).itemsize
-        return size(layout_of(value), shape_of(value)) * item
+        return element_size(
+            tensor_type(value).element_type, size(layout_of(value), shape_of(value))
+        )
 
     def plan(self, *, temporary: bool = False) -> MemoryPlan:
         """Let kernels write over dying operands, place what is left, and tell about it."""
@@ -290,8 +291,8 @@ class _Planner:
         return placements, end
 
     def placement(self, value: SSAValue, arena: str, base: int, address: Address) -> Placement:
-        item = element_dtype(tensor_type(value).element_type).itemsize
-        return Placement(arena, base + address.box.offset * item, address.box.strides)
+        before = element_size(tensor_type(value).element_type, address.box.offset)
+        return Placement(arena, base + before, address.box.strides)
 
     def report(
         self,

@@ -13,7 +13,7 @@ from tilewright.graph.passes.editing import bytes_of
 from tilewright.graph.passes.strides import size
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import SSAValue
-from tilewright.ir.types import element_dtype, shape_of, tensor_type
+from tilewright.ir.types import element_size, shape_of, tensor_type
 from tilewright.machine import Machine
 from tilewright.planning.operand_layouts import operand_layout
 
@@ -53,8 +53,8 @@ class NetworkMemory:
             shape = shape_of(value)
             layout = operand_layout(self.machine, primitive, operand)
             if layout and layout != "any":
-                item = element_dtype(tensor_type(value).element_type).itemsize
-                yield value, size(layout, shape) * item - bytes_of(value)
+                kind = tensor_type(value).element_type
+                yield value, element_size(kind, size(layout, shape)) - bytes_of(value)
 
     def _weights(self) -> list[SSAValue]:
         weights: dict[str, SSAValue] = {}

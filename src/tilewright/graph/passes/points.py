@@ -22,13 +22,9 @@ from tilewright.ir import SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array
 from tilewright.machine.rounding import Rounding
+from tilewright.numerics.operators import operators
 
-KEEPING = frozenset(
-    (
-        *("relu", "clip", "leaky_relu", "prelu", "neg", "abs", "max", "min"),
-        *("max_pool", "average_pool", "reduce_mean", "pad"),
-    )
-)
+KEEPING = frozenset(operators("keeping"))
 """Operations whose result has the type of their first operand."""
 
 ALIGNING = frozenset(("add", "sub"))

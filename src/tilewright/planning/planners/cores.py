@@ -202,7 +202,7 @@ class _Supply:
         part, whole = np.zeros(len(parts)), 0.0
         self.live = 0.0
         for operand in kernel.operands:
-            size = float(prod(operand.shape) * operand.element_bytes)
+            size = float(operand.bytes)
             self.live += size
             if operand.role != "output":
                 whole += size

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tilewright.machine import Machine, Primitive, Storage
 from tilewright.machine.model import MATRICES
+from tilewright.numerics.operators import operators
 from tilewright.targets.ascend.capabilities import (
     AscendMachine,
     AscendMemory,
@@ -20,7 +21,7 @@ from tilewright.targets.ascend.formats import (
     nz,
 )
 from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci, Rate, machine_of
-from tilewright.targets.ascend.vector_primitives import points_of, vector_primitives
+from tilewright.targets.ascend.vector_primitives import POINTS, points_of, vector_primitives
 
 
 def chip_machine(core: DaVinci) -> Machine:
@@ -124,16 +125,13 @@ def network_machine(core: DaVinci) -> Machine:
 MOST = 127 * CUBE
 """Largest extent of a tile of a product, by the fields of loads and vector operations."""
 
-FUNCTIONS = (
-    *("clip", "leaky_relu", "hard_swish", "hard_sigmoid"),
-    *("gelu", "silu", "sigmoid", "tanh", "elu", "softplus"),
-)
+FUNCTIONS = tuple(name for name in operators("activation") if name in POINTS)
 """The functions of one element that networks have after a product."""
 
 EPILOGUE_BYTES = 8192
 """The bytes of UB that stay free for what functions after a product need beside its tiles."""
 
-_EPILOGUE = (("add",), ("relu", *FUNCTIONS), ("cast",))
+_EPILOGUE = (("add",), FUNCTIONS, ("cast",))
 """The epilogue of a product in UB; relu alone comes with the conversion on the way there."""
 
 _LEFT = {"ub": EPILOGUE_BYTES}
@@ -242,7 +240,7 @@ def _of_integers(primitive: Primitive) -> Primitive:
             "name": f"{primitive.name}_s8",
             "element": "int8",
             "operands": operands,
-            "epilogue": (("dequantise_linear",), ("relu", *FUNCTIONS), ("cast",)),
+            "epilogue": (("dequantise_linear",), FUNCTIONS, ("cast",)),
             "reserved": {"ub": INTEGER_EPILOGUE_BYTES},
         }
     )

@@ -9,17 +9,18 @@ from collections.abc import Mapping
 
 from tilewright.machine import Primitive, Storage
 from tilewright.machine.model import MATRICES
+from tilewright.numerics.operators import operators
 from tilewright.targets.ascend.formats import heads, image, nz
+from tilewright.targets.ascend.kernels.recipes import RECIPES
+from tilewright.targets.ascend.lowering.functions import NAMES
 from tilewright.targets.ascend.machine import DaVinci
 
-POINTS = (
-    *("add", "sub", "mul", "div", "max", "min", "pow", "prelu"),
-    *("relu", "clip", "leaky_relu", "identity", "neg", "abs", "sqrt", "exp", "log", "erf", "gelu"),
-    *("sigmoid", "tanh", "silu", "elu", "softplus", "hard_sigmoid", "hard_swish"),
+POINTS = tuple(
+    name
+    for name in (*operators("arithmetic", "function"), "identity")
+    if NAMES.get(name, name) in RECIPES or name == "pow"
 )
 """Elementwise operations that have kernels (kernels/recipes.py)."""
-
-FOLDS = ("reduce_mean", "reduce_sum", "reduce_product", "reduce_max", "reduce_min")
 
 INDICES = ("int64", "int32")
 """Elements of look-ups' indices."""
@@ -70,7 +71,7 @@ def vector_primitives() -> tuple[Primitive, ...]:
         primitive("layer_norm", ("layer_norm",), f"{_POINTS}*axis", 7, ("axis",)),
         primitive("softmax_nz", ("softmax",), f"{_POINTS}*axis", 6, ("axis",), blocks),
         primitive("layer_norm_nz", ("layer_norm",), f"{_POINTS}*axis", 7, ("axis",), blocks),
-        primitive("fold", FOLDS, _REDUCED, 1),
+        primitive("fold", ("fold",), _REDUCED, 1),
         primitive(
             *("pool", ("max_pool", "average_pool"), "n*c*oh*ow*kh*kw", 1, ("kh", "kw"), images)
         ),

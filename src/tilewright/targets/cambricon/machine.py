@@ -79,13 +79,7 @@ scratchpad has three times the part of VSM for it: for the columns of windows, t
 LRN_BYTES = 19
 """The same of the gradient of local response normalisation: squares, sums, two factors."""
 
-TABLE_FUNCTIONS = (
-    *("sigmoid", "tanh", "hard_sigmoid", "hard_swish", "silu", "exp"),
-    *("log", "sqrt", "erf", "elu", "softplus", "gelu"),
-)
-"""Maps by interpolation in a table, on 16-bit elements."""
-
-EPILOGUE = (("add",), ("relu", "clip"), ("requantise",), TABLE_FUNCTIONS)
+EPILOGUE = (("add",), ("relu", "clip"), ("requantise",), ("table",))
 MAPS = ("add", "sub", "mul", "max", "min", "relu", "clip", "requantise")
 """Maps of an instruction or two."""
 
@@ -364,10 +358,10 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
         ),
         Primitive(
             name="vector",
-            operations=(*MAPS, *TABLE_FUNCTIONS),
+            operations=(*MAPS, "table"),
             engine="vector",
             operands=operands | {"weight": VSM},
-            epilogue=(("relu", "clip"), ("requantise",), TABLE_FUNCTIONS),
+            epilogue=(("relu", "clip"), ("requantise",), ("table",)),
             cycles=f"ceil({POINTS}/{lanes})",
             peak=f"{POINTS}/{lanes}",
             issue=f"{TILE}+ceil({POINTS}/{lanes})",

@@ -35,8 +35,7 @@ from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.kernels import operand_values
 from tilewright.graph.placement import WEIGHTS, placement_of
 from tilewright.graph.values import value_names
-from tilewright.ir.types import element_name
-from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.ir.types import element_size
 from tilewright.targets.cambricon.lowering.nest import nest_of
 from tilewright.targets.cambricon.lowering.network import (
     CONSTANTS,
@@ -164,7 +163,7 @@ def _held_biases(network: NetworkOp, programs: dict[str, ProgramOp]) -> list[Hel
 
 def _element(buffer: BufferOp) -> int:
     """Bytes of an element of a buffer's tensor."""
-    return ELEMENT_BYTES[element_name(buffer.tensor_op.result.type.element_type)]
+    return element_size(buffer.tensor_op.result.type.element_type)
 
 
 def _held(program: ProgramOp, place: int) -> HeldResult | None:

@@ -34,8 +34,9 @@ from tilewright.planning import Planner
 from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.domain import Kernel
 from tilewright.targets.cpu.calls import call_of
+from tilewright.targets.cpu.headers import KERNEL_HEADERS, header
 from tilewright.targets.cpu.machine import lanes_of, machine
-from tilewright.targets.cpu.package import KERNEL_HEADERS, SUPPORT, write_package
+from tilewright.targets.cpu.package import write_package
 from tilewright.targets.cpu.processors import PROCESSORS, this_processor
 from tilewright.targets.cpu.runner import read_manifest
 from tilewright.tile.build import build
@@ -56,7 +57,7 @@ class CpuHost:
     @property
     def headers(self) -> Mapping[str, str]:
         """The texts of the kernels' headers by file name."""
-        return {name: (SUPPORT / name).read_text() for name in KERNEL_HEADERS}
+        return {name: header(name) for name in KERNEL_HEADERS}
 
     def calls(
         self, compilation: Compilation, *, refused: Refused | None = None

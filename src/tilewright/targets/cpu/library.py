@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 from tilewright.codegen.c.compiler import FLAGS, build_library
-from tilewright.targets.cpu.package import HEADERS, SUPPORT
+from tilewright.targets.cpu.headers import HEADERS, header
 from tilewright.targets.cpu.processors import this_processor
 from tilewright.temporary import temporary_folder
 
@@ -21,7 +21,7 @@ def loaded(sources: Mapping[str, str]) -> Generator[ctypes.CDLL]:
     """
     with temporary_folder() as folder:
         for name in HEADERS:
-            (folder / name).write_text((SUPPORT / name).read_text())
+            (folder / name).write_text(header(name))
         paths = [folder / name for name in sources]
         for path, text in zip(paths, sources.values(), strict=True):
             path.write_text(text)

@@ -26,48 +26,8 @@ from tilewright.targets.cpu.planning.capabilities import CpuMemory, own_of
 from tilewright.targets.cpu.processors import NATIVE, Processor, this_processor
 from tilewright.targets.cpu.short_primitives import short_primitives
 
-UNARY = (
-    *("relu", "clip", "leaky_relu", "sigmoid", "tanh", "hard_swish", "hard_sigmoid", "silu"),
-    *(
-        "exp",
-        "sqrt",
-        "neg",
-        "abs",
-        "erf",
-        "gelu",
-        "log",
-        "identity",
-        "elu",
-        "softplus",
-        "batch_norm",
-    ),
-    *("floor", "ceil", "round", "sign", "sin", "cos", "tan", "asin", "acos", "atan"),
-    *("sinh", "cosh", "asinh", "acosh", "atanh", "bit_not", "cast", "bit_cast"),
-)
-"""Map operations of one operand."""
-
-BINARY = (
-    *("add", "sub", "mul", "div", "max", "min", "pow", "prelu", "mod", "select"),
-    *("equal", "less", "less_equal", "bit_and", "bit_or", "bit_xor", "bit_shift"),
-    *("add_linear", "mul_linear"),
-)
-"""Map operations of several operands."""
-
-FOLDS = ("reduce_mean", "reduce_sum", "reduce_product", "reduce_max", "reduce_min")
-"""Reductions that put elements together two by two."""
-
-REDUCTIONS = (
-    *FOLDS,
-    *("arg_max", "arg_min", "gather", "scatter"),
-)
+REDUCTIONS = ("fold", "arg_max", "arg_min", "gather", "scatter")
 """Reductions of any shape, one element of the result after another."""
-
-CONVERSIONS = (
-    *("quantise", "dequantise", "requantise", "convert_layout", "copy"),
-    *("quantise_linear", "dequantise_linear", "requantise_linear", "look_up"),
-    *("transpose", "slice", "pad"),
-)
-"""Map operations that change numbers or places."""
 
 
 def _wide(lanes: int, registers: int) -> int:
@@ -291,7 +251,7 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
         ),
         Primitive(
             name="reduce",
-            operations=FOLDS,
+            operations=("fold",),
             engine="core",
             operands={
                 **storage(residual="any", output="any"),
@@ -327,7 +287,7 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
         ),
         Primitive(
             name="pointwise",
-            operations=(*UNARY, *BINARY, *CONVERSIONS),
+            operations=("map", "transpose", "slice", "pad"),
             engine="core",
             operands=anything,
             epilogue_any=True,

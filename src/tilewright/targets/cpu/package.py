@@ -21,6 +21,7 @@ from tilewright.targets.cpu.building import (
     makefile_text,
     pkg_config_text,
 )
+from tilewright.targets.cpu.headers import HEADERS, header
 from tilewright.targets.cpu.planning.capabilities import own_of
 from tilewright.targets.cpu.processors import Processor
 from tilewright.targets.cpu.texts import (
@@ -33,18 +34,6 @@ from tilewright.targets.cpu.texts import (
     network_text,
     scratch_bytes,
 )
-
-SUPPORT = Path(__file__).parent
-"""Where the headers lie of which every package has what it uses."""
-
-KERNEL_HEADERS = (
-    *("scalars.h", "vectors.h", "integers.h"),
-    *("quantised.h", "shorts.h", "pieces.h"),
-)
-"""The headers of kernels; none includes a later one."""
-
-HEADERS = (*KERNEL_HEADERS, "team.h", "checksum.h")
-"""All headers of a package; none includes a later one."""
 
 
 def write_package(
@@ -74,7 +63,7 @@ def write_package(
     identity = checksum_of(held) if weights else None
     run = network_text(prefix, inputs, outputs, steps, form, identity)
     support = pruned(
-        {name: (SUPPORT / name).read_text() for name in HEADERS},
+        {name: header(name) for name in HEADERS},
         [run, *(source.text for _, source, _ in functions)],
     )
     files: dict[str, str | bytes] = {

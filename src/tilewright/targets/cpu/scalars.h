@@ -18,32 +18,7 @@
     INLINE T clip_##S(T a, T low, T high) { return min_##S(max_##S(a, low), high); }              \
     INLINE T leaky_relu_##S(T a, T slope) { return a < 0 ? a * slope : a; }                       \
     INLINE T prelu_##S(T a, T slope) { return a < 0 ? a * slope : a; }                            \
-    INLINE T hard_sigmoid_##S(T a, T alpha, T beta) { return clip_##S(a * alpha + beta, 0, 1); }  \
-    INLINE T hard_swish_##S(T a) { return a * hard_sigmoid_##S(a, (T)1 / 6, (T)0.5); }            \
-    INLINE T elu_##S(T a, T alpha) { return a < 0 ? alpha * F(expm1)(a) : a; }                    \
-    INLINE T softplus_##S(T a) { return F(fmax)(a, 0) + F(log1p)(F(exp)(-F(fabs)(a))); }          \
-    INLINE T sigmoid_##S(T a) { return 1 / (1 + F(exp)(-a)); }                                    \
-    INLINE T silu_##S(T a) { return a * sigmoid_##S(a); }                                         \
-    INLINE T tanh_##S(T a) { return F(tanh)(a); }                                                 \
-    INLINE T exp_##S(T a) { return F(exp)(a); }                                                   \
-    INLINE T log_##S(T a) { return F(log)(a); }                                                   \
-    INLINE T sqrt_##S(T a) { return F(sqrt)(a); }                                                 \
-    INLINE T erf_##S(T a) { return F(erf)(a); }                                                   \
-    INLINE T gelu_##S(T a) { return (T)0.5 * a * (1 + F(erf)(a * (T)0.70710678118654752)); }      \
-    INLINE T floor_##S(T a) { return F(floor)(a); }                                               \
-    INLINE T ceil_##S(T a) { return F(ceil)(a); }                                                 \
-    INLINE T round_##S(T a) { return F(rint)(a); }                                                \
-    INLINE T sin_##S(T a) { return F(sin)(a); }                                                   \
-    INLINE T cos_##S(T a) { return F(cos)(a); }                                                   \
-    INLINE T tan_##S(T a) { return F(tan)(a); }                                                   \
-    INLINE T asin_##S(T a) { return F(asin)(a); }                                                 \
-    INLINE T acos_##S(T a) { return F(acos)(a); }                                                 \
-    INLINE T atan_##S(T a) { return F(atan)(a); }                                                 \
-    INLINE T sinh_##S(T a) { return F(sinh)(a); }                                                 \
-    INLINE T cosh_##S(T a) { return F(cosh)(a); }                                                 \
-    INLINE T asinh_##S(T a) { return F(asinh)(a); }                                               \
-    INLINE T acosh_##S(T a) { return F(acosh)(a); }                                               \
-    INLINE T atanh_##S(T a) { return F(atanh)(a); }                                               \
+    /* FUNCTIONS: as numerics/operators.py defines them */                                        \
     INLINE T pow_##S(T a, T b) { return F(pow)(a, b); }                                           \
     INLINE T fmod_##S(T a, T b) { return F(fmod)(a, b); }                                         \
     INLINE T mod_##S(T a, T b)                                                                    \

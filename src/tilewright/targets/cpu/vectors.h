@@ -330,8 +330,6 @@ INLINE vec gelu_v(vec a)
         return r;                               \
     }
 
-EACH_LANE(log_v, logf)
-EACH_LANE(softplus_v, softplus_s)
 EACH_LANE(sign_v, sign_s)
 /* To integers, by the processor's own instruction: down, up, to the nearest (of two the even). */
 #if LANES == 16 && defined(__AVX512F__)
@@ -355,25 +353,8 @@ EACH_LANE(sign_v, sign_s)
 TO_INTEGERS(floor_v, 9, floorf)
 TO_INTEGERS(ceil_v, 10, ceilf)
 TO_INTEGERS(round_v, 8, rintf)
-EACH_LANE(sin_v, sinf)
-EACH_LANE(cos_v, cosf)
-EACH_LANE(tan_v, tanf)
-EACH_LANE(asin_v, asinf)
-EACH_LANE(acos_v, acosf)
-EACH_LANE(atan_v, atanf)
-EACH_LANE(sinh_v, sinhf)
-EACH_LANE(cosh_v, coshf)
-EACH_LANE(asinh_v, asinhf)
-EACH_LANE(acosh_v, acoshf)
-EACH_LANE(atanh_v, atanhf)
 
-INLINE vec elu_v(vec a, float alpha)
-{
-    vec r;
-    for (int i = 0; i < LANES; i++)
-        r[i] = elu_s(a[i], alpha);
-    return r;
-}
+/* FUNCTIONS: those that have no vector form above */
 
 #define EACH_PAIR(name, function)               \
     INLINE vec name(vec a, vec b)               \

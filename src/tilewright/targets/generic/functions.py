@@ -20,6 +20,7 @@ from tilewright.machine import Machine
 from tilewright.numerics import fixed as fixed_point
 from tilewright.numerics import pointwise, tables
 from tilewright.numerics.element_types import Kind
+from tilewright.numerics.operators import PARAMETERS
 from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.family import Unit
 from tilewright.targets.generic.operands import CODES, Values, address_bits
@@ -111,8 +112,8 @@ FUNCTIONS: Mapping[str, Function] = {
         Function("mul_linear", True, on_fixed=False, integer_parameters=_MULTIPLY),
         Function("look_up", table=True, on_fixed=False),
         *(
-            Function(name, float_parameters=names, table=True)
-            for name, (_, names) in tables.FUNCTIONS.items()
+            Function(name, float_parameters=tuple(PARAMETERS[name]), table=True)
+            for name in tables.FUNCTIONS
         ),
     )
 }

@@ -14,7 +14,7 @@ from tilewright.codegen.program.locations import BufferPlace, TensorPlace
 from tilewright.codegen.words import Column, Units, encode_columns
 from tilewright.errors import Refusals, refuse
 from tilewright.ir.types import Array, fraction_of
-from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.numerics.element_types import size_of
 from tilewright.simulate.commands import TIMED, TimedArray
 from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.isa import Instruction, InstructionSet
@@ -152,7 +152,7 @@ class KernelLowering:
     def buffer(self, op: BufferOp) -> BufferPlace:
         """Place of a buffer."""
         if op not in self._buffers:
-            accumulator = ELEMENT_BYTES[self.machine.accumulator]
+            accumulator = size_of(self.machine.accumulator)
             self._buffers[op] = BufferPlace(op, self.order, accumulator)
         return self._buffers[op]
 

@@ -14,13 +14,7 @@ from tilewright.machine import Engine, Fusion, Machine, Memory, Move, Primitive,
 ACTIVATIONS = ("relu", "clip", "leaky_relu")
 """Map operations that the pipeline applies to accumulators."""
 
-TABLES = (
-    *("sigmoid", "tanh", "hard_sigmoid", "hard_swish", "silu", "exp"),
-    *("log", "sqrt", "erf", "elu", "softplus", "gelu"),
-)
-"""Map operations by interpolation in a table, on 16-bit values."""
-
-EPILOGUE = (("add",), ACTIVATIONS, ("requantise",), TABLES)
+EPILOGUE = (("add",), ACTIVATIONS, ("requantise",), ("table",))
 """What follows the accumulation: the residual, an activation, back to 16 bits, a table."""
 
 VECTOR = (*("add", "sub", "mul", "max", "min"), *("neg", "abs", "requantise"))
@@ -59,7 +53,7 @@ def vector_primitive(lanes: int) -> Primitive:
     """The unit that computes ``lanes`` elements of a map in a cycle."""
     return Primitive(
         name="vector",
-        operations=(*VECTOR, *ACTIVATIONS, *TABLES),
+        operations=(*VECTOR, *ACTIVATIONS, "table"),
         engine="compute",
         operands={"input": NBIN, "residual": NBOUT, "output": NBOUT, "weight": NBIN},
         epilogue=EPILOGUE,

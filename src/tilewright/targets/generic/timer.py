@@ -16,6 +16,7 @@ from tilewright.codegen.program.interface import CompiledKernel, RunTimer
 from tilewright.codegen.words import Columns
 from tilewright.machine import Machine
 from tilewright.machine.expression import parse_expression
+from tilewright.memory.alignment import align_up
 from tilewright.planning import Timer
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
@@ -123,5 +124,5 @@ def place_dense(kernel: Kernel) -> tuple[Mapping[str, Placement], int]:
         layout = Layout.parse(operand.layout, len(operand.shape))
         placements[operand.name] = ("alone", offset, layout.strides(operand.shape))
         size = layout.size(operand.shape) * operand.element_bytes
-        offset += -(-size // ALIGNMENT) * ALIGNMENT
+        offset += align_up(size, ALIGNMENT)
     return placements, offset

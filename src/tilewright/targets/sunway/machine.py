@@ -74,22 +74,6 @@ CURVES = {
     for name, rates in RATES.items()
 }
 
-UNARY = (
-    *("relu", "clip", "leaky_relu", "identity", "neg", "abs", "sqrt", "floor", "ceil", "round"),
-    *("sign", "batch_norm", "hard_sigmoid", "hard_swish"),
-)
-"""Maps of a few instructions."""
-
-FUNCTIONS = (
-    *("sigmoid", "tanh", "silu", "exp", "log", "erf", "gelu", "elu", "softplus"),
-    *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"),
-)
-"""Maps that call the C library: there is no vector exponential."""
-
-BINARY = ("add", "sub", "mul", "div", "max", "min", "pow", "prelu")
-
-FOLDS = ("reduce_mean", "reduce_sum", "reduce_product", "reduce_max", "reduce_min")
-
 LDM = Storage(memory="ldm", elements=("float32",))
 OPERANDS = {"input": LDM, "residual": LDM, "output": LDM}
 PRODUCT = {**OPERANDS, "weight": LDM, "bias": LDM}
@@ -238,7 +222,7 @@ def _primitives() -> tuple[Primitive, ...]:
         ),
         _primitive(
             "vector",
-            (*UNARY, *FUNCTIONS, *BINARY),
+            ("function", "arithmetic", "identity", "batch_norm"),
             {**OPERANDS, "weight": LDM, "bias": LDM},
             f"{POINTS}*3",
             f"{POINTS}/4",

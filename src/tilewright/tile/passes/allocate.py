@@ -12,10 +12,10 @@ import numpy as np
 from tilewright.errors import refuse
 from tilewright.ir import Operation, integer
 from tilewright.ir.arenas import ACTIVATIONS, WEIGHTS
-from tilewright.ir.types import element_name, layout_of
+from tilewright.ir.types import element_size, layout_of
 from tilewright.machine import Machine, Memory, Storage
 from tilewright.memory import Buffer, Problem, align_up, place, shared
-from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.numerics.element_types import size_of
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
 from tilewright.planning.levels import on_the_way
@@ -182,11 +182,11 @@ def slot_bytes(buffer: BufferOp, shape: Sequence[int], machine: Machine) -> int:
         lengths, granules = _windows(own, shape, user, machine), _multiples(own, user, machine)
         written = [align_up(*axis) for axis in zip(lengths, granules, strict=True)]
         rounded = [max(pair) for pair in zip(rounded, written, strict=True)]
-    item = ELEMENT_BYTES[element_name(buffer.result.type.of.element_type)]
+    item = element_size(buffer.result.type.of.element_type)
     stated = [_storage(own, user, machine) for user, own in beside]
     item = max((each.element_bytes or item for each in stated if each), default=item)
     if buffer.accumulates is not None:
-        item = max(item, ELEMENT_BYTES[machine.accumulator])
+        item = max(item, size_of(machine.accumulator))
     return align_up(prod(rounded) * item, machine.memory(buffer.memory).granule)
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from math import prod
 
 from tilewright.ir import Block, Operation
-from tilewright.ir.types import element_name
+from tilewright.ir.types import element_size
 from tilewright.machine import Machine
 from tilewright.machine.expression import parse_expression
-from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.memory.alignment import ceil_div
 from tilewright.planning.part_stores import faster_in_parts
 from tilewright.tile.dialect import ComputeOp, LoopOp, MoveOp, ProgramOp, enclosing_loops
 from tilewright.tile.implied import visits
@@ -74,8 +74,8 @@ def _is_faster(
     cycles = parse_expression(machine.primitive(compute.primitive.data).cycles).evaluate(sizes)
     move = machine.move(buffer.memory, machine.main)
     elements = prod(largest_box(buffer, program.extents))
-    size = elements * ELEMENT_BYTES[element_name(buffer.result.type.of.element_type)]
-    parts = prod(-(-(loop.upper_bound - loop.lower_bound) // loop.step_size) for loop in loops)
+    size = element_size(buffer.result.type.of.element_type, elements)
+    parts = prod(ceil_div(loop.upper_bound - loop.lower_bound, loop.step_size) for loop in loops)
     return bool(faster_in_parts(machine, move, size, cycles, parts))
 
 

@@ -5,24 +5,14 @@ from __future__ import annotations
 from tests.targets.cpu.primitive_cases.cases import B, Cases
 
 from tilewright.graph.operations import (
+    BY_NAME,
     AbsOp,
     AddOp,
-    EluOp,
-    ErfOp,
-    ExpOp,
-    HardSigmoidOp,
-    HardSwishOp,
-    LogOp,
     MulOp,
     NegOp,
     PReluOp,
     ReluOp,
-    SigmoidOp,
-    SiluOp,
-    SoftplusOp,
-    SqrtOp,
     SubOp,
-    TanhOp,
 )
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.normalisation import BatchNormOp
@@ -34,7 +24,7 @@ POINTWISE: Cases = {
     "mulc": lambda m: m.kernel(
         [
             (MulOp, [m.input((2, 24, 5, 7), B), m.input((1, 24, 1, 1), B)], {}),
-            (HardSwishOp, [0], {}),
+            (BY_NAME["hard_swish"], [0], {}),
         ],
         B,
     ),
@@ -44,7 +34,7 @@ POINTWISE: Cases = {
     "broadcast": lambda m: m.kernel(
         [
             (SubOp, [m.input((2, 1, 5, 7)), m.input((6, 1, 7))], {}),
-            (ExpOp, [0], {}),
+            (BY_NAME["exp"], [0], {}),
             (MulOp, [0, 1], {}),
         ]
     ),
@@ -60,7 +50,7 @@ POINTWISE: Cases = {
     "swish": lambda m: m.kernel(
         [
             (ConvOp, [m.input((1, 8, 5, 7), B), m.weight((24, 8, 1, 1), "OIHWLiLo")], {}),
-            (SigmoidOp, [0], {}),
+            (BY_NAME["sigmoid"], [0], {}),
             (MulOp, [0, 1], {}),
         ],
         B,
@@ -83,16 +73,16 @@ POINTWISE: Cases = {
     ),
     "unary": lambda m: m.kernel(
         [
-            (TanhOp, [m.input((77,))], {}),
-            (ErfOp, [0], {}),
+            (BY_NAME["tanh"], [m.input((77,))], {}),
+            (BY_NAME["erf"], [0], {}),
             (AbsOp, [1], {}),
-            (SqrtOp, [2], {}),
-            (HardSigmoidOp, [3], {"alpha": 0.3, "beta": 0.1}),
-            (ExpOp, [4], {}),
-            (LogOp, [5], {}),
-            (SiluOp, [6], {}),
-            (EluOp, [7], {}),
-            (SoftplusOp, [8], {}),
+            (BY_NAME["sqrt"], [2], {}),
+            (BY_NAME["hard_sigmoid"], [3], {"alpha": 0.3, "beta": 0.1}),
+            (BY_NAME["exp"], [4], {}),
+            (BY_NAME["log"], [5], {}),
+            (BY_NAME["silu"], [6], {}),
+            (BY_NAME["elu"], [7], {}),
+            (BY_NAME["softplus"], [8], {}),
             (NegOp, [9], {}),
         ]
     ),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from tests.targets.cpu.primitive_cases.cases import B, Cases
 
 from tilewright.graph.operations import (
+    BY_NAME,
     AddOp,
     LeakyReluOp,
     MulOp,
     ReluOp,
-    TanhOp,
 )
 from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.graph.operations.normalisation import SoftmaxOp
@@ -31,7 +31,7 @@ PRODUCTS: Cases = {
                 [m.input((1, 70)), m.weight((45, 70), "OILo"), m.weight((45,), "OLo")],
                 {"transpose_b": True},
             ),
-            (TanhOp, [0], {}),
+            (BY_NAME["tanh"], [0], {}),
         ]
     ),
     "fc3": lambda m: m.kernel(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.targets.cpu.primitive_cases.cases import B, Cases
 
-from tilewright.graph.operations import ReluOp, SigmoidOp
+from tilewright.graph.operations import BY_NAME, ReluOp
 from tilewright.graph.operations.normalisation import LrnOp
 from tilewright.graph.operations.pooling import AveragePoolOp, MaxPoolOp
 from tilewright.ir import PythonValue
@@ -55,7 +55,7 @@ WINDOWS: Cases = {
                 [m.input((1, 20, 13, 17), B)],
                 {"kernel": (3, 3), "pads": (1, 1, 1, 1), "counted": (1, 1, 1, 1)},
             ),
-            (SigmoidOp, [0], {}),
+            (BY_NAME["sigmoid"], [0], {}),
         ],
         B,
     ),

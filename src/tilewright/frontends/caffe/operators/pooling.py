@@ -8,6 +8,7 @@ from tilewright.frontends.caffe.limits import MAX_EXTENT
 from tilewright.frontends.caffe.lowering import Lowering
 from tilewright.frontends.caffe.operators.windows import Pair, pair
 from tilewright.ir import SSAValue
+from tilewright.memory.alignment import ceil_div
 
 
 def pooling(at: Lowering) -> Sequence[SSAValue]:
@@ -65,7 +66,7 @@ def end_pad(
     if extent + pad + kernel > MAX_EXTENT:
         raise at.refuse(f"its window or image is larger than {MAX_EXTENT}", code="caffe-too-large")
     free = extent + 2 * pad - kernel
-    count = (-(-free // stride) if ceil else free // stride) + 1
+    count = (ceil_div(free, stride) if ceil else free // stride) + 1
     if padded and (count - 1) * stride >= extent + pad:
         count -= 1
     last = (count - 1) * stride - pad

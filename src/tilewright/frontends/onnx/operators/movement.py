@@ -14,6 +14,7 @@ from tilewright.frontends.onnx.operators.run_parts import slice_of_run
 from tilewright.frontends.onnx.tensors import DTYPES, Constant
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
+from tilewright.memory.alignment import ceil_div
 
 
 def shape(at: Lowering) -> Value:
@@ -169,7 +170,7 @@ def split(at: Lowering) -> Sequence[Value]:
     if widths is None:
         if at.version >= 18 and at.integer("num_outputs", parts) != parts:
             raise at.refuse(f"num_outputs is not {parts}, the number of its outputs")
-        width = -(-sizes[axis] // parts)
+        width = ceil_div(sizes[axis], parts)
         if at.version < 18 and width * parts != sizes[axis]:
             raise at.refuse(f"{sizes[axis]} does not split into {parts} equal parts")
         widths = tuple(max(0, min(width, sizes[axis] - i * width)) for i in range(parts))

@@ -22,6 +22,7 @@ from tilewright.frontends.onnx.tensors import DTYPES, type_name
 from tilewright.frontends.onnx.windows import spatial_rank, window_of
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
+from tilewright.memory.alignment import ceil_div
 
 
 def _spread(at: Lowering, index: int, rank: int, axis: int, extent: int) -> SSAValue | None:
@@ -59,7 +60,7 @@ def _blocked(at: Lowering, index: int, axis: int) -> SSAValue | None:
     if not at.has(index):
         return None
     shape, sizes, block = at.shape(0), at.shape(index), at.integer("block_size")
-    if block < 1 or sizes != (*shape[:axis], -(-shape[axis] // block), *shape[axis + 1 :]):
+    if block < 1 or sizes != (*shape[:axis], ceil_div(shape[axis], block), *shape[axis + 1 :]):
         raise at.refuse(
             f"its input {index} of shape {list(sizes)} has not one number for each block of "
             f"{block} along axis {axis} of {list(shape)}",

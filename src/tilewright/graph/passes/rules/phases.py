@@ -38,6 +38,7 @@ from tilewright.ir import PythonValue, SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, shape_of, tensor_type
 from tilewright.machine import Machine
+from tilewright.memory.alignment import ceil_div
 
 MOST_PHASES = 64
 """Phases that become convolutions of their own."""
@@ -253,7 +254,7 @@ def fitted(taps: range, dilation: int, above: int, extent: int, results: int, st
     last = first + (len(taps) - 1) * dilation
     below = first + (results - 1) * stride
     more = max(0, -(last // dilation)) if last < 0 else 0
-    fewer = max(0, -(-(below - extent + 1) // dilation))
+    fewer = max(0, ceil_div(below - extent + 1, dilation))
     taps = range(taps.start - fewer, taps.stop + more)
     first -= fewer * dilation
     end = first + (results - 1) * stride + (len(taps) - 1) * dilation + 1

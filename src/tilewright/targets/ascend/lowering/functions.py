@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import frexp
 
+from tilewright.numerics.operators import PARAMETERS
+
 NAMES = {
     "clip": "clamp",
     "identity": "copy",
@@ -12,14 +14,6 @@ NAMES = {
     "dequantise_linear": "dequantise",
 }
 """Operations of the graph whose recipe has another name."""
-
-SCALARS: dict[str, tuple[tuple[str, float], ...]] = {
-    "clip": (("minimum", float("-inf")), ("maximum", float("inf"))),
-    "leaky_relu": (("alpha", 0.01),),
-    "elu": (("alpha", 1.0),),
-    "hard_sigmoid": (("alpha", 0.2), ("beta", 0.5)),
-}
-"""Attributes and their defaults, in the order of the recipe's scalars."""
 
 
 def is_power(scale: float) -> bool:
@@ -35,6 +29,5 @@ def scalars_of(operation: str, attributes: Mapping[str, object]) -> tuple[float,
         return 1 / scale if is_power(scale) else scale, zero
     if operation == "dequantise_linear":
         return (-float(str(attributes["zero"])),)
-    return tuple(
-        float(str(attributes.get(name, default))) for name, default in SCALARS.get(operation, ())
-    )
+    parameters = PARAMETERS.get(operation, {})
+    return tuple(float(str(attributes.get(*parameter))) for parameter in parameters.items())

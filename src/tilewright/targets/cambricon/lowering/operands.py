@@ -8,9 +8,9 @@ from functools import cached_property
 
 from tilewright.codegen.program.locations import TensorPlace, physical_order
 from tilewright.errors import refuse
-from tilewright.ir.types import element_name, layout_of
+from tilewright.ir.types import element_size, layout_of
 from tilewright.machine import Machine
-from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.numerics.element_types import size_of
 from tilewright.targets.cambricon.lowering.boxes import Axis, Box, Spans, axis_of, packed
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.moves import runs_of
@@ -50,14 +50,14 @@ class Operand:
     @cached_property
     def element(self) -> int:
         """Bytes of an element in main memory."""
-        return ELEMENT_BYTES[element_name(self.buffer.result.type.of.element_type)]
+        return element_size(self.buffer.result.type.of.element_type)
 
     @property
     def spacing(self) -> int:
         """Bytes of an element in the buffer while it is computed."""
         if self.buffer.accumulates is None:
             return self.element
-        return max(self.element, ELEMENT_BYTES[self.machine.accumulator])
+        return max(self.element, size_of(self.machine.accumulator))
 
     @cached_property
     def order(self) -> tuple[int, ...]:

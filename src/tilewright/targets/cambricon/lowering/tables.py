@@ -54,6 +54,6 @@ def table_of(stage: StageOp, c: Context) -> int:
     """The number of the table of a stage's function."""
     (operand, *_), result = elements(stage)
     name = stage.operation.data
-    parameters = tuple(float(stage.parameters[key]) for key in tables.FUNCTIONS[name][1])
+    parameters = tables.parameters_of(name, stage.parameters)
     entries = tables.table(name, fraction(operand), fraction(result), parameters)
     return c.table(entries.astype("<i2").tobytes())

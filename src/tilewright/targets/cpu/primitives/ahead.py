@@ -14,7 +14,7 @@ from math import ceil, prod
 
 from tilewright.codegen.c.address import Address, Extent
 from tilewright.codegen.c.source import Writer, plus
-from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.numerics.element_types import size_of
 from tilewright.targets.cpu.instance import Around, Instance
 
 LINE = 64
@@ -125,7 +125,7 @@ def ahead_of(
     """
     known = set(w.dims())
     numbers = [number for number, loop in enumerate(instance.loops) if loop.dim in known]
-    size = ELEMENT_BYTES[w.element]
+    size = size_of(w.element)
     if not numbers or prod(w.shape) * size < LEAST_BYTES:
         return None
     inner = instance.loops[numbers[-1] + 1 :]

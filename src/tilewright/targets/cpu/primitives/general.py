@@ -8,6 +8,7 @@ from dataclasses import replace
 from tilewright.codegen.c.address import Address, Extent
 from tilewright.codegen.c.meaning import SHORT_FLOATS, element_expression
 from tilewright.codegen.c.source import Writer, literal
+from tilewright.numerics.operators import has
 from tilewright.targets.cpu.instance import Instance, Step
 from tilewright.targets.cpu.primitives import indexing
 from tilewright.targets.cpu.primitives.code import KernelCode, accumulator
@@ -231,7 +232,7 @@ def _complete(writer: Writer, instance: Instance, variables: Mapping[str, str]) 
     """From the reduction's value to the anchor's result."""
     anchor, attributes = instance.anchor, instance.anchor.attributes
     operation = anchor.operation
-    if operation in ("conv", "depthwise_conv", "matmul") and len(anchor.inputs) > 2:
+    if has(operation, "product") and len(anchor.inputs) > 2:
         bias = anchor.inputs[2]
         if isinstance(bias, Address):
             place = f"{bias.pointer}[{bias.offset(instance.dims, variables)}]"

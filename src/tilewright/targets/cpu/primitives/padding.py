@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, plus
-from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.numerics.element_types import size_of
 from tilewright.planning.layout import Layout
 from tilewright.targets.cpu.instance import Instance
 
@@ -15,7 +15,7 @@ def emit(instance: Instance, writer: Writer) -> bool:
     x, y = instance.anchor.inputs[0], instance.output
     if not block or not isinstance(x, Address):
         return False
-    size = ELEMENT_BYTES[x.element] * block
+    size = size_of(x.element) * block
     fill = _filled(instance)
     top, left = (-x.window[axis].offset for axis in (2, 3))
     (_, _, height, width), columns = x.shape, y.shape[3]
@@ -68,7 +68,7 @@ def _block(instance: Instance) -> int:
         return 0
     value = float(step.attributes.get("value", 0.0))
     zeros = len(step.inputs) == 1 and str(value) == "0.0"
-    if ELEMENT_BYTES[x.element] > 1 and not zeros:
+    if size_of(x.element) > 1 and not zeros:
         return 0
     if len(x.shape) != 4 or x.layout != y.layout or x.shape[:2] != y.shape[:2]:
         return 0

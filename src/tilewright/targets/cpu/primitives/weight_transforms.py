@@ -18,7 +18,7 @@ from fractions import Fraction
 from math import ceil, prod
 
 from tilewright.codegen.c.source import Writer, literal, plus, total
-from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.numerics.element_types import size_of
 from tilewright.numerics.winograd import POINTS
 from tilewright.targets.cpu.planning.blocks import panel_channels
 from tilewright.targets.cpu.primitives.ahead import Runs
@@ -92,7 +92,7 @@ class _Panel:
             block.vectors,
             self.vector,
             block.inner * calls,
-            ELEMENT_BYTES[block.w.element],
+            size_of(block.w.element),
         )
 
     def parts(self) -> Iterator[tuple[int, int, int, int]]:

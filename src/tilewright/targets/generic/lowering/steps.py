@@ -16,6 +16,7 @@ from tilewright.ir.types import FixedType, element_dtype, element_name
 from tilewright.machine import Primitive
 from tilewright.numerics import fixed, pointwise, tables
 from tilewright.numerics.element_types import ELEMENTS
+from tilewright.numerics.operators import has
 from tilewright.targets.generic.functions import FUNCTIONS, LETTERS, bits_of
 from tilewright.targets.generic.operands import CODES
 from tilewright.tile.dialect import StageOp
@@ -63,12 +64,11 @@ def parameters(stage: StageOp, prefix: str, tables_: Tables) -> dict[str, int]:
             for letter, v in zip("xy", arguments, strict=False)
         }
     if function.table:
-        names = tables.FUNCTIONS[name][1]
         entries = tables.table(
             name,
             fraction(operands[0]),
             fraction(result),
-            tuple(float(values[key]) for key in names),
+            tables.parameters_of(name, values),
         )
         return {f"{prefix}.table": tables_.address_of(entries.astype("<i2").tobytes())}
     dtype, point = element_dtype(operands[0]), fraction(operands[0])
@@ -131,7 +131,7 @@ def step_columns(
             others = [i for i, value in enumerate(stage.inputs) if value is not before.result]
             if residual is not None or len(others) != 1:
                 raise refuse("lower-epilogue", f"{part.name} takes one residual", name)
-            if others[0] == 0 and name not in ("add", "mul", "max", "min"):
+            if others[0] == 0 and not has(name, "commutative"):
                 raise refuse("lower-epilogue", f"{name} must have the residual second", name)
             residual = (stage, others[0])
         step_fields = parameters(stage, f"then{group}", tables_)

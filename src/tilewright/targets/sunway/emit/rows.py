@@ -26,13 +26,14 @@ from tilewright.codegen.c.source import Writer, literal, total
 from tilewright.errors import refuse
 from tilewright.ir import SSAValue
 from tilewright.ir.types import element_name, tensor_type
+from tilewright.numerics.operators import operators
 from tilewright.planning.domain import Affine
 from tilewright.targets.sunway.emit.nest import Extent
 from tilewright.targets.sunway.emit.operands import Operand, split_terms
 from tilewright.targets.sunway.emit.transfers import Place
 from tilewright.tile.dialect import BufferType, StageOp, buffer_of, windows_of
 
-PRODUCTS = ("conv", "matmul", "depthwise_conv")
+PRODUCTS = operators("product")
 POOLS = ("max_pool", "average_pool")
 MEANS = ("average_pool", "lrn")
 """What divides or scales its sums as they are complete."""

@@ -27,6 +27,7 @@ from tilewright.ir import SSAValue, StringAttr
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, shape_of, tensor
 from tilewright.machine import Machine
+from tilewright.memory.alignment import ceil_div
 from tilewright.numerics.winograd import TRANSFORMS, transform_weights
 from tilewright.planning import planner_in
 from tilewright.planning.bounds import granule_bound
@@ -261,7 +262,7 @@ def _staged_forms(kernel: KernelOp, anchor: ConvOp, machine: Machine) -> Iterato
         if form.explicit and machine.primitives_for("im2col"):
             elements = n * channels[1] * prod((*taps[2:], *extents))
         elif form.tile and not form.plain and several and _stages_winograd(machine):
-            tiles = prod(-(-extent // form.tile) for extent in extents)
+            tiles = prod(ceil_div(extent, form.tile) for extent in extents)
             elements = (form.tile + taps[2] - 1) ** 2 * n * tiles * max(channels[1], co)
         else:
             continue
