@@ -211,7 +211,9 @@ def test_results_stay_on_any_machine(
         assert compiled.check(sample, outputs).equal
         runs.append((compiled.profile, outputs))
     (stays, found), (stores, wanted) = runs
-    assert all(np.array_equal(found[key], wanted[key]) for key in wanted)
+    for key in wanted:  # Sums of floats take another order in other tiles.
+        rough = 1e-5 if machine.element == "float32" else 0.0
+        np.testing.assert_allclose(found[key], wanted[key], rtol=rough, atol=rough)
     assert (stays.dram_bytes or 0) < (stores.dram_bytes or 0)
     assert (stays.cycles or 0) < (stores.cycles or 0)
 

@@ -107,9 +107,14 @@ def test_what_is_found_is_not_loaded() -> None:
         keeps.verify()
 
 
-def test_what_stays_must_leave_room() -> None:
+def test_buffers_keep_to_their_room() -> None:
+    """A schedule whose room is too small for its buffers is refused."""
     machine, case = machine_of(ZU2), chain(("conv", "conv"), 0, 1)
-    granule = machine.memory(SHARED).granule
-    schedule = replace(staying(case, machine), rooms=((SHARED, granule),))
+    schedule, places = staying(case, machine), place_dense(case.kernel)
+    program = tile(case.kernel, schedule, machine, places)
+    buffers = [op for op in program.walk() if isinstance(op, BufferOp) and op.stays is None]
+    largest = max(buffers, key=lambda op: op.get("bytes") * op.places)
+    room = largest.get("bytes") * largest.places - machine.memory(largest.memory).granule
+    small = replace(schedule, rooms=(*schedule.rooms, (largest.memory, room)))
     with pytest.raises(TilewrightError, match="tile-capacity"):
-        tile(case.kernel, schedule, machine, place_dense(case.kernel))
+        tile(case.kernel, small, machine, places)
