@@ -54,12 +54,6 @@ class MachineRecord(Record):
         """Return how fixed point computes otherwise than exactly with one rounding."""
         return Rounding()
 
-    def waits_for_rows(self) -> bool:
-        """Return True if an instruction waits only for the rows that it touches, so that computes
-        that hand on results on the chip overlap within a tile. A chain's instructions are
-        dispatched in the order in which they can begin."""
-        return False
-
     def start_cycles(self) -> int:
         """Cycles to start the cores on a kernel and to wait for the last of them."""
         return 0

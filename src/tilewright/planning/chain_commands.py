@@ -61,7 +61,7 @@ class Commands:
         """Return the cycles that the machine's timing core takes for the commands."""
         machine = self.tiling.machine
         table = self.table()
-        if machine.own.waits_for_rows():
+        if machine.synchronisation.by_rows:
             # Instructions are dispatched in the order in which they can begin, so that none finds a
             # full queue before it.
             engines = tuple(e.model_copy(update={"queue": len(table)}) for e in machine.engines)
@@ -136,7 +136,7 @@ class Commands:
     def _parts(self, item: _Item) -> Parts:
         """The parts of a command."""
         tiling = self.tiling
-        if not tiling.machine.own.waits_for_rows():
+        if not tiling.machine.synchronisation.by_rows:
             return in_shares(item.amount, 1)
         if item.kind.buffer is not None:
             axis = self._axis(item.kind.buffer)
@@ -164,7 +164,7 @@ class Commands:
 
     def _find_axis(self, index: int) -> int | None:
         place = self.tiling.places.all[index]
-        if not (self.tiling.machine.own.waits_for_rows() and place.has_rows):
+        if not (self.tiling.machine.synchronisation.by_rows and place.has_rows):
             return None
         if self.tiling.levels(index)[1]:
             return None
@@ -274,7 +274,7 @@ class Commands:
         each of its rows has one, and parts have theirs at once, as many as are in flight."""
         move, shape = item.kind.move, parts.amount.shape
         assert move is not None and item.kind.buffer is not None
-        if not self.tiling.machine.own.waits_for_rows():
+        if not self.tiling.machine.synchronisation.by_rows:
             return int(move.latency)
         together = min(parts.count, move.in_flight)
         lines = parts.rows * together

@@ -1,4 +1,4 @@
-"""Parts of commands, where instructions wait for rows (``MachineRecord.waits_for_rows``).
+"""Parts of commands, where instructions wait for rows (``Synchronisation.by_rows``).
 
 A transfer is then an instruction for each row of its box, a compute one for each block of rows that
 its primitive computes at once, and each waits for no more than the rows that it touches. Rows have

@@ -74,7 +74,7 @@ class LevelCommands:
         for index, size in totals.items():
             move = _move(tiling, index)
             busy[move.engine] = busy.get(move.engine, 0.0) + size / move.bytes_per_cycle
-        if self.machine.own.waits_for_rows():
+        if self.machine.synchronisation.by_rows:
             return max(busy.values())  # A compute may begin before its operands are all there.
         ends = self._until_first(tiling) + self._behind_last(tiling)
         return max(*busy.values(), ends + compute)

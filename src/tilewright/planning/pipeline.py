@@ -59,7 +59,7 @@ class Pipeline:
         self.loads = [use for use in self.uses if not use.output and not use.host]
         self.stores = [use for use in self.uses if use.output]
         self.bandwidth = main_bandwidth(space.machine)
-        self.dispatch = RowDispatch(space, cells) if space.machine.own.waits_for_rows() else None
+        self.dispatch = RowDispatch(space, cells) if space.machine.synchronisation.by_rows else None
         own = space.primitive.own
         turns = isinstance(own, TakesTurns)
         self.slots = own.slots(space, arrangement) if turns else arrangement.slots

@@ -1,4 +1,4 @@
-"""What the CNN core's machines have of their own: its arithmetic, and how instructions wait."""
+"""What the CNN core's machines have of their own: its arithmetic, and what stays."""
 
 from __future__ import annotations
 
@@ -15,16 +15,10 @@ class DpuMachine(MachineRecord):
 
     rounding: Rounding = Rounding()
     """What it computes otherwise than exactly with one rounding."""
-    row_waits: bool = False
-    """Whether an instruction waits only for the rows of a tile that it touches."""
 
     def rounding_rules(self) -> Rounding:
         """``rounding``."""
         return self.rounding
-
-    def waits_for_rows(self) -> bool:
-        """``row_waits``."""
-        return self.row_waits
 
 
 class DpuMemory(MemoryRecord):

@@ -1,6 +1,6 @@
 """The instructions of a kernel, read off its tile program: how many, how long, what each waits for.
 
-Where a machine's instructions wait for rows (``MachineRecord.waits_for_rows``), a move is an
+Where a machine's instructions wait for rows (``Synchronisation.by_rows``), a move is an
 instruction for each row of its box, and a compute is one for as many rows, and as many channels of
 its result, as its primitive computes in the time of one. Elsewhere each execution is one. What an
 instruction touches of a buffer are its rows; that says which others it waits for. Nothing is known
@@ -100,7 +100,7 @@ class Reading:
         more than one index along which a result does not reduce alone."""
         if buffer not in self._axes:
             self._axes[buffer] = (
-                self._row_axis(buffer) if self.machine.own.waits_for_rows() else None
+                self._row_axis(buffer) if self.machine.synchronisation.by_rows else None
             )
         return self._axes[buffer]
 
@@ -235,7 +235,7 @@ class Reading:
         rows = self.order.rows(op).renamed(op.dim_names)
         sizes = {dim: rows.size(dim) for dim in own_extents(op, self.program)}
         cycles = parse_expression(primitive.cycles)
-        split = _steps(cycles, sizes) if self.machine.own.waits_for_rows() and rows.count else {}
+        split = _steps(cycles, sizes) if self.machine.synchronisation.by_rows and rows.count else {}
         at, parts = np.arange(rows.count), dict[str, tuple[Array, Array]]()
         mine = dict(sizes)
         for dim, step in split.items():

@@ -74,10 +74,9 @@ class Lowering:
             self._open = True
         whole = self.programs[-1]
         build = Instructions(self.core, whole.dependences)
-        lowering = KernelLowering(self, program, build)
-        lowering.lower()
+        KernelLowering(self, program, build).lower()
         whole.resident.forget(program)
-        order = dispatch_order(build) if lowering.computes > 1 else None
+        order = dispatch_order(build) if program.interleaved is not None else None
         whole.append(build, order)
         size = len(build.statements)
         self.starts.append((self._count, self._count + size))
