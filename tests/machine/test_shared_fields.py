@@ -20,6 +20,7 @@ FOR_MACHINE_FILES = {
     *("Machine.overflow", "Machine.c", "Machine.issue_cycles"),
     *("Move.c", "Move.efficiency", "Move.curves", "Move.curve", "Primitive.c"),
     *("Synchronisation.ids", "Synchronisation.depth", "CInterface.signal", "CInterface.barrier"),
+    "Synchronisation.grain",  # Passes of the tile dialect and planning ask for it, and dpu sets it.
     "Machine.memory_growth",  # cpu implements it, too, and its default is cpu's.
     *("Fusion.residency", "Fusion.gain"),
     *("Primitive.sizes", "Primitive.blocks", "Storage.turned", "Storage.alternatives"),

@@ -46,8 +46,10 @@ class Synchronisation(BaseModel):
     tokens."""
     grain: Grain = "commands"
     """What waits for what. ``rows``: commands are several instructions, and of the commands that
-    use a buffer each instruction waits for those that touch the same rows, whichever come first;
-    the lowering gives the signals, as programs know commands alone."""
+    use a buffer each instruction waits for those that touch the same rows. Computes that hand on
+    results on the chip overlap within a tile, and the instructions of several computes are issued
+    in the order in which they can begin. The lowering gives the signals, as programs know commands
+    alone."""
 
     @model_validator(mode="before")
     @classmethod

@@ -89,16 +89,18 @@ class RowInstructions(ABC):
 
 
 class ExecutesRows(MachineRecord):
-    """A machine that may have instructions of rows."""
+    """A machine whose instructions are of rows where waits are (``Synchronisation.by_rows``)."""
 
     @abstractmethod
-    def row_instructions(self) -> RowInstructions | None:
-        """Its instructions of rows; None if they are of whole tiles."""
+    def row_instructions(self) -> RowInstructions:
+        """Its instructions of rows."""
 
 
 def row_instructions(machine: Machine) -> RowInstructions | None:
     """The instructions of rows of a machine; None where instructions are of whole tiles."""
-    return machine.own.row_instructions() if isinstance(machine.own, ExecutesRows) else None
+    own = machine.own
+    by_rows = isinstance(own, ExecutesRows) and machine.synchronisation.by_rows
+    return own.row_instructions() if by_rows else None
 
 
 __all__ = [

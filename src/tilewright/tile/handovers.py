@@ -30,7 +30,14 @@ from tilewright.tile.operations import (
     SignalOp,
     WaitOp,
 )
-from tilewright.tile.queues import Command, commands_of, fills, leader_of, users_of
+from tilewright.tile.queues import (
+    Command,
+    commands_of,
+    fills,
+    leader_of,
+    users_of,
+    wait_parts,
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ def handovers_of(program: ProgramOp) -> list[Handover]:
     handovers: dict[Handover, None] = {}
     for op in commands_of(program):
         for wait in op.wait_list:
-            verb, _, name = wait.partition(" ")
+            verb, _, name = wait_parts(wait)
             buffer = buffers[name]
             others = [user for user in users_of(buffer) if user.engine != op.engine]
             if verb == "ready":

@@ -51,7 +51,7 @@ from tilewright.memory.alignment import ceil_div
 from tilewright.tile.dialect import BufferOp, ComputeOp, DomainOp, LoopOp, MoveOp, ProgramOp
 from tilewright.tile.iteration import Order
 from tilewright.tile.operations import BarrierOp, SignalOp, WaitOp
-from tilewright.tile.queues import Command, Queues, fills, leader_of
+from tilewright.tile.queues import Command, Queues, fills, leader_of, wait_parts
 
 WIDTH = 100
 """Columns of a line."""
@@ -185,7 +185,7 @@ class KernelWriter:
         """Buffer, kind of ticket, engine, and whether every slot is meant, for each wait."""
         known = {buffer.symbol.data: buffer for buffer in self.queues.buffers}
         for wait in op.wait_list:
-            verb, _, name = wait.partition(" ")
+            verb, _, name = wait_parts(wait)
             buffer = known[name]
             users = self.queues.users_of(buffer)
             if verb == "ready":

@@ -1,4 +1,4 @@
-"""What the CNN core's machines have of their own: its arithmetic, and how instructions wait."""
+"""What the CNN core's machines have of their own: its arithmetic, and what stays."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ class DpuMachine(ExecutesRows):
 
     rounding: Rounding = Rounding()
     """What it computes otherwise than exactly with one rounding."""
-    row_waits: bool = False
-    """Whether an instruction waits only for the rows of a tile that it touches."""
 
     def rounding_rules(self) -> Rounding:
         """``rounding``."""
         return self.rounding
 
-    def row_instructions(self) -> RowInstructions | None:
-        """The core's, where ``row_waits``."""
-        return CoreInstructions() if self.row_waits else None
+    def row_instructions(self) -> RowInstructions:
+        """The core's own, of rows of banks."""
+        return CoreInstructions()
 
 
 class DpuOperand(OperandRecord):

@@ -94,7 +94,7 @@ def machine_of(core: Core) -> Machine:
         element="fixed8",
         accumulator="fixed32",
         synchronisation=Synchronisation(style="tokens", grain="rows"),
-        own=DpuMachine(rounding=ROUNDING, row_waits=True),
+        own=DpuMachine(rounding=ROUNDING),
         memories=(
             Memory(name="dram", bytes_per_cycle=core.memory_bytes_per_second / core.clock_hz),
             *(_memory(core, group) for group in core.bank_groups),

@@ -17,6 +17,7 @@ from tilewright.ir import (
     Region,
     StringAttr,
     TensorType,
+    UnitAttr,
     VerifyException,
     integer,
     irdl_op_definition,
@@ -62,6 +63,9 @@ class ProgramOp(TileOperation):
     groups = opt_prop_def(StringAttr)
     """Name of the rule that puts commands into groups, each of which begins when the one before it
     has ended (``queues.GROUPINGS``); absent: commands wait for what they depend on, no more."""
+    interleaved = opt_prop_def(UnitAttr)
+    """Present: instructions are issued in the order in which they can begin, not command by
+    command. Each engine keeps the order of its commands."""
     body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), NoTerminator())
 

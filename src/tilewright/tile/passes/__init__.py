@@ -13,6 +13,7 @@ from tilewright.tile.passes.base import TilePass
 from tilewright.tile.passes.boundary import Boundary
 from tilewright.tile.passes.check import Check
 from tilewright.tile.passes.double_buffer import DoubleBuffer
+from tilewright.tile.passes.interleave import Interleave
 from tilewright.tile.passes.late_loads import LateLoads
 from tilewright.tile.passes.part_stores import PartStores
 from tilewright.tile.passes.place_moves import PlaceMoves
@@ -23,7 +24,7 @@ PASSES: dict[str, type[ModulePass]] = {
     step.name: step
     for step in (
         *(PlaceMoves, DoubleBuffer, LateLoads, PartStores),
-        *(Prefetch, Boundary, Allocate, Synchronise, AssignEvents, Check),
+        *(Prefetch, Interleave, Boundary, Allocate, Synchronise, AssignEvents, Check),
     )
 }
 """The tile passes by their names on the command line."""
@@ -62,6 +63,9 @@ def pipeline(
         if deep and ahead:
             reason = "after double-buffer: loads that are issued ahead take two slots"
             entries.append(PassEntry(Prefetch(), reason))
+        if machine.synchronisation.by_rows and Decision.ORDER in honours:
+            reason = "after place-moves, which settled what is a tile's"
+            entries.append(PassEntry(Interleave(), reason))
     if any(primitive.sizes == "fixed" for primitive in machine.primitives):
         entries.append(
             PassEntry(Boundary(), "before allocate: each clone of a buffer needs an address")
@@ -91,6 +95,7 @@ __all__ = [
     "Boundary",
     "Check",
     "DoubleBuffer",
+    "Interleave",
     "LateLoads",
     "PartStores",
     "PlaceMoves",

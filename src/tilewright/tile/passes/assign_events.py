@@ -64,7 +64,7 @@ class AssignEvents(TilePass):
     def run(self, program: ProgramOp, machine: Machine) -> None:
         """Replace the waits of one program."""
         limits = machine.synchronisation
-        if not limits.signals:
+        if not limits.signals or limits.by_rows:
             return
         _refuse_reordered(program, limits)
         handovers = handovers_of(program)

@@ -133,17 +133,15 @@ def _ready(op: Command, known: Dependences) -> list[BufferOp]:
 
 def _rows(op: Command, known: Dependences) -> list[str]:
     """The waits of a command each of whose instructions waits for the rows that it touches."""
-    waits: list[str] = []
+    waits, own = list[str](), known.filled.get(op, [])
     for buffer in known.buffers:
-        users, name = known.users[buffer], f"{ROWS}{buffer.symbol.data}"
-        if op not in users:
-            continue
+        users, name = known.users[buffer], buffer.symbol.data
         others = [user for user in users if user.engine != op.engine]
-        if not fills(op, buffer) and any(fills(user, buffer) for user in others):
-            waits.append(f"ready {name}")
-        elif fills(op, buffer) and others and _is_reused(buffer):
-            waits.append(f"free {name}")
-    own = known.filled.get(op, [])
+        if buffer in own and others and _is_reused(buffer):
+            # A move that is joined fills its buffer as a whole.
+            waits.append(f"free {ROWS}{name}" if op in users else f"free {name}")
+        elif op in users and buffer not in own and any(fills(user, buffer) for user in others):
+            waits.append(f"ready {ROWS}{name}")
     return waits + [f"free {other.symbol.data}" for other in _replaced(op, own, known)]
 
 

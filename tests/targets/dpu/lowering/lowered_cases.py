@@ -57,7 +57,12 @@ class Lowered:
 
 
 def lower_case(
-    case: Case, core: Core, machine: Machine | None = None, schedule: Schedule | None = None
+    case: Case,
+    core: Core,
+    machine: Machine | None = None,
+    schedule: Schedule | None = None,
+    *,
+    interleaved: bool = True,
 ) -> Lowered:
     """Plan a kernel, for a machine that may have less memory than the core, and lower it."""
     machine = machine or machine_of(core)
@@ -83,6 +88,8 @@ def lower_case(
         start = offset + (GUARD if arena == ACTIVATIONS else 0)
         memory[arena][start : start + len(data)] = np.frombuffer(data, np.uint8)
     program = tile(case.kernel, schedule, machine, placements)
+    if not interleaved:
+        program.properties.pop("interleaved", None)
     lowering = Lowering(core, memory[WEIGHTS])
     lowering.kernel(program)
     words = lowering.words()

@@ -53,10 +53,9 @@ class KernelLowering:
         self._tensors: dict[TensorOp, Tensor] = {}
         self._readers: dict[BufferOp, ComputeOp] = {}
         """The compute that reads each buffer."""
-        computes = [op for op in commands_of(program) if isinstance(op, ComputeOp)]
-        for op in computes:
-            self._readers |= dict.fromkeys(_inputs(op.stages[0]), op)
-        self.computes = len(computes)
+        for op in commands_of(program):
+            if isinstance(op, ComputeOp):
+                self._readers |= dict.fromkeys(_inputs(op.stages[0]), op)
         self._waits: dict[tuple[Command, bool], frozenset[str]] = {}
         """The buffers for whose rows a command waits, and those for which as a whole."""
         self._ends: dict[Command, int] = {}

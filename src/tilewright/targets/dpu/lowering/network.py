@@ -73,9 +73,8 @@ class Lowering:
             self._open = True
         whole = self.programs[-1]
         build = Instructions(self.core, whole.dependences)
-        lowering = KernelLowering(self, program, build)
-        lowering.lower()
-        order = dispatch_order(build) if lowering.computes > 1 else None
+        KernelLowering(self, program, build).lower()
+        order = dispatch_order(build) if program.interleaved is not None else None
         whole.append(build, order)
         size = len(build.statements)
         self.starts.append((self._count, self._count + size))
