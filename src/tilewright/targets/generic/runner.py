@@ -12,13 +12,14 @@ from tilewright.codegen.program.interface import Profile
 from tilewright.codegen.program.stepped import Simulation, SteppedRunner, Times
 from tilewright.codegen.words import disassemble
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
+from tilewright.simulate.races import race_error
 from tilewright.simulate.timing import Timeline
 from tilewright.simulate.trace import write_trace
 from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.package import Package
 from tilewright.targets.generic.program import Program, decode
 from tilewright.targets.generic.simulate import Simulator
-from tilewright.targets.generic.timing import check_races, race_error, time_program, timed_program
+from tilewright.targets.generic.timing import check_races, time_program, timed_program
 
 
 class InstructionRunner(SteppedRunner):

@@ -1,0 +1,96 @@
+"""Programs whose engines signal one another: their signals and waits as counts of commands.
+
+A target says which of its instructions signal, which wait, and which are barriers; what goes with
+what follows from their order alone. Timing and the search for races know counts of commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.machine import Machine
+from tilewright.simulate.commands import TimedArray
+from tilewright.simulate.events import EventArray, Matched, counts
+from tilewright.simulate.races import completed_before
+
+Column = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """Signals and waits of a program, matched."""
+
+    machine: Machine
+    events: EventArray
+    rows: Column
+    """The instruction of each event."""
+    source: NDArray[np.int16]
+    """The engine that signals, of each event; of waits for reply words it follows from them."""
+    matched: Matched
+    barriers: Column
+    """The instructions that are barriers."""
+
+
+def ordered(table: TimedArray, ordering: Ordering, name: Callable[[int], str]) -> TimedArray:
+    """The records with counts in place of signals; raises TilewrightError (``program-deadlock``)
+    for a wait that nothing answers."""
+    if ordering.matched.unanswered.size:
+        event = int(ordering.matched.unanswered[0])
+        raise refuse(
+            "program-deadlock",
+            f"{name(int(ordering.rows[event]))} waits for ever: nothing before it signals so often",
+            help="add the signal, or remove the wait",
+        )
+    told = counts(ordering.events, ordering.matched)
+    waits = ordering.matched.waits
+    np.maximum.at(
+        table["waits"], (ordering.rows[waits], ordering.source[waits]), told[waits].astype(np.int32)
+    )
+    engine = table["engine"]
+    sums = np.stack([np.cumsum(engine == e) for e in range(len(ordering.machine.engines))])
+    places = [np.flatnonzero(engine == e) for e in range(len(sums))]
+    for row in ordering.barriers.tolist():
+        own = int(engine[row])
+        for other in range(len(sums)):
+            if other == own:
+                continue
+            table["waits"][row, other] = max(table["waits"][row, other], sums[other][row])
+            after = np.searchsorted(places[other], row)
+            if after < places[other].size:
+                following = places[other][after]
+                waiting = table["waits"][following]
+                waiting[own] = max(waiting[own], sums[own][row])
+    return table
+
+
+def refuse_faults(table: TimedArray, ordering: Ordering, name: Callable[[int], str]) -> None:
+    """Refuse (``program-event``) signals that nothing waits for, and those that are given again
+    before what they signal is taken; ``table`` has the counts."""
+    problems: list[Problem] = []
+    for event in ordering.matched.unused[:5].tolist():
+        where = name(int(ordering.rows[event]))
+        problems.append(Problem("program-event", "signals what nothing waits for", where))
+    matched = ordering.matched
+    if matched.again.size:
+        known = completed_before(table, len(ordering.machine.engines))
+        again, taken = matched.again, matched.taken
+        rows = ordering.rows
+        waiting = table["engine"][rows[taken]].astype(np.int64)
+        signalling = table["engine"][rows[again]]
+        done = known[rows[again], waiting]
+        late = np.flatnonzero((done <= ordering.events["place"][taken]) & (waiting != signalling))
+        for at in late[:5].tolist():
+            problems.append(
+                Problem(
+                    "program-event",
+                    f"signals again what {name(int(rows[taken[at]]))} may not have taken yet",
+                    name(int(rows[again[at]])),
+                )
+            )
+    if problems:
+        raise TilewrightError(problems)
