@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.machine import Machine
 from tilewright.simulate.commands import TimedArray
-from tilewright.simulate.events import EventArray, Matched, counts
+from tilewright.simulate.events import EVENT, EventArray, Matched, counts, match
 from tilewright.simulate.races import completed_before
 
 Column = NDArray[np.int64]
@@ -34,6 +34,57 @@ class Ordering:
     matched: Matched
     barriers: Column
     """The instructions that are barriers."""
+
+
+class Signals:
+    """The signals, waits and barriers of a program, gathered kind by kind; ``engine`` has each
+    command's engine."""
+
+    def __init__(self, engine: Column, machine: Machine) -> None:
+        self.engine, self.machine = engine, machine
+        self._position = np.zeros(len(engine), np.int64)
+        for number in range(len(machine.engines)):
+            mine = np.flatnonzero(engine == number)
+            self._position[mine] = np.arange(mine.size)
+        self._tables = [np.zeros(0, EVENT)]
+        self._rows = [np.zeros(0, np.int64)]
+        self._values = [np.zeros(0, np.int64)]
+        self.barriers = [np.zeros(0, np.int64)]
+        """The commands that are barriers."""
+
+    def add(
+        self,
+        commands: Column,
+        source: Column | int,
+        target: Column | int,
+        number: Column | int,
+        *,
+        signal: bool,
+        value: Column | int = 0,
+    ) -> None:
+        """Add what commands signal, or wait for: an id of an ordered pair of engines."""
+        table = np.zeros(commands.size, EVENT)
+        table["place"] = self._position[commands] + signal
+        table["source"], table["target"], table["id"] = source, target, number
+        table["signal"] = signal
+        self._tables.append(table)
+        self._rows.append(commands)
+        self._values.append(np.broadcast_to(np.asarray(value, np.int64), commands.shape))
+
+    def ordering(self) -> Ordering:
+        """All of them, matched."""
+        table, row = np.concatenate(self._tables), np.concatenate(self._rows)
+        value = np.concatenate(self._values)
+        sort = np.lexsort((table["signal"], row))
+        table, row, value = table[sort], row[sort], value[sort]
+        replies = self.machine.synchronisation.style == "replies"
+        matched = match(table, self.machine.synchronisation.limit, value if replies else None)
+        source = table["source"].copy()
+        if replies:
+            source = self.engine[row].astype(np.int16)
+            source[matched.waits] = source[matched.signals]
+        barriers = np.sort(np.concatenate(self.barriers))
+        return Ordering(self.machine, table, row, source, matched, barriers)
 
 
 def ordered(table: TimedArray, ordering: Ordering, name: Callable[[int], str]) -> TimedArray:

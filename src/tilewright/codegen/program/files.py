@@ -9,8 +9,9 @@ program.json    the machine, addresses, and which words belong to which kernel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tilewright.codegen.host.steps import emit_kernels, steps_of
 from tilewright.codegen.program.interface import Compilation, CompiledKernel
-from tilewright.errors import refuse
+from tilewright.errors import Refusals, refuse
 from tilewright.graph.arenas import write_value
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.operations import context as graph_context
@@ -28,12 +29,17 @@ from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
 from tilewright.ir import ModuleOp, Operation, ParseError, Parser, VerifyException
 from tilewright.machine import Machine
 from tilewright.machine.forms import machine_of
+from tilewright.tile.dialect import ProgramOp, programs_of
 
 PAGE = 4096
 """Bytes to which the arenas are aligned in main memory."""
 
 MAX_ARENA = 1 << 34
 """Bytes of an arena that a loaded package may ask for."""
+
+
+Lower = Callable[[ProgramOp], None]
+"""Appends the code of a tile program; raises TilewrightError for what it cannot say."""
 
 
 class KernelRow(BaseModel):
@@ -82,6 +88,57 @@ def compiled_steps(
     for number, op in steps_of(network_of(compilation.network)):
         kernel = compiled.get(op.symbol.data) if isinstance(op, KernelOp) else None
         yield number, op, None if kernel is None or kernel.schedule is None else kernel
+
+
+def lower_kernels(
+    compilation: Compilation, kernel: Lower, barrier: Callable[[], None]
+) -> tuple[list[tuple[str, int]], list[CompiledKernel]]:
+    """Lower the programs of the accelerator's kernels in the network's order with ``kernel``;
+    ``barrier`` is called where the host runs between them. The steps, and the kernels.
+
+    Raises KernelError with the refusals of all kernels.
+    """
+    steps: list[tuple[str, int]] = []
+    kernels: list[CompiledKernel] = []
+    refused = Refusals()
+    for number, _, compiled in compiled_steps(compilation):
+        if compiled is None or compiled.program is None:
+            barrier()
+            steps.append(("host", number))
+            continue
+        with refused.of(compiled.kernel.symbol):
+            for program in programs_of(compiled.program):
+                kernel(program)
+        steps.append(("words", len(kernels)))
+        kernels.append(compiled)
+    refused.check()
+    return steps, kernels
+
+
+def kernel_rows(
+    compilation: Compilation,
+    kernels: Sequence[CompiledKernel],
+    spans: Iterable[tuple[int, int]],
+) -> list[KernelRow]:
+    """The rows of kernels; ``spans`` has the first word of each, and that after its last."""
+    results = {
+        op.symbol.data: op.result
+        for op in network_of(compilation.network).block.ops
+        if isinstance(op, KernelOp)
+    }
+    rows: list[KernelRow] = []
+    for kernel, (start, end) in zip(kernels, spans, strict=True):
+        symbol, held = kernel.kernel.symbol, None
+        output = kernel.kernel.output
+        if output.held and kernel.program is not None:
+            (program,) = programs_of(kernel.program)
+            offset = program.tensors[output.name].get("offset")
+            size = prod(output.shape) * output.element_bytes
+            held = offset, placement_of(results[symbol]).offset, size
+        rows.append(
+            KernelRow(symbol=symbol, nodes=kernel.kernel.nodes, start=start, end=end, held=held)
+        )
+    return rows
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ import numpy as np
 
 from tilewright.codegen.words import Column, Columns
 from tilewright.machine import Machine
-from tilewright.simulate.events import EVENT, EventArray, match
-from tilewright.simulate.ordering import Ordering
+from tilewright.simulate.ordering import Ordering, Signals
 from tilewright.targets.generic.families.ordering import others
 from tilewright.targets.generic.isa import Instruction
 
@@ -23,39 +22,15 @@ Group = tuple[Instruction, Columns, Column]
 
 def ordering_of(engine: Column, groups: Iterable[Group], machine: Machine) -> Ordering:
     """The signals and waits of a program, of which ``engine`` has each instruction's engine."""
-    position = np.zeros(len(engine), np.int64)
-    for number in range(len(machine.engines)):
-        mine = np.flatnonzero(engine == number)
-        position[mine] = np.arange(mine.size)
-    tables: list[EventArray] = []
-    rows: list[Column] = []
-    values: list[Column] = []
-    barriers = [np.zeros(0, np.int64)]
+    signals = Signals(engine, machine)
     index = {description.name: number for number, description in enumerate(machine.engines)}
-
-    def add(
-        places: Column,
-        source: Column | int,
-        target: Column | int,
-        number: Column | int,
-        *,
-        signal: bool,
-        value: Column | int = 0,
-    ) -> None:
-        table = np.zeros(places.size, EVENT)
-        table["place"] = position[places] + signal
-        table["source"], table["target"], table["id"] = source, target, number
-        table["signal"] = signal
-        tables.append(table)
-        rows.append(places)
-        values.append(np.broadcast_to(np.asarray(value, np.int64), places.shape))
-
+    add = signals.add
     for instruction, columns, places in groups:
         own = machine.engines[instruction.engine]
         other = np.array([index[name] for name in others(machine, own)], np.int64)
         flags = machine.synchronisation.style == "flags"
         if instruction.family.name == "barrier":
-            barriers.append(places)
+            signals.barriers.append(places)
         elif instruction.family.name == "signal" and flags:
             add(places, instruction.engine, other[columns["to"]], columns["id"], signal=True)
         elif instruction.family.name == "wait" and flags:
@@ -73,15 +48,4 @@ def ordering_of(engine: Column, groups: Iterable[Group], machine: Machine) -> Or
                     (instruction.engine, number) if field == "put" else (number, instruction.engine)
                 )
                 add(places[mine], *pair, 0, signal=field == "put")
-    table = np.concatenate(tables or [np.zeros(0, EVENT)])
-    row = np.concatenate(rows or [np.zeros(0, np.int64)])
-    value = np.concatenate(values or [np.zeros(0, np.int64)])
-    sort = np.lexsort((table["signal"], row))
-    table, row, value = table[sort], row[sort], value[sort]
-    limit = machine.synchronisation.limit
-    matched = match(table, limit, value if machine.synchronisation.style == "replies" else None)
-    source = table["source"].copy()
-    if machine.synchronisation.style == "replies":
-        source = engine[row].astype(np.int16)
-        source[matched.waits] = source[matched.signals]
-    return Ordering(machine, table, row, source, matched, np.sort(np.concatenate(barriers)))
+    return signals.ordering()

@@ -17,9 +17,10 @@ from tilewright.targets.dpu.formats import CATEGORIES
 from tilewright.targets.dpu.lowering.network import Lowering
 from tilewright.targets.dpu.machine import machine_of
 from tilewright.targets.dpu.segments import Segments
-from tilewright.targets.dpu.timer import place_dense, timer
+from tilewright.targets.dpu.timer import timer
 from tilewright.targets.dpu.timing import commands_of
 from tilewright.tile.lower import tile
+from tilewright.tile.tensors import dense_placements
 
 CORE = core_named("zu2")
 MACHINE = machine_of(CORE)
@@ -47,7 +48,9 @@ def kernels() -> list[Kernel]:
 def test_instructions(number: int) -> None:
     kernel = kernels()[number]
     planned = Planner(MACHINE).plan(kernel)
-    program = tile(kernel, planned.schedule, MACHINE, place_dense(kernel), check=False)
+    program = tile(
+        kernel, planned.schedule, MACHINE, dense_placements(kernel, MACHINE), check=False
+    )
     lowering = Lowering(CORE)
     lowering.kernel(program)
     (operations,) = Segments.read(CORE, lowering.words()).programs

@@ -23,9 +23,9 @@ from tilewright.targets.dpu.lowering.network import Lowering
 from tilewright.targets.dpu.machine import FEW_CHANNELS, SHARED, machine_of
 from tilewright.targets.dpu.registers import REGISTERS
 from tilewright.targets.dpu.segments import Segments
-from tilewright.targets.dpu.timer import place_dense
 from tilewright.tile.dialect import BufferOp, ProgramOp, context
 from tilewright.tile.lower import tile
+from tilewright.tile.tensors import dense_placements
 
 CORES = (ZU2, ALL["zu9"])
 KINDS: dict[str, Callable[[int], Case]] = {
@@ -94,7 +94,7 @@ def image_loads(programs: list[ProgramOp | None]) -> list[int]:
 def test_only_what_is_there_still_is_not_loaded() -> None:
     machine, case = machine_of(ZU2), next(filter(may_stay, map(convolution, range(9))))
     kernel, schedule = case.kernel, staying(case, machine)
-    x, places = kernel.inputs[0], place_dense(kernel)
+    x, places = kernel.inputs[0], dense_placements(kernel, machine)
     keeps = tile(kernel, schedule, machine, places)
     (buffer,) = (op for op in keeps.walk() if isinstance(op, BufferOp) and op.stays is not None)
     text = to_text(keeps)
@@ -127,4 +127,4 @@ def test_what_stays_must_leave_room() -> None:
     schedule, granule = staying(case, machine), machine.memory(SHARED).granule
     small = machine.with_values({f"memory.{SHARED}.bytes": 2 * granule})
     with pytest.raises(TilewrightError, match="tile-capacity"):
-        tile(case.kernel, schedule, small, place_dense(case.kernel))
+        tile(case.kernel, schedule, small, dense_placements(case.kernel, small))

@@ -1,0 +1,76 @@
+"""Tern's words. This definition gives encoder, decoder, assembler, disassembler and manual.
+
+A compute is a nest of eight loops. Every operand has an address, and bytes per run of each loop. A
+loop along which the result does not move is summed, or its maximum taken. Windows of images say
+beside how rows and columns follow from loops 0 to 3, and which rows and columns there are.
+"""
+
+from dataclasses import replace
+
+from tern_target.machine import MACHINE
+from tilewright.codegen.program.transfers import AXES
+from tilewright.codegen.words import Field, Instruction, InstructionSet, lay_out, selector
+
+SLOTS = {"oh": 0, "ow": 1, "kh": 2, "kw": 3, "n": 4, "co": 5, "ci": 6, "g": 7}
+SLOTS |= {"b0": 0, "b1": 1, "m": 4, "c": 5, **{f"d{n}": n for n in range(6)}, "axis": 7}
+"""The loop of each dim."""
+LOOPS = 8
+STEPS = ("none", "relu", "clip", "add", "sub", "mul", "requantise", "softmax")
+"""What may follow the nest, and what a map does: up to four functions in a row."""
+MOST_STEPS = 4
+ENGINES = tuple(engine.name for engine in MACHINE.engines)
+WORD = MACHINE.instruction_bytes
+_OPCODE = Field("opcode", 8, "which instruction")
+
+
+def _operand(name: str, loops: int, memory: str = "tile") -> list[Field]:
+    bits = 36 if memory == MACHINE.main else 18
+    strides = [Field(f"{name}.{n}", bits, f"bytes per run of loop {n}") for n in range(loops)]
+    return [Field(f"{name}.address", bits, f"first byte in {memory}"), *strides]
+
+
+def _sizes(loops: int) -> list[Field]:
+    return [Field(f"n{loop}", 16, "runs of a loop", default=1) for loop in range(loops)]
+
+
+def _compute() -> list[Field]:
+    fields = _sizes(LOOPS)
+    for name in ("x", "w", "b", "r", "y"):
+        fields += _operand(name, LOOPS)
+    for axis, low, there in (("h", "row", "rows"), ("w", "column", "columns")):
+        fields += [Field(low, 16, f"first {low} of the window", signed=True)]
+        fields += [Field(there, 16, "that are there; all others are padding", default=1)]
+        fields += [Field(f"{part}.{axis}", 6, "of the window") for part in ("stride", "dilation")]
+        fields += [Field(f"x.{axis}", 18, f"bytes from one {low} to the next")]
+    fields += [Field(name, 1, "part of a reduction", default=1) for name in ("first", "last")]
+    fields += [Field("bias", 1, "1: sums begin with b")]
+    for number in range(MOST_STEPS):
+        fields.append(selector(f"f{number}", STEPS, "function"))
+        fields += [Field(f"{letter}{number}", 17, "its number", signed=True) for letter in "pq"]
+    return fields
+
+
+def _transfer(source: str, target: str) -> list[Field]:
+    box = [Field("element", 4, "bytes of an element", default=2), *_sizes(AXES)]
+    return [*box, *_operand("source", AXES, source), *_operand("target", AXES, target)]
+
+
+def _event() -> list[Field]:
+    engines = [selector(name, ENGINES, f"engine that {name}s") for name in ("signal", "wait")]
+    return [*engines, Field("flag", 4, "of this ordered pair of engines")]
+
+
+def instruction_set() -> InstructionSet[Instruction]:
+    """One instruction for each move and primitive, and those that order the engines."""
+    kinds = {move.name: _transfer(move.source, move.target) for move in MACHINE.moves}
+    kinds |= {primitive.name: _compute() for primitive in MACHINE.primitives}
+    kinds |= {"set": _event(), "await": _event(), "barrier": []}
+    formats = {name: lay_out(fields, _OPCODE.bits, 64) for name, fields in kinds.items()}
+    instructions = tuple(
+        Instruction(name, opcode, replace(form, units=WORD // 8), name)
+        for opcode, (name, form) in enumerate(formats.items(), 1)
+    )
+    return InstructionSet("tern", _OPCODE, 0, instructions, help="smaller tiles")
+
+
+INSTRUCTIONS = instruction_set()
