@@ -23,20 +23,27 @@ WORD = MACHINE.instruction_bytes
 _OPCODE = Field("opcode", 8, "which instruction")
 
 
-def _operand(name: str, loops: int, memory: str = "tile") -> list[Field]:
+def _sizes(name: str, count: int) -> list[Field]:
+    return [Field(f"{name}{number}", 16, "how many", default=1) for number in range(count)]
+
+
+def _operand(name: str, memory: str, steps: list[str]) -> list[Field]:
     bits = 36 if memory == MACHINE.main else 18
-    strides = [Field(f"{name}.{n}", bits, f"bytes per run of loop {n}") for n in range(loops)]
-    return [Field(f"{name}.address", bits, f"first byte in {memory}"), *strides]
+    parts = {"address": f"first byte in {memory}", **dict.fromkeys(steps, "bytes to the next")}
+    return [Field(f"{name}.{part}", bits, meaning) for part, meaning in parts.items()]
 
 
-def _sizes(loops: int) -> list[Field]:
-    return [Field(f"n{loop}", 16, "runs of a loop", default=1) for loop in range(loops)]
+def _transfer(source: str, target: str) -> list[Field]:
+    fields = [Field("element", 4, "bytes of an element", default=2), *_sizes("size", AXES)]
+    for name, memory in (("source", source), ("target", target)):
+        fields += _operand(name, memory, [f"stride{axis}" for axis in range(AXES)])
+    return fields
 
 
 def _compute() -> list[Field]:
-    fields = _sizes(LOOPS)
+    fields = _sizes("n", LOOPS)
     for name in ("x", "w", "b", "r", "y"):
-        fields += _operand(name, LOOPS)
+        fields += _operand(name, "tile", [str(loop) for loop in range(LOOPS)])
     for axis, low, there in (("h", "row", "rows"), ("w", "column", "columns")):
         fields += [Field(low, 16, f"first {low} of the window", signed=True)]
         fields += [Field(there, 16, "that are there; all others are padding", default=1)]
@@ -46,13 +53,8 @@ def _compute() -> list[Field]:
     fields += [Field("bias", 1, "1: sums begin with b")]
     for number in range(MOST_STEPS):
         fields.append(selector(f"f{number}", STEPS, "function"))
-        fields += [Field(f"{letter}{number}", 17, "its number", signed=True) for letter in "pq"]
+        fields += [Field(f"{letter}{number}", 32, "its number", signed=True) for letter in "pq"]
     return fields
-
-
-def _transfer(source: str, target: str) -> list[Field]:
-    box = [Field("element", 4, "bytes of an element", default=2), *_sizes(AXES)]
-    return [*box, *_operand("source", AXES, source), *_operand("target", AXES, target)]
 
 
 def _event() -> list[Field]:

@@ -8,9 +8,16 @@ import numpy as np
 from tern_target.isa import ENGINES, LOOPS, MOST_STEPS, SLOTS, STEPS
 from tern_target.machine import MACHINE
 from tilewright.codegen.program.transfers import AXES
+from tilewright.codegen.program.word_files import Part
 from tilewright.machine.expression import parse_expression
 from tilewright.numerics import fixed, pointwise
-from tilewright.simulate.commands import TimedArray, access_table, timed_table, transfer_bytes
+from tilewright.simulate.commands import (
+    AccessArray,
+    TimedArray,
+    access_table,
+    timed_table,
+    transfer_bytes,
+)
 from tilewright.simulate.ordering import Ordering, Signals, ordered
 
 MOVES = {move.name: move for move in MACHINE.moves}
@@ -27,10 +34,11 @@ class Core:
         """Command, memory, whether it is written, address and length of each run of bytes."""
         self.command = 0
 
-    def at(self, v: Mapping[str, int], name: str, loops: Sequence[int] = range(LOOPS)) -> Any:
-        """The addresses of an operand: an array with an axis for each loop."""
-        axes = np.ix_(*(np.arange(v[f"n{n}"] if n in loops else 1) for n in range(max(loops) + 1)))
-        return v[f"{name}.address"] + sum(axes[n] * v[f"{name}.{n}"] for n in loops)
+    def at(self, v: Mapping[str, int], name: str, step: str = "", size: str = "n") -> Any:
+        """The addresses of an operand: an array with an axis for each loop, 1 where it rests."""
+        steps = [v[f"{name}.{step}{n}"] for n in range(AXES if step else LOOPS)]
+        axes = np.ix_(*(np.arange(v[f"{size}{n}"] if by else 1) for n, by in enumerate(steps)))
+        return sum((axis * by for axis, by in zip(axes, steps, strict=True)), v[f"{name}.address"])
 
     def touch(self, memory: str, at: Any, width: int, write: bool) -> Any:
         """Where elements lie in the memory's array; remembers the bytes."""
@@ -54,17 +62,15 @@ class Core:
         self.command = command
         if mnemonic in MOVES:
             move, width = MOVES[mnemonic], v["element"]
-            source, target = (self.at(v, end, range(AXES)) for end in ("source", "target"))
+            source, target = (self.at(v, end, "stride", "size") for end in ("source", "target"))
             self.write(move.target, target, width, self.read(move.source, source, width))
         elif mnemonic in PRIMITIVES:
             self._compute(mnemonic, v)
 
     def _compute(self, name: str, v: Mapping[str, int]) -> None:
-        kept = [n for n in range(LOOPS) if v[f"y.{n}"]]
-        summed = tuple(n for n in range(LOOPS) if n not in kept)
+        summed, place = tuple(n for n in range(LOOPS) if not v[f"y.{n}"]), self.at(v, "y")
         products = name in ("conv", "product")
-        value, place = self._input(v, -(1 << 15) if name == "pool" else 0), self.at(v, "y", kept or (0,))
-        place = place.reshape(place.shape + (1,) * (LOOPS - place.ndim))
+        value = self._input(v, -(1 << 15) if name == "pool" else 0)
         if products:
             value = (value * self.read("taps", self.at(v, "w"))).sum(summed, keepdims=True)
         elif name == "pool":
@@ -73,7 +79,7 @@ class Core:
             before = self.read("tile", place, 4)
             value = value + before if products else np.maximum(value, before)
         elif v["bias"]:
-            value = value + self.read("tile", self.at(v, "b", kept or (0,)).reshape(place.shape), 4)
+            value = value + self.read("tile", self.at(v, "b"), 4)
         value = value.astype(np.int32)
         for number in range(MOST_STEPS if v["last"] else 0):
             step, p, q = STEPS[v[f"f{number}"]], v[f"p{number}"], v[f"q{number}"]
@@ -102,36 +108,37 @@ class Core:
         value[inside] = self.read("tile", at[inside])
         return value
 
-    def accesses(self) -> Any:
+    def accesses(self) -> AccessArray:
         """All that was touched, for the search for races."""
         table = access_table(len(self.touched))
-        for name, column in zip(("command", "memory", "write", "address", "run"), zip(*self.touched, strict=True), strict=True):
-            table[name] = column
+        for row, touched in zip(table, self.touched, strict=True):
+            row["command"], row["memory"], row["write"], row["address"], row["run"] = touched
         return table
 
 
-def timed(parts: Sequence[tuple[str, Mapping[str, Any], Any]], size: int) -> tuple[TimedArray, Ordering]:
-    """The records of the timing core and the matched flags, of columns and their places."""
+def timed(parts: Sequence[Part], size: int) -> tuple[TimedArray, Ordering]:
+    """The records of the timing core, and the flags that were matched."""
     table = timed_table(size)
-    for mnemonic, v, places in parts:
+    for mnemonic, v, rows in parts:
         if mnemonic in MOVES:
             move = MOVES[mnemonic]
-            table["engine"][places] = ENGINES.index(move.engine)
-            table["move"][places], table["latency"][places] = MACHINE.moves.index(move), move.latency
-            total = v["element"] * np.prod(np.broadcast_arrays(*(v.get(f"n{n}", 1) for n in range(AXES))), axis=0)
-            table["bytes"][places] = transfer_bytes(move, total)
+            table["engine"][rows] = ENGINES.index(move.engine)
+            table["move"][rows] = MACHINE.moves.index(move)
+            table["latency"][rows] = move.latency
+            box = np.prod([v[f"size{axis}"] for axis in range(AXES)], axis=0)
+            table["bytes"][rows] = transfer_bytes(move, v["element"] * box)
         elif mnemonic in PRIMITIVES:
-            table["engine"][places] = ENGINES.index("core")
+            table["engine"][rows] = ENGINES.index("core")
             cycles = parse_expression(PRIMITIVES[mnemonic].cycles)
-            sizes = {dim: v.get(f"n{SLOTS[dim]}", 1) for dim in cycles.names}
-            table["cycles"][places] = np.ceil(cycles.evaluate(sizes))
+            sizes = {dim: v[f"n{SLOTS[dim]}"] for dim in cycles.names}
+            table["cycles"][rows] = np.ceil(cycles.evaluate(sizes))
         elif mnemonic != "barrier":
-            table["engine"][places] = v["signal" if mnemonic == "set" else "wait"]
+            table["engine"][rows] = v["signal" if mnemonic == "set" else "wait"]
     signals = Signals(table["engine"], MACHINE)
-    for mnemonic, v, places in parts:
+    for mnemonic, v, rows in parts:
         if mnemonic in ("set", "await"):
-            signals.add(places, v["signal"], v["wait"], v["flag"], signal=mnemonic == "set")
+            signals.add(rows, v["signal"], v["wait"], v["flag"], signal=mnemonic == "set")
         elif mnemonic == "barrier":
-            signals.barriers.append(places)
+            signals.barriers.append(rows)
     ordering = signals.ordering()
     return ordered(table, ordering, lambda row: f"instruction {row}"), ordering

@@ -5,37 +5,32 @@ from pathlib import Path
 
 import numpy as np
 
-from tern_target.isa import INSTRUCTIONS, WORD
-from tern_target.lower import KernelLowering, placed
+from tern_target.isa import INSTRUCTIONS
+from tern_target.lower import lowered
 from tern_target.machine import MACHINE
 from tern_target.simulate import Core, timed
 from tilewright.codegen import words
-from tilewright.codegen.program import files
+from tilewright.codegen.program.files import ProgramParts
 from tilewright.codegen.program.interface import Compilation, Runner
 from tilewright.codegen.program.stepped import TimedRunner
+from tilewright.codegen.program.timed import tile_timer
+from tilewright.codegen.program.word_files import IMAGE, write_words
+from tilewright.codegen.words import Instruction, InstructionSet
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
 from tilewright.numerics.poison import spoil
 from tilewright.planning import Timer
-from tilewright.planning.domain import Kernel
-from tilewright.planning.schedule import Schedule
-from tilewright.simulate import find_races, simulate
+from tilewright.simulate import find_races
 from tilewright.simulate.commands import TimedArray
 from tilewright.simulate.ordering import refuse_faults
 from tilewright.simulate.races import race_error
-from tilewright.targets.base import Target
-from tilewright.tile.dialect import ProgramOp
-from tilewright.tile.lower import tile
-from tilewright.tile.tensors import dense_placements
-
-IMAGE = "image"
-"""Packages have a file for what a machine keeps behind the activations; Tern has nothing there."""
+from tilewright.targets.words import WordTarget
 
 
 class TernRunner(TimedRunner):
     """A package on the simulated machine."""
 
-    def __init__(self, parts: files.ProgramParts) -> None:
+    def __init__(self, parts: ProgramParts) -> None:
         super().__init__(parts)
         self.program = words.decode(INSTRUCTIONS, words.from_bytes(INSTRUCTIONS, parts.data))
         self.groups = [(g.instruction.mnemonic, g.columns, g.rows) for g in self.program.groups]
@@ -76,7 +71,9 @@ class TernRunner(TimedRunner):
     def execute(self, start: int, end: int) -> None:
         """Execute instructions one after the other, as the search for races allows."""
         for command in range(start, end):
-            self.core.execute(command, self.statements[command].mnemonic, self.statements[command].values)
+            self.core.execute(
+                command, self.statements[command].mnemonic, self.statements[command].values
+            )
 
     def reveal(self, held: tuple[int, int, int]) -> None:
         """Copy a result that stays in ``tile`` to its place among the activations."""
@@ -94,7 +91,7 @@ class TernRunner(TimedRunner):
             raise race_error(report, [rows[k].symbol for k in self.kernels.tolist()])
 
 
-class TernTarget(Target):
+class TernTarget(WordTarget):
     """Tern, simulated bit for bit and cycle by cycle."""
 
     name = "tern"
@@ -108,66 +105,18 @@ class TernTarget(Target):
         """The machine of tern.toml."""
         return MACHINE
 
+    def instruction_set(self, machine: Machine) -> InstructionSet[Instruction]:
+        """The one set of all Terns."""
+        return INSTRUCTIONS
+
     def emit(self, compilation: Compilation, directory: Path) -> None:
-        """Write words, weights and the graph; a barrier stands between kernels."""
-        addresses = files.Addresses.of(compilation, IMAGE)
-        units = [np.zeros((0, WORD // 8), np.uint64)]
-        spans: list[tuple[int, int]] = []
-
-        def lower(program: ProgramOp) -> None:
-            start = spans[-1][1] if spans else 0
-            parts, size = placed(KernelLowering(program, addresses.bases).parts())
-            table = np.zeros((size, WORD // 8), np.uint64)
-            for name, fields, rows in parts:
-                kind = INSTRUCTIONS.by_mnemonic[name]
-                table[rows] = words.encode_columns(INSTRUCTIONS, kind, fields, rows.size)
-            units.append(table)
-            spans.append((start, start + size))
-
-        steps, kernels = files.lower_kernels(compilation, lower, lambda: None)
-        files.write_program(
-            compilation,
-            directory,
-            addresses,
-            words=words.to_bytes(INSTRUCTIONS, np.concatenate(units)),
-            word_bytes=WORD,
-            weights=files.weights_of(compilation, addresses),
-            image=b"",
-            kernels=files.kernel_rows(compilation, kernels, spans),
-            steps=steps,
-        )
+        """Write words, weights and the graph."""
+        write_words(compilation, directory, INSTRUCTIONS, lowered)
 
     def load(self, directory: Path) -> Runner:
         """A runner on the simulated machine."""
-        parts = files.read_program(directory, IMAGE)
-        files.check_words(parts, WORD)
-        return TernRunner(parts)
+        return TernRunner(self.parts(directory))
 
     def timer(self, machine: Machine) -> Timer:
         """The timing core, for the planner's best schedules of a kernel."""
-
-        def cycles(kernel: Kernel, schedule: Schedule) -> float:
-            places = dense_placements(kernel, machine)
-            program = tile(kernel, schedule, machine, places, check=False)
-            lowered = KernelLowering(program, dict.fromkeys(("weights", "activations"), 0)).parts()
-            return float(simulate(timed(*placed(lowered))[0], machine).cycles)
-
-        return cycles
-
-    def word_bytes(self, machine: Machine) -> int:
-        """Bytes of a word."""
-        return WORD
-
-    def assemble(self, text: str, machine: Machine, name: str = "assembly") -> bytes:
-        """Words of a source text."""
-        return words.to_bytes(INSTRUCTIONS, words.assemble(INSTRUCTIONS, text, name))
-
-    def disassemble(self, data: bytes, machine: Machine) -> str:
-        """The text of words."""
-        return words.disassemble(INSTRUCTIONS, words.from_bytes(INSTRUCTIONS, data))
-
-    def listing(self, directory: Path) -> str:
-        """The text of a package's words, kernels and nodes as remarks."""
-        parts = files.read_program(directory, IMAGE)
-        rows, units = files.remarks_of(parts.file.kernels), words.from_bytes(INSTRUCTIONS, parts.data)
-        return words.disassemble(INSTRUCTIONS, units, rows)
+        return tile_timer(machine)
