@@ -30,6 +30,8 @@ def lowered(
     parts.append(("barrier", {}, np.full(min(len(constants), 1), -1)))
     commands = Commands(program, MACHINE, bases)
     for op in commands.all:
+        if commands.stays(op):
+            continue
         if isinstance(op, ComputeOp):
             name, fields = op.primitive.data, _compute(commands, op)
         else:

@@ -31,14 +31,16 @@ class Commands:
         self.queues = Queues(self.order)
         self._places: dict[BufferOp, BufferPlace] = {}
 
-    @cached_property
+    @property
     def all(self) -> list[Command]:
-        """The moves and computes, without moves of tensors that lie in the buffer's memory."""
-        return [
-            op
-            for op in self.queues.commands
-            if isinstance(op, ComputeOp) or not self.place(op.buffer).resident
-        ]
+        """The moves and computes in the order of the text."""
+        return self.queues.commands
+
+    def stays(self, op: Command) -> bool:
+        """Return True for a move of a tensor that lies in the buffer's memory itself: nothing is
+        moved. Where engines count commands it keeps its place in the queue, for others wait for
+        what was given before it by its number."""
+        return isinstance(op, MoveOp) and self.place(op.buffer).resident
 
     def place(self, op: BufferOp) -> BufferPlace:
         """The place of a buffer."""

@@ -5,6 +5,8 @@ Every command, signal and wait of the program is a record of the timing core: no
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from tilewright.ir.types import element_name
@@ -15,7 +17,7 @@ from tilewright.planning import Timer
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
 from tilewright.simulate.commands import TimedArray, timed_table, transfer_bytes
-from tilewright.simulate.timing import Timeline, simulate
+from tilewright.simulate.timing import simulate
 from tilewright.tile.boxes import box_columns
 from tilewright.tile.dialect import ComputeOp, MoveOp, ProgramOp
 from tilewright.tile.iteration import Order, own_extents
@@ -31,13 +33,13 @@ def tile_timer(machine: Machine) -> Timer:
     def cycles(kernel: Kernel, schedule: Schedule) -> float:
         placements = dense_placements(kernel, machine)
         program = tile(kernel, schedule, machine, placements, check=False)
-        return float(time_tiles(program, machine).cycles)
+        return float(simulate(timed_tiles(program, machine), machine).cycles)
 
     return cycles
 
 
-def time_tiles(program: ProgramOp, machine: Machine) -> Timeline:
-    """When each command of a program runs on the machine's engines."""
+def timed_tiles(program: ProgramOp, machine: Machine) -> TimedArray:
+    """TIMED records of a program's commands, signals and waits, in program order."""
     order = Order(program)
     queues = Queues(order)
     engines = [engine.name for engine in machine.engines]
@@ -55,7 +57,19 @@ def time_tiles(program: ProgramOp, machine: Machine) -> Timeline:
             tables.append(table)
             keys.append(rows.key)
     sort = np.argsort(np.concatenate(keys), kind="stable")
-    return simulate(np.concatenate(tables)[sort], machine)
+    return np.concatenate(tables)[sort]
+
+
+def one_by_one(programs: Iterable[ProgramOp], machine: Machine) -> TimedArray:
+    """TIMED records of kernels of which each begins when the one before has ended."""
+    tables, before = [timed_table(0)], np.zeros(len(machine.engines), np.int32)
+    for number, program in enumerate(programs):
+        table = timed_tiles(program, machine)
+        table["kernel"] = number
+        table["waits"][:, : len(before)] += before
+        before = before + np.bincount(table["engine"], minlength=len(before)).astype(np.int32)
+        tables.append(table)
+    return np.concatenate(tables)
 
 
 def _fill(table: TimedArray, op: Command, order: Order, machine: Machine) -> None:
