@@ -60,13 +60,14 @@ def residual_block(path: Path, channels: int = 8, size: int = 8) -> Path:
 
 
 def attention(path: Path, rows: int = 12, width: int = 16, heads: int = 2) -> Path:
-    """Attention of several heads over the rows of one input, and its projection."""
+    """Attention of several heads over the rows of one input, and its projection; the queries are
+    scaled by their weights."""
     generator = np.random.default_rng(11)
     weights = {
         f"w{name}": (generator.normal(size=(width, width)) * width**-0.5).astype(np.float32)
         for name in "qkvo"
     }
-    weights["scale"] = np.array((width / heads) ** -0.5, np.float32)
+    weights["wq"] *= np.float32((width / heads) ** -0.5)
     shape = numpy_helper.from_array(np.array([rows, heads, width // heads]), "shape")
     joined = numpy_helper.from_array(np.array([rows, width]), "joined")
     nodes = [node("Constant", [], [name.name], value=name) for name in (shape, joined)]
@@ -77,8 +78,7 @@ def attention(path: Path, rows: int = 12, width: int = 16, heads: int = 2) -> Pa
             node("Transpose", [f"{name}1"], [name], perm=perm),
         ]
     nodes += [
-        node("MatMul", ["q", "k"], ["s0"]),
-        node("Mul", ["s0", "scale"], ["s"]),
+        node("MatMul", ["q", "k"], ["s"]),
         node("Softmax", ["s"], ["p"], axis=-1),
         node("MatMul", ["p", "v"], ["o"]),
         node("Transpose", ["o"], ["o1"], perm=[1, 0, 2]),

@@ -19,7 +19,6 @@ STEPS = ("none", "relu", "clip", "add", "sub", "mul", "requantise", "softmax")
 """What may follow the nest, and what a map does: up to four functions in a row."""
 MOST_STEPS = 4
 ENGINES = tuple(engine.name for engine in MACHINE.engines)
-WORD = MACHINE.instruction_bytes
 _OPCODE = Field("opcode", 8, "which instruction")
 
 
@@ -57,22 +56,15 @@ def _compute() -> list[Field]:
     return fields
 
 
-def _event() -> list[Field]:
-    engines = [selector(name, ENGINES, f"engine that {name}s") for name in ("signal", "wait")]
-    return [*engines, Field("flag", 4, "of this ordered pair of engines")]
-
-
-def instruction_set() -> InstructionSet[Instruction]:
-    """One instruction for each move and primitive, and those that order the engines."""
-    kinds = {move.name: _transfer(move.source, move.target) for move in MACHINE.moves}
-    kinds |= {primitive.name: _compute() for primitive in MACHINE.primitives}
-    kinds |= {"set": _event(), "await": _event(), "barrier": []}
-    formats = {name: lay_out(fields, _OPCODE.bits, 64) for name, fields in kinds.items()}
-    instructions = tuple(
-        Instruction(name, opcode, replace(form, units=WORD // 8), name)
-        for opcode, (name, form) in enumerate(formats.items(), 1)
-    )
-    return InstructionSet("tern", _OPCODE, 0, instructions, help="smaller tiles")
-
-
-INSTRUCTIONS = instruction_set()
+_EVENT = [selector(name, ENGINES, f"engine that {name}s") for name in ("signal", "wait")]
+_EVENT.append(Field("flag", 4, "of this ordered pair of engines"))
+_KINDS = {move.name: _transfer(move.source, move.target) for move in MACHINE.moves}
+_KINDS |= {primitive.name: _compute() for primitive in MACHINE.primitives}
+_KINDS |= {"set": _EVENT, "await": _EVENT, "barrier": []}
+_FORMATS = {name: lay_out(fields, _OPCODE.bits, 64) for name, fields in _KINDS.items()}
+_INSTRUCTIONS = tuple(
+    Instruction(name, opcode, replace(form, units=MACHINE.instruction_bytes // 8), name)
+    for opcode, (name, form) in enumerate(_FORMATS.items(), 1)
+)
+INSTRUCTIONS = InstructionSet("tern", _OPCODE, 0, _INSTRUCTIONS, help="smaller tiles")
+"""One instruction for each move and primitive of the machine, and those that order its engines."""

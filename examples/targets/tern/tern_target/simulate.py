@@ -11,13 +11,8 @@ from tilewright.codegen.program.transfers import AXES
 from tilewright.codegen.program.word_files import Part
 from tilewright.machine.expression import parse_expression
 from tilewright.numerics import fixed, pointwise
-from tilewright.simulate.commands import (
-    AccessArray,
-    TimedArray,
-    access_table,
-    timed_table,
-    transfer_bytes,
-)
+from tilewright.simulate import access_table, timed_table, transfer_bytes
+from tilewright.simulate.commands import AccessArray, TimedArray
 from tilewright.simulate.ordering import Ordering, Signals, ordered
 
 MOVES = {move.name: move for move in MACHINE.moves}
@@ -32,7 +27,6 @@ class Core:
         self.memories = memories
         self.touched: list[tuple[int, int, bool, int, int]] = []
         """Command, memory, whether it is written, address and length of each run of bytes."""
-        self.command = 0
 
     def at(self, v: Mapping[str, int], name: str, step: str = "", size: str = "n") -> Any:
         """The addresses of an operand: an array with an axis for each loop, 1 where it rests."""
@@ -41,7 +35,7 @@ class Core:
         return sum((axis * by for axis, by in zip(axes, steps, strict=True)), v[f"{name}.address"])
 
     def touch(self, memory: str, at: Any, width: int, write: bool) -> Any:
-        """Where elements lie in the memory's array; remembers the bytes."""
+        """The places of elements in the memory's array; remembers the bytes."""
         starts = np.unique(at)
         firsts = np.flatnonzero(np.diff(starts, prepend=-width - 1) != width)
         for first, end in zip(firsts, [*firsts[1:], len(starts)], strict=True):
@@ -111,8 +105,8 @@ class Core:
     def accesses(self) -> AccessArray:
         """All that was touched, for the search for races."""
         table = access_table(len(self.touched))
-        for row, touched in zip(table, self.touched, strict=True):
-            row["command"], row["memory"], row["write"], row["address"], row["run"] = touched
+        names = ["command", "memory", "write", "address", "run"]
+        table[names] = np.array(self.touched, table[names].dtype)
         return table
 
 
@@ -123,8 +117,7 @@ def timed(parts: Sequence[Part], size: int) -> tuple[TimedArray, Ordering]:
         if mnemonic in MOVES:
             move = MOVES[mnemonic]
             table["engine"][rows] = ENGINES.index(move.engine)
-            table["move"][rows] = MACHINE.moves.index(move)
-            table["latency"][rows] = move.latency
+            table["move"][rows], table["latency"][rows] = MACHINE.moves.index(move), move.latency
             box = np.prod([v[f"size{axis}"] for axis in range(AXES)], axis=0)
             table["bytes"][rows] = transfer_bytes(move, v["element"] * box)
         elif mnemonic in PRIMITIVES:

@@ -12,10 +12,11 @@ from tern_target.simulate import Core, timed
 from tilewright.codegen import words
 from tilewright.codegen.program.files import ProgramParts
 from tilewright.codegen.program.interface import Compilation, Runner
-from tilewright.codegen.program.stepped import TimedRunner
+from tilewright.codegen.program.stepped import WordRunner
 from tilewright.codegen.program.timed import tile_timer
 from tilewright.codegen.program.word_files import IMAGE, write_words
 from tilewright.codegen.words import Instruction, InstructionSet
+from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
 from tilewright.numerics.poison import spoil
@@ -23,43 +24,30 @@ from tilewright.planning import Timer
 from tilewright.simulate import find_races
 from tilewright.simulate.commands import TimedArray
 from tilewright.simulate.ordering import refuse_faults
-from tilewright.simulate.races import race_error
 from tilewright.targets.words import WordTarget
 
 
-class TernRunner(TimedRunner):
+class TernRunner(WordRunner):
     """A package on the simulated machine."""
 
     def __init__(self, parts: ProgramParts) -> None:
-        super().__init__(parts)
         self.program = words.decode(INSTRUCTIONS, words.from_bytes(INSTRUCTIONS, parts.data))
-        self.groups = [(g.instruction.mnemonic, g.columns, g.rows) for g in self.program.groups]
+        super().__init__(parts, self.program)
         self.statements = self.program.statements()
         main = np.zeros(parts.file.bases[IMAGE], np.uint8)
-        self.arenas = {
-            name: main[base : base + parts.file.arenas[name]]
-            for name, base in parts.file.bases.items()
-            if name != IMAGE
-        }
+        bases, sizes = parts.file.bases, parts.file.arenas
+        self.arenas = {name: main[bases[name] :][:size] for name, size in sizes.items()}
         self.arenas["weights"][:] = parts.weights
         self.memories = {m.name: np.zeros(m.bytes or 0, np.uint8) for m in parts.machine.memories}
         self.memories[MACHINE.main] = main
 
-    @property
-    def instructions(self) -> int:
-        """Number of instructions."""
-        return self.program.size
-
     @cached_property
     def commands(self) -> TimedArray:
         """The program as the timing core sees it."""
-        table, self.ordering = timed(self.groups, self.program.size)
+        groups = [(g.instruction.mnemonic, g.columns, g.rows) for g in self.program.groups]
+        table, self.ordering = timed(groups, self.program.size)
         table["kernel"] = self.kernels
         return table
-
-    def mnemonic(self, command: int) -> str:
-        """The name of an instruction."""
-        return self.program.mnemonic(command)
 
     def begin(self) -> None:
         """The memories as a run finds them."""
@@ -71,9 +59,11 @@ class TernRunner(TimedRunner):
     def execute(self, start: int, end: int) -> None:
         """Execute instructions one after the other, as the search for races allows."""
         for command in range(start, end):
-            self.core.execute(
-                command, self.statements[command].mnemonic, self.statements[command].values
-            )
+            statement = self.statements[command]
+            try:
+                self.core.execute(command, statement.mnemonic, statement.values)
+            except (IndexError, ValueError) as error:  # words that no compiler wrote
+                raise refuse("simulate-bounds", str(error), f"instruction {command}") from None
 
     def reveal(self, held: tuple[int, int, int]) -> None:
         """Copy a result that stays in ``tile`` to its place among the activations."""
@@ -85,10 +75,8 @@ class TernRunner(TimedRunner):
         refuse_faults(self.commands, self.ordering, lambda row: f"instruction {row}")
         self.begin()
         self.execute(0, self.program.size)
-        report = find_races(self.commands, self.core.accesses(), self.parts.machine)
-        if not report.clean:
-            rows = self.parts.file.kernels
-            raise race_error(report, [rows[k].symbol for k in self.kernels.tolist()])
+        accesses = self.core.accesses()
+        self.refuse_races_of(find_races(self.commands, accesses, self.parts.machine))
 
 
 class TernTarget(WordTarget):

@@ -29,6 +29,7 @@ from tilewright.codegen.program.interface import (
     TensorInfo,
     Watch,
 )
+from tilewright.codegen.words import Instruction, Program
 from tilewright.errors import refuse
 from tilewright.graph.arenas import read_value, write_value
 from tilewright.graph.dialect import KernelOp
@@ -38,6 +39,7 @@ from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
 from tilewright.machine import Machine
 from tilewright.numerics.poison import spoil
 from tilewright.simulate.commands import TimedArray
+from tilewright.simulate.races import RaceReport, race_error
 from tilewright.simulate.timing import Timeline, simulate
 from tilewright.simulate.trace import write_trace
 
@@ -307,6 +309,29 @@ class TimedRunner(SteppedRunner):
             nodes=[row.nodes for row in rows],
             label=self.mnemonic,
         )
+
+
+class WordRunner(TimedRunner):
+    """A package of decoded words, one instruction each."""
+
+    def __init__(self, parts: ProgramParts, program: Program[Instruction]) -> None:
+        super().__init__(parts)
+        self._program = program
+
+    @property
+    def instructions(self) -> int:
+        """Number of instructions."""
+        return self._program.size
+
+    def mnemonic(self, command: int) -> str:
+        """The name of an instruction."""
+        return self._program.mnemonic(command)
+
+    def refuse_races_of(self, report: RaceReport) -> None:
+        """Raise TilewrightError (``simulate-race``) for what a search for races has found."""
+        if not report.clean:
+            rows = self.parts.file.kernels
+            raise race_error(report, [rows[k].symbol for k in self.kernels.tolist()])
 
 
 class _Execution:

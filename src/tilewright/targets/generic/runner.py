@@ -7,11 +7,10 @@ from functools import cached_property
 import numpy as np
 
 from tilewright.codegen.program.files import remarks_of
-from tilewright.codegen.program.stepped import TimedRunner
+from tilewright.codegen.program.stepped import WordRunner
 from tilewright.codegen.words import disassemble
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.simulate.commands import TimedArray
-from tilewright.simulate.races import race_error
 from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.package import Package
 from tilewright.targets.generic.program import Program, decode
@@ -19,25 +18,20 @@ from tilewright.targets.generic.simulate import Simulator
 from tilewright.targets.generic.timing import check_races, timed_program
 
 
-class InstructionRunner(TimedRunner):
+class InstructionRunner(WordRunner):
     """A package on the simulated machine."""
 
     def __init__(self, package: Package) -> None:
-        super().__init__(package.parts)
+        self.program: Program = decode(package.instructions, package.words)
+        super().__init__(package.parts, self.program)
         self.package = package
         file = self.parts.file
-        self.program: Program = decode(package.instructions, package.words)
         activations = np.zeros(file.arenas[ACTIVATIONS], np.uint8)
         self.arenas = {WEIGHTS: self.parts.weights, ACTIVATIONS: activations}
         images = [*self.arenas.items(), (TABLES, self.parts.image)]
         self._simulator = Simulator(
             self.program, [(file.bases[name], data) for name, data in images if data.size]
         )
-
-    @property
-    def instructions(self) -> int:
-        """Number of instructions."""
-        return self.program.size
 
     @cached_property
     def commands(self) -> TimedArray:
@@ -54,16 +48,9 @@ class InstructionRunner(TimedRunner):
 
     def refuse_races(self) -> None:
         """Raise TilewrightError (``simulate-race``) if the program lacks a wait."""
-        report = check_races(self.program, self.kernels)
-        if report.races or report.unwritten:
-            rows = self.parts.file.kernels
-            raise race_error(report, [rows[k].symbol for k in self.kernels.tolist()])
+        self.refuse_races_of(check_races(self.program, self.kernels))
 
     def listing(self) -> str:
         """The disassembly, with kernels and nodes as remarks."""
         rows = self.parts.file.kernels
         return disassemble(self.package.instructions, self.package.words, remarks_of(rows))
-
-    def mnemonic(self, command: int) -> str:
-        """The name of an instruction."""
-        return self.program.mnemonic(command)
