@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from tests.examples.installed import EXAMPLES, installed
 from tests.examples.networks import attention, residual_block
+from tests.test_docs import commands
 from tilewright.choices import target_names
 from tilewright.cli.main import app
 from tilewright.codegen.c.compiler import find_compiler
@@ -142,6 +143,27 @@ def test_every_value_between_kernels_is_right(name: str) -> None:
     arguments = ["diff", str(LENET), "--target", name, "--random", "1", "--quiet"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
+
+
+@pytest.mark.slow
+def test_the_walk_through_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands of the page that says how they are made."""
+    root = EXAMPLES.parents[1]
+    shutil.copytree(root / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    page = root / "CONTRIBUTING.md"
+    wanted = [arguments for arguments in commands(page) if "lenet5" in " ".join(arguments)]
+    assert len(wanted) == 7
+    for arguments in wanted:
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, f"tilewright {' '.join(arguments)}\n{result.output}"
+        if arguments[0] == "plan":
+            assert " held " in result.output and "; from " in result.output
+    named = set(re.findall(r"`(?:api/)?(\w+\.(?:py|toml|h|c))`", page.read_text()))
+    suffixes = (".py", ".toml", ".h", ".c")
+    for name in NAMES:
+        files = {p.name for p in (EXAMPLES / name).rglob("*.*") if p.suffix in suffixes}
+        assert files - named == {"__init__.py"}
 
 
 def damaged(executable: Executable, tmp_path: Path) -> Path:
