@@ -23,7 +23,7 @@ from tilewright.tile.dialect import ComputeOp, MoveOp, ProgramOp
 from tilewright.tile.iteration import Order, own_extents
 from tilewright.tile.lower import tile
 from tilewright.tile.passes.allocate import held
-from tilewright.tile.queues import Command, Queues
+from tilewright.tile.queues import Command, Queues, leader_of
 from tilewright.tile.tensors import dense_placements
 
 
@@ -53,7 +53,7 @@ def timed_tiles(program: ProgramOp, machine: Machine) -> TimedArray:
             for other, count in queues.waits(op, engine).items():
                 table["waits"][:, engines.index(other)] = count
             if isinstance(op, MoveOp | ComputeOp):
-                _fill(table, op, order, machine)
+                _fill(table, op, queues, machine)
             tables.append(table)
             keys.append(rows.key)
     sort = np.argsort(np.concatenate(keys), kind="stable")
@@ -72,8 +72,9 @@ def one_by_one(programs: Iterable[ProgramOp], machine: Machine) -> TimedArray:
     return np.concatenate(tables)
 
 
-def _fill(table: TimedArray, op: Command, order: Order, machine: Machine) -> None:
+def _fill(table: TimedArray, op: Command, queues: Queues, machine: Machine) -> None:
     """What a command takes; what stays on the chip is not moved."""
+    order = queues.order
     if isinstance(op, ComputeOp):
         rows, extents = order.rows(op).renamed(op.dim_names), own_extents(op, order.program)
         cycles = parse_expression(machine.primitive(op.primitive.data).cycles)
@@ -81,12 +82,18 @@ def _fill(table: TimedArray, op: Command, order: Order, machine: Machine) -> Non
             cycles.evaluate({dim: rows.size(dim) for dim in cycles.names if dim in extents})
         )
         return
-    buffer, outer = op.buffer, op.buffer.outer_buffer
-    if held(buffer):
+    if held(op.buffer):
         return
-    ends = (machine.main if outer is None else outer.memory, buffer.memory)
+    outer = op.buffer.outer_buffer
+    ends = (machine.main if outer is None else outer.memory, op.buffer.memory)
     move = machine.move(*(ends if op.loads else ends[::-1]))
-    boxes = box_columns(buffer.window.data, buffer.tensor_shape, order.rows(op))
-    element = ELEMENT_BYTES[element_name(buffer.result.type.of.element_type)]
     table["move"], table["latency"] = machine.moves.index(move), move.latency
-    table["bytes"] = transfer_bytes(move, element * np.prod(boxes.clamped_size, axis=0))
+    joined = [
+        other
+        for other in queues.commands
+        if isinstance(other, MoveOp) and other.joined is not None and leader_of(other) is op
+    ]
+    for part in (op, *joined):
+        boxes = box_columns(part.buffer.window.data, part.buffer.tensor_shape, order.rows(part))
+        element = ELEMENT_BYTES[element_name(part.buffer.result.type.of.element_type)]
+        table["bytes"] += transfer_bytes(move, element * np.prod(boxes.clamped_size, axis=0))
