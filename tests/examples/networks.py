@@ -59,7 +59,7 @@ def residual_block(path: Path, channels: int = 8, size: int = 8) -> Path:
     return _saved(path, nodes, (1, 3, size, size), weights)
 
 
-def attention(path: Path, rows: int = 8, width: int = 16, heads: int = 2) -> Path:
+def attention(path: Path, rows: int = 6, width: int = 8, heads: int = 2) -> Path:
     """Attention of several heads over the rows of one input, and its projection; the queries are
     scaled by their weights."""
     generator = np.random.default_rng(11)

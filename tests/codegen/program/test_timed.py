@@ -16,7 +16,10 @@ from tilewright.tile.tensors import dense_placements
 MACHINES = Path(__file__).parents[3] / "examples" / "machines"
 
 
-@pytest.mark.parametrize("name", ["small-npu", "tokens", "flags"])
+@pytest.mark.parametrize(
+    "name",
+    ["tokens", *(pytest.param(name, marks=pytest.mark.slow) for name in ("small-npu", "flags"))],
+)
 def test_they_are_those_of_the_instructions(name: str) -> None:
     machine = load_machine(MACHINES / f"{name}.toml")
     # Instructions that signal are fetched as others are, and tokens travel in those of commands.
