@@ -90,7 +90,7 @@ FAMILIES = {"cambricon_x": "generic", "shidiannao": "generic"}
 @pytest.mark.parametrize("target", sorted({path.parts[-2] for path in TARGETS}))
 def test_targets_are_no_libraries(target: str) -> None:
     """A target imports no other one, and reads no file of it, but its family's."""
-    allowed = {target, "base", FAMILIES.get(target, target)}
+    allowed = {target, "base", "words", FAMILIES.get(target, target)}
     for path in sorted((SOURCE / "targets" / target).rglob("*.py")):
         named = [module.split(".") for module in imported_modules(path)]
         named += [

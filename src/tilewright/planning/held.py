@@ -30,6 +30,12 @@ def holding(kernel: Kernel, names: Collection[str], memory: str) -> Kernel:
     return with_operands(kernel, operand)
 
 
+def held_text(kernel: Kernel) -> str:
+    """The operands that are held, as they stand after a schedule's text; "" for none."""
+    names = ", ".join(operand.name for operand in kernel.operands if operand.held)
+    return f" held {names}" if names else ""
+
+
 def whole_sums(kernel: Kernel) -> tuple[str, ...]:
     """The dims that no tile may cut because the result is held."""
     return kernel.anchor.reduction if kernel.output.held else ()

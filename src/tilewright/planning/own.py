@@ -98,9 +98,9 @@ class ExecutesRows(MachineRecord):
 
 def row_instructions(machine: Machine) -> RowInstructions | None:
     """The instructions of rows of a machine; None where instructions are of whole tiles."""
-    own = machine.own
-    by_rows = isinstance(own, ExecutesRows) and machine.synchronisation.by_rows
-    return own.row_instructions() if by_rows else None
+    if isinstance(machine.own, ExecutesRows) and machine.synchronisation.by_rows:
+        return machine.own.row_instructions()
+    return None
 
 
 __all__ = [

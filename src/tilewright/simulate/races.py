@@ -137,6 +137,21 @@ def completed_before(commands: TimedArray, engines: int) -> NDArray[np.int64]:
     return clock
 
 
+def race_error(report: RaceReport, where: list[str]) -> TilewrightError:
+    """The refusal for races; ``where`` describes every instruction's kernel."""
+    lines = [
+        f"instructions {race.first} ({where[race.first]}) and {race.second} "
+        f"({where[race.second]}) at {race.memory}:{race.address:#x} in no order"
+        for race in report.races[:5]
+    ] + [
+        f"instruction {access.command} ({where[access.command]}) reads "
+        f"{access.memory}:{access.address:#x} before anything wrote it"
+        for access in report.unwritten[:5]
+    ]
+    count = len(report.races) + len(report.unwritten)
+    return refuse("simulate-race", f"{count} races: " + "; ".join(lines))
+
+
 def _check_accesses(
     field: dict[str, NDArray[Any]],
     commands: int,

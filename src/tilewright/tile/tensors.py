@@ -6,9 +6,13 @@ import re
 from collections.abc import Sequence
 
 from tilewright.ir import Attribute, StringAttr, integer, to_attribute
+from tilewright.ir.arenas import ACTIVATIONS, WEIGHTS
 from tilewright.ir.types import FixedType, element_of, tensor
+from tilewright.machine import Machine
+from tilewright.memory import align_up
 from tilewright.numerics.element_types import ELEMENTS
-from tilewright.planning.domain import Operand
+from tilewright.planning.domain import Kernel, Operand
+from tilewright.planning.layout import Layout
 from tilewright.tile.operations import TensorOp
 
 Placement = tuple[str, int, Sequence[int]]
@@ -29,6 +33,25 @@ def tensor_of(operand: Operand, placement: Placement | None = None) -> TensorOp:
     op = TensorOp.build(result_types=[type_of(operand)], properties=properties)
     op.result.name_hint = value_name(operand.name)
     return op
+
+
+def dense_placements(kernel: Kernel, machine: Machine) -> dict[str, Placement]:
+    """A place for each operand of a kernel that is timed alone, in the arena of its role.
+
+    Operands that stay on the chip lie after the end of their memory, as the kernel's ``machine``
+    has it: the whole machine has more.
+    """
+    placements: dict[str, Placement] = {}
+    ends: dict[str, int] = {}
+    for operand in kernel.operands:
+        arena = WEIGHTS if operand.role in ("weight", "bias") else ACTIVATIONS
+        if operand.held:
+            arena = operand.held
+            ends.setdefault(arena, align_up(machine.memory(arena).bytes or 0))
+        layout, start = Layout.parse(operand.layout, len(operand.shape)), ends.get(arena, 0)
+        placements[operand.name] = (arena, start, layout.strides(operand.shape))
+        ends[arena] = start + align_up(layout.size(operand.shape) * operand.element_bytes)
+    return placements
 
 
 def type_of(operand: Operand) -> Attribute:

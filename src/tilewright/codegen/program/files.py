@@ -9,11 +9,11 @@ program.json    the machine, addresses, and which words belong to which kernel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,17 +21,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tilewright.codegen.host.steps import emit_kernels, steps_of
 from tilewright.codegen.program.interface import Compilation, CompiledKernel
-from tilewright.errors import refuse
+from tilewright.errors import Refusals, refuse
 from tilewright.graph.arenas import write_value
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
+from tilewright.graph.kernels import operand_values
 from tilewright.graph.operations import context as graph_context
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
+from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp, Operation, ParseError, Parser, VerifyException
 from tilewright.ir.types import element_size
 from tilewright.machine import Machine
 from tilewright.machine.forms import machine_of
 from tilewright.memory.alignment import align_up
-from tilewright.tile.dialect import BufferOp, ProgramOp
+from tilewright.tile.dialect import BufferOp, ProgramOp, programs_of
 
 PAGE = 4096
 """Bytes to which the arenas are aligned in main memory."""
@@ -50,6 +52,10 @@ class HeldResult(BaseModel):
     place: int = Field(ge=0)
     """Where it would lie in the arena of activations."""
     bytes: int = Field(ge=0)
+
+
+Lower = Callable[[ProgramOp], None]
+"""Appends the code of a tile program; raises TilewrightError for what it cannot say."""
 
 
 class KernelRow(BaseModel):
@@ -98,7 +104,7 @@ def compiled_steps(
         yield number, op, None if kernel is None or kernel.schedule is None else kernel
 
 
-def held_result(programs: Iterable[ProgramOp], op: Operation) -> HeldResult | None:
+def held_result(programs: Iterable[ProgramOp], op: KernelOp) -> HeldResult | None:
     """The result of a network's kernel that its programs leave on the chip, if they do."""
     for buffer in (item for program in programs for item in program.walk()):
         if not isinstance(buffer, BufferOp) or buffer.stays is None:
@@ -109,10 +115,98 @@ def held_result(programs: Iterable[ProgramOp], op: Operation) -> HeldResult | No
             return HeldResult(
                 memory=buffer.memory,
                 address=buffer.get("address"),
-                place=placement_of(op.results[0]).offset,
+                place=placement_of(op.result).offset,
                 bytes=prod(buffer.tensor_shape) * size,
             )
     return None
+
+
+def lower_kernels(
+    compilation: Compilation, kernel: Lower, barrier: Callable[[], None]
+) -> tuple[list[tuple[str, int]], list[CompiledKernel]]:
+    """Lower the programs of the accelerator's kernels in the network's order with ``kernel``;
+    ``barrier`` is called where the host runs between them. The steps, and the kernels.
+
+    Raises KernelError with the refusals of all kernels.
+    """
+    steps: list[tuple[str, int]] = []
+    kernels: list[CompiledKernel] = []
+    refused = Refusals()
+    for number, _, compiled in compiled_steps(compilation):
+        if compiled is None or compiled.program is None:
+            barrier()
+            steps.append(("host", number))
+            continue
+        with refused.of(compiled.kernel.symbol):
+            for program in programs_of(compiled.program):
+                kernel(program)
+        steps.append(("words", len(kernels)))
+        kernels.append(compiled)
+    refused.check()
+    return steps, kernels
+
+
+def kernel_rows(
+    compilation: Compilation,
+    kernels: Sequence[CompiledKernel],
+    spans: Iterable[tuple[int, int]],
+) -> list[KernelRow]:
+    """The rows of kernels; ``spans`` has the first word of each, and that after its last."""
+    ops = {
+        op.symbol.data: op
+        for op in network_of(compilation.network).block.ops
+        if isinstance(op, KernelOp)
+    }
+    rows: list[KernelRow] = []
+    for kernel, (start, end) in zip(kernels, spans, strict=True):
+        symbol, output, held = kernel.kernel.symbol, kernel.kernel.output, None
+        if kernel.program is not None and output.held:
+            (program,) = programs_of(kernel.program)
+            held = HeldResult(
+                memory=output.held,
+                address=program.tensors[output.name].get("offset"),
+                place=placement_of(ops[symbol].result).offset,
+                bytes=prod(output.shape) * output.element_bytes,
+            )
+        elif kernel.program is not None:
+            held = held_result(programs_of(kernel.program), ops[symbol])
+        rows.append(
+            KernelRow(symbol=symbol, nodes=kernel.kernel.nodes, start=start, end=end, held=held)
+        )
+    return rows
+
+
+class HeldConstant(NamedTuple):
+    """A constant that stays on the chip, which is to be loaded before the first kernel."""
+
+    memory: str
+    address: int
+    offset: int
+    """In the arena of weights."""
+    bytes: int
+
+
+def held_constants(compilation: Compilation) -> list[HeldConstant]:
+    """The constants that stay on the chip, from the start of the network on."""
+    network = network_of(compilation.network)
+    names = value_names(network)
+    values = {
+        op.symbol.data: operand_values(op, names)
+        for op in network.block.ops
+        if isinstance(op, KernelOp)
+    }
+    found: list[HeldConstant] = []
+    for item in compilation.kernels:
+        for operand in item.kernel.inputs:
+            value = values[item.kernel.symbol].get(operand.name)
+            if operand.held and item.program is not None and value is not None:
+                (program,) = programs_of(item.program)
+                if isinstance(value.owner, WeightOp):
+                    place = program.tensors[operand.name].get("offset")
+                    size = prod(operand.shape) * operand.element_bytes
+                    offset = placement_of(value).offset
+                    found.append(HeldConstant(operand.held, place, offset, size))
+    return found
 
 
 @dataclass(frozen=True)

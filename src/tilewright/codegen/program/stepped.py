@@ -29,6 +29,7 @@ from tilewright.codegen.program.interface import (
     TensorInfo,
     Watch,
 )
+from tilewright.codegen.words import Instruction, Program
 from tilewright.errors import refuse
 from tilewright.graph.arenas import read_value, write_value
 from tilewright.graph.dialect import KernelOp
@@ -37,7 +38,10 @@ from tilewright.ir import Operation, SSAValue
 from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
 from tilewright.machine import Machine
 from tilewright.numerics.poison import spoil
-from tilewright.simulate.timing import Timeline
+from tilewright.simulate.commands import TimedArray
+from tilewright.simulate.races import RaceReport, race_error
+from tilewright.simulate.timing import Timeline, simulate
+from tilewright.simulate.trace import write_trace
 
 
 @dataclass(frozen=True)
@@ -247,6 +251,97 @@ class SteppedRunner(Runner):
             return self.parts.file.kernels[number].symbol
         op = self._ops[number]
         return op.symbol.data if isinstance(op, KernelOp) else ""
+
+
+class TimedRunner(SteppedRunner):
+    """A package whose times follow from its words alone, by the timing core; and the simulation of
+    its runs, one at a time."""
+
+    @cached_property
+    @abstractmethod
+    def commands(self) -> TimedArray:
+        """The program's instructions as the timing core takes them."""
+
+    @abstractmethod
+    def mnemonic(self, command: int) -> str:
+        """The name of an instruction, for traces."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Begin a run: memories on the chip hold what ``seed`` says."""
+
+    @abstractmethod
+    def execute(self, start: int, end: int) -> None:
+        """Execute instructions ``start`` to ``end``; raises TilewrightError."""
+
+    def reveal(self, held: HeldResult) -> None:
+        """Copy a result that stays on the chip to its place among the activations, where a
+        machine's memories keep results."""
+
+    def simulation(self, *, traced: bool) -> Simulation:
+        """Values by ``execute``; times come from the timing core."""
+        del traced
+        self.begin()
+        return _Execution(self)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """Simulated times; they do not depend on the inputs."""
+        return simulate(self.commands, self.parts.machine, label=lambda row: f"instruction {row}")
+
+    def timed(self) -> Profile:
+        """The profile of any run, without the host's time: nothing is run."""
+        return self.profile(self.times(), None)
+
+    def times(self) -> Times:
+        """The times of any run."""
+        return Times.of(self.timeline, self.parts.machine)
+
+    def write_trace(self, path: Path) -> None:
+        """The timeline of any run for Perfetto."""
+        rows = self.parts.file.kernels
+        write_trace(
+            path,
+            self.timeline,
+            self.commands,
+            self.parts.machine,
+            kernels=[row.symbol for row in rows],
+            nodes=[row.nodes for row in rows],
+            label=self.mnemonic,
+        )
+
+
+class WordRunner(TimedRunner):
+    """A package of decoded words, one instruction each."""
+
+    def __init__(self, parts: ProgramParts, program: Program[Instruction]) -> None:
+        super().__init__(parts)
+        self._program = program
+
+    @property
+    def instructions(self) -> int:
+        """Number of instructions."""
+        return self._program.size
+
+    def mnemonic(self, command: int) -> str:
+        """The name of an instruction."""
+        return self._program.mnemonic(command)
+
+    def refuse_races_of(self, report: RaceReport) -> None:
+        """Raise TilewrightError (``simulate-race``) for what a search for races has found."""
+        if not report.clean:
+            rows = self.parts.file.kernels
+            raise race_error(report, [rows[k].symbol for k in self.kernels.tolist()])
+
+
+class _Execution:
+    """One run of a timed runner."""
+
+    def __init__(self, runner: TimedRunner) -> None:
+        self.run = runner.execute
+        self.reveal = runner.reveal
+        self.times = runner.times
+        self.write_trace = runner.write_trace
 
 
 def _info(name: str, value: SSAValue) -> TensorInfo:

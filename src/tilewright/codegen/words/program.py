@@ -63,6 +63,10 @@ class Program(Generic[AnyInstruction]):
             index[group.rows] = np.arange(group.rows.size, dtype=np.int32)
         return which, index
 
+    def mnemonic(self, row: int) -> str:
+        """The name of an instruction."""
+        return self.groups[int(self.place[0][row])].instruction.mnemonic
+
     def statements(self) -> list[Statement]:
         """The program instruction by instruction, every field given."""
         statements: list[Statement] = [Statement("", {})] * self.size

@@ -11,20 +11,19 @@ from pathlib import Path
 
 from tilewright.codegen.program.files import (
     Addresses,
-    KernelRow,
     ProgramParts,
-    compiled_steps,
+    kernel_rows,
+    lower_kernels,
     read_program,
     weights_of,
     write_program,
 )
 from tilewright.codegen.program.interface import Compilation
-from tilewright.errors import Refusals, TilewrightError, refuse
+from tilewright.errors import TilewrightError, refuse
 from tilewright.targets.dpu.core import Core
 from tilewright.targets.dpu.lowering.network import Lowering
 from tilewright.targets.dpu.registers import BIASES
 from tilewright.targets.dpu.segments import WORD_BYTES, Segments
-from tilewright.tile.dialect import programs_of
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ def write_package(compilation: Compilation, directory: Path, core: Core) -> None
     addresses = Addresses.of(compilation, BIASES)
     weights = weights_of(compilation, addresses)
     lowering = Lowering(core, weights)
-    steps, rows = _lower(compilation, lowering)
+    steps, kernels = lower_kernels(compilation, lowering.kernel, lowering.barrier)
     words = lowering.words()
     write_program(
         compilation,
@@ -51,35 +50,9 @@ def write_package(compilation: Compilation, directory: Path, core: Core) -> None
         word_bytes=WORD_BYTES,
         weights=weights,
         image=bytes(lowering.image),
-        kernels=rows,
+        kernels=kernel_rows(compilation, kernels, lowering.starts),
         steps=steps,
     )
-
-
-def _lower(
-    compilation: Compilation, lowering: Lowering
-) -> tuple[list[tuple[str, int]], list[KernelRow]]:
-    """Lower the kernels in the network's order; the steps, and the instructions of each kernel."""
-    steps: list[tuple[str, int]] = []
-    kernels: list[tuple[str, tuple[str, ...]]] = []
-    refused = Refusals()
-    for number, _, compiled in compiled_steps(compilation):
-        if compiled is None or compiled.program is None:
-            lowering.barrier()
-            steps.append(("host", number))
-            continue
-        kernel = compiled.kernel
-        with refused.of(kernel.symbol):
-            for program in programs_of(compiled.program):
-                lowering.kernel(program)
-            steps.append(("words", len(kernels)))
-            kernels.append((kernel.symbol, kernel.nodes))
-    refused.check()
-    rows = [
-        KernelRow(symbol=symbol, nodes=nodes, start=start, end=end)
-        for (symbol, nodes), (start, end) in zip(kernels, lowering.starts, strict=True)
-    ]
-    return steps, rows
 
 
 def read_package(directory: Path, core: Core) -> Package:

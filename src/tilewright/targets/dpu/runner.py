@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.codegen.program.files import HeldResult
-from tilewright.codegen.program.interface import Profile
-from tilewright.codegen.program.stepped import Simulation, SteppedRunner, Times
+from tilewright.codegen.program.stepped import TimedRunner
 from tilewright.errors import TilewrightError
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.numerics.poison import spoil
 from tilewright.simulate.commands import TimedArray
 from tilewright.simulate.timing import Timeline
-from tilewright.simulate.trace import write_trace
 from tilewright.targets.dpu.execute import State, execute
 from tilewright.targets.dpu.package import Package
 from tilewright.targets.dpu.registers import BIASES, GUARD, REGISTERS
 from tilewright.targets.dpu.segments import kernel_of_each
 
 
-class CoreRunner(SteppedRunner):
+class CoreRunner(TimedRunner):
     """A package on the simulated core."""
 
     def __init__(self, package: Package) -> None:
@@ -60,17 +56,17 @@ class CoreRunner(SteppedRunner):
         """Simulated times; they do not depend on the inputs."""
         return self.segments.time(self.commands, self.parts.machine)
 
-    def simulation(self, *, traced: bool) -> Simulation:
-        """The functional simulator; times come from the timing core."""
-        return _Simulation(self)
+    def begin(self) -> None:
+        """The memories as a run finds them."""
+        spoil(self.guarded[:GUARD], self.seed)
+        spoil(self.guarded[-GUARD:], self.seed)
+        self._state = State(self.package.core, self.registers, self.seed)
 
-    def timed(self) -> Profile:
-        """The profile of any run, without the host's time: nothing is run."""
-        return self.profile(self.times(), None)
-
-    def times(self) -> Times:
-        """The times of any run."""
-        return Times.of(self.timeline, self.parts.machine)
+    def execute(self, start: int, end: int) -> None:
+        """Execute instructions in the program's order, which the tokens allow
+        (``refuse_races``)."""
+        for operation in self.segments.operations[start:end]:
+            execute(self._state, operation)
 
     def refuse_races(self) -> None:
         """Raise TilewrightError (``program-race``) if the program lacks a token."""
@@ -78,35 +74,6 @@ class CoreRunner(SteppedRunner):
         if problems:
             raise TilewrightError(problems)
 
-    def write_trace(self, path: Path) -> None:
-        """The timeline of any run for Perfetto."""
-        rows = self.parts.file.kernels
-        write_trace(
-            path,
-            self.timeline,
-            self.commands,
-            self.parts.machine,
-            kernels=[row.symbol for row in rows],
-            nodes=[row.nodes for row in rows],
-            label=lambda command: self.segments.operations[command].mnemonic,
-        )
-
-
-class _Simulation:
-    """One run: instructions in the program's order, which the tokens allow (``refuse_races``)."""
-
-    def __init__(self, runner: CoreRunner) -> None:
-        self._operations = runner.segments.operations
-        spoil(runner.guarded[:GUARD], runner.seed)
-        spoil(runner.guarded[-GUARD:], runner.seed)
-        self._state = State(runner.package.core, runner.registers, runner.seed)
-        self.times = runner.times
-        self.write_trace = runner.write_trace
-
-    def run(self, start: int, end: int) -> None:
-        """Execute instructions ``start`` to ``end``; raises TilewrightError."""
-        for operation in self._operations[start:end]:
-            execute(self._state, operation)
-
-    def reveal(self, held: HeldResult) -> None:
-        """No result stays on the chip: see ``MemoryRecord.keeps_values``."""
+    def mnemonic(self, command: int) -> str:
+        """The name of an instruction."""
+        return self.segments.operations[command].mnemonic

@@ -5,28 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.codegen.program.interface import CompiledKernel, RunTimer
-from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.machine import Machine
 from tilewright.planning import Timer
 from tilewright.planning.domain import Kernel
-from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 from tilewright.simulate import simulate
 from tilewright.targets.dpu.core import Core
 from tilewright.targets.dpu.lowering.network import Lowering
 from tilewright.tile.dialect import ProgramOp, programs_of
 from tilewright.tile.lower import tile
-from tilewright.tile.tensors import Placement
-
-ALIGNMENT = 64
-"""Bytes to which a lone kernel's operands are aligned in main memory."""
+from tilewright.tile.tensors import dense_placements
 
 
 def timer(core: Core, machine: Machine) -> Timer:
     """Cycles of a kernel that runs alone, its operands dense in main memory, its biases zeros."""
 
     def cycles(kernel: Kernel, schedule: Schedule) -> float:
-        program = tile(kernel, schedule, machine, place_dense(kernel), check=False)
+        placements = dense_placements(kernel, machine)
+        program = tile(kernel, schedule, machine, placements, check=False)
         return _cycles(core, machine, [program])
 
     return cycles
@@ -50,16 +46,3 @@ def _cycles(core: Core, machine: Machine, programs: Sequence[ProgramOp]) -> floa
         lowering.kernel(program)
     (whole,) = lowering.programs
     return float(simulate(whole.commands(), machine).cycles)
-
-
-def place_dense(kernel: Kernel) -> dict[str, Placement]:
-    """A place for every operand in the arena of its role."""
-    placements: dict[str, Placement] = {}
-    ends = {WEIGHTS: 0, ACTIVATIONS: 0}
-    for operand in kernel.operands:
-        layout = Layout.parse(operand.layout, len(operand.shape))
-        arena = WEIGHTS if operand.role in ("weight", "bias") else ACTIVATIONS
-        placements[operand.name] = (arena, ends[arena], layout.strides(operand.shape))
-        size = layout.size(operand.shape) * operand.element_bytes
-        ends[arena] += -(-size // ALIGNMENT) * ALIGNMENT
-    return placements

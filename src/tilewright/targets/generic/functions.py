@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.program.accesses import Touch
 from tilewright.codegen.words import Column
 from tilewright.errors import refuse
 from tilewright.machine import Machine
@@ -21,7 +22,6 @@ from tilewright.numerics import fixed as fixed_point
 from tilewright.numerics import pointwise, tables
 from tilewright.numerics.element_types import Kind
 from tilewright.numerics.operators import PARAMETERS
-from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.family import Unit
 from tilewright.targets.generic.operands import CODES, Values, address_bits
 

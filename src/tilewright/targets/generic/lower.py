@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.codegen.program.locations import BufferPlace, TensorPlace
+from tilewright.codegen.program.transfers import transfer_columns
 from tilewright.codegen.words import Column, Units, encode_columns
 from tilewright.errors import Refusals, refuse
 from tilewright.ir.types import Array, fraction_of
@@ -27,7 +28,6 @@ from tilewright.targets.generic.lowering.parts import Part
 from tilewright.targets.generic.lowering.prefetch import Prefetch
 from tilewright.targets.generic.lowering.steps import Tables
 from tilewright.targets.generic.lowering.tables import TABLE_SLOT, TableMemory
-from tilewright.targets.generic.lowering.transfers import transfer_columns
 from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, TensorOp
 from tilewright.tile.iteration import Order
 from tilewright.tile.queues import Command, Queues, leader_of
@@ -369,10 +369,10 @@ class KernelLowering:
         context = Context(
             op,
             self.order,
+            self.buffer,
             self.whole.instructions.machines[instruction.opcode],
             part,
             instruction,
-            self.buffer,
             Tables(self._ask_table),
             self._content,
         )

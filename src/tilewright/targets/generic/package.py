@@ -8,23 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from tilewright.codegen.program.files import (
     Addresses,
-    HeldResult,
-    KernelRow,
     ProgramParts,
     check_words,
-    compiled_steps,
-    held_result,
+    kernel_rows,
+    lower_kernels,
     read_program,
     weights_of,
     write_program,
 )
 from tilewright.codegen.program.interface import Compilation
 from tilewright.codegen.words import Units, from_bytes, to_bytes
-from tilewright.errors import Refusals
 from tilewright.graph.dialect import network_of
 from tilewright.graph.placement import WEIGHTS
 from tilewright.machine import Machine
@@ -51,8 +49,7 @@ def write_package(compilation: Compilation, directory: Path, instructions: Instr
     addresses = Addresses.of(compilation, TABLES)
     weights = weights_of(compilation, addresses)
     lowering = Lowering(instructions, addresses.bases, {WEIGHTS: weights})
-    sources: list[KernelSource] = []
-    steps, rows = _lower(compilation, lowering, sources)
+    steps, kernels = lower_kernels(compilation, lowering.kernel, lowering.barrier)
     words, starts = lowering.words()
     write_program(
         compilation,
@@ -62,44 +59,19 @@ def write_package(compilation: Compilation, directory: Path, instructions: Instr
         word_bytes=instructions.word_bytes,
         weights=weights,
         image=bytes(lowering.table_image),
-        kernels=[
-            KernelRow(symbol=symbol, nodes=nodes, start=starts[i], end=starts[i + 1], held=held)
-            for i, (symbol, nodes, held) in enumerate(rows)
-        ],
+        kernels=kernel_rows(compilation, kernels, pairwise(starts)),
         steps=steps,
     )
     if compilation.machine.c is not None:
         whole = Lowering(instructions, addresses.bases, {WEIGHTS: weights})
+        sources = [
+            KernelSource(item.kernel.symbol, item.kernel.nodes, programs_of(item.program))
+            for item in kernels
+            if item.program is not None
+        ]
         write_c(
             directory, network_of(compilation.network).symbol.data, instructions, whole, sources
         )
-
-
-def _lower(
-    compilation: Compilation, lowering: Lowering, sources: list[KernelSource]
-) -> tuple[list[tuple[str, int]], list[tuple[str, tuple[str, ...], HeldResult | None]]]:
-    """Lower the kernels in the network's order; the steps, and symbol, nodes and the result that
-    stays on the chip per kernel.
-
-    ``sources`` gets the kernels' programs.
-    """
-    steps: list[tuple[str, int]] = []
-    rows: list[tuple[str, tuple[str, ...], HeldResult | None]] = []
-    refused = Refusals()
-    for number, op, compiled in compiled_steps(compilation):
-        if compiled is None or compiled.program is None:
-            lowering.barrier()
-            steps.append(("host", number))
-            continue
-        kernel, programs = compiled.kernel, programs_of(compiled.program)
-        with refused.of(kernel.symbol):
-            for program in programs:
-                lowering.kernel(program)
-        sources.append(KernelSource(kernel.symbol, kernel.nodes, programs))
-        steps.append(("words", len(rows)))
-        rows.append((kernel.symbol, kernel.nodes, held_result(programs, op)))
-    refused.check()
-    return steps, rows
 
 
 def read_package(directory: Path, derive: Deriver) -> Package:

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tilewright.codegen.program.files import remarks_of
 from tilewright.codegen.program.interface import Compilation, Runner, RunTimer
-from tilewright.codegen.words import assemble, disassemble, from_bytes, to_bytes
 from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
 from tilewright.planning import Timer
-from tilewright.targets.base import Target
 from tilewright.targets.generic.c.runner import CRunner
+from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.isa import InstructionSet, derive
 from tilewright.targets.generic.manual import manual
 from tilewright.targets.generic.package import read_package, write_package
 from tilewright.targets.generic.runner import InstructionRunner
 from tilewright.targets.generic.timer import run_timer, timer
+from tilewright.targets.words import WordTarget
 
 
-class InstructionTarget(Target):
+class InstructionTarget(WordTarget):
     """A target whose packages hold instruction words for the simulators.
 
     A target of its own overrides ``machine``, and ``instruction_set`` where its encoding is fixed.
@@ -38,6 +37,7 @@ class InstructionTarget(Target):
         }
     )
     falls_back = True
+    image = TABLES
 
     def instruction_set(self, machine: Machine) -> InstructionSet:
         """The instructions of a machine."""
@@ -59,26 +59,6 @@ class InstructionTarget(Target):
     def run_timer(self, machine: Machine, arenas: Mapping[str, int]) -> RunTimer:
         """The timing core on the commands of kernels in a row."""
         return run_timer(self.instruction_set(machine), arenas)
-
-    def word_bytes(self, machine: Machine) -> int:
-        """Bytes of an instruction word."""
-        return self.instruction_set(machine).word_bytes
-
-    def assemble(self, text: str, machine: Machine, name: str = "assembly") -> bytes:
-        """Words of a source text."""
-        instructions = self.instruction_set(machine)
-        return to_bytes(instructions, assemble(instructions, text, name))
-
-    def disassemble(self, data: bytes, machine: Machine) -> str:
-        """The text of words."""
-        instructions = self.instruction_set(machine)
-        return disassemble(instructions, from_bytes(instructions, data))
-
-    def listing(self, directory: Path) -> str:
-        """The disassembly of a package's program, kernels and nodes as remarks."""
-        package = read_package(directory, self.instruction_set)
-        rows = remarks_of(package.parts.file.kernels)
-        return disassemble(package.instructions, package.words, rows)
 
     def manual(self, machine: Machine) -> str:
         """The instruction manual."""

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.program.accesses import coalesce, records
 from tilewright.codegen.words import Column, Columns
-from tilewright.errors import TilewrightError, refuse
+from tilewright.errors import refuse
 from tilewright.machine import Machine, Move
 from tilewright.machine.expression import parse_expression
 from tilewright.simulate.commands import (
@@ -20,11 +21,11 @@ from tilewright.simulate.commands import (
     timed_table,
     transfer_bytes,
 )
+from tilewright.simulate.ordering import ordered, refuse_faults
 from tilewright.simulate.races import RaceReport, find_races
 from tilewright.simulate.timing import Timeline, simulate
-from tilewright.targets.generic.accesses import coalesce, records
 from tilewright.targets.generic.isa import Instruction
-from tilewright.targets.generic.ordering import Group, ordered, ordering_of, refuse_faults
+from tilewright.targets.generic.ordering import Group, ordering_of
 from tilewright.targets.generic.program import Program
 
 
@@ -190,21 +191,6 @@ def check_races(program: Program, kernels: Column) -> RaceReport:
         ordering = ordering_of(commands["engine"], groups, machine)
         refuse_faults(commands, ordering, _namer(groups))
     return find_races(commands, accesses_of(program), program.instructions.machine)
-
-
-def race_error(report: RaceReport, where: list[str]) -> TilewrightError:
-    """The refusal for races; ``where`` describes every instruction's kernel."""
-    lines = [
-        f"instructions {race.first} ({where[race.first]}) and {race.second} "
-        f"({where[race.second]}) at {race.memory}:{race.address:#x} in no order"
-        for race in report.races[:5]
-    ] + [
-        f"instruction {access.command} ({where[access.command]}) reads "
-        f"{access.memory}:{access.address:#x} before anything wrote it"
-        for access in report.unwritten[:5]
-    ]
-    count = len(report.races) + len(report.unwritten)
-    return refuse("simulate-race", f"{count} races: " + "; ".join(lines))
 
 
 def check_bounds(program: Program, sizes: dict[str, int]) -> None:

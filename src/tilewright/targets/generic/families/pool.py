@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.program.accesses import Touch
 from tilewright.codegen.words import Columns, Field, selector
 from tilewright.machine import Machine, Primitive
 from tilewright.targets.generic import accumulate, epilogue
-from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.families.window import (
     MEETING,
     input_touches,

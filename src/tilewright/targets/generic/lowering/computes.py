@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tilewright.codegen.program.elements import elements, fraction
+from tilewright.codegen.program.operands import Fields, Operand
 from tilewright.errors import refuse
 from tilewright.ir.types import element_name
 from tilewright.numerics import fixed
@@ -16,7 +17,7 @@ from tilewright.targets.generic.families.layer_norm import OTHERS
 from tilewright.targets.generic.families.product import TAPS
 from tilewright.targets.generic.families.sparse import lanes_of
 from tilewright.targets.generic.functions import FUNCTIONS, bits_of
-from tilewright.targets.generic.lowering.context import Context, Fields, Operand
+from tilewright.targets.generic.lowering.context import Context
 from tilewright.targets.generic.lowering.steps import element_columns, parameters, step_columns
 from tilewright.tile.dialect import BufferOp
 
@@ -104,29 +105,11 @@ def _sum(context: Context) -> Fields:
 
 def _window(context: Context, x: Operand) -> Fields:
     """Steps of the window, rows and columns, and the input's address and spatial strides."""
-    fields: Fields = {}
-    spatial: list[int] = []
-    for axis, out, kernel, low, held in (
-        ("h", "oh", "kh", "row", "rows"),
-        ("w", "ow", "kw", "column", "columns"),
-    ):
-        place = x.axis_of((out, kernel))
-        if place is None:
-            continue
-        spatial.append(place)
-        terms = dict(x.window[place].terms)
-        fields[f"stride.{axis}"] = terms.get(out, 1)
-        fields[f"dilation.{axis}"] = terms.get(kernel, 1)
-        fields[low] = x.boxes.start[place] - x.seen.start[place]
-        fields[held] = x.seen.held[place]
-        fields[f"input.{axis}"] = x.place.strides[place]
-    fields["input.address"] = x.seen.address(x.boxes, skip=spatial)
     fill = context.anchor.parameters.get("fill", 0)
-    if fill:
-        if "fill" not in context.instruction.format.by_name:
-            raise refuse("lower-fill", f"{context.instruction.mnemonic} pads with 0", context.where)
-        fields["fill"] = fill
-    return fields | x.circle("input")
+    if fill and "fill" not in context.instruction.format.by_name:
+        raise refuse("lower-fill", f"{context.instruction.mnemonic} pads with 0", context.where)
+    fields = x.window_fields("input")
+    return fields | {"fill": fill} if fill else fields
 
 
 def _product(context: Context) -> Fields:

@@ -1,4 +1,4 @@
-"""Moves to transfer instructions."""
+"""Moves as transfers of strided boxes: the columns of addresses, sizes and strides."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import numpy as np
 from tilewright.codegen.program.locations import BufferPlace, TensorPlace
 from tilewright.codegen.words import Column
 from tilewright.errors import refuse
-from tilewright.targets.generic.families.transfer import AXES
 from tilewright.tile.boxes import Boxes
 from tilewright.tile.iteration import Order
 from tilewright.tile.operations import MoveOp
+
+AXES = 4
+"""Axes of the box of a transfer."""
 
 
 def transfer_columns(

@@ -1,0 +1,99 @@
+"""The time of a kernel from its tile program alone, for targets of any kind.
+
+Every command, signal and wait of the program is a record of the timing core: nothing is lowered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from tilewright.ir.types import element_name
+from tilewright.machine import Machine
+from tilewright.machine.expression import parse_expression
+from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.planning import Timer
+from tilewright.planning.domain import Kernel
+from tilewright.planning.schedule import Schedule
+from tilewright.simulate.commands import TimedArray, timed_table, transfer_bytes
+from tilewright.simulate.timing import simulate
+from tilewright.tile.boxes import box_columns
+from tilewright.tile.dialect import ComputeOp, MoveOp, ProgramOp
+from tilewright.tile.iteration import Order, own_extents
+from tilewright.tile.lower import tile
+from tilewright.tile.passes.allocate import held
+from tilewright.tile.queues import Command, Queues, leader_of
+from tilewright.tile.tensors import dense_placements
+
+
+def tile_timer(machine: Machine) -> Timer:
+    """Simulated cycles of a kernel that runs alone under a schedule."""
+
+    def cycles(kernel: Kernel, schedule: Schedule) -> float:
+        placements = dense_placements(kernel, machine)
+        program = tile(kernel, schedule, machine, placements, check=False)
+        return float(simulate(timed_tiles(program, machine), machine).cycles)
+
+    return cycles
+
+
+def timed_tiles(program: ProgramOp, machine: Machine) -> TimedArray:
+    """TIMED records of a program's commands, signals and waits, in program order."""
+    order = Order(program)
+    queues = Queues(order)
+    engines = [engine.name for engine in machine.engines]
+    tables: list[TimedArray] = [timed_table(0)]
+    keys = [np.zeros(0, np.int64)]
+    for engine in queues.engines:
+        for op in queues.operations(engine):
+            rows = order.rows(op)
+            table = timed_table(rows.count)
+            table["engine"] = engines.index(engine)
+            for other, count in queues.waits(op, engine).items():
+                table["waits"][:, engines.index(other)] = count
+            if isinstance(op, MoveOp | ComputeOp):
+                _fill(table, op, queues, machine)
+            tables.append(table)
+            keys.append(rows.key)
+    sort = np.argsort(np.concatenate(keys), kind="stable")
+    return np.concatenate(tables)[sort]
+
+
+def one_by_one(programs: Iterable[ProgramOp], machine: Machine) -> TimedArray:
+    """TIMED records of kernels of which each begins when the one before has ended."""
+    tables, before = [timed_table(0)], np.zeros(len(machine.engines), np.int32)
+    for number, program in enumerate(programs):
+        table = timed_tiles(program, machine)
+        table["kernel"] = number
+        table["waits"][:, : len(before)] += before
+        before = before + np.bincount(table["engine"], minlength=len(before)).astype(np.int32)
+        tables.append(table)
+    return np.concatenate(tables)
+
+
+def _fill(table: TimedArray, op: Command, queues: Queues, machine: Machine) -> None:
+    """What a command takes; what stays on the chip is not moved."""
+    order = queues.order
+    if isinstance(op, ComputeOp):
+        rows, extents = order.rows(op).renamed(op.dim_names), own_extents(op, order.program)
+        cycles = parse_expression(machine.primitive(op.primitive.data).cycles)
+        table["cycles"] = np.ceil(
+            cycles.evaluate({dim: rows.size(dim) for dim in cycles.names if dim in extents})
+        )
+        return
+    if held(op.buffer):
+        return
+    outer = op.buffer.outer_buffer
+    ends = (machine.main if outer is None else outer.memory, op.buffer.memory)
+    move = machine.move(*(ends if op.loads else ends[::-1]))
+    table["move"], table["latency"] = machine.moves.index(move), move.latency
+    joined = [
+        other
+        for other in queues.commands
+        if isinstance(other, MoveOp) and other.joined is not None and leader_of(other) is op
+    ]
+    for part in (op, *joined):
+        boxes = box_columns(part.buffer.window.data, part.buffer.tensor_shape, order.rows(part))
+        element = ELEMENT_BYTES[element_name(part.buffer.result.type.of.element_type)]
+        table["bytes"] += transfer_bytes(move, element * np.prod(boxes.clamped_size, axis=0))
