@@ -343,3 +343,9 @@ def test_asm_counts_instructions_not_words(tmp_path: Path) -> None:
     text.write_text("load put=load+save, channel=24\nsave take=load+save, channel=24\nend\n")
     answer = answer_of("asm", text, "-t", "zu2", "-o", words)
     assert answer["instructions"] == 3 and answer["bytes"] == words.stat().st_size > 3 * 4
+
+
+@pytest.mark.parametrize("command", ["run", "bench", "diff", "replay", "trace"])
+def test_a_seed_is_no_negative_number(command: str) -> None:
+    result = call(command, LENET, "--random", -1)
+    assert result.exit_code == 2 and "--random" in result.output
