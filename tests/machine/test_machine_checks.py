@@ -72,10 +72,6 @@ CASES = [
     (changed("primitives", 0, cycles="cout"), "conv.cycles: no operation of the primitive has a"),
     (changed("primitives", 0, peak="co*d0"), "conv.peak: no operation of the primitive has a dim"),
     (
-        changed("primitives", 0, own=CambriconPrimitive(rolls="h")),
-        "conv.own.cambricon.rolls: no operation of the primitive has a dim",
-    ),
-    (
         changed("primitives", 0, own=CambriconPrimitive(replaces="residual")),
         "conv.own.cambricon.replaces: the primitive has no operand",
     ),

@@ -1,1 +1,1 @@
-"""Scheduling of kernels against each other: on-chip residency, refinement of schedules."""
+"""Scheduling of kernels against each other: on-chip residency."""

@@ -18,7 +18,6 @@ from tilewright.planning.space import Space
 from tilewright.targets.cambricon.passes.block_channels import BlockChannels
 from tilewright.targets.cambricon.planning.channel_blocks import by_channel_blocks
 from tilewright.targets.cambricon.planning.replaced import slots_in_turn
-from tilewright.targets.cambricon.planning.rolled import slots_of_rows
 
 
 class CambriconMachine(FormsKernels, OwnPasses):
@@ -74,24 +73,17 @@ class CambriconPrimitive(TakesTurns):
     replaces: str = ""
     """Role of an operand in whose place results of as many bytes may lie, element by element: where
     both have one slot, they take turns at two (targets/cambricon/planning/replaced.py)."""
-    rolls: str = ""
-    """Dim down which the rows of an image may come one by one: where it has one slot, each row
-    takes the place of one that is done with (targets/cambricon/planning/rolled.py)."""
 
     def skips_padding(self) -> bool:
         """``clips``."""
         return self.clips
 
     def slots(self, space: Space, arrangement: Arrangement) -> Mapping[str, Ints]:
-        """Slots of results in the place of what they replace, and of images whose rows roll."""
-        turns = slots_in_turn(space, arrangement, self.replaces)
-        return slots_of_rows(space, arrangement, turns, self.rolls)
+        """Slots of results in the place of what they replace."""
+        return slots_in_turn(space, arrangement, self.replaces)
 
     def findings(self, primitive: Primitive, dims: frozenset[str]) -> Iterator[Finding]:
-        """A role that it lacks, and a dim that none of its operations has."""
-        if self.rolls and dims and self.rolls not in dims:
-            reason = f"no operation of the primitive has a dim {self.rolls[:80]!r}"
-            yield "rolls", reason, f"dims are {' '.join(sorted(dims))}" if len(dims) <= 16 else ""
+        """A role that it lacks."""
         if self.replaces and self.replaces not in primitive.operands:
             yield "replaces", f"the primitive has no operand {self.replaces[:80]!r}", ""
 

@@ -183,7 +183,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             name="conv",
             operations=("conv",),
             engine="matrix",
-            own=CambriconPrimitive(clips=True, replaces="residual", rolls="oh"),
+            own=CambriconPrimitive(clips=True, replaces="residual"),
             operands=product,
             epilogue=EPILOGUE,
             # A product of the kernel's row with the pixels that it covers, for each point; where

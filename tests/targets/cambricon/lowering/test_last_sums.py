@@ -1,8 +1,6 @@
-"""The last sums of a tile, finished in the next one: bit for bit, and sooner."""
+"""The last sums of a tile are finished before anything that they read is replaced."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,26 +11,11 @@ from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
 from tilewright.ir.types import shape_of
 from tilewright.planning.schedule import Schedule
-from tilewright.targets.cambricon.lowering.stepping import Stepping
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
 
 WHOLE, SMALL, _ = map(machine, CONFIGURATIONS)
 
 ROOMY = SMALL.with_values({"memory.vsm.bytes": 64 << 10, "memory.msm.bytes": 256 << 10})
-
-
-def carried(monkeypatch: pytest.MonkeyPatch, *, never: bool = False) -> list[bool]:
-    """Whether each tile's code leaves its last sums to the next tile."""
-    found: list[bool] = []
-    allow = Stepping.carry
-
-    def watched(self: Stepping, *block: Any) -> bool:
-        made = not never and allow(self, *block)
-        found.append(made)
-        return made
-
-    monkeypatch.setattr(Stepping, "carry", watched)
-    return found
 
 
 def with_slots(chosen: Schedule, slots: int, *names: str) -> Schedule:
@@ -61,26 +44,19 @@ def pointwise(channels: int, deep: int, pixels: int, *, residual: bool) -> Case:
 
 @pytest.mark.parametrize("order", [("oh", "ow"), ("co", "oh", "ow"), ("oh", "ow", "co")], ids=str)
 @pytest.mark.parametrize(("rows", "columns"), [(2, 3), (1, 4), (3, 1)])
-def test_results_are_the_same(
-    rows: int, columns: int, order: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_are_the_same(rows: int, columns: int, order: tuple[str, ...]) -> None:
     """Biases that stay, and others with each tile; tiles that are short at the edges."""
-    used, case = carried(monkeypatch), conv(64, 64, (7, 5), maps=("relu",))
+    case = conv(64, 64, (7, 5), maps=("relu",))
     tile = {"oh": rows, "ow": columns} | ({"co": 32} if "co" in order else {})
     found, _, _ = run_case(case, cut(case, tile, order), ROOMY)
     np.testing.assert_array_equal(found, case.expected)
-    # Where pixels leave one by one, a tile of one pixel leaves behind itself.
-    parts = "co" in order or columns == 1
-    assert used[-1] == (not parts or (rows, columns) == (2, 3))
 
 
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize("pixels", [1, 4, 7, 32])
-def test_batches_of_pixels_are_the_same(
-    pixels: int, residual: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_of_pixels_are_the_same(pixels: int, residual: bool) -> None:
     """Residuals are replaced by results, or have slots of their own; the last tile is short."""
-    used, case = carried(monkeypatch), pointwise(64, 128, 45, residual=residual)
+    case = pointwise(64, 128, 45, residual=residual)
     chosen = cut(case, {"ow": pixels}, ("ow",))
     for slots in (1, 2):
         # One slot for each is room enough for two that both share.
@@ -88,50 +64,28 @@ def test_batches_of_pixels_are_the_same(
         for described in (ROOMY, WHOLE):
             found, _, _ = run_case(case, one, described)
             np.testing.assert_array_equal(found, case.expected)
-            # Short products have no place for the step, which fills residuals of their own.
-            assert used[-1] == (not residual or slots == 1 or described is ROOMY)
 
 
-def test_biases_of_one_slot_are_not_replaced_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_biases_of_one_slot_are_not_replaced_too_early() -> None:
     """They are filled again behind each tile: its last sums do not wait that long."""
-    used, case = carried(monkeypatch), conv(64, 64, (4, 3), maps=("relu",))
+    case = conv(64, 64, (4, 3), maps=("relu",))
     chosen = cut(case, {"co": 32, "oh": 2}, ("oh", "co"))
     found, _, _ = run_case(case, with_slots(chosen, 1, "in2"), ROOMY)
     np.testing.assert_array_equal(found, case.expected)
-    assert used == [False]
 
 
-def test_biases_of_two_slots_are_not_replaced_in_front_of_products(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Short products have no place for the step to the next tile: it stands in front of them."""
-    used, case = carried(monkeypatch), pointwise(64, 16, 12, residual=False)
+def test_biases_of_two_slots_are_not_replaced_in_front_of_products() -> None:
+    """The step to the next tile, which loads them, stands in front of its products."""
+    case = pointwise(64, 16, 12, residual=False)
     found, _, _ = run_case(case, cut(case, {"co": 32, "ow": 4}, ("ow", "co")), WHOLE)
     np.testing.assert_array_equal(found, case.expected)
-    assert used == [False]
 
 
-def test_copies_of_biases_are_not_replaced_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_of_biases_are_not_replaced_too_early() -> None:
     """Those of several pixels are made anew with each tile's biases."""
-    used, case = carried(monkeypatch), pointwise(512, 32, 12, residual=False)
+    case = pointwise(512, 32, 12, residual=False)
     found, _, _ = run_case(case, cut(case, {"co": 256, "ow": 6}, ("ow", "co")), WHOLE)
     np.testing.assert_array_equal(found, case.expected)
-    assert used == [False]
-
-
-@pytest.mark.parametrize("residual", [False, True])
-def test_nothing_waits_for_the_last_product(
-    residual: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The sums of a tile's last pixels took the vector unit's time for themselves."""
-    case, used = pointwise(256, 64, 440, residual=residual), carried(monkeypatch)
-    chosen = cut(case, {"ow": 22}, ("ow",))
-    kept = run_case(case, chosen, WHOLE)[1].cycles
-    monkeypatch.undo()
-    carried(monkeypatch, never=True)
-    before = run_case(case, chosen, WHOLE)[1].cycles
-    assert used == [True]
-    assert before - kept >= 20 * 4 * residual
 
 
 @pytest.mark.parametrize("maps", [("relu",), ()], ids=str)
@@ -139,39 +93,18 @@ def test_nothing_waits_for_the_last_product(
     "deep", few([16, 32, 64, 96], 2)
 )  # on 16 lanes: a pixel has 36 to 216 cycles
 @pytest.mark.parametrize(("rows", "columns"), [(2, 3), (1, 4), (3, 1), (7, 2), (1, 1)])
-def test_tiles_of_all_shapes(
-    rows: int,
-    columns: int,
-    deep: int,
-    maps: tuple[str, ...],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_tiles_of_all_shapes(rows: int, columns: int, deep: int, maps: tuple[str, ...]) -> None:
     """Tiles that are short at the edges, or of one pixel, which is cut off in some."""
-    used, case = carried(monkeypatch), conv(64, deep, (7, 5), maps=maps)
+    case = conv(64, deep, (7, 5), maps=maps)
     tile = {"oh": rows, "ow": columns}
     order = tuple(dim for dim in ("oh", "ow") if tile[dim] < case.kernel.anchor.extents[dim])
     found, _, _ = run_case(case, cut(case, tile, order), ROOMY)
     np.testing.assert_array_equal(found, case.expected)
-    assert used[-1] == (columns > 1 or rows == 1)
 
 
 @pytest.mark.parametrize("size", [5, 30])
-def test_batches_of_other_sizes(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_of_other_sizes(size: int) -> None:
     """The first batch of the next tile is another number of pixels where a row ends."""
-    used = carried(monkeypatch)
     case = conv(32, 16, (9, 17), (1, 1), (0, 0, 0, 0), ("relu",))
     found, _, _ = run_case(case, cut(case, {"oh": 2, "ow": size % 17}, ("oh", "ow")), ROOMY)
     np.testing.assert_array_equal(found, case.expected)
-    assert used == [True]
-
-
-def test_the_step_to_the_next_tile_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short products hide more of it where nothing waits for the last one."""
-    case, used = conv(64, 64, (32, 14), maps=("relu",)), carried(monkeypatch)
-    chosen = cut(case, {"oh": 2}, ("oh",))
-    ahead = run_case(case, chosen, WHOLE)[1].cycles
-    monkeypatch.undo()
-    carried(monkeypatch, never=True)
-    behind = run_case(case, chosen, WHOLE)[1].cycles
-    assert used == [True]
-    assert behind - ahead > 16 * 3

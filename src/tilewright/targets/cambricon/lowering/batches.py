@@ -23,8 +23,6 @@ WRITTEN_OUT = 28
 class Batches(Pending):
     """The batches of one product; product.py makes the choices, and fills in a tile's numbers."""
 
-    turns = False
-    """Whether the run at hand has places for the step to the next tile."""
     gathered: Gathered | None = None
     """Where a group's pixels are gathered, those of the tile at hand."""
     batch: int
@@ -61,12 +59,9 @@ class Batches(Pending):
                 each = self.each_pixel(at, matrices, width, kernel)
                 e.repeat(pixels, lambda: each(self._ending()), least=1)
                 return
-            # Most pixels are in such runs, and no tile is without them for long.
-            self.turns = self.full and run.pixels != 1
             if isinstance(pixels, int):
                 full, rest = divmod(pixels, self.batch)
                 e.repeat(full, lambda: self._batch(at, matrices, width, self.batch, kernel))
-                self.turns &= not full
                 if rest:
                     self._batch(at, matrices, width, rest, kernel)
                 return
@@ -115,7 +110,6 @@ class Batches(Pending):
                     last = number == len(self.parts) - 1
                     self.pixel = pixel if last else 0
                     self.bias_at = self.biases_at[number - 1]
-                    self.turns = self.full and not number and run.pixels != 1
                     self._batch(run.at, matrices[number], run.width, 1, run.rows)
 
             with e.scope():
@@ -184,9 +178,6 @@ class Batches(Pending):
                     # Beside products: behind the last one nothing would hide it.
                     between.append(lambda: self._past_pending(count))
                 each(between)
-                # What the step to the next tile loads may lie where pending residuals do.
-                if number == apart - 1 and self.turns:
-                    self.c.turn()
             rest = e.subtract(count, apart)
             if isinstance(rest, int) and rest * len(matrices) <= WRITTEN_OUT:
                 # Behind a loop the branch that ends it would have been foreseen otherwise.

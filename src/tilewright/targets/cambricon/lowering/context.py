@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tilewright.errors import refuse
 from tilewright.ir import SSAValue
@@ -18,10 +18,6 @@ from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, StageOp, TensorOp, windows_of
-
-if TYPE_CHECKING:
-    from tilewright.targets.cambricon.lowering.row_ring import RowRing
-    from tilewright.targets.cambricon.lowering.sliding import Sliding
 
 
 class Hook(Protocol):
@@ -68,10 +64,6 @@ class Context:
     pace: Pace
     renew: Callable[[Operand, Callable[[Tile], None]], None]
     """Emits code whenever an operand's buffer has been filled anew."""
-    turn: Callable[[], None]
-    """Stands where the step to the next tile may be taken between the instructions of a tile."""
-    turns: Callable[[], None]
-    """Says that tiles have such places."""
     replace: Callable[[Operand], None]
     """Says that results may be written where an operand lies."""
     trails: Callable[[Sequence[str]], None]
@@ -82,16 +74,9 @@ class Context:
     """Says that whole rows of results are stored by the compute itself, by what ``row`` gives."""
     row: Callable[[Tile], Callable[[], None]]
     """What stores the next row of a tile each time it is called."""
-    carry: Callable[[Callable[[], None], Sequence[Operand], float], bool]
-    """Whether a tile's last sums may be finished in the next tile, so many cycles behind its begin
-    at most; behind the last tile, a block does it. What is read of operands is that tile's."""
     bridge: Callable[[Operand, float], Bridge | None]
     """Lets weights come by both DMAs where they take longer than a tile's products, which take so
     many cycles (bridge.py)."""
-    roll: Callable[[Operand, Sliding], bool]
-    """Lets the rows of an image of one slot come one by one, if its place allows it."""
-    row_ring: Callable[[], RowRing | None]
-    """The places of these rows."""
 
     @property
     def where(self) -> str:
@@ -137,8 +122,7 @@ class Context:
 
     def box(self, operand: Operand, tile: Tile) -> Box:
         """The box that an operand's buffer holds while a tile is computed."""
-        known = tile.boxes.get(operand.buffer)
-        return known or operand.box(self.e, tile.kept(operand.buffer), self.extents)
+        return operand.box(self.e, tile.kept(operand.buffer), self.extents)
 
     def inside(self, operand: Operand) -> frozenset[str]:
         """Dims whose loops step through what an operand's buffer holds."""

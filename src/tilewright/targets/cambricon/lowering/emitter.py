@@ -6,10 +6,10 @@ costs nothing; on registers it emits scalar instructions, as few as it can.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from tilewright.targets.cambricon.isa import REGISTERS, Register
 from tilewright.targets.cambricon.statements import Statement, statement
@@ -35,23 +35,6 @@ def registers_in(value: Any) -> Iterator[Register]:
     elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
             yield from registers_in(getattr(value, field.name))
-
-
-def replaced(value: Kept, registers: Mapping[Register, Register]) -> Kept:
-    """A dataclass, or what it consists of, with other registers."""
-    content: Any = value
-    if isinstance(content, Register):
-        return cast("Kept", registers.get(content, content))
-    if isinstance(content, tuple):
-        parts = cast("tuple[Any, ...]", content)
-        return cast("Kept", tuple(replaced(part, registers) for part in parts))
-    if is_dataclass(content) and not isinstance(content, type):
-        changes = {
-            field.name: replaced(getattr(content, field.name), registers)
-            for field in fields(content)
-        }
-        return cast("Kept", replace(content, **changes))
-    return value
 
 
 class Emitter:

@@ -22,12 +22,10 @@ The step itself is in stepping.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import ceil
 
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.nest import Filled
 from tilewright.targets.cambricon.lowering.stepping import UNBEGUN, Stepping
-from tilewright.targets.cambricon.lowering.turning import BEFORE
 from tilewright.tile.dialect import BufferOp
 
 
@@ -44,12 +42,8 @@ class Flat(Stepping):
             self.agenda.reset()
         e.set(self.level, UNBEGUN)
         e.set(self.ended, int(len(self.walk.begun) > 0))
-        if self.due is not None:
-            e.set(self.due, BEFORE)
         for buffer in self.coming:
             # The first load fills the other one.
-            if self.weights is not None and buffer is self.weights.buffer:
-                self.weights.begin()
             if self.kept is not None and buffer is self.kept.buffer:
                 self.kept.begin(self._two(buffer))
                 continue
@@ -61,22 +55,15 @@ class Flat(Stepping):
             e.set(self.current[out], slot)
         with e.beside():
             self._loads(self.labels)
-        with e.beside():
-            self._keep_boxes()
-        e.place(self.turned)
-        if self.due is None:
-            self._begin(take)
-        else:
-            with e.beside(), e.scope():
-                self._lead_back()
-            self._before_first(take)
+        e.place(self.loaded)
+        self._begin(take)
         e.place(again)
         self._tile()
         e.if_positive(self.ended, last)
         e.place(take)
         for stream in self.load_streams.values():
             stream.drain()
-        for now, coming in (*zip(self.now, self.next, strict=True), *self.copies):
+        for now, coming in zip(self.now, self.next, strict=True):
             e.set(now, coming)
         if self.trail is not None:
             self._swap(self.current[out], out)
@@ -87,22 +74,13 @@ class Flat(Stepping):
 
             def other(buffer: BufferOp = buffer) -> None:
                 self._swap(self.current[buffer], buffer)
-                if self.weights is not None and buffer is self.weights.buffer:
-                    self.weights.taken(
-                        self.now, self.current[buffer], lambda at: self._swap(at, buffer)
-                    )
 
             self._where_advanced(depth, other)
         self._late_loads()
         self._renew()
-        if self.due is not None:
-            e.set(self.due, 1)
-            e.jump(again)
-            e.place(self.step)
         with e.beside():
-            self._advance(self.labels, self.turned)
+            self._advance(self.labels, self.loaded)
         e.place(last)
-        self.at_last()
         stored = self.trail or self.store_stream
         if stored is not None:
             stored.drain()
@@ -121,30 +99,12 @@ class Flat(Stepping):
 
     def _before_first(self, take: str) -> None:
         """When the first tile's loads have been started."""
-        if self.row_ring is not None:
-            self.row_ring.load_first()
         with self.e.beside():
             self._pass_before()
-        self._load_late()
         self.e.set(self.level, 0)
         if self.walk.begun:
             self.e.set(self.ended, 0)
         self.e.jump(take)
-
-    def _load_late(self) -> None:
-        """What comes once, behind all that the first tile waits for."""
-        walk = self.walk
-        if not self.late:
-            return
-        with self.e.beside(), self.e.scope():
-            for stream in self.load_streams.values():
-                stream.drain()
-            for load in self.late:
-                if load.buffer in walk.begun:
-                    continue
-                operand = walk.operands[load.buffer]
-                spans = walk.spans(self.next, 0)
-                self.fill(operand, spans, self._base(load.buffer), None, None)
 
     def _pass_before(self) -> None:
         """Before the first tile, loads of other kernels may follow those of the tile's operands.
@@ -177,7 +137,6 @@ class Flat(Stepping):
                     self.walk.operands[load.buffer],
                     self.walk.spans(self.now, load.depth),
                     self.walk.operands[load.buffer].address,
-                    None,
                     None,
                 )
                 self.e.place(there)
@@ -215,8 +174,6 @@ class Flat(Stepping):
         with e.scope():
             tile = self._now()
             self.compute(tile)
-            if self.due is not None:
-                self._turn_at_last()
             if self.walk.operands[self.output.buffer].held:
                 return
             if self.trail is not None:
@@ -230,15 +187,10 @@ class Flat(Stepping):
                 e.if_positive(e.add(self.level, 1 - self.output.depth), keep)
             if self.store_stream is not None:
                 self.store_stream.drain()
-            if self.first_part is not None:
-                self.first_part.rest(tile)
-            elif not self.walk.leaves:
+            if not self.walk.leaves:
                 self.store(tile, self.store_stream)
             if self.store_stream is not None:
-                # The step to the next tile stands at the first hook, or this one's last sums are
-                # finished there.
-                interval = self.walk.interval if self.due is not None else None
-                self.agenda.begin(ceil(max(interval or 0, self.carried)))
+                self.agenda.begin()
             if self.output.buffer in self.current:
                 self._swap(self.current[self.output.buffer], self.output.buffer)
             e.place(keep)

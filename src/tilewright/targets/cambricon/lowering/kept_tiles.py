@@ -62,5 +62,5 @@ class KeptTiles:
                 e.set(self.coming, self.slot)
             if kept.first or not kept.there:
                 e.place(come)
-                fill(self.walk.operands[self.buffer], spans, self.coming, None, None)
+                fill(self.walk.operands[self.buffer], spans, self.coming, None)
             e.place(there)

@@ -18,7 +18,6 @@ from tilewright.targets.cambricon.lowering.early import (
     Settled,
 )
 from tilewright.targets.cambricon.lowering.emitter import Emitter
-from tilewright.targets.cambricon.lowering.image_rows import RolledImages
 from tilewright.targets.cambricon.lowering.join import Join
 from tilewright.targets.cambricon.lowering.kept import Kept, Region
 from tilewright.targets.cambricon.lowering.lrn_gradient import LrnGradient
@@ -37,8 +36,8 @@ from tilewright.targets.cambricon.lowering.temporaries import ALIGNMENT, Tempora
 from tilewright.targets.cambricon.lowering.tidy import tidied
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.walk import Walk
+from tilewright.targets.cambricon.lowering.weight_places import WeightPlaces
 from tilewright.targets.cambricon.lowering.weights import Segments, segments_of
-from tilewright.targets.cambricon.lowering.whole_rows import take_whole_rows
 from tilewright.targets.cambricon.machine import part_of
 from tilewright.targets.cambricon.statements import Statement
 from tilewright.tile.dialect import ProgramOp, TensorOp
@@ -161,7 +160,7 @@ def lower_kernel(
     raise failure
 
 
-class KernelLowering(RolledImages):
+class KernelLowering(WeightPlaces):
     """One kernel being lowered."""
 
     def __init__(
@@ -193,13 +192,6 @@ class KernelLowering(RolledImages):
         assert self.nest.output is not None
         buffers.append(self.nest.output.buffer)
         self.operands = {buffer: Operand(buffer, machine, bases) for buffer in buffers}
-        if pictures := [
-            buffer for buffer in self._weights() if self.operands[buffer].role == "input"
-        ]:
-            picture = self.operands[pictures[0]]
-            if self._weights() == pictures and not picture.held:
-                move = machine.move(machine.main, "msm")
-                take_whole_rows(picture, self.nest, move, self.own.start)
         self.segments = {}
         self.copies = {}
         self.bands = {}
@@ -217,10 +209,8 @@ class KernelLowering(RolledImages):
         """All statements of the kernel."""
         e, machine = self.e, self.machine
         assert self.nest.compute is not None
-        self._overlap(region)
         walk = self.walk = Walk(e, self.nest, self.operands, self._pass)
         walk.pause, walk.pieces = self._pause, self._pieces
-        walk.first_part, walk.store_part = self._first_part, self._store_part
         walk.early = self.earliness
         temporaries = self._in_vsm()
         context = Context(
@@ -240,17 +230,12 @@ class KernelLowering(RolledImages):
             self._widen,
             walk.pace,
             walk.renew,
-            walk.turn,
-            walk.may_turn,
             walk.replace,
             walk.may_trail if self.trails else lambda dims: None,
             walk.finish,
             walk.leave,
             self._store_by_row,
-            walk.carry,
             lambda operand, busy: self._bridge(operand, busy, context.temporaries),
-            self.roll,
-            walk.row_ring,
         )
         kind = COMPUTES.get(context.anchor.operation.data, Points)
         compute = kind(context)
@@ -272,7 +257,7 @@ class KernelLowering(RolledImages):
                 early = choice.early
             if choice.rest is not None:
                 self._load(choice.rest)
-        walk.emit(self._fill, compute.emit, self._store, self._stream, self._part)
+        walk.emit(self._fill, compute.emit, self._store, self._stream)
         e.finish()
         used = self._used(last=False)
         own = {tensor: cut for tensor, cut in self.segments.items() if tensor not in self.copies}

@@ -18,7 +18,6 @@ from tilewright.targets.cambricon.lowering.kept import Kept, Region
 from tilewright.targets.cambricon.lowering.kernel import lower_kernel
 from tilewright.targets.cambricon.lowering.tables import Filled
 from tilewright.targets.cambricon.lowering.weights import Segments
-from tilewright.targets.cambricon.simulate.simulator import Simulator
 from tilewright.targets.cambricon.statements import (
     Statement,
     Words,
@@ -194,13 +193,6 @@ class Lowering:
             offset = -(-len(self.image) // ALIGNMENT) * ALIGNMENT
             self.image += bytes(offset - len(self.image)) + data
         return self.bases[CONSTANTS] + offset
-
-    def cycles(self, machine: Machine | None = None) -> float:
-        """What all kernels take in the simulator, which computes no values."""
-        main = np.zeros(self.bases[CONSTANTS] + len(self.image), np.uint8)
-        simulator = Simulator(self.words(), machine or self.machine, main, values=False)
-        simulator.run()
-        return float(simulator.result().cycles)
 
     def words(self) -> Words:
         """The program's words."""

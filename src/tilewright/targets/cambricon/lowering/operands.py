@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from tilewright.codegen.program.locations import TensorPlace, physical_order
@@ -29,13 +29,6 @@ class Operand:
     """Where the first slot lies instead of at the buffer's address."""
     later: bool = False
     """Whether the first tile goes to the second of two places."""
-    shift: int = 0
-    """Bytes from the first to the second of two places of a buffer that has one slot; they overlap
-    (weights_ahead.py). 0 where there is but one."""
-    whole: int | None = None
-    """An axis that is held whole, though computes take a part of it (whole_rows.py)."""
-    whole_bytes: int = 0
-    """Bytes of a slot then."""
 
     @property
     def name(self) -> str:
@@ -83,23 +76,18 @@ class Operand:
 
     @property
     def places(self) -> int:
-        """Places that tiles go to in turn: two at most."""
-        return 2 if self.shift else min(self.slots, 2)
-
-    @property
-    def apart(self) -> int:
-        """Bytes from one place to the next."""
-        return self.shift or self.slot_bytes
+        """Slots that tiles go to in turn: two at most."""
+        return min(self.slots, 2)
 
     @property
     def bytes(self) -> int:
-        """Of all slots, or places."""
-        return self.shift + self.slots * self.slot_bytes
+        """Of all slots."""
+        return self.slots * self.slot_bytes
 
     @property
     def slot_bytes(self) -> int:
         """Bytes of one slot."""
-        return self.whole_bytes or int(self.buffer.get("bytes"))
+        return int(self.buffer.get("bytes"))
 
     @property
     def address(self) -> int:
@@ -109,7 +97,7 @@ class Operand:
     @property
     def first(self) -> int:
         """Address of the slot that takes the first tile."""
-        return self.address + self.later * self.apart
+        return self.address + self.later * self.slot_bytes
 
     def lies(self, e: Emitter, spans: Spans, extents: Mapping[str, int]) -> Value:
         """Address of a tile's box of a held tensor: one run of it (network/resident_values.py)."""
@@ -128,17 +116,8 @@ class Operand:
         e: Emitter,
         spans: Spans,
         extents: Mapping[str, int],
-        known: Mapping[int, Axis] | None = None,
     ) -> Box:
-        """The box of a tile, with strides of elements as main memory has them.
-
-        Some of its axes may be ``known`` already, by their numbers.
-        """
+        """The box of a tile, with strides of elements as main memory has them."""
         shape = self.buffer.tensor_shape
-        axes = [
-            (known or {}).get(number) or self.axis(number, e, spans, extents)
-            for number in range(len(shape))
-        ]
-        if self.whole is not None:
-            axes[self.whole] = replace(axes[self.whole], size=shape[self.whole], whole=True)
+        axes = [self.axis(number, e, spans, extents) for number in range(len(shape))]
         return packed(e, axes, self.order, self.element)

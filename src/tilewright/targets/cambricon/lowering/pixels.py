@@ -68,8 +68,6 @@ class Pixels:
     pixel: Value
     row: Value
     """Bytes from one pixel of the image to the next, and from one row."""
-    apart: Sequence[Register] = ()
-    """Bytes from each row of a window to the next, where they are not all alike."""
     position: Value
     matrix_row: Value
     """Bytes of the weights of one position of the kernel, and of one row."""
@@ -151,7 +149,7 @@ class Pixels:
                     self._hook(self.product)
                 if number + 1 < rows:
                     further = e.register() if number == 0 else place
-                    e.emit("SADD", further, place, self.apart[number] if self.apart else down)
+                    e.emit("SADD", further, place, down)
                     place = further
 
     def _stand_together(self, steps: int) -> bool:

@@ -20,7 +20,6 @@ from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
 from tilewright.targets.cambricon.lowering.gathered import Gathered, ring_bytes
 from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.row_ring import RingWindows
 from tilewright.targets.cambricon.lowering.sliding import sliding, windows_box
 from tilewright.targets.cambricon.lowering.split_sums import SplitSums
 from tilewright.targets.cambricon.lowering.tables import table_of
@@ -40,11 +39,6 @@ SHORT = 1.1
 ALONE = 36
 """Cycles of a pixel from which on its sums are finished by themselves: the scalar instructions pass
 meanwhile, and the last sums of a tile are few."""
-
-
-TURNING = 12
-"""Cycles of a product from which on the scalar instructions of the step to the next tile are hidden
-by those that wait in the queue."""
 
 
 RINGS_APART = 32
@@ -101,16 +95,9 @@ class Product(SplitSums):
         c.pace(interval, self._most_pixels() / self.band * cycles / interval)
         if self.biases and self.bias is not None:
             c.renew(self.bias, self._replicate)
-        if not self.split and cycles >= TURNING * self.rows.kernel:
-            c.turns()
         whole = not (self.split or self.parted or self.grouped or len(self.parts) > 1)
         if self.hooks and whole and self.batch == self.band == 1:
             c.trails(("oh", self.columns.out))
-        if self.split and self.ends_between:
-            c.trails(("oh", self.columns.out))
-        others = self.split or self.grouped or self.rings or self.band > 1
-        plain = self.row_hooks and not others and len(self.parts) == 1
-        self.rolls = plain and c.roll(self.x, self.rows)
         busy = self._row_cycles(self.columns.kernel) * c.tile_size("kh") * self._most_pixels()
         self.bridge = c.bridge(self.w, busy) if self.split else None
         if self.residual is not None and not self.split:
@@ -214,7 +201,7 @@ class Product(SplitSums):
         if self.bridge is not None:
             self.bridge.prologue(self.e)
         if not self.split:
-            self._keep()
+            self.base = self.e.variable(self.sums)
 
     def emit(self, tile: Tile) -> None:
         """One tile."""
@@ -248,22 +235,13 @@ class Product(SplitSums):
                     e.settled(lambda operand=operand: c.stride(operand, tile, self.columns.out))
                     for operand in read
                 ]
-            self.carried = self._carries()
             # Those of what is pending: the last part of the pixel before.
             self._arrive(places, self.biases_at[-1])
             self.alone = self.batch == 1 and not self.grouped
             self.at = self.base if self.alone else e.variable(self.base)
             self.halves = e.held(self.sums + self.other_sums)
             self._image(tile, box, e.settled(lambda: c.base(self.x, tile)))
-            if not self.carried:
-                self._flush()
-
-    def _carries(self) -> bool:
-        """Whether the last sums of a tile are finished in the next one, or behind the last one."""
-        if self.rings or len(self.parts) > 1:
-            return False
-        read = [operand for operand in (self.bias, self.residual) if operand is not None]
-        return self.c.carry(self._flush, read, self._pixel_cycles() if self.row_hooks else 0)
+            self._flush()
 
     def _gather(self) -> None:
         """Pixels and rows lie in rings."""
@@ -295,12 +273,6 @@ class Product(SplitSums):
         matrix = tile.bases[self.w.buffer]
         if "kh" in self.c.looped and self.rows.along(box).padded:
             self.image_by_rows(tile, box, base, matrix)
-            return
-        ring = self.c.row_ring() if self.rolls else None
-        if ring is not None:
-            own = RingWindows(self.e, self.rows, self.columns, box, base, height, width, ring=ring)
-            self.apart = own.apart
-            own.emit(lambda run: self._run(run, matrix))
             return
         windows = Windows(self.e, self.rows, self.columns, box, base, height, width)
         if "kh" in self.c.looped:

@@ -1,7 +1,4 @@
-"""The step from one tile to the next: the odometer, the loads that run a tile ahead, registers.
-
-Where a tile's code has places for it, the step stands apart (turning.py).
-"""
+"""The step from one tile to the next: the odometer, the loads that run a tile ahead, registers."""
 
 from __future__ import annotations
 
@@ -11,18 +8,12 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.boxes import Box, Spans
-from tilewright.targets.cambricon.lowering.boxes_ahead import BoxesAhead
+from tilewright.targets.cambricon.lowering.boxes import Spans
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.kept_tiles import KeptTiles
 from tilewright.targets.cambricon.lowering.nest import Filled
-from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.part_store import part_store_of
-from tilewright.targets.cambricon.lowering.row_ring import RowRing
 from tilewright.targets.cambricon.lowering.streams import Agenda, Stream, Trail, Waiting
-from tilewright.targets.cambricon.lowering.tiles import Fill, NewStream, Part, Store, Tile
-from tilewright.targets.cambricon.lowering.turning import Turning
-from tilewright.targets.cambricon.lowering.weights_ahead import WeightsAhead
+from tilewright.targets.cambricon.lowering.tiles import Fill, NewStream, Store, Tile
 from tilewright.tile.dialect import BufferOp
 
 if TYPE_CHECKING:
@@ -32,7 +23,7 @@ UNBEGUN = -2
 """The level before the first tile."""
 
 
-class Stepping(BoxesAhead, Turning):
+class Stepping:
     """What a flat loop knows of its tiles, and how it steps to the next one."""
 
     def __init__(
@@ -42,7 +33,6 @@ class Stepping(BoxesAhead, Turning):
         compute: Callable[[Tile], None],
         store: Store,
         stream: NewStream,
-        part: Part,
     ) -> None:
         self.walk, self.fill, self.compute, self.store = walk, fill, compute, store
         e = self.e = walk.e
@@ -62,13 +52,7 @@ class Stepping(BoxesAhead, Turning):
         # Weights first: their engine is idle while the kernel before stores its last tile.
         loads = sorted(walk.loads, key=lambda load: load.buffer.memory != "msm")
         self.ahead = [load for load in loads if load.depth == 0 or self._slots(load.buffer) > 1]
-        rolled = walk.image_rows.operand.buffer if walk.image_rows is not None else None
-        self.behind = [
-            load for load in loads if load not in self.ahead and load.buffer is not rolled
-        ]
-        self.row_ring = None if walk.image_rows is None else RowRing(walk, walk.image_rows)
-        """The places of an image whose rows come one by one."""
-        self.late = walk.late(loads)
+        self.behind = [load for load in loads if load not in self.ahead]
         stays = walk.stays
         moving = stays is None or stays.first > 0 or not stays.there
         self.weights_move = moving and any(
@@ -77,8 +61,6 @@ class Stepping(BoxesAhead, Turning):
         moved = [load.buffer for load in loads if load.depth and load.buffer.memory == "msm"]
         self.kept = KeptTiles(walk, moved[0], stays) if stays is not None and moved else None
         """The tiles of the weights, if some of them stay."""
-        """The weights that come row by row, if they do."""
-        self.weights = self._weights_ahead(moved, part)
         self.current: dict[BufferOp, Register] = {}
         self.coming: dict[BufferOp, int] = {}
         """Buffers that fill their other slot, and their depths."""
@@ -105,39 +87,15 @@ class Stepping(BoxesAhead, Turning):
         if self.shared is not None:
             # What is loaded where results were comes behind their store.
             self.streams.append(self.load_streams[self.shared])
-        single = self.store_stream is None
-        self.first_part = part_store_of(walk, self._now) if single else None
-        """The part of the results that leaves while the rest of them is computed."""
-        if self.first_part is not None:
-            self.streams.insert(0, self.first_part)
-        if self.row_ring is not None:
-            self.streams.insert(0, self.row_ring)
         if self.streams:
-            announced = self.trail is not None or self.first_part is not None
+            announced = self.trail is not None
             self.agenda = Agenda(
                 e, self.streams, e.register(), walk.interval, walk.early(), announced=announced
             )
-        self.due = e.register() if walk.turns else None
         self.ended = e.register()
         """Positive where no tile is left, and before the first one if some of it is there."""
-        self.at_last: Callable[[], None] = lambda: None
-        """Finishes the last sums of the last tile, if each tile leaves its own to the next one."""
-        self.carried = 0.0
-        """Cycles behind a tile's begin until those of the tile before are finished."""
-        self.boxes, self.axes = {}, {}
-        self.copies = []
-        """Registers of this tile's boxes, and of the next one's."""
-        self.places: list[str] = []
         self.labels = [e.label("load") for _ in range(self.depth + 1)]
-        self.turned, self.step, self.back = e.label("loaded"), e.label("step"), e.label("stepped")
-
-    def _weights_ahead(self, moved: list[BufferOp], part: Part) -> WeightsAhead | None:
-        """The weights that come while tiles of those before them are computed."""
-        if self.kept is not None or len(moved) != 1 or self._slots(moved[0]) == 1:
-            return None
-        if self.filled[moved[0]] == self.depth:
-            return None
-        return WeightsAhead(self.walk, moved[0], self.fill, part)
+        self.loaded = e.label("loaded")
 
     def _share(self, stream: NewStream) -> BufferOp | None:
         """The buffer whose slots are the result's, too, if there is one; starts both streams.
@@ -179,7 +137,7 @@ class Stepping(BoxesAhead, Turning):
         if buffer is self.shared and operand.slots == 1:
             other = out.address + out.slot_bytes if out.slots > 1 else operand.address
             return out.address, other
-        return operand.first, 2 * operand.address + operand.apart - operand.first
+        return operand.first, 2 * operand.address + operand.slot_bytes - operand.first
 
     def _swap(self, register: Register, buffer: BufferOp) -> None:
         """The other slot's address."""
@@ -187,73 +145,48 @@ class Stepping(BoxesAhead, Turning):
             both = self.e.loaded(sum(self._two(buffer)))
             self.e.emit("SSUB", register, both, register)
 
-    def carry(self, block: Callable[[], None], read: Sequence[Operand], cycles: float) -> bool:
-        """Whether a tile's last sums may be finished in the next one; a block finishes the last.
-
-        Nothing may store its results at once, or fill what is ``read`` before that.
-        """
-        stored = self.store_stream is None and not self.walk.operands[self.output.buffer].held
-        # A tile of one pixel leaves behind itself.
-        if stored or (self.trail is not None and self.walk.least_pixels() == 1):
-            return False
-        buffers = [operand.buffer for operand in read if not operand.held]
-        renewed = [buffer for buffer, _ in self.walk.renewals if self.filled[buffer]]
-        if any(load.buffer in buffers for load in self.behind) or any(
-            b in buffers for b in renewed
-        ):
-            return False
-        # Without places for the step to the next tile, it stands in front of all products.
-        if self.due is None and any(b in buffers and b is not self.shared for b in self.coming):
-            return False
-        self.at_last, self.carried = block, cycles
-        return True
-
     def _loads(self, labels: Sequence[str]) -> None:
         """Loads that run one tile ahead."""
         e = self.e
         for depth, label in enumerate(labels):
             e.place(label)
             for there, loads in groupby(self._ahead_in(depth), self._is_begun):
-                boxes = [(load, self._box(load.buffer, depth)) for load in loads]
                 begun = e.label("begun")
                 if there:
                     e.emit("CB", self.ended, begun)
-                for load, box in boxes:
-                    self._load(load, box)
+                for load in loads:
+                    self._load(load)
                 if there:
                     e.place(begun)
             if any(load.depth == depth and load.buffer in self.load_streams for load in self.ahead):
-                begin = self.agenda.begin if self.due is None else self.agenda.join
-                begin(self._pause())
+                self.agenda.begin(self._pause())
             if not depth:
                 self._renew_once()
-            self._settle_axes(depth)
 
     def _ahead_in(self, depth: int) -> list[Filled]:
         """What the step loads within so many loops; what comes once may be there already."""
-        own = self.weights.buffer if self.weights is not None else None
-        loads = [load for load in self.ahead if load.depth == depth and load.buffer is not own]
+        loads = [load for load in self.ahead if load.depth == depth]
         if depth:
             return loads
-        return [load for load in loads if load not in self.late and not self._is_begun(load)]
+        return [load for load in loads if not self._is_begun(load)]
 
     def _is_begun(self, load: Filled) -> bool:
         return load.buffer in self.walk.begun
 
-    def _load(self, load: Filled, box: Box | None) -> None:
+    def _load(self, load: Filled) -> None:
         """The load of the next tile's box, or the start of its stream."""
         e, buffer = self.e, load.buffer
         if self.kept is not None and buffer is self.kept.buffer:
-            self.kept.load(self._coming(load.depth), self.fill)
+            self.kept.load(self.walk.spans(self.next, load.depth), self.fill)
             return
         with e.scope():
             base = self._base(buffer)
             if buffer in self.coming:
                 base = e.variable(base)
                 self._swap(base, buffer)
-            spans = e.settled(lambda: self._coming(load.depth))
+            spans = e.settled(lambda: self.walk.spans(self.next, load.depth))
             stream = self.load_streams.get(buffer)
-            self.fill(self.walk.operands[buffer], spans, base, stream, box)
+            self.fill(self.walk.operands[buffer], spans, base, stream)
 
     def _pause(self) -> int:
         """Cycles until the transfers are over that stand between two tiles."""
@@ -276,7 +209,7 @@ class Stepping(BoxesAhead, Turning):
             e.set(at, 0)
         e.set(self.level, -1)
         e.set(self.ended, 1)
-        if self.weights_move and not self.weights and not (self.kept and self.kept.passes):
+        if self.weights_move and not (self.kept and self.kept.passes):
             self.walk.passing(True)
         e.jump(done)
 
@@ -303,4 +236,4 @@ class Stepping(BoxesAhead, Turning):
         def kept(buffer: BufferOp) -> Spans:
             return spans if walk.operands[buffer].held else walk.kept(buffer, spans, self.now)
 
-        return Tile(spans, bases, kept, self.boxes)
+        return Tile(spans, bases, kept)

@@ -247,14 +247,6 @@ class Agenda:
         """A stream has started: the next hook is due, or the one behind so many cycles."""
         self.e.set(self.gate, -pause)
 
-    def join(self, pause: int = 0) -> None:
-        """A stream has started beside others: the next hook is due when they have it so."""
-        e = self.e
-        with e.scope():
-            idle = e.variable(IDLE // 2)
-            e.emit("SSUB", idle, idle, self.gate)
-            e.aside(idle, lambda: self.begin(pause))
-
     def hook(self, cycles: float | None = None) -> None:
         """One transfer, if one is left and due: two cycles where none is.
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from tilewright.targets.cambricon.lowering.boxes import Box, Spans
+from tilewright.targets.cambricon.lowering.boxes import Spans
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.streams import Stream
 from tilewright.tile.dialect import BufferOp
 
-Fill = Callable[[Operand, Spans, Value, Stream | None, Box | None], None]
-"""Emits the load of an operand's box into the slot at an address, or starts its stream; the box
-itself where it is known."""
-
-Part = Callable[[Operand, Spans, Value, bool], None]
-"""Emits the load of the part of an operand that lies beside the one before it (True), or of the
-rest (``Operand.shift``)."""
+Fill = Callable[[Operand, Spans, Value, Stream | None], None]
+"""Emits the load of an operand's box into the slot at an address, or starts its stream."""
 
 NewStream = Callable[[Operand], Stream | None]
 
@@ -35,8 +30,6 @@ class Tile:
     """Addresses of the buffers' slots."""
     kept: Callable[[BufferOp], Spans]
     """What lies in a buffer: all of the dims whose loops run within its residency."""
-    boxes: Mapping[BufferOp, Box] = field(default_factory=dict[BufferOp, Box])
-    """Boxes that buffers hold, where they are known since they were filled."""
 
 
 Renew = Callable[[Tile], None]

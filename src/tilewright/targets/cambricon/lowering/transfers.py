@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import ceil, prod
+from collections.abc import Callable
+from math import prod
 
 from tilewright.machine import Machine
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.boxes import Box, Spans
+from tilewright.targets.cambricon.lowering.boxes import Spans
 from tilewright.targets.cambricon.lowering.bridge import Bridge, bridge_of
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.moves import Runs, runs_of, transfer
@@ -185,7 +185,6 @@ class Transfers:
         spans: Spans,
         base: Value,
         stream: Stream | None,
-        box: Box | None = None,
     ) -> None:
         e = self.e
         e.remark(f"load {operand.name}")
@@ -203,39 +202,11 @@ class Transfers:
             letter = "M" if operand.buffer.memory == "msm" else "V"
             e.emit(f"{letter}LOAD", e.loaded(base), count, address, self._start_of(operand))
             return
-        runs = e.settled(
-            lambda: (
-                self._runs(operand, spans)
-                if box is None
-                else runs_of(e, box, operand.place, operand.order)
-            )
-        )
+        runs = e.settled(lambda: self._runs(operand, spans))
         if stream is not None:
             stream.start(runs, base)
         else:
             transfer(e, self._text(operand), runs, base, operand.element)
-
-    def _part(self, operand: Operand, spans: Spans, base: Value, beside: bool) -> None:
-        """The part of segments that lies ``beside`` those before them, or the rest."""
-        e, shift = self.e, operand.shift
-        segments = self.segments[operand.buffer.tensor_op]
-        behind = operand.slot_bytes - shift
-        with e.scope():
-            second = e.register()
-            e.emit("SGT", second, e.loaded(base), operand.address)
-            # At the second place the end lies beside those before, at the first place the begin.
-            first = e.multiply(second, behind if beside else -shift)
-            first = first if beside else e.add(first, shift)
-            count, most = segments.count(e, spans), (shift if beside else behind) // 2
-            if isinstance(count, int):
-                count = most
-            else:
-                left = e.subtract(count, e.divide(first, 2))
-                count = e.minimum(e.maximum(left, 0), most)
-            address = e.loaded(e.add(segments.address(e, spans), first))
-            e.remark(f"load {operand.name}, {'beside those before' if beside else 'the rest'}")
-            chip = e.loaded(e.add(base, first))
-            e.emit("MLOAD", chip, e.loaded(count), address, self._start_of(operand))
 
     def _runs(self, operand: Operand, spans: Spans, e: Emitter | None = None) -> Runs:
         e = e or self.e
@@ -257,42 +228,6 @@ class Transfers:
             e.increase(main, size * operand.element)
 
         return store
-
-    def _first_part(self, dims: Sequence[str]) -> tuple[int, int]:
-        """How many pixels of a tile's results leave while the others are computed, and the
-        elements of each; none where results are several runs, pixels are not alike, or other
-        transfers leave no time for one more."""
-        assert self.nest.output is not None
-        buffer, walk = self.nest.output.buffer, self.walk
-        operand, extents = self.operands[buffer], self.program.extents
-        steps = {loop.dim.data: loop.step_size for loop in self.nest.loops[: walk.depth(buffer)]}
-        alike = not any(extents[dim] % step for dim, step in steps.items() if dim not in dims)
-        if not alike or self._kind_of_runs(operand).loops or not (walk.interval and walk.places):
-            return 0, 0
-        cycles, depth = walk.interval * walk.places, len(self.nest.loops)
-        loads = [self.operands[load.buffer] for load in self.nest.loads if load.depth == depth]
-        loads = [source for source in loads if source.buffer.memory != "msm" and not source.held]
-        busy = sum(self._pieces(source) * self._longest(source) for source in loads)
-        if busy + 2 * self._longest(operand) > cycles:
-            return 0, 0
-        pixels = prod(min(steps.get(dim, n), n) for dim in dims for n in [extents.get(dim, 1)])
-        size = operand.slot_bytes // operand.spacing
-        behind = self._longest(operand, shared=True) * pixels / cycles
-        return max(pixels - 1 - ceil(behind), 0), size // pixels
-
-    def _store_part(self, tile: Tile, start: Value, count: int | None) -> None:
-        """A part of a tile's results, which are one run: from an element on."""
-        e = self.e
-        assert self.nest.output is not None
-        operand = self.operands[self.nest.output.buffer]
-        with e.scope():
-            e.remark(f"store {operand.name}, a part")
-            runs = e.settled(lambda: self._runs(operand, tile.kept(operand.buffer)))
-            further = e.multiply(start, operand.element)
-            chip = e.loaded(e.add(tile.bases[operand.buffer], further))
-            size = e.loaded(e.subtract(runs.elements, start) if count is None else count)
-            main = e.loaded(e.add(runs.address, further))
-            e.emit(self._text(operand), chip, size, main, runs.offset)
 
     def _store(self, tile: Tile, stream: Stream | None) -> None:
         e = self.e

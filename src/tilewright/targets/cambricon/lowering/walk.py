@@ -6,30 +6,24 @@ A kernel whose tile is the whole of it has no loops; flat.py has those of all ot
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Spans
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.flat import Flat
 from tilewright.targets.cambricon.lowering.kept import Kept
-from tilewright.targets.cambricon.lowering.nest import Filled, Nest
+from tilewright.targets.cambricon.lowering.nest import Nest
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.streams import EARLY
 from tilewright.targets.cambricon.lowering.tiles import (
     Fill,
     NewStream,
-    Part,
     Pass,
     Renew,
     Store,
     Tile,
 )
 from tilewright.tile.dialect import BufferOp, LoopOp
-
-if TYPE_CHECKING:
-    from tilewright.targets.cambricon.lowering.image_rows import ImageRows
-    from tilewright.targets.cambricon.lowering.row_ring import RowRing
 
 
 class Walk:
@@ -44,14 +38,6 @@ class Walk:
         """
         if self.flat is not None and self.flat.streams:
             self.flat.agenda.hook(cycles)
-
-    def carry(self, block: Callable[[], None], read: Sequence[Operand], cycles: float) -> bool:
-        """Whether a tile's last sums may be finished in the next one; a block finishes the last."""
-        return self.flat is not None and self.flat.carry(block, read, cycles)
-
-    def row_ring(self) -> RowRing | None:
-        """The places of an image whose rows come one by one."""
-        return None if self.flat is None else self.flat.row_ring
 
     def __init__(
         self,
@@ -74,24 +60,16 @@ class Walk:
         """Cycles between hooks, if tiles have them throughout: then all moves wait for hooks."""
         self.places: float | None = None
         """How many hooks the largest tile has then, if that is known."""
-        self.turns = False
-        """Whether tiles have places where the step to the next one may be taken."""
         self.pixels: tuple[str, ...] = ()
         """The dims of a tile's pixels, if their results may leave one by one."""
         self.leaves = False
         """Whether computes store their results themselves."""
         self.replaced: BufferOp | None = None
         """A buffer whose elements results may replace, one for one."""
-        self.image_rows: ImageRows | None = None
-        """An image whose rows come one by one."""
         self.pause: Callable[[Operand], int] = lambda operand: 0
         """Cycles until hooks behind a transfer of an operand are due."""
         self.early: Callable[[], float] = lambda: EARLY
         """Part of an interval by which a transfer may have to wait for the one before."""
-        self.store_part: Callable[[Tile, Value, int | None], None] | None = None
-        """Emits the store of a part of a tile's result: from an element on, so many or all."""
-        self.first_part: Callable[[Sequence[str]], tuple[int, int]] = lambda dims: (0, 0)
-        """How many of a tile's pixels leave while the others are computed, and their elements."""
         self.pieces: Callable[[Operand], int] = lambda operand: 0
         """Transfers of an operand's largest box."""
         self.extents = nest.program.extents
@@ -103,15 +81,6 @@ class Walk:
         """Tiles have hooks throughout, so many cycles apart; the largest one has so many, if that
         is known."""
         self.interval, self.places = interval, places
-
-    def may_turn(self) -> None:
-        """Tiles have places where the step to the next one may be taken."""
-        self.turns = True
-
-    def turn(self) -> None:
-        """A place in a tile's code, behind its first products, for the step to the next tile."""
-        if self.flat is not None:
-            self.flat.turn()
 
     def replace(self, operand: Operand) -> None:
         """Results may be written where an operand of as many elements lies."""
@@ -138,23 +107,10 @@ class Walk:
         """A tile's results are finished pixel by pixel, in the order of these dims."""
         self.pixels = tuple(dims)
 
-    def least_pixels(self) -> int:
-        """Pixels of the smallest tile."""
-        least = 1
-        for dim in self.pixels:
-            size = self.extents.get(dim, 1)
-            for loop in self.loops:
-                if loop.dim.data == dim:
-                    size = size % loop.step_size or loop.step_size
-            least *= size
-        return least
-
     def finish(self) -> None:
         """Another pixel of a tile is finished."""
-        if self.flat is not None:
-            for store in (self.flat.trail, self.flat.first_part):
-                if store is not None:
-                    store.announce()
+        if self.flat is not None and self.flat.trail is not None:
+            self.flat.trail.announce()
 
     def leave(self) -> None:
         """Computes store their results themselves."""
@@ -170,7 +126,6 @@ class Walk:
         compute: Callable[[Tile], None],
         store: Store,
         stream: NewStream,
-        part: Part,
     ) -> None:
         """All tiles; ``stream`` makes streams for operands whose boxes have several runs."""
         if not self.loops:
@@ -183,7 +138,7 @@ class Walk:
             }
             for load in sorted(self.loads, key=lambda load: load.buffer.memory != "msm"):
                 if load.buffer not in self.begun:
-                    fill(self.operands[load.buffer], spans, bases[load.buffer], None, None)
+                    fill(self.operands[load.buffer], spans, bases[load.buffer], None)
             tile = Tile(spans, bases, lambda buffer: spans)
             for _, renew in self.renewals:
                 renew(tile)
@@ -194,7 +149,7 @@ class Walk:
             if not (self.leaves or self.operands[self.nest.output.buffer].held):
                 store(tile, None)
             return
-        self.flat = Flat(self, fill, compute, store, stream, part)
+        self.flat = Flat(self, fill, compute, store, stream)
         self.flat.emit()
 
     def spans(self, starts: Sequence[Value], depth: int | None = None) -> Spans:
@@ -227,13 +182,6 @@ class Walk:
             return step
         # The last tile of the loop around is a short one.
         return self.e.minimum(self.e.subtract(extent, starts[self.loops.index(around[0])]), step)
-
-    def late(self, loads: Sequence[Filled]) -> list[Filled]:
-        """Biases that come once, and are not wanted before the first sums: behind the first tile of
-        the image, whose load they would hold up."""
-        renewed = [buffer for buffer, _ in self.renewals]
-        biases = [load for load in loads if self.operands[load.buffer].role == "bias"]
-        return [load for load in biases if not load.depth and load.buffer not in renewed]
 
     def stepped(self, buffer: BufferOp) -> frozenset[str]:
         """Dims whose loops step through what a buffer holds."""

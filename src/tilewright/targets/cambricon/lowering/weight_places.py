@@ -5,7 +5,6 @@ from __future__ import annotations
 from tilewright.graph.placement import WEIGHTS
 from tilewright.targets.cambricon.lowering.boxes import Spans
 from tilewright.targets.cambricon.lowering.early import (
-    ALIGNMENT,
     FirstLoad,
     Gap,
     Interval,
@@ -26,7 +25,6 @@ class WeightPlaces(Transfers):
     """The end of the matrix scratchpad, which buffers leave to the primitive."""
     gap: Gap | None
     """Where a load for a later kernel may stand."""
-    """Whether weights may come row by row of the kernel."""
 
     def _weights(self) -> list[BufferOp]:
         """The buffers in the matrix scratchpad."""
@@ -54,7 +52,7 @@ class WeightPlaces(Transfers):
         if operand.places == 1 or (tiles is None and self._uneven(buffer)):
             return self._bytes_of(buffer)
         slot = ((tiles or visits(buffer)) - 1 + operand.later) % operand.places
-        start = operand.address + slot * operand.apart
+        start = operand.address + slot * operand.slot_bytes
         return start, start + operand.slot_bytes
 
     def _uneven(self, buffer: BufferOp) -> bool:
@@ -137,20 +135,7 @@ class WeightPlaces(Transfers):
         if not depth:
             return Need(first, operand.slot_bytes, 1)
         tiles = visits(buffer)
-        return Need(first, operand.bytes, operand.places, apart=operand.apart, tiles=tiles)
-
-    def _overlap(self, region: Region | None) -> None:
-        """Weights that have one slot, and room beside it, lie at two places in turn."""
-        weights = self._weights()
-        if region is not None or len(weights) != 1:
-            return
-        (buffer,) = weights
-        operand, cut = self.operands[buffer], self.segments.get(buffer.tensor_op)
-        depth = next(load.depth for load in self.nest.loads if load.buffer is buffer)
-        if cut is None or operand.places > 1 or not 0 < depth < len(self.nest.loops):
-            return
-        room = self.own.start - operand.slot_bytes
-        operand.shift = max(min(room, operand.slot_bytes // 2) // ALIGNMENT * ALIGNMENT, 0)
+        return Need(first, operand.bytes, operand.places, apart=operand.slot_bytes, tiles=tiles)
 
     def _load(self, load: FirstLoad) -> None:
         """A load of which all is known."""
