@@ -24,6 +24,7 @@ FOR_MACHINE_FILES = {
     "Machine.memory_growth",  # cpu implements it, too, and its default is cpu's.
     *("Fusion.residency", "Fusion.gain"),
     *("Primitive.sizes", "Primitive.blocks", "Storage.turned", "Storage.alternatives"),
+    *("Machine.temporary_space", "Storage.along"),
     *("Storage.gathered", "Storage.converted", "Move.transforms", "Storage.element_bytes"),
 }
 """Fields that one bundled family sets, or none: they are documented for machine files."""

@@ -57,7 +57,7 @@ def memory(
             until="numbers, layouts, memory",
         )
         network = network_of(state.network)
-        apart = machine.own.temporary_space()
+        apart = machine.temporary_space
         plan = memory_plan_of(network, exact=exact_memory, temporary=apart)
         report = memory_report(state.name, chosen.name, network, plan)
         if svg is not None:

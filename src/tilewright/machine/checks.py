@@ -249,6 +249,7 @@ def _check_operands(
                 findings.add(f"{key}.elements", f"there are no elements {shown(element)!r}", known)
         if storage.circular and (role not in ("input", "output") or "oh" not in dims):
             findings.add(f"{key}.circular", "only inputs and outputs that are images have rows")
+        _check_dims(f"{key}.along", storage.along, dims, findings)
         for key_of_own, reason, help in storage.own.findings(dims):
             findings.add(f"{key}.own.{storage.own.family}.{key_of_own}", reason, help)
         ends = (machine.main, storage.memory)

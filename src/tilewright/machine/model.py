@@ -169,6 +169,9 @@ class Storage(_Part):
     """True if rows of the operand's images may be stored in a circular buffer (line buffer)."""
     alternatives: tuple[str, ...] = ()
     """Memories in which the operand may lie instead, in kernels of several computes."""
+    along: tuple[str, ...] = ()
+    """Dims of which one must run along the elements that are contiguous in main memory; none is
+    asked for where they all have one index."""
     own: OwnOperand = OperandRecord()
     """The record of keys that one family of targets alone has for an operand (records.py)."""
 
@@ -313,6 +316,9 @@ class Machine(_Part):
     """True if results of one slot are stored as they are computed (tile/passes/part_stores.py)."""
     issue_cycles: int = Field(default=1, ge=0, le=MAX_VALUE)
     """Cycles to issue one command."""
+    temporary_space: bool = False
+    """True if the temporaries of one layer lie behind all tensors between layers, in a space that
+    layers share, and not among them (plan-memory)."""
     instruction_bytes: int = Field(default=64, ge=0, le=MAX_WORD)
     memory_growth: float = Field(default=1.15, ge=1, le=1e6)
     """Times the least memory of a network (its weights, and the most activations that live at once)
@@ -388,6 +394,12 @@ class Machine(_Part):
         """The machine without its approximate primitives."""
         kept = tuple(p for p in self.primitives if not p.approximate)
         return self.model_copy(update={"primitives": kept})
+
+    @property
+    def caches(self) -> tuple[Memory, ...]:
+        """The memories that hardware manages, as caches and registers: no move touches them."""
+        moved = {self.main, *(end for move in self.moves for end in (move.source, move.target))}
+        return tuple(memory for memory in self.memories if memory.name not in moved)
 
     def memory(self, name: str) -> Memory:
         """The memory of that name; raises KeyError."""

@@ -58,11 +58,6 @@ class MachineRecord(Record):
         """Cycles to start the cores on a kernel and to wait for the last of them."""
         return 0
 
-    def temporary_space(self) -> bool:
-        """Return True if the temporaries of one layer have a region of main memory that all layers
-        share, apart from the tensors between layers."""
-        return False
-
     def joins_pixels(self, rows: int, columns: int) -> bool:
         """Return True if one row of all pixels is cut over the cores as well as rows and columns
         are."""
@@ -91,10 +86,6 @@ class SharedCache:
 
 class MemoryRecord(Record):
     """The record of a memory."""
-
-    def is_cache(self) -> bool:
-        """Return True if hardware manages it: nothing is moved to it explicitly."""
-        return False
 
     def shared_cache(self) -> SharedCache | None:
         """Return the cache in front of main memory that all cores share, or None. With it, moves of
@@ -152,11 +143,6 @@ class PrimitiveRecord(Record):
 
 class OperandRecord(Record):
     """The record of a primitive's operand."""
-
-    def side_by_side(self) -> tuple[str, ...]:
-        """Dims of which one must run along the elements that lie side by side in main memory; none
-        is asked for where they all have one index."""
-        return ()
 
     def stores_parts(self) -> bool:
         """Return True if parts of results are moved on while others of their tile are computed."""

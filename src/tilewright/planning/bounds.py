@@ -225,7 +225,7 @@ def primitives_for(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
 def _cached_cycles(kernel: Kernel, machine: Machine) -> float:
     """Every byte passes the innermost cache, and main memory gives what the caches cannot hold."""
     total = compulsory_bytes(kernel)
-    caches = [m for m in machine.memories if m.own.is_cache() and m.granule == 1]
+    caches = [memory for memory in machine.caches if memory.granule == 1]
     held = sum(cache.bytes or 0 for cache in caches)
     fastest = max((cache.bytes_per_cycle or inf for cache in caches), default=inf)
     return max(total / fastest, (total - held) / main_bandwidth(machine))

@@ -369,7 +369,7 @@ def fitting(space: AnySpace, done: set[str], checked: set[str]) -> AnySpace:
     touched = {u.memory.name for u in ready if u.name not in checked}
     checked |= {u.name for u in ready}
     for memory in {u.memory.name: u.memory for u in space.uses}.values():
-        if memory.name not in touched or memory.room is None or memory.own.is_cache():
+        if memory.name not in touched or memory.room is None:
             continue
         used = sum((space.slot_bytes(u) for u in ready if u.memory.name == memory.name), start=0)
         space = space.take(np.flatnonzero(used <= memory.room))

@@ -19,6 +19,7 @@ from tilewright.graph.passes.partition import Partition
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.ir.types import layout_of, shape_of
 from tilewright.machine import Machine, Storage
+from tilewright.planning.layout import Layout
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
 
@@ -243,3 +244,25 @@ def test_first_primitive_that_serves_decides() -> None:
         module = assign(net, net.conv(net.inputs["x"], 8, node="conv"), machine=machine)
         assert layout_of(kernels(module)["conv"].inputs[0]) == layout
         assert np.prod(shape_of(kernels(module)["conv"].result)) > 0
+
+
+@pytest.mark.parametrize("axis", [1, 3])
+def test_a_primitive_may_ask_for_a_dim_along_contiguous_elements(axis: int) -> None:
+    """Images lie channels last there, and are row-major where columns are reduced."""
+    plain = accelerator()
+    operands = {
+        role: Storage(memory=memory, layout="any", along=("axis",))
+        for role, memory in (("input", "in"), ("output", "out"))
+    }
+    primitives = tuple(
+        p.model_copy(update={"operands": operands}) if p.name == "softmax" else p
+        for p in plain.primitives
+    )
+    machine = plain.model_copy(update={"primitives": primitives})
+    net = Builder(1, x=(1, 8, 6, 4))
+    x = net.conv(net.inputs["x"], 8, 1)
+    module = assign(net, net.op("softmax", x, axis=axis), machine=machine)
+    softmax = next(k for k in kernels(module).values() if k.operations[0].name == "graph.softmax")
+    assert not softmax.on_host
+    innermost = Layout.parse(layout_of(softmax.inputs[0]), 4).factors[-1].axis
+    assert innermost == axis

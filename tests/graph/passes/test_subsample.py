@@ -25,11 +25,10 @@ from tilewright.graph.placement import placement_of
 from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.ir.passes import PassRunner
-from tilewright.machine import Machine, Memory
+from tilewright.machine import Machine
 from tilewright.targets.cambricon.capabilities import CambriconMove
 from tilewright.targets.cambricon_x.machine import machine as cambricon_x
 from tilewright.targets.cpu.machine import machine as cpu
-from tilewright.targets.cpu.planning.capabilities import CpuMemory
 
 SMALL = accelerator()
 
@@ -113,14 +112,6 @@ def test_depthwise() -> None:
     assert count(module, "slice") == 1
 
 
-def _cached() -> Machine:
-    memories = (
-        *(m for m in SMALL.memories if m.name != "in"),
-        Memory(name="in", bytes=8192, own=CpuMemory(cache=True)),
-    )
-    return accelerator(memories=memories)
-
-
 def _linear() -> Machine:
     moves = tuple(
         m.model_copy(update={"own": CambriconMove(linear=m.target == "in")}) for m in SMALL.moves
@@ -132,7 +123,6 @@ def _linear() -> Machine:
     ("machine", "host"),
     [
         pytest.param(cpu(), "", id="operands in place"),
-        pytest.param(_cached(), "", id="a cache"),
         pytest.param(_linear(), "", id="a transfer for every pixel"),
         pytest.param(accelerator(layouts={}), "", id="rows cannot be strided"),
         pytest.param(SMALL, "strided", id="layer on the host"),

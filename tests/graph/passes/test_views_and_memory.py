@@ -3,10 +3,15 @@
 import numpy as np
 import pytest
 
-from tests.graph.passes.pass_networks import Builder, accelerator, context, random_network
+from tests.graph.passes.pass_networks import (
+    Builder,
+    accelerator,
+    context,
+    random_network,
+)
 from tilewright.codegen.program.concurrent import Span
 from tilewright.errors import TilewrightError
-from tilewright.graph.dialect import KernelOp, network_of
+from tilewright.graph.dialect import KernelOp, ScratchOp, network_of
 from tilewright.graph.interpreter import interpret
 from tilewright.graph.passes import place_pipeline, prepare_pipeline
 from tilewright.graph.passes.assign_layouts import AssignLayouts, is_conversion
@@ -15,7 +20,7 @@ from tilewright.graph.passes.fuse_pointwise import FusePointwise
 from tilewright.graph.passes.memory_plan import activation_bound, memory_plan_of
 from tilewright.graph.passes.partition import Partition
 from tilewright.graph.passes.plan_memory import PlanMemory
-from tilewright.graph.placement import arenas_of, placement_of
+from tilewright.graph.placement import ACTIVATIONS, TEMPORARY, arenas_of, placement_of
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.ir.passes import PassRunner
 from tilewright.ir.types import shape_of
@@ -277,3 +282,25 @@ def test_arenas_and_report() -> None:
     assert plan.busiest in str(plan)
     assert sum(size for _, size in plan.alive) == plan.lower_bound
     assert {name for b in plan.buffers for name in b.values} >= {"x"}
+
+
+def test_what_one_layer_needs_lies_behind_all_else_where_a_machine_says_so() -> None:
+    """Scratch of Winograd's method: apart from the tensors between layers, or among them."""
+    plain = cpu(Processor(lanes=16, registers=32))
+    for machine in (plain, plain.model_copy(update={"temporary_space": True})):
+        net = Builder(3, x=(1, 64, 28, 28))
+        x = net.inputs["x"]
+        for _ in range(3):
+            x = net.op("relu", net.conv(x, 64, pads=(1, 1, 1, 1)))
+        module = net.finish(x)
+        runner = PassRunner(context(machine, net.store))
+        runner.run(module, [*prepare_pipeline(machine), *place_pipeline(machine)], "")
+        network = network_of(module)
+        arenas = arenas_of(network)
+        scratch = [op for op in network.block.ops if isinstance(op, ScratchOp)]
+        assert len(scratch) == 3
+        offsets = [placement_of(op.result).offset for op in scratch]
+        if machine.temporary_space:
+            assert min(offsets) >= arenas[ACTIVATIONS] > 0 < arenas[TEMPORARY]
+        else:
+            assert TEMPORARY not in arenas

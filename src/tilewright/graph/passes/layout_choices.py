@@ -313,9 +313,7 @@ def _runs_along(kernel: KernelOp, choice: Choice, primitive: Primitive) -> bool:
     texts = [choice.operands[arguments.index(value)] for value in anchor.inputs]
     return all(
         operand.role not in primitive.operands
-        or lies_along(
-            operand, text or "", primitive.operands[operand.role].own.side_by_side(), stage.extents
-        )
+        or lies_along(operand, text or "", primitive.operands[operand.role].along, stage.extents)
         for operand, text in zip(
             (*stage.inputs, stage.output), (*texts, choice.result), strict=True
         )

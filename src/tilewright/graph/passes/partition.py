@@ -88,7 +88,7 @@ class Partition(ModulePass):
         machine = compiler(ctx).machine
         steps = operations_of(op)
         long = set[Operation]()
-        if any(not m.own.is_cache() for m in machine.memories if m.name != machine.main):
+        if machine.moves:
             long = _long_joins(steps)
         unsayable = _without_numbers(network_of(op), compiler(ctx))
         for step in steps:

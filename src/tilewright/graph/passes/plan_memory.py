@@ -39,7 +39,7 @@ class PlanMemory(ModulePass):
     searches for the least peak (memory/exact.py) where the heuristics leave it open. The plan
     itself, with peak and lower bound, is ``memory_plan_of``. What does not fit a machine's main
     memory is refused (``memory-capacity``). Where a machine asks for it
-    (``MachineRecord.temporary_space``), what one layer alone needs ends the arena.
+    (``Machine.temporary_space``), what one layer alone needs ends the arena.
     """
 
     name = "plan-memory"
@@ -56,7 +56,7 @@ class PlanMemory(ModulePass):
             alignment=self.alignment,
             in_place=self.in_place,
             exact=self.exact,
-            temporary=machine is not None and machine.own.temporary_space(),
+            temporary=machine is not None and machine.temporary_space,
         )
         if machine is not None:
             check_room(plan, machine)

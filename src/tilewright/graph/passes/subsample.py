@@ -121,8 +121,6 @@ def _is_address(op: Operation, machine: Machine) -> bool:
         layout = machine.layout_of(primitive, "input", len(shape))
         if storage is None or storage.memory == machine.main or layout == "any":
             return False
-        if machine.memory(storage.memory).own.is_cache():
-            return False
         if machine.path(machine.main, storage.memory)[0].own.block_by_block():
             return False
         if slice_box(dense_box(layout, shape), taken) is None:

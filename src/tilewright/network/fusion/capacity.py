@@ -36,7 +36,7 @@ def shortage(kernels: Sequence[KernelOp], fusion: Fusion, machine: Machine) -> P
     what = "all tensors" if fusion.residency == "whole" else "the smallest tile of each tensor"
     for names, size in needed.items():
         memories = [machine.memory(name) for name in names]
-        rooms = [memory.room for memory in memories if not memory.own.is_cache()]
+        rooms = [memory.room for memory in memories if memory not in machine.caches]
         room = sum(part or 0 for part in rooms)
         if len(rooms) == len(names) and None not in rooms and size > room:
             first = memories[0]

@@ -285,7 +285,7 @@ def most_slots(space: Space) -> Ints:
     """Per row, how often every memory holds its tiles, those that stay once."""
     most = np.where(space.allowed(), ENOUGH, 0)
     for memory in {use.memory.name: use.memory for use in space.uses}.values():
-        if memory.room is None or memory.own.is_cache():
+        if memory.room is None:
             continue
         once, again = np.zeros(space.rows, np.int64), np.zeros(space.rows, np.int64)
         for use in (use for use in space.uses if use.memory.name == memory.name):

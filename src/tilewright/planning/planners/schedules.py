@@ -78,9 +78,7 @@ def agreeing(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
             ):
                 return False
             storage = primitive.operands.get(operand.role)
-            if storage is None or not lies_along(
-                operand, operand.layout, storage.own.side_by_side(), extents
-            ):
+            if storage is None or not lies_along(operand, operand.layout, storage.along, extents):
                 return False
             if operand.held and operand.held != storage.memory:
                 return False

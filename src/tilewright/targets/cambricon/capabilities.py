@@ -93,9 +93,6 @@ class CambriconOperand(OperandRecord):
 
     family: ClassVar[str] = "cambricon"
 
-    along: tuple[str, ...] = ()
-    """Dims of which one must run along the elements that lie side by side in main memory; none is
-    asked for where they all have one index."""
     by_tile: bool = False
     """Whether constants lie in main memory by segment: a tile in one piece (weights.py)."""
     leaves: bool = False
@@ -103,10 +100,6 @@ class CambriconOperand(OperandRecord):
     waits: tuple[str, ...] = ()
     """Of the output: dims along which sums of several tiles may wait here for the rest of their
     reduction while other operands in the same memory come anew for each tile."""
-
-    def side_by_side(self) -> tuple[str, ...]:
-        """``along``."""
-        return self.along
 
     def lies_by_tile(self) -> bool:
         """``by_tile``."""
@@ -122,10 +115,9 @@ class CambriconOperand(OperandRecord):
 
     def findings(self, dims: frozenset[str]) -> Iterator[Finding]:
         """Dims that no operation has."""
-        for key, names in (("along", self.along), ("waits", self.waits)):
-            for name in names if dims else ():
-                if name not in dims:
-                    yield key, f"no operation of the primitive has a dim {name[:80]!r}", ""
+        for name in self.waits if dims else ():
+            if name not in dims:
+                yield "waits", f"no operation of the primitive has a dim {name[:80]!r}", ""
 
 
 __all__ = [

@@ -94,7 +94,7 @@ BY_TILE = CambriconOperand(by_tile=True)
 ROW_MAJOR = "NCHW"
 ROWS = Storage(memory="vsm", layout=ROW_MAJOR)
 """Rows of matrices in batches: their last axis is the innermost, as channels are in images."""
-AXIS = Storage(memory="vsm", layout="any", own=CambriconOperand(along=("axis",)))
+AXIS = Storage(memory="vsm", layout="any", along=("axis",))
 
 
 def machine(size: Configuration = ORIGINAL) -> Machine:
@@ -218,8 +218,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             operations=("conv",),
             engine="matrix",
             own=CambriconPrimitive(clips=True, replaces="residual"),
-            operands=product
-            | {"output": Storage(memory="vsm", own=CambriconOperand(along=("g",)))},
+            operands=product | {"output": Storage(memory="vsm", along=("g",))},
             epilogue=EPILOGUE,
             cycles=f"n*g*oh*ow*kh*kw*ceil(co/{lanes})*ceil(ci/{lanes})",
             issue=f"{TILE}+n*oh*({ROW}+ow*g*max(kh*kw*ceil(co/{lanes})*ceil(ci/{lanes}), 5*kh*kw))",
@@ -234,8 +233,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             operations=("matmul",),
             engine="matrix",
             own=CambriconPrimitive(replaces="residual"),
-            operands=rows
-            | {"input": ROWS.model_copy(update={"own": CambriconOperand(along=("ci",))})},
+            operands=rows | {"input": ROWS.model_copy(update={"along": ("ci",)})},
             epilogue=EPILOGUE,
             cycles=f"n*m*{BATCH}*ceil(co/{lanes})*ceil(ci/{lanes})",
             peak=f"n*m*{BATCH}*co*ci/{lanes * lanes}",
@@ -249,12 +247,8 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             engine="matrix",
             # The first operand transposed: all rows of a step of the reduction lie side by side.
             operands={
-                "input": Storage(
-                    memory="vsm", own=CambriconOperand(along=("n", "m")), layout=ROW_MAJOR
-                ),
-                "weight": Storage(
-                    memory="vsm", own=CambriconOperand(along=("co",)), layout=ROW_MAJOR
-                ),
+                "input": Storage(memory="vsm", along=("n", "m"), layout=ROW_MAJOR),
+                "weight": Storage(memory="vsm", along=("co",), layout=ROW_MAJOR),
                 "output": Storage(memory="msm", layout=ROW_MAJOR),
             },
             epilogue=(("requantise",),),

@@ -22,7 +22,7 @@ from tilewright.targets.cpu.block_primitives import (
 from tilewright.targets.cpu.capabilities import CpuMachine, CpuPrimitive
 from tilewright.targets.cpu.integer_primitives import MOST, integer_primitives
 from tilewright.targets.cpu.piece_primitives import piece_primitives
-from tilewright.targets.cpu.planning.capabilities import CpuMemory, own_of
+from tilewright.targets.cpu.planning.capabilities import own_of
 from tilewright.targets.cpu.processors import NATIVE, Processor, this_processor
 from tilewright.targets.cpu.short_primitives import short_primitives
 
@@ -356,22 +356,20 @@ def machine(processor: Processor | None = None) -> Machine:
 @cache
 def _machine(cpu: Processor) -> Machine:
     first, second, third, main = cpu.bandwidths
-    cache = CpuMemory(cache=True)
     return Machine(
         name="cpu" if cpu.name == NATIVE else f"cpu-{cpu.name}",
         description=f"C with vectors of {cpu.lanes} float32 lanes, {cpu.registers} registers",
         clock_hz=cpu.clock_hz,
         memories=(
             Memory(name="dram", bytes_per_cycle=main),
-            Memory(name="l3", bytes=cpu.level3_bytes, own=cache, bytes_per_cycle=third),
-            Memory(name="l2", bytes=cpu.level2_bytes, own=cache, bytes_per_cycle=second),
-            Memory(name="l1", bytes=cpu.level1_bytes, own=cache, bytes_per_cycle=first),
+            Memory(name="l3", bytes=cpu.level3_bytes, bytes_per_cycle=third),
+            Memory(name="l2", bytes=cpu.level2_bytes, bytes_per_cycle=second),
+            Memory(name="l1", bytes=cpu.level1_bytes, bytes_per_cycle=first),
             # One granule is one vector register.
             Memory(
                 name="registers",
                 bytes=cpu.registers * cpu.lanes * 4,
                 granule=cpu.lanes * 4,
-                own=cache,
             ),
         ),
         engines=(Engine(name="core"),),

@@ -34,10 +34,6 @@ class SunwayMachine(OwnPasses):
         reason = "before layouts: each kernel of a method has its own"
         return [PassEntry(ChooseMethods(), reason)] if stages_methods(machine) else []
 
-    def temporary_space(self) -> bool:
-        """As swTVM has it (section 4.1)."""
-        return True
-
     def joins_pixels(self, rows: int, columns: int) -> bool:
         """Whether they come in eight parts, or rows and columns do not either: 49 pixels in a row
         do not (seven of 7), as 7 x 7 they do (4 x 2), and so eight CPEs share what they load."""

@@ -256,6 +256,7 @@ MACHINE = Machine(
     primitives=_primitives(),
     fusions=(Fusion(name="sum", query="conv|depthwise|product -> add"),),
     cores=CPES,
+    temporary_space=True,  # swTVM, section 4.1
     own=SunwayMachine(spawn_cycles=15_000),
     memory_growth=8,
     issue_cycles=ISSUE_CYCLES,

@@ -12,7 +12,6 @@ from tilewright.planning import Planner
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.capabilities import CpuMachine
-from tilewright.targets.cpu.planning.capabilities import CpuMemory
 from tilewright.targets.cpu.planning.cost import Caches, Nest, box_bytes, cache_levels
 from tilewright.targets.cpu.planning.planner import choose_primitive, registers_of, schedules
 
@@ -36,7 +35,7 @@ def machine(level1: int = 32 << 10, level2: int = 1 << 20) -> Machine:
         )
 
     def memory(name: str, size: int, rate: float) -> Memory:
-        return Memory(name=name, bytes=size, own=CpuMemory(cache=True), bytes_per_cycle=rate)
+        return Memory(name=name, bytes=size, bytes_per_cycle=rate)
 
     return Machine(
         name="cached",
@@ -45,7 +44,7 @@ def machine(level1: int = 32 << 10, level2: int = 1 << 20) -> Machine:
             Memory(name="dram", bytes_per_cycle=6.0),
             memory("l2", level2, 28.0),
             memory("l1", level1, 56.0),
-            Memory(name="registers", bytes=16 * 32, granule=32, own=CpuMemory(cache=True)),
+            Memory(name="registers", bytes=16 * 32, granule=32),
         ),
         engines=(Engine(name="core"),),
         primitives=(

@@ -201,8 +201,6 @@ def _writes_apart(phases: Phases, machine: Machine) -> bool:
         layout = machine.layout_of(primitive, "output", 4)
         if storage is None or storage.memory == machine.main or layout == "any":
             return False
-        if machine.memory(storage.memory).own.is_cache():
-            return False
         if any(move.own.block_by_block() for move in machine.path(storage.memory, machine.main)):
             return False
         whole = [range(extent) for extent in shape[:2]]

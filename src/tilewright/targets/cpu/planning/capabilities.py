@@ -11,10 +11,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from tilewright.errors import TilewrightError
-from tilewright.machine import Machine, Memory, Primitive, parse_expression
+from tilewright.machine import Machine, Primitive, parse_expression
 from tilewright.machine.dims import DIMS, dims_of
 from tilewright.machine.model import MAX_VALUE
-from tilewright.machine.records import Finding, MachineRecord, MemoryRecord, PrimitiveRecord
+from tilewright.machine.records import Finding, MachineRecord, PrimitiveRecord
 from tilewright.targets.cpu.planning.costs import CacheCosts
 
 
@@ -29,24 +29,6 @@ class CacheFacts(MachineRecord):
     """What matrix tiles may compute in two pieces of bfloat16, which are nearly a float32:
     convolutions for which Winograd's method stands ready, whose largest errors are as large, or
     every convolution and matrix product. Three pieces are the float32, and always allowed."""
-
-
-class CpuMemory(MemoryRecord):
-    """A cache, or the registers."""
-
-    family: ClassVar[str] = "cpu"
-
-    cache: bool = False
-    """Whether hardware, or C's compiler, manages it: nothing is moved to it explicitly."""
-
-    def is_cache(self) -> bool:
-        """``cache``."""
-        return self.cache
-
-    def findings(self, memory: Memory, machine: Machine) -> Iterator[Finding]:
-        """Main memory as a cache."""
-        if self.cache and memory.name == machine.main:
-            yield "cache", "main memory cannot be a cache", ""
 
 
 class CpuPrimitive(PrimitiveRecord):

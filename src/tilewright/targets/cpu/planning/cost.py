@@ -116,8 +116,8 @@ def _blocks(operand: Operand) -> Iterator[tuple[str, int]]:
 def cache_levels(machine: Machine) -> list[tuple[int, float]]:
     """Bytes of every cache, the nearest first, and bytes per cycle from what lies behind it."""
     caches = sorted(
-        (m for m in machine.memories if m.own.is_cache() and m.granule == 1),
-        key=lambda m: m.bytes or 0,
+        (memory for memory in machine.caches if memory.granule == 1),
+        key=lambda memory: memory.bytes or 0,
     )
     sources = [*caches[1:], machine.memory(machine.main)]
     return [
