@@ -179,6 +179,7 @@ class _Nest:
         slots = self._slots()
         ordered = sorted(self.shared.dims.values(), key=lambda dim: dim.kind == "reduction")
         memories = tuple(level.memory for level in levels)
+        issuer = self.machine.synchronisation.issuer
         return ProgramOp.build(
             properties={
                 "symbol": StringAttr(kernel.symbol),
@@ -192,6 +193,7 @@ class _Nest:
                 "exchanged": to_attribute(self.schedule.exchanged)
                 if self.schedule.exchanged
                 else None,
+                "issuer": StringAttr(issuer) if issuer else None,
             },
             regions=[Region(block)],
         )

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from math import prod
 
 from tilewright.ir import Block, Operation
+from tilewright.tile.dialect import own_loops
 from tilewright.tile.operations import BufferOp, DomainOp, LoopOp, MoveOp, ProgramOp
 from tilewright.tile.queues import (
     Command,
@@ -157,6 +158,11 @@ class Dependences:
 def visits(buffer: BufferOp) -> int:
     """Return how often a buffer is filled, at most."""
     return prod(_trips(loop) for loop in _loops(buffer))
+
+
+def visits_of_part(buffer: BufferOp) -> int:
+    """Return how often a buffer is filled while a core computes one part, at most."""
+    return prod(_trips(loop) for loop in own_loops(buffer))
 
 
 def fewest_visits(buffer: BufferOp, block: Block) -> int:

@@ -59,8 +59,16 @@ class ProgramOp(TileOperation):
     groups = opt_prop_def(StringAttr)
     """Name of the rule that puts commands into groups, each of which begins when the one before it
     has ended (``queues.GROUPINGS``); absent: commands wait for what they depend on, no more."""
+    issuer = opt_prop_def(StringAttr)
+    """Name of the engine that gives the others their commands, in the order of the text
+    (tile/issued.py); absent: each engine has a queue that fills by itself."""
     body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), NoTerminator())
+
+    @property
+    def issuer_name(self) -> str:
+        """The issuer; "" where there is none."""
+        return "" if self.issuer is None else self.issuer.data
 
     @property
     def extents(self) -> dict[str, int]:

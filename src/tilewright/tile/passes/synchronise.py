@@ -39,7 +39,8 @@ class Synchronise(TilePass):
     Without ``fewest`` these stay: that is shorter, and they take no time where commands wait
     themselves.
 
-    Machines without synchronisation (``synchronisation = "none"``) get no waits.
+    Machines without synchronisation (``synchronisation = "none"``) get no waits, nor do programs
+    with an issuer, whose order says most (assign-events adds the rest).
 
     Before::
 
@@ -65,7 +66,7 @@ class Synchronise(TilePass):
         dependences = Dependences(program)
         for op in dependences.commands:
             op.properties.pop("waits", None)
-        if machine.synchronisation.style == "none":
+        if machine.synchronisation.style == "none" or program.issuer is not None:
             return
         for op in dependences.commands:
             if isinstance(op, MoveOp) and op.joined is not None:
