@@ -19,8 +19,9 @@ FOR_MACHINE_FILES = {
     # What the generic target implements, or the compiler for every target, any file may set.
     *("Machine.overflow", "Machine.c", "Machine.issue_cycles"),
     *("Move.c", "Move.efficiency", "Move.curves", "Move.curve", "Primitive.c"),
-    *("Synchronisation.ids", "Synchronisation.depth", "CInterface.signal", "CInterface.barrier"),
+    *("Synchronisation.depth", "CInterface.signal", "CInterface.barrier"),
     "Synchronisation.grain",  # Passes of the tile dialect and planning ask for it, and dpu sets it.
+    "Synchronisation.issuer",  # Of any core that computes itself; sunway's alone are bundled.
     "Machine.memory_growth",  # cpu implements it, too, and its default is cpu's.
     *("Fusion.residency", "Fusion.gain"),
     *("Primitive.sizes", "Primitive.blocks", "Storage.turned", "Storage.alternatives"),

@@ -50,7 +50,7 @@ def test_styles(line: str, style: str, count: int, limit: int | None) -> None:
         (
             'synchronisation = { style = "flags", ids = 33 }',
             "synchronisation.ids",
-            "less than or equal to 32",
+            "names at most 32",
         ),
         ('synchronisation = { style = "flags", ids = 0 }', "synchronisation.ids", "greater than"),
         ('synchronisation = { style = "flag", ids = 4 }', "synchronisation.style", "'flags'"),

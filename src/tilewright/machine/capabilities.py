@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from tilewright.machine.synchronisation import Synchronisation
+
 if TYPE_CHECKING:
     from tilewright.machine.model import Machine, Memory, Move, Primitive, Storage
     from tilewright.machine.records import Record
 
-    Part = Machine | Memory | Move | Primitive | Storage
+    Part = Machine | Memory | Move | Primitive | Storage | Synchronisation
 
 
 class Capability(StrEnum):
@@ -26,6 +28,8 @@ class Capability(StrEnum):
     CORES = "cores"
     SYNCHRONISATION = "synchronisation"
     GRAIN = "synchronisation.grain"
+    ISSUER = "synchronisation.issuer"
+    """One engine gives the others their commands."""
     ISSUE_CYCLES = "issue_cycles"
     LATE_LOADS = "late_loads"
     PART_STORES = "part_stores"
@@ -49,7 +53,7 @@ def records(machine: Machine) -> Iterator[tuple[str, Record]]:
     """The records of a machine that are some family's own, and where: their keys in a file."""
     for kind in ("", "memory", "move", "primitive", "operand"):
         for place, part in _parts(machine, kind):
-            if part.own.family:
+            if not isinstance(part, Synchronisation) and part.own.family:
                 yield f"{place}own.{part.own.family}", part.own
 
 
@@ -77,6 +81,8 @@ def _parts(machine: Machine, kind: str) -> Iterator[tuple[str, Part]]:
     """The parts of one kind, each with the beginning of its keys."""
     if not kind:
         yield "", machine
+    elif kind == "synchronisation":
+        yield "synchronisation.", machine.synchronisation
     elif kind == "operand":
         for primitive in machine.primitives:
             for role, storage in primitive.operands.items():

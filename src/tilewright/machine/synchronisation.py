@@ -6,7 +6,7 @@ Tile programs say what waits for what; the last pass maps it to one of these sty
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -15,6 +15,9 @@ Style = Literal["counters", "flags", "replies", "tokens", "none"]
 
 MAX_IDS = 32
 """Flags of a pair of engines, or reply words: an instruction names several by one bit each."""
+
+MAX_WORDS = 1 << 10
+"""Reply words of an issuer, which names them by their addresses."""
 
 MAX_DEPTH = 1 << 16
 
@@ -38,7 +41,7 @@ class Synchronisation(BaseModel):
     commands that complete count up, and whose values engines wait for. ``tokens``: dependence
     bits; commands put a token for another engine, and take one from it before they start; all
     tokens of an ordered pair are alike. ``none``: one command runs at a time."""
-    ids: int | None = Field(default=None, ge=1, le=MAX_IDS)
+    ids: int | None = Field(default=None, ge=1, le=MAX_WORDS)
     """Flags of each ordered pair of engines; reply words of the machine."""
     depth: int | None = Field(default=None, ge=1, le=MAX_DEPTH)
     """The greatest number of signals of an id that may be ahead of its waits. None: 1 for flags,
@@ -50,6 +53,10 @@ class Synchronisation(BaseModel):
     results on the chip overlap within a tile, and the instructions of several computes are issued
     in the order in which they can begin. The lowering gives the signals, as programs know commands
     alone."""
+
+    issuer: str = ""
+    """The engine that gives the others their commands, in the order of the text, and waits for
+    them: a core that computes itself. "": engines have queues of their own."""
 
     @model_validator(mode="before")
     @classmethod
@@ -78,10 +85,13 @@ class Synchronisation(BaseModel):
 
 
 def synchronisation_problems(
-    synchronisation: Synchronisation, *, late_loads: bool
+    synchronisation: Synchronisation, engines: Collection[str], *, late_loads: bool
 ) -> Iterator[tuple[str, str, str]]:
     """Yield what does not fit together in a machine's synchronisation: key, reason, remedy."""
-    style = synchronisation.style
+    style, issuer = synchronisation.style, synchronisation.issuer
+    if issuer and (style != "replies" or issuer not in engines):
+        reason = "names an engine that gives commands, and waits for reply words"
+        yield "synchronisation.issuer", reason, f"one of {', '.join(engines)}, with replies"
     if style in ("flags", "replies"):
         if synchronisation.ids is None:
             resource = (
@@ -90,6 +100,8 @@ def synchronisation_problems(
             yield "synchronisation.ids", f"is needed: how many {resource} there are", "ids = 8"
     elif synchronisation.ids is not None:
         yield "synchronisation.ids", f"{style} have no ids", "leave it out"
+    if not issuer and (synchronisation.ids or 0) > MAX_IDS:
+        yield "synchronisation.ids", f"an instruction names at most {MAX_IDS}", f"ids = {MAX_IDS}"
     if not synchronisation.signals and synchronisation.depth is not None:
         yield "synchronisation.depth", f"{style} have no depth", "leave it out"
     if synchronisation.signals and late_loads:

@@ -182,6 +182,7 @@ class _Nest:
         slots = self._slots()
         ordered = sorted(self.shared.dims.values(), key=lambda dim: dim.kind == "reduction")
         memories = tuple(level.memory for level in levels)
+        issuer = self.machine.synchronisation.issuer
         return ProgramOp.build(
             properties={
                 "symbol": StringAttr(kernel.symbol),
@@ -196,6 +197,7 @@ class _Nest:
                 if self.schedule.exchanged
                 else None,
                 "rooms": to_attribute(self.schedule.rooms) if self.schedule.rooms else None,
+                "issuer": StringAttr(issuer) if issuer else None,
             },
             regions=[Region(block)],
         )

@@ -117,8 +117,9 @@ is, a flag, a reply word or a queue of tokens, is the machine's (``machine.synch
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
-from tilewright.ir import Attribute, Builtin, Context, Dialect, Operation, SSAValue
+from tilewright.ir import Attribute, Block, Builtin, Context, Dialect, Operation, SSAValue
 from tilewright.ir.types import TYPES
 from tilewright.planning.domain import Affine, substitute
 from tilewright.tile.attributes import BufferType, WindowAttr
@@ -194,6 +195,26 @@ def enclosing_loops(op: Operation | None) -> list[LoopOp]:
     return loops[::-1]
 
 
+def shared_loops(program: ProgramOp) -> list[LoopOp]:
+    """The loops whose iterations cores share, outermost first."""
+    count = 0 if program.shared is None else len(program.shared.data.split())
+    loops = (op for op in program.walk() if isinstance(op, LoopOp))
+    return list(islice(loops, count))
+
+
+def part_block(program: ProgramOp) -> Block:
+    """The block that a core runs for each of its parts of the result."""
+    shared = shared_loops(program)
+    return shared[-1].body.block if shared else program.body.block
+
+
+def own_loops(op: Operation) -> list[LoopOp]:
+    """The loops around an operation that a core runs for one part, outermost first."""
+    program = program_of(op)
+    shared = [] if program is None else shared_loops(program)
+    return [loop for loop in enclosing_loops(op) if loop not in shared]
+
+
 def enclosing_scopes(op: Operation | None) -> list[Scope]:
     """The loops and domains around an operation, outermost first."""
     scopes: list[Scope] = []
@@ -226,6 +247,19 @@ def all_dims(dims: Iterable[str], op: Operation | None) -> frozenset[str]:
 def buffer_of(value: SSAValue) -> BufferOp | None:
     """The buffer that a value names, or None for a tensor or a stage's value."""
     return value.owner if isinstance(value.owner, BufferOp) else None
+
+
+def scopes_of(op: Operation, dims: Iterable[str]) -> list[Scope]:
+    """The loops and domains around an operation that the intervals of some dims there need,
+    outermost first."""
+    wanted, scopes = set(dims), list[Scope]()
+    for scope in reversed(enclosing_scopes(op)):
+        if isinstance(scope, LoopOp) and scope.dim.data in wanted:
+            scopes.append(scope)
+        elif isinstance(scope, DomainOp) and wanted.intersection(scope.bound):
+            scopes.append(scope)
+            wanted |= {name for axis in scope.bound.values() for name in axis.dims}
+    return scopes[::-1]
 
 
 def windows_of(stage: StageOp) -> Sequence[WindowAttr]:

@@ -49,8 +49,8 @@ class Handover:
     block: Block
     after: Operation
     """The statement behind which the source signals."""
-    before: Operation
-    """The statement in front of which the target waits."""
+    before: Operation | None
+    """The statement in front of which the target waits; None: right behind the signal."""
     back: bool
     """True if the wait is for a signal of an earlier run of the block."""
     slots: int = 1
@@ -66,7 +66,8 @@ class Handover:
     @property
     def reverse(self) -> Handover:
         """The source waits until the target has taken the signal of the run before."""
-        return Handover(self.target, self.source, self.block, self.before, self.after, back=True)
+        before = self.before or self.after
+        return Handover(self.target, self.source, self.block, before, self.after, back=True)
 
 
 def handovers_of(program: ProgramOp) -> list[Handover]:
@@ -198,20 +199,23 @@ def place(program: ProgramOp, items: Sequence[Placed]) -> dict[Ordering, Placed]
     for item in items:
         handover, block = item.handover, item.handover.block
         if item.reason:
-            if handover.before not in barriers:
+            if handover.before is not None and handover.before not in barriers:
                 barriers.add(handover.before)
                 placed[op := BarrierOp.of(item.reason)] = item
                 block.insert_op_before(op, handover.before)
             continue
         of = handover.of.result if handover.of is not None and len(item.ids) > 1 else None
         wait = WaitOp.between(*handover.engines, item.ids, of)
-        block.insert_op_before(wait, handover.before)
         signal = SignalOp.between(*handover.engines, item.ids, of)
         last = behind.get(handover.after, _last(handover.after))
         block.insert_op_after(signal, last)
         behind[handover.after] = signal
+        if handover.before is None:
+            block.insert_op_after(wait, signal)
+        else:
+            block.insert_op_before(wait, handover.before)
         placed |= {wait: item, signal: item}
-        if handover.back:
+        if handover.back and handover.before is not None:
             loop = statement_in(whole, handover.before)
             for turn in range(handover.slots):
                 ids = (item.ids[turn % len(item.ids)],)

@@ -12,6 +12,7 @@ from math import prod
 
 from tilewright.ir import Block, Operation
 from tilewright.memory.alignment import ceil_div
+from tilewright.tile.dialect import own_loops
 from tilewright.tile.operations import BufferOp, DomainOp, LoopOp, MoveOp, ProgramOp
 from tilewright.tile.queues import (
     Command,
@@ -158,6 +159,11 @@ class Dependences:
 def visits(buffer: BufferOp) -> int:
     """Return how often a buffer is filled, at most."""
     return prod(_trips(loop) for loop in _loops(buffer))
+
+
+def visits_of_part(buffer: BufferOp) -> int:
+    """Return how often a buffer is filled while a core computes one part, at most."""
+    return prod(_trips(loop) for loop in own_loops(buffer))
 
 
 def fewest_visits(buffer: BufferOp, block: Block) -> int:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tilewright.errors import refuse
-from tilewright.ir import Block, to_text
+from tilewright.ir import Block, Operation, to_text
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.tile.execution import Dims, Execution, Step
@@ -81,18 +81,25 @@ Entry = Step | Given
 def _signalled(
     execution: Execution, entries: list[Entry], chance: random.Random, depth: int | None
 ) -> None:
-    """Run the engines in a random order that signals and barriers restrict."""
+    """Run the engines in a random order that signals and barriers restrict.
+
+    Where one of them gives the others their commands, none is run before that one comes to it, and
+    each kind of transfer is a queue of its own: they may end in any order.
+    """
     queues: dict[str, deque[tuple[int, Entry]]] = {}
+    issuer = execution.program.issuer_name
     for entry in entries:
-        for engine in _engines_of(entry):
+        for engine in _queues_of(entry, issuer):
             queues[engine] = deque()
     for number, entry in enumerate(_by_keys(entries, Order(execution.program))):
-        for engine in _engines_of(entry) or list(queues):
+        for engine in _queues_of(entry, issuer) or list(queues):
             queues[engine].append((number, entry))
     raised: dict[tuple[str, str, int], int] = {}
 
     def able(engine: str) -> bool:
         number, entry = queues[engine][0]
+        if issuer and engine != issuer and queues[issuer] and queues[issuer][0][0] < number:
+            return False
         if isinstance(entry, Step) or isinstance(entry.op, SignalOp):
             return True
         if isinstance(entry.op, WaitOp):
@@ -127,6 +134,20 @@ def _signalled(
             f"id {number} from {source} to {target} is signalled at the end",
             execution.program.symbol.data,
         )
+
+
+def _queues_of(entry: Entry, issuer: str) -> list[str]:
+    """The queues that are given an entry; none for all."""
+    engines = _engines_of(entry)
+    if not issuer or engines == [issuer] or not engines:
+        return engines
+    return [f"{engines[0]} {_buffer_of(entry.op)}"]
+
+
+def _buffer_of(op: Operation) -> str:
+    """The name of the buffer of a transfer, or of that whose word is signalled."""
+    move = op if isinstance(op, MoveOp) else op.prev_op
+    return move.buffer.symbol.data if isinstance(move, MoveOp) else ""
 
 
 def _engines_of(entry: Entry) -> list[str]:

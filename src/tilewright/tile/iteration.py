@@ -17,7 +17,7 @@ All columns are int64 and read-only by convention (rows of one block share them)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -38,8 +38,9 @@ from tilewright.tile.dialect import (
     SignalOp,
     WaitOp,
     enclosing_loops,
-    enclosing_scopes,
+    part_block,
 )
+from tilewright.tile.issue_order import steps_of
 
 LAST = "last"
 """For a late move: it is placed in the last run of a loop, not in the first one."""
@@ -198,19 +199,6 @@ def nest_rows(scopes: Sequence[Scope], extents: Mapping[str, int]) -> Rows:
     return rows
 
 
-def scopes_of(op: Operation, dims: Iterable[str]) -> list[Scope]:
-    """The loops and domains around an operation that the intervals of some dims there need,
-    outermost first."""
-    wanted, scopes = set(dims), list[Scope]()
-    for scope in reversed(enclosing_scopes(op)):
-        if isinstance(scope, LoopOp) and scope.dim.data in wanted:
-            scopes.append(scope)
-        elif isinstance(scope, DomainOp) and wanted.intersection(scope.bound):
-            scopes.append(scope)
-            wanted |= {name for axis in scope.bound.values() for name in axis.dims}
-    return scopes[::-1]
-
-
 class Order:
     """The executions of one program, in program order; columns are computed once per block."""
 
@@ -221,7 +209,9 @@ class Order:
         self._late: dict[Operation, int] = {}
         """For late moves: keys from the first one of the innermost loop's run to their own."""
         self._ahead: dict[Operation, int] = {}
-        """For moves that are issued ahead: keys from the start of a block's run to their own."""
+        """For what is issued ahead: keys from the start of a block's run to their own."""
+        self._first: dict[Operation, int] = {}
+        """For what an issuer issues ahead: keys from the start of a part to the first of it."""
         self._blocks: dict[Block, Rows] = {}
         weight = self._weigh(program.body.block)
         if weight >= 1 << 62:
@@ -235,6 +225,8 @@ class Order:
         in front of a compute belong to the late moves around it, those in front of a block's first
         loop to its moves that are issued ahead.
         """
+        if self.program.issuer is not None:
+            return self._weigh_issued(block)
         weight = 0
         ahead = [op for op in block.ops if isinstance(op, MoveOp) and op.ahead is not None]
         late = [*late, *(op for op in block.ops if isinstance(op, MoveOp) and op.late is not None)]
@@ -253,6 +245,22 @@ class Order:
             elif isinstance(op, DomainOp):
                 weight += self._weigh(op.body.block)
             elif isinstance(op, (MoveOp, ComputeOp, SignalOp, WaitOp, BarrierOp)):
+                weight += 1
+        self._weights[block] = weight
+        return weight
+
+    def _weigh_issued(self, block: Block) -> int:
+        """Do so in the order of an issuer."""
+        weight = 0
+        for step in steps_of(self.program, block):
+            op, offsets = step.op, {"first": self._first, "next": self._ahead}.get(step.run)
+            (self._offsets if offsets is None else offsets)[op] = weight
+            if isinstance(op, LoopOp):
+                trips = max(0, -(-(op.upper_bound - op.lower_bound) // op.step_size))
+                weight += trips * self._weigh(op.body.block)
+            elif isinstance(op, DomainOp):
+                weight += self._weigh(op.body.block)
+            elif not isinstance(op, BufferOp):
                 weight += 1
         self._weights[block] = weight
         return weight
@@ -279,14 +287,19 @@ class Order:
     def rows(self, op: Operation) -> Rows:
         """One row per execution of an operation; raises KeyError if it is not in the program."""
         block = op.parent_block()
-        if block is None or op not in self._offsets:
+        if block is None or (op not in self._offsets and op not in self._first):
             raise KeyError("the operation is not part of the program")
-        rows = self.block(block).of(self._offsets[op])
+        rows = self.block(block).of(self._offsets.get(op, 0))
         if op in self._late:
             rows.key = self._late_keys(op, block)
         if op in self._ahead:
             base = self.block(block).base
             rows.key = np.append(rows.key[:1], base[:-1] + self._ahead[op])
+        if op in self._first:
+            part = part_block(self.program)
+            place = self.enclosing(part, op)
+            first = np.flatnonzero(np.diff(place, prepend=-1))
+            rows.key[first] = self.block(part).base[place[first]] + self._first[op]
         return rows
 
     def _late_keys(self, move: Operation, block: Block) -> Array:

@@ -91,10 +91,15 @@ def users_of(buffer: BufferOp) -> list[Command]:
     return commands
 
 
+def moves_of(buffer: BufferOp) -> list[MoveOp]:
+    """The moves between a buffer and what it is of."""
+    users = [use.operation for use in buffer.result.uses]
+    return [op for op in users if isinstance(op, MoveOp) and op.buffer is buffer]
+
+
 def stores_of(buffer: BufferOp) -> list[MoveOp]:
     """The moves from a buffer to what it is of."""
-    users = [use.operation for use in buffer.result.uses]
-    return [op for op in users if isinstance(op, MoveOp) and op.buffer is buffer and not op.loads]
+    return [op for op in moves_of(buffer) if not op.loads]
 
 
 def leader_of(move: MoveOp) -> MoveOp:
@@ -289,7 +294,10 @@ class Events:
         keys = [queues.order.rows(op).key for op in self.ops]
         number = np.repeat(np.arange(len(self.ops)), sizes)
         row = np.concatenate([np.arange(size) for size in sizes] or [np.zeros(0, np.int64)])
-        sort = np.argsort(np.concatenate(keys or [np.zeros(0, np.int64)]), kind="stable")
+        unsorted = np.concatenate(keys or [np.zeros(0, np.int64)])
+        sort = np.argsort(unsorted, kind="stable")
+        self.keys: Array = unsorted[sort]
+        """The key of each event."""
         table = np.zeros(len(number), EVENT)
         engines = {name: place for place, name in enumerate(queues.engines)}
         start = 0

@@ -10,6 +10,9 @@ A wait for the rows of a buffer orders the instructions of commands that touch t
 and nothing else: it says nothing of other buffers, nor to the commands that wait for its own. So a
 dependence is ordered, too, if the later command itself waits for the rows of its buffer.
 
+Where one engine gives the others their commands, what comes before and after is the order of the
+text, and a transfer is done when that engine has waited for its word (issued.py).
+
 Where signals order engines, an id must also hold what it is given: ``faults`` says where it does
 not.
 """
@@ -24,6 +27,7 @@ import numpy as np
 from tilewright.ir import to_text
 from tilewright.ir.types import Array
 from tilewright.machine.synchronisation import Synchronisation
+from tilewright.tile.issued import unordered
 from tilewright.tile.iteration import Order
 from tilewright.tile.operations import BufferOp, SignalOp, WaitOp
 from tilewright.tile.queues import ROWS, Command, Queues, fills, is_ahead, stores_parts
@@ -77,13 +81,14 @@ def clocks(queues: Queues) -> dict[str, dict[str, Array]]:
 
 
 def _dependences(queues: Queues, buffers: list[BufferOp]) -> Iterator[_Dependence]:
-    order = queues.order
+    order, issued = queues.order, queues.order.program.issuer is not None
     for buffer in buffers:
         users = queues.users_of(buffer)
         name = buffer.symbol.data
         for later in users:
             for earlier in users:
-                if earlier is later or earlier.engine == later.engine:
+                # What an issuer gives to one engine may end in any order.
+                if not issued and (earlier is later or earlier.engine == later.engine):
                     continue
                 if fills(later, buffer):
                     row = order.last_use(buffer, earlier, later, buffer.slot_count)
@@ -99,7 +104,7 @@ def _dependences(queues: Queues, buffers: list[BufferOp]) -> Iterator[_Dependenc
             if other is not buffer and share_addresses(buffer, other):
                 for later in (op for op in users if fills(op, buffer)):
                     for earlier in queues.users_of(other):
-                        if earlier.engine != later.engine:
+                        if issued or earlier.engine != later.engine:
                             row = order.last_before(earlier, later)
                             yield _Dependence(later, earlier, row, f"free {other.symbol.data}")
 
@@ -117,6 +122,13 @@ def share_addresses(buffer: BufferOp, other: BufferOp) -> bool:
 def races(order: Order, queues: Queues | None = None) -> list[Race]:
     """The first unordered execution of each unordered dependence, in the order of the text."""
     queues = queues or Queues(order)
+    if order.program.issuer is not None:
+        dependences = list(_dependences(queues, queues.buffers))
+        rows = [(each.later, each.earlier, each.row) for each in dependences]
+        return [
+            Race(rows[n][0], later, rows[n][1], earlier, dependences[n].wait)
+            for n, later, earlier in unordered(order, queues, rows)
+        ]
     known = clocks(queues)
     conflicts: list[Race] = []
     for dependence in _dependences(queues, queues.buffers):
@@ -165,6 +177,15 @@ def faults(queues: Queues, limits: Synchronisation) -> list[Fault]:
         if bad.size:
             problems.append(Fault(reason, *events.executed(int(bad[0]))))
     if not matched.again.size:
+        return problems
+    if queues.order.program.issuer is not None:
+        # Transfers are given in the order of the text, and so are the waits.
+        late = np.flatnonzero(events.keys[matched.again] <= events.keys[matched.taken])
+        for at in late[:1]:
+            op, row = events.executed(int(matched.again[at]))
+            other, other_row = events.executed(int(matched.taken[at]))
+            reason = f"counts up again what '{to_text(other)}' may not have seen yet"
+            problems.append(Fault(reason, op, row, other, other_row))
         return problems
     known = clocks(queues)
     ends, table = queues.engines, events.table

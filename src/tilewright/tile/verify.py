@@ -256,7 +256,8 @@ def check_move(move: MoveOp) -> None:
         not move.loads or move.late is not None or buffer.slot_count < 2 or not _has_loop(move)
     ):
         raise VerifyException(
-            f"{where}: only a load into two slots or more, in front of a loop, is issued ahead"
+            f"{where}: only a load into two slots or more, in front of a loop or a compute, "
+            "is issued ahead"
         )
     if move.joined is not None:
         leader = move.prev_op
@@ -268,7 +269,7 @@ def check_move(move: MoveOp) -> None:
 
 def _has_loop(move: MoveOp) -> bool:
     block = move.parent_block()
-    return block is not None and any(isinstance(op, LoopOp) for op in block.ops)
+    return block is not None and any(isinstance(op, (LoopOp, ComputeOp)) for op in block.ops)
 
 
 def check_compute(compute: ComputeOp) -> None:

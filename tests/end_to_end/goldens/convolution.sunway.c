@@ -14,14 +14,14 @@ struct tile {
     long kh, kh_n;
 };
 
-/* The tiles in LDM: the first byte of each buffer, and the bytes of a slot. */
-enum {bias_at = 0, bias_bytes = 32}; /* b_086af818 */
+/* The tiles in LDM: first byte, bytes of a slot, reply word of the first one. */
+enum {bias_at = 0, bias_bytes = 32, bias_word = 0}; /* b_086af818 */
 typedef char bias_fits[bias_at + 1 * bias_bytes <= LDM_BYTES ? 1 : -1];
-enum {output_at = 32, output_bytes = 64}; /* y */
+enum {output_at = 32, output_bytes = 64, output_word = 5}; /* y */
 typedef char output_fits[output_at + 1 * output_bytes <= LDM_BYTES ? 1 : -1];
-enum {input_at = 96, input_bytes = 384}; /* x */
+enum {input_at = 96, input_bytes = 384, input_word = 1}; /* x */
 typedef char input_fits[input_at + 2 * input_bytes <= LDM_BYTES ? 1 : -1];
-enum {weight_at = 864, weight_bytes = 384}; /* w_3adc5c52 */
+enum {weight_at = 864, weight_bytes = 384, weight_word = 3}; /* w_3adc5c52 */
 typedef char weight_fits[weight_at + 2 * weight_bytes <= LDM_BYTES ? 1 : -1];
 
 /* The box of b_086af818 that a tile needs: [co]. */
@@ -199,18 +199,14 @@ void k0_c_slave(void *argument) {
     struct box box;
     int spare = 0; /* Whether the part is another CPE's, which computes it. */
     volatile int reply = 0;
+    volatile int replies[6] = {0}; /* What transfers count up when done. */
+    int counts[6] = {0}; /* What they come to then. */
     struct box bias_b;
-    volatile int bias_reply[1] = {0};
-    int bias_count[1] = {0};
     struct box output_b;
-    volatile int output_reply[1] = {0};
-    int output_count[1] = {0};
     struct box input_b;
-    volatile int input_reply[2] = {0, 0};
-    int input_count[2] = {0, 0}, input_slot = 0;
+    int input_slot = 0;
     struct box weight_b;
-    volatile int weight_reply[2] = {0, 0};
-    int weight_count[2] = {0, 0}, weight_slot = 0;
+    int weight_slot = 0;
 
     /* The parameters. */
     athread_get(PE_MODE, argument, &para, sizeof para, (void *)&reply, 0, 0, 0);
@@ -227,46 +223,46 @@ void k0_c_slave(void *argument) {
         at.oh_n = 1;
         bias_b = bias_box(&at);
         if (!spare) {
-            bias_count[0] =
-                get_bias(&para, &bias_b, TILE(bias, 0), &bias_reply[0]);
+            counts[bias_word] =
+                get_bias(&para, &bias_b, TILE(bias, 0), &replies[bias_word]);
         }
-        dma_wait(&bias_reply[0], bias_count[0]);
+        dma_wait(&replies[bias_word], counts[bias_word]);
         output_b = output_box(&at);
-        dma_wait(&output_reply[0], output_count[0]);
         /* The first tile of input. */
         next = at;
         next.kh = 0;
         next.kh_n = MIN(2, 3 - next.kh);
         box = input_box(&next);
-        input_count[input_slot] =
-            get_input(&para, &box, TILE(input, input_slot), &input_reply[input_slot]);
+        counts[input_word + input_slot] =
+            get_input(&para, &box, TILE(input, input_slot), &replies[input_word + input_slot]);
         /* The first tile of weight. */
         next = at;
         next.kh = 0;
         next.kh_n = MIN(2, 3 - next.kh);
         box = weight_box(&next);
-        weight_count[weight_slot] =
-            get_weight(&para, &box, TILE(weight, weight_slot), &weight_reply[weight_slot]);
+        counts[weight_word + weight_slot] =
+            get_weight(&para, &box, TILE(weight, weight_slot), &replies[weight_word + weight_slot]);
+        dma_wait(&replies[output_word], counts[output_word]);
         for (at.kh = 0; at.kh < 3; at.kh += 2) {
             at.kh_n = MIN(2, 3 - at.kh);
             input_b = input_box(&at);
+            weight_b = weight_box(&at);
             next = at;
             if (next_kh(&next)) {
                 const int other = (input_slot + 1) % 2;
                 box = input_box(&next);
-                input_count[other] =
-                    get_input(&para, &box, TILE(input, other), &input_reply[other]);
+                counts[input_word + other] =
+                    get_input(&para, &box, TILE(input, other), &replies[input_word + other]);
             }
-            weight_b = weight_box(&at);
             next = at;
             if (next_kh(&next)) {
                 const int other = (weight_slot + 1) % 2;
                 box = weight_box(&next);
-                weight_count[other] =
-                    get_weight(&para, &box, TILE(weight, other), &weight_reply[other]);
+                counts[weight_word + other] =
+                    get_weight(&para, &box, TILE(weight, other), &replies[weight_word + other]);
             }
-            dma_wait(&input_reply[input_slot], input_count[input_slot]);
-            dma_wait(&weight_reply[weight_slot], weight_count[weight_slot]);
+            dma_wait(&replies[input_word + input_slot], counts[input_word + input_slot]);
+            dma_wait(&replies[weight_word + weight_slot], counts[weight_word + weight_slot]);
             exchange_input(&input_b, TILE(input, input_slot));
             exchange_weight(&weight_b, TILE(weight, weight_slot));
             if (!spare) {
@@ -281,11 +277,9 @@ void k0_c_slave(void *argument) {
             weight_slot = (weight_slot + 1) % 2;
         }
         if (!spare) {
-            output_count[0] =
-                put_output(&para, &output_b, TILE(output, 0), &output_reply[0]);
+            counts[output_word] =
+                put_output(&para, &output_b, TILE(output, 0), &replies[output_word]);
         }
     }
-
-    /* What is still being written. */
-    dma_wait(&output_reply[0], output_count[0]);
+    dma_wait(&replies[output_word], counts[output_word]);
 }

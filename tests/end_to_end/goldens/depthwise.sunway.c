@@ -12,12 +12,12 @@ struct tile {
     long oh, oh_n;
 };
 
-/* The tiles in LDM: the first byte of each buffer, and the bytes of a slot. */
-enum {weight_at = 0, weight_bytes = 64}; /* w_60e0db7a */
+/* The tiles in LDM: first byte, bytes of a slot, reply word of the first one. */
+enum {weight_at = 0, weight_bytes = 64, weight_word = 0}; /* w_60e0db7a */
 typedef char weight_fits[weight_at + 1 * weight_bytes <= LDM_BYTES ? 1 : -1];
-enum {input_at = 64, input_bytes = 96}; /* x */
+enum {input_at = 64, input_bytes = 96, input_word = 1}; /* x */
 typedef char input_fits[input_at + 1 * input_bytes <= LDM_BYTES ? 1 : -1];
-enum {output_at = 160, output_bytes = 32}; /* y */
+enum {output_at = 160, output_bytes = 32, output_word = 2}; /* y */
 typedef char output_fits[output_at + 1 * output_bytes <= LDM_BYTES ? 1 : -1];
 
 /* The box of w_60e0db7a that a tile needs: [c, 0, kh, kw]. */
@@ -105,15 +105,11 @@ void k0_y_slave(void *argument) {
     struct k0_y_para para;
     struct tile at;
     volatile int reply = 0;
+    volatile int replies[3] = {0}; /* What transfers count up when done. */
+    int counts[3] = {0}; /* What they come to then. */
     struct box weight_b;
-    volatile int weight_reply[1] = {0};
-    int weight_count[1] = {0};
     struct box input_b;
-    volatile int input_reply[1] = {0};
-    int input_count[1] = {0};
     struct box output_b;
-    volatile int output_reply[1] = {0};
-    int output_count[1] = {0};
 
     /* The parameters. */
     athread_get(PE_MODE, argument, &para, sizeof para, (void *)&reply, 0, 0, 0);
@@ -128,23 +124,21 @@ void k0_y_slave(void *argument) {
         at.oh = part % 4;
         at.oh_n = 1;
         weight_b = weight_box(&at);
-        weight_count[0] =
-            get_weight(&para, &weight_b, TILE(weight, 0), &weight_reply[0]);
-        dma_wait(&weight_reply[0], weight_count[0]);
+        counts[weight_word] =
+            get_weight(&para, &weight_b, TILE(weight, 0), &replies[weight_word]);
+        dma_wait(&replies[weight_word], counts[weight_word]);
         input_b = input_box(&at);
-        input_count[0] =
-            get_input(&para, &input_b, TILE(input, 0), &input_reply[0]);
+        counts[input_word] =
+            get_input(&para, &input_b, TILE(input, 0), &replies[input_word]);
         output_b = output_box(&at);
-        dma_wait(&input_reply[0], input_count[0]);
-        dma_wait(&output_reply[0], output_count[0]);
+        dma_wait(&replies[input_word], counts[input_word]);
+        dma_wait(&replies[output_word], counts[output_word]);
         compute(&at,
                 &input_b, TILE(input, 0),
                 &weight_b, TILE(weight, 0),
                 &output_b, TILE(output, 0));
-        output_count[0] =
-            put_output(&para, &output_b, TILE(output, 0), &output_reply[0]);
+        counts[output_word] =
+            put_output(&para, &output_b, TILE(output, 0), &replies[output_word]);
     }
-
-    /* What is still being written. */
-    dma_wait(&output_reply[0], output_count[0]);
+    dma_wait(&replies[output_word], counts[output_word]);
 }

@@ -12,10 +12,10 @@ struct tile {
     long oh, oh_n;
 };
 
-/* The tiles in LDM: the first byte of each buffer, and the bytes of a slot. */
-enum {input_at = 0, input_bytes = 96}; /* x */
+/* The tiles in LDM: first byte, bytes of a slot, reply word of the first one. */
+enum {input_at = 0, input_bytes = 96, input_word = 0}; /* x */
 typedef char input_fits[input_at + 1 * input_bytes <= LDM_BYTES ? 1 : -1];
-enum {output_at = 96, output_bytes = 32}; /* y */
+enum {output_at = 96, output_bytes = 32, output_word = 1}; /* y */
 typedef char output_fits[output_at + 1 * output_bytes <= LDM_BYTES ? 1 : -1];
 
 /* The box of x that a tile needs: [n, c, oh*2 + kh, ow*2 + kw]. */
@@ -74,12 +74,10 @@ void k0_y_slave(void *argument) {
     struct k0_y_para para;
     struct tile at;
     volatile int reply = 0;
+    volatile int replies[2] = {0}; /* What transfers count up when done. */
+    int counts[2] = {0}; /* What they come to then. */
     struct box input_b;
-    volatile int input_reply[1] = {0};
-    int input_count[1] = {0};
     struct box output_b;
-    volatile int output_reply[1] = {0};
-    int output_count[1] = {0};
 
     /* The parameters. */
     athread_get(PE_MODE, argument, &para, sizeof para, (void *)&reply, 0, 0, 0);
@@ -94,18 +92,16 @@ void k0_y_slave(void *argument) {
         at.oh = part % 3;
         at.oh_n = 1;
         input_b = input_box(&at);
-        input_count[0] =
-            get_input(&para, &input_b, TILE(input, 0), &input_reply[0]);
+        counts[input_word] =
+            get_input(&para, &input_b, TILE(input, 0), &replies[input_word]);
         output_b = output_box(&at);
-        dma_wait(&input_reply[0], input_count[0]);
-        dma_wait(&output_reply[0], output_count[0]);
+        dma_wait(&replies[input_word], counts[input_word]);
+        dma_wait(&replies[output_word], counts[output_word]);
         compute(&at,
                 &input_b, TILE(input, 0),
                 &output_b, TILE(output, 0));
-        output_count[0] =
-            put_output(&para, &output_b, TILE(output, 0), &output_reply[0]);
+        counts[output_word] =
+            put_output(&para, &output_b, TILE(output, 0), &replies[output_word]);
     }
-
-    /* What is still being written. */
-    dma_wait(&output_reply[0], output_count[0]);
+    dma_wait(&replies[output_word], counts[output_word]);
 }

@@ -13,14 +13,14 @@ struct tile {
     long co, co_n;
 };
 
-/* The tiles in LDM: the first byte of each buffer, and the bytes of a slot. */
-enum {input_at = 0, input_bytes = 128}; /* x */
+/* The tiles in LDM: first byte, bytes of a slot, reply word of the first one. */
+enum {input_at = 0, input_bytes = 128, input_word = 0}; /* x */
 typedef char input_fits[input_at + 1 * input_bytes <= LDM_BYTES ? 1 : -1];
-enum {weight_at = 128, weight_bytes = 128}; /* w_818bfcd8 */
+enum {weight_at = 128, weight_bytes = 128, weight_word = 1}; /* w_818bfcd8 */
 typedef char weight_fits[weight_at + 1 * weight_bytes <= LDM_BYTES ? 1 : -1];
-enum {bias_at = 256, bias_bytes = 32}; /* b_dbff4e5c */
+enum {bias_at = 256, bias_bytes = 32, bias_word = 2}; /* b_dbff4e5c */
 typedef char bias_fits[bias_at + 1 * bias_bytes <= LDM_BYTES ? 1 : -1];
-enum {output_at = 288, output_bytes = 32}; /* y */
+enum {output_at = 288, output_bytes = 32, output_word = 3}; /* y */
 typedef char output_fits[output_at + 1 * output_bytes <= LDM_BYTES ? 1 : -1];
 
 /* The box of x that a tile needs: [n, ci]. */
@@ -112,18 +112,12 @@ void k0_y_slave(void *argument) {
     struct k0_y_para para;
     struct tile at;
     volatile int reply = 0;
+    volatile int replies[4] = {0}; /* What transfers count up when done. */
+    int counts[4] = {0}; /* What they come to then. */
     struct box input_b;
-    volatile int input_reply[1] = {0};
-    int input_count[1] = {0};
     struct box weight_b;
-    volatile int weight_reply[1] = {0};
-    int weight_count[1] = {0};
     struct box bias_b;
-    volatile int bias_reply[1] = {0};
-    int bias_count[1] = {0};
     struct box output_b;
-    volatile int output_reply[1] = {0};
-    int output_count[1] = {0};
 
     /* The parameters. */
     athread_get(PE_MODE, argument, &para, sizeof para, (void *)&reply, 0, 0, 0);
@@ -138,28 +132,26 @@ void k0_y_slave(void *argument) {
         at.co = part % 16;
         at.co_n = 1;
         input_b = input_box(&at);
-        input_count[0] =
-            get_input(&para, &input_b, TILE(input, 0), &input_reply[0]);
-        dma_wait(&input_reply[0], input_count[0]);
+        counts[input_word] =
+            get_input(&para, &input_b, TILE(input, 0), &replies[input_word]);
+        dma_wait(&replies[input_word], counts[input_word]);
         weight_b = weight_box(&at);
-        weight_count[0] =
-            get_weight(&para, &weight_b, TILE(weight, 0), &weight_reply[0]);
+        counts[weight_word] =
+            get_weight(&para, &weight_b, TILE(weight, 0), &replies[weight_word]);
         bias_b = bias_box(&at);
-        bias_count[0] =
-            get_bias(&para, &bias_b, TILE(bias, 0), &bias_reply[0]);
+        counts[bias_word] =
+            get_bias(&para, &bias_b, TILE(bias, 0), &replies[bias_word]);
         output_b = output_box(&at);
-        dma_wait(&weight_reply[0], weight_count[0]);
-        dma_wait(&bias_reply[0], bias_count[0]);
-        dma_wait(&output_reply[0], output_count[0]);
+        dma_wait(&replies[weight_word], counts[weight_word]);
+        dma_wait(&replies[bias_word], counts[bias_word]);
+        dma_wait(&replies[output_word], counts[output_word]);
         compute(&at,
                 &input_b, TILE(input, 0),
                 &weight_b, TILE(weight, 0),
                 &bias_b, TILE(bias, 0),
                 &output_b, TILE(output, 0));
-        output_count[0] =
-            put_output(&para, &output_b, TILE(output, 0), &output_reply[0]);
+        counts[output_word] =
+            put_output(&para, &output_b, TILE(output, 0), &replies[output_word]);
     }
-
-    /* What is still being written. */
-    dma_wait(&output_reply[0], output_count[0]);
+    dma_wait(&replies[output_word], counts[output_word]);
 }

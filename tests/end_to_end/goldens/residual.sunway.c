@@ -12,14 +12,14 @@ struct tile {
     long ow, ow_n;
 };
 
-/* The tiles in LDM: the first byte of each buffer, and the bytes of a slot. */
-enum {weight_at = 0, weight_bytes = 32}; /* w_cbe4c115 */
+/* The tiles in LDM: first byte, bytes of a slot, reply word of the first one. */
+enum {weight_at = 0, weight_bytes = 32, weight_word = 0}; /* w_cbe4c115 */
 typedef char weight_fits[weight_at + 1 * weight_bytes <= LDM_BYTES ? 1 : -1];
-enum {input_at = 32, input_bytes = 64}; /* x */
+enum {input_at = 32, input_bytes = 64, input_word = 1}; /* x */
 typedef char input_fits[input_at + 1 * input_bytes <= LDM_BYTES ? 1 : -1];
-enum {residual_at = 96, residual_bytes = 32}; /* r */
+enum {residual_at = 96, residual_bytes = 32, residual_word = 2}; /* r */
 typedef char residual_fits[residual_at + 1 * residual_bytes <= LDM_BYTES ? 1 : -1];
-enum {output_at = 128, output_bytes = 32}; /* y */
+enum {output_at = 128, output_bytes = 32, output_word = 3}; /* y */
 typedef char output_fits[output_at + 1 * output_bytes <= LDM_BYTES ? 1 : -1];
 
 /* The box of w_cbe4c115 that a tile needs: [ci, kh, kw, co]. */
@@ -142,18 +142,12 @@ void k0_c_slave(void *argument) {
     struct k0_c_para para;
     struct tile at;
     volatile int reply = 0;
+    volatile int replies[4] = {0}; /* What transfers count up when done. */
+    int counts[4] = {0}; /* What they come to then. */
     struct box weight_b;
-    volatile int weight_reply[1] = {0};
-    int weight_count[1] = {0};
     struct box input_b;
-    volatile int input_reply[1] = {0};
-    int input_count[1] = {0};
     struct box residual_b;
-    volatile int residual_reply[1] = {0};
-    int residual_count[1] = {0};
     struct box output_b;
-    volatile int output_reply[1] = {0};
-    int output_count[1] = {0};
 
     /* The parameters. */
     athread_get(PE_MODE, argument, &para, sizeof para, (void *)&reply, 0, 0, 0);
@@ -168,28 +162,26 @@ void k0_c_slave(void *argument) {
         at.ow = part % 8 * 2;
         at.ow_n = 2;
         weight_b = weight_box(&at);
-        weight_count[0] =
-            get_weight(&para, &weight_b, TILE(weight, 0), &weight_reply[0]);
-        dma_wait(&weight_reply[0], weight_count[0]);
+        counts[weight_word] =
+            get_weight(&para, &weight_b, TILE(weight, 0), &replies[weight_word]);
+        dma_wait(&replies[weight_word], counts[weight_word]);
         input_b = input_box(&at);
-        input_count[0] =
-            get_input(&para, &input_b, TILE(input, 0), &input_reply[0]);
+        counts[input_word] =
+            get_input(&para, &input_b, TILE(input, 0), &replies[input_word]);
         residual_b = residual_box(&at);
-        residual_count[0] =
-            get_residual(&para, &residual_b, TILE(residual, 0), &residual_reply[0]);
+        counts[residual_word] =
+            get_residual(&para, &residual_b, TILE(residual, 0), &replies[residual_word]);
         output_b = output_box(&at);
-        dma_wait(&input_reply[0], input_count[0]);
-        dma_wait(&residual_reply[0], residual_count[0]);
-        dma_wait(&output_reply[0], output_count[0]);
+        dma_wait(&replies[input_word], counts[input_word]);
+        dma_wait(&replies[residual_word], counts[residual_word]);
+        dma_wait(&replies[output_word], counts[output_word]);
         compute(&at,
                 &input_b, TILE(input, 0),
                 &weight_b, TILE(weight, 0),
                 &residual_b, TILE(residual, 0),
                 &output_b, TILE(output, 0));
-        output_count[0] =
-            put_output(&para, &output_b, TILE(output, 0), &output_reply[0]);
+        counts[output_word] =
+            put_output(&para, &output_b, TILE(output, 0), &replies[output_word]);
     }
-
-    /* What is still being written. */
-    dma_wait(&output_reply[0], output_count[0]);
+    dma_wait(&replies[output_word], counts[output_word]);
 }

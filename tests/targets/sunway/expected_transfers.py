@@ -16,7 +16,7 @@ from tilewright.ir import Block
 from tilewright.ir.types import layout_of, shape_of
 from tilewright.planning.domain import Interval
 from tilewright.planning.layout import Layout
-from tilewright.tile.dialect import BufferOp, LoopOp, MoveOp, ProgramOp
+from tilewright.tile.dialect import BufferOp, DomainOp, LoopOp, MoveOp, ProgramOp
 
 Runs = list[tuple[int, int]]
 """First byte and bytes of contiguous runs, one after the other; what touches is one run."""
@@ -39,6 +39,8 @@ class Walk:
     cores: int
     """In a mesh with as many rows as columns, where operands are exchanged."""
     found: dict[tuple[str, str], Runs] = field(default_factory=dict[tuple[str, str], Runs])
+    tiles: dict[tuple[str, str], Runs] = field(default_factory=dict[tuple[str, str], Runs])
+    """The same in LDM."""
     visits: dict[BufferOp, int] = field(default_factory=dict[BufferOp, int])
     """Tiles of each buffer that came before."""
     turns: dict[str, int] = field(default_factory=dict[str, int])
@@ -62,6 +64,14 @@ class Walk:
                 boxes[op] = box_of(op, dims)
             elif isinstance(op, LoopOp):
                 self.loop(op, dims)
+            elif isinstance(op, DomainOp):
+                inner = dict(dims)
+                for dim, axis in op.bound.items():
+                    (low, size), extent = axis.interval(dims), dims[dim][1]
+                    start = min(max(low, 0), extent)
+                    inner[dim] = (start, max(min(low + size, extent) - start, 0))
+                if all(inner[dim][1] for dim in op.bound):
+                    self.block(op.body.block, inner)
             elif isinstance(op, MoveOp):
                 self.move(op, boxes[op.buffer])
 
@@ -92,7 +102,7 @@ class Walk:
         visit = self.visits[op.buffer] = self.visits.get(op.buffer, -1) + 1
         slot = op.buffer.get("address") + visit % op.buffer.slot_count * op.buffer.get("bytes")
         if size := prod(size for _, size in box):
-            add(self.found.setdefault((f"{kind} in LDM", tensor), []), slot + 4 * first, 4 * size)
+            add(self.tiles.setdefault((kind, tensor), []), slot + 4 * first, 4 * size)
 
     def loop(self, op: LoopOp, dims: Mapping[str, Interval]) -> None:
         if not self.left:
@@ -122,13 +132,12 @@ class Walk:
 
     def part(self, chain: Sequence[LoopOp], dims: Mapping[str, Interval]) -> None:
         """One part: what stands in the bodies of the shared loops, each once."""
-        for loop in chain:
+        for loop in chain[:-1]:
             boxes = {o: box_of(o, dims) for o in loop.body.block.ops if isinstance(o, BufferOp)}
             for op in loop.body.block.ops:
-                if isinstance(op, LoopOp) and loop is chain[-1]:
-                    self.loop(op, dims)
-                elif isinstance(op, MoveOp):
+                if isinstance(op, MoveOp):
                     self.move(op, boxes[op.buffer])
+        self.block(chain[-1].body.block, dims)
 
 
 def iterations(op: LoopOp, dims: Mapping[str, Interval]) -> Iterator[dict[str, Interval]]:

@@ -135,20 +135,18 @@ class Package:
         tensors = dict(re.findall(r"^enum {(\w+)_at = .*/\* (.*) \*/$", text, re.MULTILINE))
         found: list[str] = []
         for cpe in range(self.cores):
-            wanted = Walk(program, cpe, self.cores).run()
-            own: dict[tuple[str, str], Runs] = {}
+            walk = Walk(program, cpe, self.cores)
+            wanted = {key: (runs, walk.tiles.get(key, [])) for key, runs in walk.run().items()}
+            own: dict[tuple[str, str], tuple[Runs, Runs]] = {}
             places: dict[tuple[str, str], str] = {}
-            for (number, file, line), (runs, tiles) in seen.items():
+            for (number, file, line), runs in seen.items():
                 if number == cpe:
                     kind, _, name = functions[int(line)].partition("_")
-                    for key, value in (
-                        ((kind, tensors[name]), runs),
-                        ((f"{kind} in LDM", tensors[name]), tiles),
-                    ):
-                        own[key] = value
-                        places[key] = f"{file}:{line}"
+                    key = (kind, tensors[name])
+                    own[key] = runs
+                    places[key] = f"{file}:{line}"
             for key in {**wanted, **own}:
-                if own.get(key, []) != wanted.get(key, []):
+                if own.get(key, ([], [])) != wanted.get(key, ([], [])):
                     found.append(f"{places.get(key, symbol)}: CPE {cpe}: {' '.join(key)}")
         return found
 

@@ -40,14 +40,16 @@ def mutants(text: str) -> Iterator[tuple[str, str]]:
     for found in re.finditer(r"const int other = \((\w+) \+ 1\) % 2;", text):
         same = f"const int other = {found[1]};"
         yield f"{found[1]} in use", text[: found.start()] + same + text[found.end() :]
-    for found in re.finditer(r"(\w+_at) = (\d+), (\w+_bytes) = (\d+)}", text):
-        for name, own in (
-            (f"{found[1]} moved", f"{found[1]} = {int(found[2]) + 32}, {found[3]} = {found[4]}}}"),
-            (f"{found[1]} behind LDM", f"{found[1]} = 57344, {found[3]} = {found[4]}}}"),
-            (f"{found[3]} more", f"{found[1]} = {found[2]}, {found[3]} = {int(found[4]) + 32}}}"),
-        ):
-            if f"2 * {found[3]} " in text or "more" not in name:
-                yield name, text[: found.start()] + own + text[found.end() :]
+    for found in re.finditer(r"&replies\[([^\]]*)\]\);$", text, re.MULTILINE):
+        other = f"&replies[{found[1]} + 1]);"
+        yield f"{found[1]} + 1 counts up", text[: found.start()] + other + text[found.end() :]
+    for found in re.finditer(r"\w+_(at|bytes) = (\d+)", text):
+        number = int(found[2])
+        for change in {"at": (32, 57344 - number), "bytes": (32,)}[found[1]]:
+            several = re.search(rf"[2-9] \* {found[0].split()[0]} ", text)
+            if number + change >= 0 and (found[1] != "bytes" or several):
+                own = f"{found[0].split()[0]} = {number + change}"
+                yield f"{found[0]} {change:+}", text[: found.start()] + own + text[found.end() :]
 
 
 def found_by(package: Package, text: str, folder: Path) -> str:
@@ -65,7 +67,17 @@ def test_the_layer_is_as_the_changes_need_it(package: Package, tmp_path: Path) -
     assert found_by(package, text, tmp_path / "run") == ""
     assert "if (next_" in text
     kinds = [name for name, _ in mutants(text)]
-    for kind in ("no dma_wait", "no athread_get", "gap", "+ 1", "- 1", "slot", "moved", "more"):
+    for kind in (
+        "no dma_wait",
+        "no athread_get",
+        "gap",
+        "+ 1",
+        "- 1",
+        "slot",
+        "_at",
+        "_bytes",
+        "_word",
+    ):
         assert any(kind in name for name in kinds), kind
 
 

@@ -102,10 +102,10 @@ def test_the_order_of_cpes_changes_no_bit(package: Package) -> None:
 @pytest.mark.parametrize(
     ("statement", "other"),
     [
-        (r"if \(turn == lane_in\(ROW_OF_MESH\)\) \{", "if (turn == lane_in(COLUMN_OF_MESH)) {"),
+        (r"turn == lane_in\(ROW_OF_MESH\) &&", "turn == lane_in(COLUMN_OF_MESH) &&"),
         (r"turn = \(turn \+ 1\) % SIDE;", ";"),
         (r"skip_(\w+)\(&next, SIDE\)", r"skip_\1(&next, SIDE - 1)"),
-        (r"dma_wait\(&weight_reply\[weight_slot\], weight_count\[weight_slot\]\);", ";"),
+        (r"dma_wait\(&replies\[weight_word \+ weight_slot\], .*\);", ";"),
         (r"if \(turn == lane_in\(COLUMN_OF_MESH\)\)\n +weight_slot", "weight_slot"),
     ],
 )

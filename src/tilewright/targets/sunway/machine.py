@@ -34,6 +34,7 @@ from collections.abc import Mapping
 
 from tilewright.machine import Engine, Fusion, Machine, Memory, Move, Primitive, Storage
 from tilewright.machine.records import PrimitiveRecord
+from tilewright.machine.synchronisation import MAX_WORDS, Synchronisation
 from tilewright.targets.sunway.capabilities import SunwayMachine, SunwayPrimitive
 
 CPES = 64
@@ -260,6 +261,7 @@ MACHINE = Machine(
     own=SunwayMachine(spawn_cycles=15_000),
     memory_growth=8,
     issue_cycles=ISSUE_CYCLES,
+    synchronisation=Synchronisation(style="replies", ids=MAX_WORDS, issuer="cpe"),
     layouts={"activation": "NCHW", "weight": "OIHW"},
 )
 """One core group."""

@@ -282,7 +282,7 @@ def build(
             raise refuse("package-invalid", f"{path} is missing", str(directory)) from error
         digest.update(f"{path} {len(text)}\n".encode() + text)
     charges = {
-        f"layers/{row['symbol']}_slave.c": str(row.get("charge", "0"))
+        f"layers/{row['symbol']}_slave.c": [str(text) for text in row.get("charges", ())]
         for row in manifest["layers"]
         if counts and not row["on_host"]
     }

@@ -22,7 +22,6 @@ from tilewright.targets.sunway.machine import CPES, LDM_BYTES, MACHINE
 from tilewright.targets.sunway.mesh import MESH
 from tilewright.targets.sunway.plans import Plans
 from tilewright.targets.sunway.runner import SunwayRunner
-from tilewright.tile.decisions import Decision
 
 
 class SunwayTarget(Target):
@@ -31,11 +30,10 @@ class SunwayTarget(Target):
     name = "sunway"
     description = "athread C for one core group of SW26010, run on the host through a shim"
     family = "sunway"
-    honours = frozenset({Decision.ADDRESSES})
-    """Its C has reply words, an order and slots of its own (emit/slave.py)."""
     implements = frozenset(
         {
-            *(Capability.CORES, Capability.ISSUE_CYCLES),
+            *(Capability.CORES, Capability.ISSUE_CYCLES, Capability.SYNCHRONISATION),
+            Capability.ISSUER,
             *(Capability.EFFICIENCY, Capability.TRANSACTION, Capability.IN_FLIGHT),
             *(Capability.EPILOGUE_ANY, Capability.MEMORY_GROWTH),
         }
@@ -73,6 +71,9 @@ class SunwayTarget(Target):
         if names != {machine.main, "ldm"}:
             raise refuse("sunway-machine", "has one memory beside the main one, ldm", machine.name)
         self.check_cores(machine)
+        if machine.synchronisation != MACHINE.synchronisation:
+            reason = "a CPE gives all commands, and waits for reply words"
+            raise refuse("sunway-machine", reason, "synchronisation", "leave it out")
         if (machine.memory("ldm").bytes or 0) > LDM_BYTES:
             reason = f"a CPE has {LDM_BYTES} bytes of LDM"
             raise refuse("sunway-machine", reason, "memory.ldm.bytes")

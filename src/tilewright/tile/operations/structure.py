@@ -66,8 +66,16 @@ class ProgramOp(TileOperation):
     interleaved = opt_prop_def(UnitAttr)
     """Present: instructions are issued in the order in which they can begin, not command by
     command. Each engine keeps the order of its commands."""
+    issuer = opt_prop_def(StringAttr)
+    """Name of the engine that gives the others their commands, in the order of the text
+    (tile/issued.py); absent: each engine has a queue that fills by itself."""
     body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), NoTerminator())
+
+    @property
+    def issuer_name(self) -> str:
+        """The issuer; "" where there is none."""
+        return "" if self.issuer is None else self.issuer.data
 
     @property
     def extents(self) -> dict[str, int]:

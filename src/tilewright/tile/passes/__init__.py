@@ -59,8 +59,9 @@ def pipeline(
             reason = "after late-loads, which expects one loop in a block"
             entries.append(PassEntry(PartStores(), reason))
         deep = any(is_deep(machine, primitive) for primitive in machine.primitives)
-        ahead = Decision.ORDER in honours and not machine.synchronisation.signals
-        if deep and ahead:
+        issues = bool(machine.synchronisation.issuer)
+        ahead = issues or (deep and not machine.synchronisation.signals)
+        if ahead and Decision.ORDER in honours:
             reason = "after double-buffer: loads that are issued ahead take two slots"
             entries.append(PassEntry(Prefetch(), reason))
         if machine.synchronisation.by_rows and Decision.ORDER in honours:

@@ -28,9 +28,10 @@ from tilewright.tile.dialect import (
     enclosing_loops,
     enclosing_scopes,
     program_of,
+    scopes_of,
 )
 from tilewright.tile.implied import visits
-from tilewright.tile.iteration import nest_rows, scopes_of
+from tilewright.tile.iteration import nest_rows
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.queues import users_of
 

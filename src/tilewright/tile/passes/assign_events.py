@@ -12,6 +12,7 @@ from tilewright.machine.synchronisation import Synchronisation
 from tilewright.tile.dialect import ProgramOp
 from tilewright.tile.event_ids import APART, Request, give_ids, needed
 from tilewright.tile.handovers import Handover, Placed, handovers_of, place, remove
+from tilewright.tile.issued import handovers_of_issued
 from tilewright.tile.iteration import Order
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.passes.synchronise import PROVEN
@@ -55,6 +56,9 @@ class AssignEvents(TilePass):
     the visit before), and then a barrier, which takes no id, stands in place of a wait and says
     why.
 
+    Where one engine gives the others their commands, each transfer counts up words of its own, and
+    is waited for once (issued.py).
+
     Refuses (``tile-event``) programs whose commands stand in their queues otherwise than in the
     text (``late``, ``ahead``, containers): no id follows them.
     """
@@ -66,8 +70,10 @@ class AssignEvents(TilePass):
         limits = machine.synchronisation
         if not limits.signals or limits.by_rows:
             return
-        _refuse_reordered(program, limits)
-        handovers = handovers_of(program)
+        issued = program.issuer is not None
+        if not issued:
+            _refuse_reordered(program, limits)
+        handovers = list(handovers_of_issued(program)) if issued else handovers_of(program)
         for op in commands_of(program):
             op.properties.pop("waits", None)
         if handovers:
@@ -106,7 +112,7 @@ class _Assignment:
 
     def run(self) -> None:
         """Leave the program with signals that are proven."""
-        if self.proven:
+        if self.proven and self.program.issuer is None:
             self._prune()
         # Each round makes some hand-over narrower, of which every one can be a barrier at last.
         for _ in range(4 * len(self.items) + 4):
@@ -231,6 +237,9 @@ class _Assignment:
     def _mend(self, problem: _Problem) -> None:
         """Add what orders a signal behind the wait that takes the one before; or a barrier."""
         item = problem.item
+        if self.program.issuer is not None:
+            reason = "an operand lies where another is still under way"
+            raise refuse("tile-event", reason, self.program.symbol.data, "choose smaller tiles")
         if item is None:
             # A dependence that pruning and sharing left unordered, which they never do.
             for other in self.items:

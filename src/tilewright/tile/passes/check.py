@@ -21,8 +21,9 @@ from tilewright.tile.dialect import (
     MoveOp,
     ProgramOp,
     buffer_of,
+    scopes_of,
 )
-from tilewright.tile.iteration import LAST, Order, Rows, nest_rows, reduced_dims, scopes_of
+from tilewright.tile.iteration import LAST, Order, Rows, nest_rows, reduced_dims
 from tilewright.tile.machine_parts import absent_parts
 from tilewright.tile.operations import EventOp
 from tilewright.tile.passes.allocate import live_spans, slot_bytes

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from tilewright.ir import integer
 from tilewright.machine import Machine
 from tilewright.tile.dialect import BufferOp, MoveOp, ProgramOp
-from tilewright.tile.implied import visits
+from tilewright.tile.implied import visits, visits_of_part
 from tilewright.tile.passes.base import TilePass
-from tilewright.tile.queues import leader_of
+from tilewright.tile.queues import leader_of, moves_of
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,10 @@ class DoubleBuffer(TilePass):
 
     Slots are asked for by the operand's name, for the buffer next to the primitive, and by a
     memory's name, too, for a buffer on the way there. A buffer that is visited n times gets n slots
-    at most. A joined buffer takes the slots of the
-    one whose move it joins, since both are filled at once. ``operands`` and ``slots`` set the
-    slots of the named operands instead of what the program asks for.
+    at most; where one engine issues all commands, what is loaded is visited in one part. A joined
+    buffer takes the slots of the one whose move it joins, since both are filled at once.
+    ``operands`` and ``slots`` set the slots of the named operands instead of what the program asks
+    for.
 
     Before::
 
@@ -63,6 +64,9 @@ class DoubleBuffer(TilePass):
             leader = leaders.get(buffer, buffer)
             on_the_way = any(isinstance(use.operation, BufferOp) for use in leader.result.uses)
             key = leader.tensor_op.symbol.data, leader.memory if on_the_way else ""
-            slots = max(min(asked.get(key, 1), visits(buffer)), 1)
+            # An issuer gives no loads ahead across parts.
+            loaded = program.issuer is not None and any(op.loads for op in moves_of(buffer))
+            count = visits_of_part(buffer) if loaded else visits(buffer)
+            slots = max(min(asked.get(key, 1), count), 1)
             if slots != buffer.slot_count:
                 buffer.slots = integer(slots)

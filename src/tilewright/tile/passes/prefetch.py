@@ -20,6 +20,10 @@ class Prefetch(TilePass):
     tile have more commands than that, so a load behind them would be issued when they are nearly
     done, and their computes could not hide it.
 
+    Where one engine gives the others their commands (``issuer``), in the order of the text, so are
+    all loads of two slots or more, within a part: behind a compute it comes to no load before that
+    is done.
+
     Before::
 
         tile.loop "ow" 0 to 56 step 18 for "l1" {
@@ -39,6 +43,10 @@ class Prefetch(TilePass):
         """Mark the moves of one program."""
         for move in [op for op in program.walk() if isinstance(op, MoveOp)]:
             buffer, block = move.buffer, move.parent_block()
+            if program.issuer is not None:
+                if move.loads and buffer.slot_count > 1:
+                    move.ahead = UnitAttr()
+                continue
             inner = any(isinstance(use.operation, BufferOp) for use in buffer.result.uses)
             if block is None or not move.loads or move.late is not None or not inner:
                 continue

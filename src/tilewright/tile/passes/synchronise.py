@@ -39,7 +39,8 @@ class Synchronise(TilePass):
     Without ``fewest`` these stay: that is shorter, and they take no time where commands wait
     themselves.
 
-    Machines without synchronisation (``synchronisation = "none"``) get no waits.
+    Machines without synchronisation (``synchronisation = "none"``) get no waits, nor do programs
+    with an issuer, whose order says most (assign-events adds the rest).
 
     Where instructions wait for rows (``synchronisation.grain``), a wait implies nothing of other
     buffers. Each command waits for the rows of every buffer that it uses, but for buffers that are
@@ -69,7 +70,7 @@ class Synchronise(TilePass):
         dependences = Dependences(program)
         for op in dependences.commands:
             op.properties.pop("waits", None)
-        if machine.synchronisation.style == "none":
+        if machine.synchronisation.style == "none" or program.issuer is not None:
             return
         by_rows = machine.synchronisation.by_rows
         for op in dependences.commands:

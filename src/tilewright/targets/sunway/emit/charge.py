@@ -6,27 +6,32 @@ of ``compute`` in a copy of the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilewright.machine import Expression, Primitive, parse_expression
+from tilewright.machine import Expression, Machine, parse_expression
 from tilewright.machine.exact import FUNCTIONS, OPERATORS
 from tilewright.targets.sunway.emit.nest import Nest
 from tilewright.tile.dialect import ComputeOp, ProgramOp
+from tilewright.tile.iteration import own_extents
 
-CALL = "compute(&at,"
-"""How the emitted C calls the code of a tile."""
+CALL = re.compile(r"( *)compute(?:_(\d+))?\(&at,")
+"""How the emitted C calls the code of a tile; of several computes, with the number of each."""
 
 
-def charge_text(program: ProgramOp, primitive: Primitive) -> str:
-    """C of the cycles of the tile at ``at``, by the primitive's expression."""
-    compute = next(op for op in program.walk() if isinstance(op, ComputeOp))
-    block = compute.parent_block()
-    assert block is not None
-    names = {name: dim for dim, name in compute.dim_names.items()}
-    extents = Nest(program).extents(block, "at.")
-    sizes = {names.get(dim, dim): extent.size for dim, extent in extents.items()}
-    return expression_text(parse_expression(primitive.cycles), sizes)
+def charge_texts(program: ProgramOp, machine: Machine) -> list[str]:
+    """C of the cycles of the tile at ``at`` of each compute, by its primitive's expression."""
+    nest = Nest(program)
+    texts: list[str] = []
+    for op in program.walk():
+        block = op.parent_block()
+        if isinstance(op, ComputeOp) and block is not None:
+            extents, names = nest.extents(block, "at."), op.dim_names
+            sizes = {dim: extents[names.get(dim, dim)].size for dim in own_extents(op, program)}
+            primitive = machine.primitive(op.primitive.data)
+            texts.append(expression_text(parse_expression(primitive.cycles), sizes))
+    return texts
 
 
 def expression_text(expression: Expression, sizes: dict[str, str]) -> str:
@@ -69,13 +74,13 @@ def _function(name: str, arguments: list[str]) -> str:
     return f"{'fabs' if name == 'abs' else name}({arguments[0]})"
 
 
-def counting(text: str, charge: str) -> str:
+def counting(text: str, charges: Sequence[str]) -> str:
     """A slave file that charges each tile before it computes it; with the registers that are sent
     meanwhile, where CPEs compute it together."""
     name = "shim_charge_all" if '#include "../slave/turns.h"' in text else "shim_charge"
     lines: list[str] = []
     for line in text.splitlines():
-        if line.lstrip().startswith(CALL):
-            line = f"{line[: -len(line.lstrip())]}{name}({charge}); {line.lstrip()}"
+        if call := CALL.match(line):
+            line = f"{call[1]}{name}({charges[int(call[2] or 0)]}); {line.lstrip()}"
         lines.append(line)
     return "\n".join(lines) + "\n"

@@ -25,9 +25,9 @@ unsigned void volatile while
 """
 
 _LOCALS = """
-argument at begin block box column columns compute count d end first from group i inside last ldm
-left low most next o other own p para part places q reply row rows spare sum tap taps to turn
-whole w x y
+argument at begin block box column columns compute count counts d end first from group i inside last
+ldm left low most next o other own p para part places q replies reply row rows spare sum tap taps to
+turn whole w x y
 """
 
 KEYWORDS = frozenset(_KEYWORDS.split())
@@ -37,10 +37,10 @@ LOCALS = frozenset(_LOCALS.split()) | {f"t{number}" for number in range(64)}
 
 DERIVED = (
     *("{}", "{}_b", "{}_box", "get_{}", "put_{}", "exchange_{}"),
-    *("{}_reply", "{}_count", "{}_slot", "{}_at", "{}_bytes", "{}_fits"),
+    *("{}_slot", "{}_at", "{}_bytes", "{}_fits", "{}_word"),
 )
-"""Names that belong to a buffer: its data, its box, the functions and counters of its DMA, where
-it lies in LDM."""
+"""Names that belong to a buffer: its data, its box, the functions of its DMA and the first reply
+word of it, where it lies in LDM."""
 
 
 class Names:

@@ -12,15 +12,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, prod
+from typing import ClassVar, TypeGuard
 
 from tilewright.codegen.c.source import total
 from tilewright.errors import refuse
-from tilewright.ir import Block
+from tilewright.ir import Block, Operation
 from tilewright.planning.domain import Affine
 from tilewright.planning.mesh import places
 from tilewright.targets.sunway.emit.names import Names
 from tilewright.targets.sunway.mesh import MESH
-from tilewright.tile.dialect import LoopOp, ProgramOp, enclosing_loops
+from tilewright.tile.dialect import (
+    DomainOp,
+    LoopOp,
+    ProgramOp,
+    Scope,
+    enclosing_scopes,
+    shared_loops,
+)
 
 
 @dataclass(frozen=True)
@@ -44,13 +52,40 @@ class Extent:
 
 
 @dataclass(frozen=True)
+class Bound:
+    """A dim that a domain binds to what a later compute reads: ``name`` and ``name_n`` are its
+    members of ``struct tile``."""
+
+    dim: str
+    name: str
+    axis: Affine
+    step: int
+    """Its most indices."""
+
+    even: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A domain of the program, which C enters by a function."""
+
+    op: DomainOp
+    bounds: tuple[Bound, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the functions that enter it and step to its next run."""
+        return self.bounds[0].name
+
+
+@dataclass(frozen=True)
 class Loop:
     """A loop of the program: ``name`` and ``name_n`` are its members of ``struct tile``."""
 
     op: LoopOp
     name: str
-    outer: Loop | None
-    """The next loop outwards over the same dim."""
+    outer: Loop | Bound | None
+    """The next loop outwards over the same dim, or what a domain binds it to."""
     extent: int
     """Of the dim."""
 
@@ -100,30 +135,42 @@ class Nest:
     def __init__(self, program: ProgramOp) -> None:
         self.program = program
         self.loops: dict[LoopOp, Loop] = {}
-        chain = [op for op in program.walk() if isinstance(op, LoopOp)]
-        counts: dict[str, int] = {}
-        for op in chain:
-            counts[op.dim.data] = counts.get(op.dim.data, 0) + 1
-        seen: dict[str, int] = {}
-        members = Names()
-        for op in chain:
-            dim = op.dim.data
-            number = seen[dim] = seen.get(dim, 0) + 1
-            wish = dim if number == counts[dim] else f"{dim}_{number - 1}"
-            name = members.new(wish, ("{}", "{}_n"))
-            around = [o for o in enclosing_loops(op) if o.dim.data == dim]
-            outer = self.loops[around[-1]] if around else None
-            if op.lower_bound or len(around) != number - 1:
-                raise refuse("lower-program", f"a nest of loops over {dim} that is none")
-            self.loops[op] = Loop(op, name, outer, program.extents[dim])
+        self.domains: dict[DomainOp, Domain] = {}
+        chain = [
+            (op, dim)
+            for op in program.walk()
+            for dim in (
+                [op.dim.data] if isinstance(op, LoopOp) else op.bound if _is_domain(op) else ()
+            )
+        ]
+        self.members: list[str] = []
+        """The members of ``struct tile``, each with an extent beside it."""
+        left: dict[str, int] = {}
+        for _, dim in chain:
+            left[dim] = left.get(dim, 0) + 1
+        inner: dict[str, Loop | Bound] = {}
+        bounds: dict[DomainOp, list[Bound]] = {}
+        names, numbers = Names(), dict[str, int]()
+        for op, dim in chain:
+            number = numbers[dim] = numbers.get(dim, -1) + 1
+            wish = dim if number == left[dim] - 1 else f"{dim}_{number}"
+            name = names.new(wish, ("{}", "{}_n"))
+            self.members.append(name)
+            outer, extent = inner.get(dim), program.extents[dim]
+            if isinstance(op, DomainOp):
+                own = Bound(dim, name, op.bound[dim], extent)
+                bounds.setdefault(op, []).append(own)
+                self.domains[op] = Domain(op, tuple(bounds[op]))
+                inner[dim] = own
+            elif isinstance(op, LoopOp):
+                if op.lower_bound or (isinstance(outer, Loop) and not outer.op.is_ancestor(op)):
+                    raise refuse("lower-program", f"a nest of loops over {dim} that is none")
+                inner[dim] = self.loops[op] = Loop(op, name, outer, extent)
 
     @cached_property
     def shared(self) -> list[Loop]:
         """The loops that the cores share, outermost first."""
-        if self.program.shared is None:
-            return []
-        count = len(self.program.shared.data.split())
-        return list(self.loops.values())[:count]
+        return [self.loops[op] for op in shared_loops(self.program)]
 
     @cached_property
     def places(self) -> tuple[int, ...]:
@@ -143,23 +190,57 @@ class Nest:
         """Whether some CPEs go through a part that is another's."""
         return any(loop.trips < count for loop, count in zip(self.shared, self.places, strict=True))
 
-    def around(self, block: Block) -> list[Loop]:
-        """The loops around a block, outermost first."""
+    def around(self, block: Block) -> list[Loop | Domain]:
+        """The loops and domains around a block, outermost first."""
         parent = block.parent_op()
-        if not isinstance(parent, LoopOp):
+        if not isinstance(parent, LoopOp | DomainOp):
             return []
-        return [self.loops[op] for op in (*enclosing_loops(parent), parent)]
+        return [self._scope(op) for op in (*enclosing_scopes(parent), parent)]
 
-    def own(self, block: Block) -> list[Loop]:
-        """Those of them that each core runs for itself."""
-        return [loop for loop in self.around(block) if loop not in self.shared]
+    def own(self, op: Operation) -> list[Loop | Domain]:
+        """The loops and domains around an operation that each core runs for itself."""
+        return [
+            scope for op in enclosing_scopes(op) if (scope := self._scope(op)) not in self.shared
+        ]
+
+    def _scope(self, op: Scope) -> Loop | Domain:
+        return self.loops[op] if isinstance(op, LoopOp) else self.domains[op]
 
     def extents(self, block: Block, at: str) -> dict[str, Extent]:
         """Every dim as it is within a block."""
         extents = {dim: Extent("0", str(size)) for dim, size in self.program.extents.items()}
-        for loop in self.around(block):
-            extents[loop.op.dim.data] = loop.extent_at(at)
+        for scope in self.around(block):
+            if isinstance(scope, Loop):
+                extents[scope.op.dim.data] = scope.extent_at(at)
+            else:
+                extents |= self._bound(scope, extents, at)
         return extents
+
+    def _bound(self, domain: Domain, extents: Mapping[str, Extent], at: str) -> dict[str, Extent]:
+        """The dims of a domain within it: numbers, where they do not depend on the tile."""
+        bound: dict[str, Extent] = {}
+        axes = self._intervals(domain, extents)
+        for own, axis in zip(domain.bounds, axes, strict=True):
+            fixed = axis.start.isdigit() and not axis.clipped
+            start = axis.start if fixed else f"{at}{own.name}"
+            size = axis.size if axis.size.isdigit() and not axis.clipped else f"{at}{own.name}_n"
+            bound[own.dim] = Extent(start, size)
+        return bound
+
+    def intervals(self, domain: Domain, at: str) -> list[Axis]:
+        """The intervals to which a domain binds its dims."""
+        block = domain.op.parent_block()
+        assert block is not None
+        return self._intervals(domain, self.extents(block, at))
+
+    def _intervals(self, domain: Domain, extents: Mapping[str, Extent]) -> list[Axis]:
+        whole = self.program.extents
+        shape = [whole[own.dim] for own in domain.bounds]
+        return box_axes([own.axis for own in domain.bounds], shape, extents, whole)
+
+
+def _is_domain(op: Operation) -> TypeGuard[DomainOp]:
+    return isinstance(op, DomainOp)
 
 
 @dataclass(frozen=True)

@@ -1,36 +1,64 @@
-"""The functions of a layer that step to its next tile: ``next_DIM``, ``skip_DIM``."""
+"""The functions of a layer that step to its next tile: ``next_DIM``, ``skip_DIM``, and those that
+enter the domains of what a later compute reads: ``enter_DIM``."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
 from tilewright.codegen.c.source import Writer
-from tilewright.targets.sunway.emit.nest import Loop
+from tilewright.targets.sunway.emit.nest import Domain, Loop, Nest
 
 
 def write_steps(
-    writer: Writer, loops: Sequence[Loop], ahead: Sequence[Sequence[Loop]], turns: Collection[str]
+    writer: Writer, nest: Nest, ahead: Sequence[Sequence[Loop | Domain]], turns: Collection[str]
 ) -> None:
-    """Write a function for each of a layer's loops that has to be stepped.
+    """Write a function for each of a layer's domains, and of its loops that have to be stepped.
 
-    ``ahead`` has the loops around each buffer that is fetched ahead; ``turns`` names the loops
-    whose tiles CPEs fetch in turns.
+    ``ahead`` has the loops and domains around each buffer that is fetched ahead; ``turns`` names
+    the loops whose tiles CPEs fetch in turns.
     """
-    for loop in loops:
-        around = next((nest[: nest.index(loop)] for nest in ahead if loop in nest), None)
-        if around is not None:
-            _next(writer, loop, around[-1] if around else None)
-            if loop.name in turns:
-                _skip(writer, loop)
+    for domain in nest.domains.values():
+        _enter(writer, nest, domain)
+    for scope in dict.fromkeys(scope for scopes in ahead for scope in scopes):
+        scopes = next(scopes for scopes in ahead if scope in scopes)
+        around = scopes[: scopes.index(scope)]
+        if isinstance(scope, Loop):
+            _next(writer, scope, around[-1] if around else None)
+        else:
+            _next_run(writer, scope, around[-1] if around else None)
+        if scope.name in turns:
+            _skip(writer, scope)
 
 
-def write_first(writer: Writer, loop: Loop, at: str) -> None:
-    """Set a loop's variables to those of its first iteration."""
-    writer.line(f"{at}{loop.name} = {loop.start(at)};")
-    writer.line(f"{at}{loop.name}_n = {loop.size(at)};")
+def first_tile(writer: Writer, scopes: Sequence[Loop | Domain], at: str) -> int:
+    """Set the variables of loops and domains to those of their first run; returns the blocks that
+    are open then: domains may be empty."""
+    opened = 0
+    for scope in scopes:
+        if isinstance(scope, Loop):
+            writer.line(f"{at}.{scope.name} = {scope.start(f'{at}.')};")
+            writer.line(f"{at}.{scope.name}_n = {scope.size(f'{at}.')};")
+        else:
+            writer.line(f"if (enter_{scope.name}(&{at}) || next_{scope.name}(&{at})) {{")
+            writer.depth += 1
+            opened += 1
+    return opened
 
 
-def _next(writer: Writer, loop: Loop, around: Loop | None) -> None:
+def _enter(writer: Writer, nest: Nest, domain: Domain) -> None:
+    """The function that sets a domain's variables; 0 where it is empty."""
+    line, names = writer.line, ", ".join(own.name for own in domain.bounds)
+    line(f"/* Sets {names} to what is read of them; 0 where that is nothing. */")
+    with writer.block(f"static int enter_{domain.name}(struct tile *at)"):
+        for own, axis in zip(domain.bounds, nest.intervals(domain, "at->"), strict=True):
+            line(f"at->{own.name} = {axis.start};")
+            size = f"{axis.size} - at->{own.name}" if axis.clipped else axis.size
+            line(f"at->{own.name}_n = {size};")
+        line(f"return {' && '.join(f'at->{own.name}_n > 0' for own in domain.bounds)};")
+    line()
+
+
+def _next(writer: Writer, loop: Loop, around: Loop | Domain | None) -> None:
     """The function that steps to a loop's next iteration; 0 where there is none."""
     name, line = loop.name, writer.line
     line(f"/* Steps to the next iteration over {name}; 0 behind the last of the part. */")
@@ -48,7 +76,22 @@ def _next(writer: Writer, loop: Loop, around: Loop | None) -> None:
     line()
 
 
-def _skip(writer: Writer, loop: Loop) -> None:
+def _next_run(writer: Writer, domain: Domain, around: Loop | Domain | None) -> None:
+    """The function that steps to a domain's next run; 0 where there is none."""
+    line = writer.line
+    line("/* Steps to the next tile that reads any of it; 0 behind the last of the part. */")
+    with writer.block(f"static int next_{domain.name}(struct tile *at)"):
+        if around is None:
+            line("(void)at;")
+        else:
+            line(f"while (next_{around.name}(at))")
+            line(f"    if (enter_{domain.name}(at))")
+            line("        return 1;")
+        line("return 0;")
+    line()
+
+
+def _skip(writer: Writer, loop: Loop | Domain) -> None:
     """The function that steps a number of tiles further, where they come in turns."""
     name, line = loop.name, writer.line
     line("/* Steps over tiles that other CPEs fetch; 0 behind the last one. */")

@@ -41,7 +41,7 @@ from tilewright.ir import SSAValue
 from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
 from tilewright.machine import Machine
 from tilewright.planning.layout import Layout
-from tilewright.targets.sunway.emit.charge import charge_text
+from tilewright.targets.sunway.emit.charge import charge_texts
 from tilewright.targets.sunway.emit.layer import (
     LayerHead,
     header_text,
@@ -107,8 +107,7 @@ def write_package(compilation: Compilation, directory: Path) -> None:
             "groups": groups,
         }
         if kernel.program is not None and kernel.schedule is not None:
-            primitive = compilation.machine.primitive(kernel.schedule.primitive)
-            row["charge"] = charge_text(programs_of(kernel.program)[0], primitive)
+            row["charges"] = charge_texts(programs_of(kernel.program)[0], compilation.machine)
         rows.append(row)
     inputs = [Port.of(name, value) for name, value in network.inputs]
     outputs = [Port.of(name, value) for name, value in network.outputs]
@@ -213,6 +212,7 @@ def _parameters(program: ProgramOp) -> list[Parameter]:
     return [
         Parameter(b.tensor_op.symbol.data, name, written=b.tensor_op.role.data == "output")
         for b, name in layer_names(program).buffers.items()
+        if b.tensor_op.role.data != "internal"
     ]
 
 

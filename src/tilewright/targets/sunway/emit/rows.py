@@ -28,6 +28,7 @@ from tilewright.ir import SSAValue
 from tilewright.ir.types import element_name, tensor_type
 from tilewright.numerics.operators import operators
 from tilewright.planning.domain import Affine
+from tilewright.planning.links import renamed_axes
 from tilewright.targets.sunway.emit.nest import Extent
 from tilewright.targets.sunway.emit.operands import Operand, split_terms
 from tilewright.targets.sunway.emit.transfers import Place
@@ -47,12 +48,14 @@ class Rows:
     places: Mapping[SSAValue, Place]
     output: Place
     extents: Mapping[str, Extent]
-    """Every dim as it is where the compute stands."""
+    """Every dim of the compute as it is there, by the primitive's names."""
     whole: Mapping[str, int]
-    """The extents of the program's dims."""
+    """The extents of the dims."""
     reduction: Sequence[str]
     variables: Mapping[str, str]
     """What C calls the variable of a loop over each dim."""
+    names: Mapping[str, str]
+    """The primitive's names of the program's dims, where they differ."""
     split: bool
     """Whether the reduction has several computes: ``first`` and ``last`` say which this is."""
     writer: Writer = field(default_factory=lambda: Writer(1))
@@ -65,8 +68,7 @@ class Rows:
                 kind = value.type.of if isinstance(value.type, BufferType) else tensor_type(value)
                 if element_name(kind.element_type) != "float32":
                     raise refuse("lower-element", f"{stage.operation.data} of other than float32")
-        windows = windows_of(self.stages[-1])
-        self.result = Operand(self.output, self.output.ordered(windows[-1].data))
+        self.result = Operand(self.output, self.window(self.stages[-1], -1, self.output))
         self.row = self._row_dim()
         self.line = self.writer.line
 
@@ -85,7 +87,11 @@ class Rows:
         if value not in self.places:
             raise refuse("lower-operand", f"{stage.operation.data} reads what is no tile")
         place = self.places[value]
-        return Operand(place, place.ordered(windows_of(stage)[number].data))
+        return Operand(place, self.window(stage, number, place))
+
+    def window(self, stage: StageOp, number: int, place: Place) -> tuple[Affine, ...]:
+        """A window of a stage by the primitive's names, its axes as they lie in memory."""
+        return renamed_axes(place.ordered(windows_of(stage)[number].data), self.names)
 
     def operands(self) -> list[Operand]:
         """All that lie in LDM, each buffer once, the result last."""
@@ -364,8 +370,7 @@ class Rows:
                 value = f"y[i] / (float)({self._taps(at)})"
             elif self.operation == "lrn":
                 x = self.operand(self.anchor, 0)
-                window = windows_of(self.anchor)[-1].data
-                center = Operand(x.place, x.place.ordered(window))
+                center = Operand(x.place, self.window(self.anchor, -1, x.place))
                 parameters = self.anchor.parameters
                 scale = literal(float(parameters["alpha"]) / int(parameters["size"]))
                 bias, beta = (literal(float(parameters[name])) for name in ("bias", "beta"))

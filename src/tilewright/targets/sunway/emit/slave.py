@@ -5,24 +5,24 @@
         for the tiles of the part:
             fetch what they need (the next tile's while this one is computed), compute, write
 
-The loops, the buffers and their moves are the tile program's. A buffer that is loaded in loops with
-two slots is fetched one visit ahead: ``next_DIM`` steps the index of the loop around it, and those
-of the loops further out where it ends (swATOP, section 4.5.2). A result with two slots is waited
-for when its slot is written again. Of what CPEs send in turns, each fetches every eighth tile
-alone, as soon as it has sent the one before. All other moves are waited for where they stand."""
+All of it is the tile program's: loops and boxes, addresses and slots, the order in which transfers
+are given (tile/issue_order.py), the reply words that they count up and where these are waited for.
+What is given ahead is of the next run of its block: ``next_DIM`` steps the index of the loop around
+it, and those of the loops further out where it ends (swATOP, section 4.5.2). Of what CPEs send in
+turns, each fetches every eighth tile alone, as soon as it has sent the one before."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from tilewright.codegen.c.source import Writer, comment
 from tilewright.errors import refuse
-from tilewright.ir import Block, Operation, SSAValue
+from tilewright.ir import Block, SSAValue
 from tilewright.targets.sunway.emit.names import layer_names
 from tilewright.targets.sunway.emit.nest import Loop, Nest
-from tilewright.targets.sunway.emit.next_tile import write_first, write_steps
+from tilewright.targets.sunway.emit.next_tile import first_tile, write_steps
 from tilewright.targets.sunway.emit.rows import Rows
 from tilewright.targets.sunway.emit.tile_code import TILE_CODE
 from tilewright.targets.sunway.emit.transfers import (
@@ -36,12 +36,21 @@ from tilewright.targets.sunway.machine import CPES
 from tilewright.tile.dialect import (
     BufferOp,
     ComputeOp,
+    DomainOp,
     LoopOp,
     MoveOp,
     ProgramOp,
+    SignalOp,
     TensorOp,
+    WaitOp,
     buffer_of,
+    enclosing_loops,
 )
+from tilewright.tile.issue_order import signal_of, steps_of
+from tilewright.tile.iteration import own_extents, reduced_dims
+
+MEET = "athread_syn(ARRAY_SCOPE, 0xffff);"
+"""All CPEs come here before one goes on."""
 
 
 @dataclass(frozen=True)
@@ -72,28 +81,17 @@ class SlaveWriter:
         self.names = layer_names(self.program)
         self.places = {op: place_of(self.nest, op, self.names) for op in self.buffers}
         self.moves = [op for op in self.program.walk() if isinstance(op, MoveOp)]
-        self.loads = {op.buffer for op in self.moves if op.loads}
+        self.words = {
+            number: move.buffer
+            for move in self.moves
+            if (signal := signal_of(move)) is not None
+            for number in signal.id_list
+        }
+        """The buffers whose transfers count up each reply word."""
         self.computes = [op for op in self.program.walk() if isinstance(op, ComputeOp)]
-        if len(self.computes) != 1:
-            raise refuse("lower-program", f"{len(self.computes)} computes in one kernel")
-        self.ahead = [
-            buffer
-            for buffer in self.buffers
-            if buffer in self.loads and buffer.slot_count > 1 and self._own(buffer)
-        ]
+        self.ahead = [move.buffer for move in self.moves if move.ahead is not None]
         self.line = self.writer.line
         self.turns = any(place.turns for place in self.places.values())
-
-    def _own(self, buffer: BufferOp) -> list[Loop]:
-        """The loops around a buffer that each CPE runs."""
-        block = buffer.parent_block()
-        assert block is not None
-        return self.nest.own(block)
-
-    def slots(self, buffer: BufferOp) -> int:
-        """Slots of a buffer in C: one that is fetched once for a part needs no second."""
-        fetched = buffer in self.loads and buffer not in self.ahead
-        return 1 if fetched else buffer.slot_count
 
     def text(self) -> str:
         """The whole file."""
@@ -105,8 +103,9 @@ class SlaveWriter:
         if any(place.meets for place in self.places.values()):
             line('#include "../slave/mesh.h"')
         line('#include "../slave/scalars.h"')
-        if self.computes[0].primitive.data in TILE_CODE:
-            line(f'#include "../slave/{TILE_CODE[self.computes[0].primitive.data][1]}"')
+        primitives = dict.fromkeys(op.primitive.data for op in self.computes)
+        for header in dict.fromkeys(TILE_CODE[n][1] for n in primitives if n in TILE_CODE):
+            line(f'#include "../slave/{header}"')
         line(f'#include "{name}_para.h"')
         line()
         self._tile()
@@ -122,42 +121,47 @@ class SlaveWriter:
                 self.writer.lines += exchange_function(place).splitlines()
                 line()
         self._steps()
-        self._compute()
+        for op in self.computes:
+            self._compute(op)
         self._function()
         return str(self.writer)
 
     def _tile(self) -> None:
         self.line("/* Where a tile lies: first index and extent along each dim that is cut. */")
         self.line("struct tile {")
-        for loop in self.nest.loops.values():
-            self.line(f"    long {loop.name}, {loop.name}_n;")
-        if not self.nest.loops:
+        for name in self.nest.members:
+            self.line(f"    long {name}, {name}_n;")
+        if not self.nest.members:
             self.line("    long whole; /* nothing is cut */")
         self.line("};")
         self.line()
 
     def _memory(self) -> None:
-        """The addresses of the tiles, which the tile program has."""
-        self.line("/* The tiles in LDM: the first byte of each buffer, and the bytes of a slot. */")
+        """The addresses and reply words of the tiles, which the tile program has."""
+        self.line(
+            "/* The tiles in LDM: first byte, bytes of a slot, reply word of the first one. */"
+        )
         for buffer in self.buffers:
             name, tensor = self.places[buffer].name, comment(buffer.tensor_op.symbol.data)
             address, size = buffer.get("address"), buffer.get("bytes")
-            self.line(f"enum {{{name}_at = {address}, {name}_bytes = {size}}}; /* {tensor} */")
-            end = f"{name}_at + {self.slots(buffer)} * {name}_bytes"
+            words = [number for number, own in self.words.items() if own is buffer]
+            word = f", {name}_word = {min(words)}" if words else ""
+            lies = f"{name}_at = {address}, {name}_bytes = {size}"
+            self.line(f"enum {{{lies}{word}}}; /* {tensor} */")
+            end = f"{name}_at + {buffer.slot_count} * {name}_bytes"
             self.line(f"typedef char {name}_fits[{end} <= LDM_BYTES ? 1 : -1];")
         self.line()
 
     def _steps(self) -> None:
         """The functions that step to the next tile of what is fetched ahead."""
-        ahead = [self._own(buffer) for buffer in self.ahead]
-        turns = {self._own(b)[-1].name for b in self.ahead if self.places[b].turns}
-        write_steps(self.writer, list(self.nest.loops.values()), ahead, turns)
+        ahead = [self.nest.own(buffer) for buffer in self.ahead]
+        turns = {self.nest.own(b)[-1].name for b in self.ahead if self.places[b].turns}
+        write_steps(self.writer, self.nest, ahead, turns)
 
     # -------------------------------------------------------------- the compute
 
-    def _operands(self) -> list[Place]:
-        """The buffers of the compute, the result's last."""
-        op = self.computes[0]
+    def _operands(self, op: ComputeOp) -> list[Place]:
+        """The buffers of a compute, the result's last."""
         places: dict[str, Place] = {}
         for stage in op.stages:
             for value in stage.inputs:
@@ -173,49 +177,62 @@ class SlaveWriter:
         places.pop(place.name, None)
         return [*places.values(), place]
 
-    def _split(self) -> list[str]:
-        """The reduction dims that are cut."""
-        cut = {loop.op.dim.data for loop in self.nest.loops.values()}
-        return [dim for dim in self.program.reduction_dims if dim in cut]
+    def _split(self, op: ComputeOp) -> list[str]:
+        """The dims over which a compute reduces that are cut."""
+        cut = {loop.dim.data for loop in enclosing_loops(op)}
+        return [dim for dim in self._reduction(op) if dim in cut]
 
-    def _compute(self) -> None:
-        op = self.computes[0]
+    def _reduction(self, op: ComputeOp) -> tuple[str, ...]:
+        """The dims over which a compute reduces; a softmax's axis, too, which its result has."""
+        several = len(self.computes) > 1
+        return reduced_dims(op, self.program) if several else self.program.reduction_dims
+
+    def _function_of(self, op: ComputeOp) -> str:
+        """C of the name of the function that computes a tile."""
+        return "compute" if len(self.computes) == 1 else f"compute_{self.computes.index(op)}"
+
+    def _compute(self, op: ComputeOp) -> None:
         block = op.parent_block()
         output = buffer_of(op.output)
         assert block is not None and output is not None
         values: dict[SSAValue, Place] = {b.result: place for b, place in self.places.items()}
+        extents, whole = self.nest.extents(block, "at->"), own_extents(op, self.program)
+        names, own = op.dim_names, op.primitive_names
+        split = self._split(op)
         rows = Rows(
             op.stages,
             values,
             self.places[output],
-            self.nest.extents(block, "at->"),
-            self.program.extents,
-            self.program.reduction_dims,
-            self.names.variables,
-            bool(self._split()),
+            {dim: extents[names.get(dim, dim)] for dim in whole},
+            whole,
+            [own.get(dim, dim) for dim in self._reduction(op)],
+            {dim: self.names.variables[names.get(dim, dim)] for dim in whole},
+            own,
+            bool(split),
         )
         body = TILE_CODE.get(op.primitive.data, (Rows.write, ""))[0](rows)
         body = [*rows.steps(body), *body]
         operations = ", ".join(stage.operation.data for stage in op.stages)
         self.line(f"/* Computes a tile: {operations}. */")
-        self.line("static void compute(const struct tile *at,")
-        places = self._operands()
+        head = f"static void {self._function_of(op)}("
+        self.line(f"{head}const struct tile *at,")
+        places = self._operands(op)
         parameters: list[str] = []
         for place in places:
             kind = "float" if place is places[-1] else "const float"
             parameters.append(f"const struct box *{place.name}_b, {kind} *{place.name}")
-        if self._split():
+        if split:
             parameters.append("int first, int last")
         if self.turns:
             parameters.append("int turn")
         for number, parameter in enumerate(parameters):
-            self.line(" " * 20 + parameter + ("," if number < len(parameters) - 1 else ")"))
+            self.line(" " * len(head) + parameter + ("," if number < len(parameters) - 1 else ")"))
         with self.writer.block():
             text = "\n".join(body)
             for name in ["at", *(f"{place.name}_b" for place in places)]:
                 if f"{name}->" not in text:
                     self.line(f"(void){name};")
-            for name in ["first", "last"] if self._split() else []:
+            for name in ["first", "last"] if split else []:
                 if f"if ({name})" not in text:
                     self.line(f"(void){name};")
             self.writer.lines += body
@@ -235,7 +252,6 @@ class SlaveWriter:
             self.line("dma_wait(&reply, 1);")
             self.line()
             self._block(self.program.body.block)
-            self._finish()
 
     def _declare(self) -> None:
         self.line(f"struct {self.layer.name}_para para;")
@@ -248,119 +264,139 @@ class SlaveWriter:
         if self.turns:
             self.line("int turn = 0; /* The CPEs of which column and row send. */")
         self.line("volatile int reply = 0;")
+        if self.words:
+            count = max(self.words) + 1
+            self.line(
+                f"volatile int replies[{count}] = {{0}}; /* What transfers count up when done. */"
+            )
+            self.line(f"int counts[{count}] = {{0}}; /* What they come to then. */")
         for buffer in self.buffers:
-            place, slots = self.places[buffer], self.slots(buffer)
-            zeros = ", ".join("0" for _ in range(slots))
-            name = place.name
+            name = self.places[buffer].name
             self.line(f"struct box {name}_b;")
-            slot = f", {name}_slot = 0" if slots > 1 else ""
-            self.line(f"volatile int {name}_reply[{slots}] = {{{zeros}}};")
-            self.line(f"int {name}_count[{slots}] = {{{zeros}}}{slot};")
-        if not self.nest.loops:
+            if buffer.slot_count > 1:
+                self.line(f"int {name}_slot = 0;")
+        if not self.nest.members:
             self.line("(void)at;")
 
     def _slot(self, buffer: BufferOp) -> str:
-        return f"{self.places[buffer].name}_slot" if self.slots(buffer) > 1 else "0"
+        return f"{self.places[buffer].name}_slot" if buffer.slot_count > 1 else "0"
 
     def _block(self, block: Block) -> None:
-        """The operations of a block; loops that the CPEs share are one loop over parts."""
-        ops = list(block.ops)
+        """The operations of a block as a CPE comes to them; loops that the CPEs share are one loop
+        over parts."""
         if not self.nest.around(block) and not self.nest.shared:
             # There is one part: CPE 0's.
             self.line("if (athread_get_id(-1) != 0)")
             self.line("    return;")
-        self._enter(block)
-        for op in ops:
-            if isinstance(op, LoopOp):
-                self._loop(op)
-            elif isinstance(op, ComputeOp):
-                self._call(op)
-            elif isinstance(op, MoveOp) and not op.loads:
-                self._put(op)
-        own = self._of(block)
-        for buffer in own:
-            if self.slots(buffer) > 1:
+        arrived: list[BufferOp] = []
+        for step in steps_of(self.program, block):
+            op = step.op
+            if not isinstance(op, WaitOp):
+                for buffer in arrived:
+                    name = self.places[buffer].name
+                    tile = f"TILE({name}, {self._slot(buffer)})"
+                    self.line(f"exchange_{name}(&{name}_b, {tile});")
+                arrived = []
+            match op:
+                case BufferOp():
+                    name = self.places[op].name
+                    self.line(f"{name}_b = {name}_box(&at);")
+                case MoveOp() if step.run == "first":
+                    self._first(op.buffer)
+                case MoveOp() if step.run == "next":
+                    self._next(op.buffer)
+                case MoveOp():
+                    self._get(op) if op.loads else self._put(op)
+                case WaitOp():
+                    arrived += self._wait(op)
+                case LoopOp():
+                    self._loop(op)
+                case DomainOp():
+                    with self.writer.block(f"if (enter_{self.nest.domains[op].name}(&at))"):
+                        self._block(op.body.block)
+                case ComputeOp():
+                    self._call(op)
+                case SignalOp() | TensorOp():
+                    pass  # The words of a transfer, which it is given with; those not in use yet.
+                case _:
+                    raise refuse("lower-program", f"sunway has no {op.name}")
+        self._turn([op for op in block.ops if isinstance(op, BufferOp)])
+
+    def _turn(self, buffers: Sequence[BufferOp]) -> None:
+        """Turn to the next slots at the end of a block."""
+        for buffer in buffers:
+            if buffer.slot_count > 1:
                 slot, place = self._slot(buffer), self.places[buffer]
                 if place.turns:
                     self.line(f"if (turn == lane_in({place.mesh_axis}))")
-                after = f"{slot} = ({slot} + 1) % {self.slots(buffer)};"
+                after = f"{slot} = ({slot} + 1) % {buffer.slot_count};"
                 self.line(f"    {after}" if place.turns else after)
-        if any(self.places[buffer].turns for buffer in own):
+        if any(self.places[buffer].turns for buffer in buffers):
             self.line("turn = (turn + 1) % SIDE;")
 
-    def _of(self, block: Block) -> list[BufferOp]:
-        return [op for op in block.ops if isinstance(op, BufferOp)]
-
-    def _enter(self, block: Block) -> None:
-        """Start the block's loads, then wait for what its computes need."""
-        waits: list[str] = []
-        for buffer in self._of(block):
-            place, slot = self.places[buffer], self._slot(buffer)
-            name = place.name
-            wait = f"dma_wait(&{name}_reply[{slot}], {name}_count[{slot}]);"
-            if place.exchanged == "all" and buffer in self.loads:
-                self._broadcast(block, buffer, wait)
-                continue
-            if place.turns:
-                self.line(f"{name}_b = {name}_box(&at);")
-                with self.writer.block(f"if (turn == lane_in({place.mesh_axis}))"):
-                    self._fetch_ahead(buffer)
-                    self.line(wait)
-                continue
-            if buffer in self.ahead:
-                self.line(f"{name}_b = {name}_box(&at);")
-                self._fetch_ahead(buffer)
-            elif buffer in self.loads:
-                self.line(f"{name}_b = {name}_box(&at);")
-                self._get(buffer, f"&{name}_b", slot)
-            else:
-                self.line(f"{name}_b = {name}_box(&at);")
-            waits.append(wait)
-        for wait in waits:
-            self.line(wait)
-        for buffer in self._of(block):
-            name = self.places[buffer].name
-            if buffer in self.loads and self.places[buffer].meets:
-                self.line(f"exchange_{name}(&{name}_b, TILE({name}, {self._slot(buffer)}));")
-
-    def _fetch_ahead(self, buffer: BufferOp) -> None:
-        """Start to fetch the next tile, if there is one, into the other slot."""
-        name, slot = self.places[buffer].name, self._slot(buffer)
-        self.line("next = at;")
-        loop = self._own(buffer)[-1].name
-        step = f"skip_{loop}(&next, SIDE)" if self.places[buffer].turns else f"next_{loop}(&next)"
-        with self.writer.block(f"if ({step})"):
-            self.line(f"const int other = ({slot} + 1) % {self.slots(buffer)};")
-            self.line(f"box = {name}_box(&next);")
-            self._get(buffer, "&box", "other")
-
-    def _broadcast(self, block: Block, buffer: BufferOp, wait: str) -> None:
-        """Get a tile that CPE 0 fetches for all.
-
-        They meet before they read it; and before it comes, where the slot may be in use: that of
-        the next tile is free once all have come to this one.
-        """
+    def _word(self, buffer: BufferOp, slot: str) -> str:
+        """C of the number of the reply word of a buffer's slot."""
         name = self.places[buffer].name
-        meet = "athread_syn(ARRAY_SCOPE, 0xffff);"
-        self.line(f"{name}_b = {name}_box(&at);")
-        if buffer in self.ahead:
-            self.line(wait)
-            self.line(meet)
-            self._fetch_ahead(buffer)
-            return
-        rounds = -(-self.nest.parts // self.layer.cores)
-        if self.nest.own(block) or rounds > 1:
-            self.line(meet)
-        self._get(buffer, f"&{name}_b", self._slot(buffer))
-        self.line(wait)
-        self.line(meet)
+        return f"{name}_word" if slot == "0" else f"{name}_word + {slot}"
 
-    def _get(self, buffer: BufferOp, box: str, slot: str) -> None:
+    def _wait(self, op: WaitOp) -> list[BufferOp]:
+        """Wait for transfers; the buffers whose tiles CPEs then exchange."""
+        buffer = self.words[op.id_list[0]]
         place = self.places[buffer]
+        first = min(number for number, own in self.words.items() if own is buffer)
+        slot = self._slot(buffer) if op.turns_of is not None else str(op.id_list[0] - first)
+        word = self._word(buffer, slot)
+        if place.turns:
+            self.line(f"if (turn == lane_in({place.mesh_axis}))")
+        self.line(f"{'    ' * place.turns}dma_wait(&replies[{word}], counts[{word}]);")
+        if op.source_engine == "put":
+            return []
+        if place.exchanged == "all":
+            self.line(MEET)
+        return [buffer] if place.meets else []
+
+    def _first(self, buffer: BufferOp) -> None:
+        """Fetch the first tile of a part."""
+        place = self.places[buffer]
+        self.line(f"/* The first tile of {place.name}. */")
+        self.line("next = at;")
+        scopes = self.nest.own(buffer)
+        opened = first_tile(self.writer, scopes, "next")
+        head = f"if (skip_{scopes[-1].name}(&next, lane_in({place.mesh_axis})))"
+        with self.writer.block(head) if place.turns else nullcontext():
+            self.line(f"box = {place.name}_box(&next);")
+            self._fetch(buffer, "&box", self._slot(buffer))
+        for _ in range(opened):
+            self.writer.depth -= 1
+            self.line("}")
+
+    def _next(self, buffer: BufferOp) -> None:
+        """Fetch the next tile of a part, if there is one, into the next slot."""
+        place, slot = self.places[buffer], self._slot(buffer)
+        loop = self.nest.own(buffer)[-1].name
+        step = f"skip_{loop}(&next, SIDE)" if place.turns else f"next_{loop}(&next)"
+        mine = f"turn == lane_in({place.mesh_axis}) && " if place.turns else ""
+        self.line("next = at;")
+        with self.writer.block(f"if ({mine}{step})"):
+            self.line(f"const int other = ({slot} + 1) % {buffer.slot_count};")
+            self.line(f"box = {place.name}_box(&next);")
+            self._fetch(buffer, "&box", "other")
+
+    def _get(self, move: MoveOp) -> None:
+        buffer, block = move.buffer, move.parent_block()
+        assert block is not None
+        rounds = -(-self.nest.parts // self.layer.cores)
+        if self.places[buffer].exchanged == "all" and (self.nest.own(buffer) or rounds > 1):
+            # It must not come while another CPE still reads what its slot had before.
+            self.line(MEET)
+        self._fetch(buffer, f"&{self.places[buffer].name}_b", self._slot(buffer))
+
+    def _fetch(self, buffer: BufferOp, box: str, slot: str) -> None:
+        place, word = self.places[buffer], self._word(buffer, slot)
         name = place.name
         with self._unless_spare(not place.exchanged):
-            self.line(f"{name}_count[{slot}] =")
-            self.line(f"    get_{name}(&para, {box}, TILE({name}, {slot}), &{name}_reply[{slot}]);")
+            self.line(f"counts[{word}] =")
+            self.line(f"    get_{name}(&para, {box}, TILE({name}, {slot}), &replies[{word}]);")
 
     @contextmanager
     def _unless_spare(self, own: bool = True) -> Generator[None]:
@@ -377,21 +413,21 @@ class SlaveWriter:
 
     def _put(self, move: MoveOp) -> None:
         name, slot = self.places[move.buffer].name, self._slot(move.buffer)
+        word = self._word(move.buffer, slot)
         with self._unless_spare():
-            self.line(f"{name}_count[{slot}] =")
-            self.line(
-                f"    put_{name}(&para, &{name}_b, TILE({name}, {slot}), &{name}_reply[{slot}]);"
-            )
+            self.line(f"counts[{word}] =")
+            self.line(f"    put_{name}(&para, &{name}_b, TILE({name}, {slot}), &replies[{word}]);")
 
     def _call(self, op: ComputeOp) -> None:
         arguments = ["&at"]
         by_name = {self.places[buffer].name: buffer for buffer in self.buffers}
-        for place in self._operands():
+        for place in self._operands(op):
             slot = self._slot(by_name[place.name])
             arguments.append(f"&{place.name}_b, TILE({place.name}, {slot})")
-        split = self._split()
+        split = self._split(op)
         if split:
-            names = {loop.op.dim.data: loop for loop in self.nest.loops.values()}
+            loops = (self.nest.loops[loop] for loop in enclosing_loops(op))
+            names = {loop.op.dim.data: loop for loop in loops}
             first = " && ".join(f"at.{names[dim].name} == 0" for dim in split)
             last = " && ".join(
                 f"at.{names[dim].name} + at.{names[dim].name}_n == {self.program.extents[dim]}"
@@ -402,46 +438,23 @@ class SlaveWriter:
             arguments.append("turn")
         # Of tiles in turns none are spare: all take part in the product.
         with self._unless_spare():
-            self.line(f"compute({arguments[0]},")
+            head = f"{self._function_of(op)}("
+            self.line(f"{head}{arguments[0]},")
             for number, argument in enumerate(arguments[1:], 1):
-                self.line("        " + argument + (");" if number == len(arguments) - 1 else ","))
+                end = ");" if number == len(arguments) - 1 else ","
+                self.line(" " * len(head) + argument + end)
 
     def _loop(self, op: LoopOp) -> None:
         loop = self.nest.loops[op]
         if loop in self.nest.shared:
             self._shared(op, loop)
             return
-        parent = op.parent_block()
-        assert parent is not None
-        if not self.nest.own(parent):
-            self._first_tiles(op)
         at, name = "at.", loop.name
         ends = f"at.{name} = {loop.start(at)}; at.{name} < {loop.end(at)}"
         head = f"for ({ends}; at.{name} += {loop.step})"
         with self.writer.block(head):
             self.line(f"at.{name}_n = {loop.size(at)};")
             self._block(op.body.block)
-
-    def _first_tiles(self, op: Operation) -> None:
-        """Fetch the first tiles of what is fetched ahead in the loops within an operation."""
-        inside = [buffer for buffer in self.ahead if buffer in list(op.walk())]
-        for buffer in inside:
-            name = self.places[buffer].name
-            self.line(f"/* The first tile of {name}. */")
-            self.line("next = at;")
-            for loop in self._own(buffer):
-                write_first(self.writer, loop, "next.")
-            place = self.places[buffer]
-            depth = self.writer.depth
-            if place.turns:
-                loop = self._own(buffer)[-1].name
-                self.line(f"if (skip_{loop}(&next, lane_in({place.mesh_axis}))) {{")
-                self.writer.depth += 1
-            self.line(f"box = {name}_box(&next);")
-            self._get(buffer, "&box", self._slot(buffer))
-            if self.writer.depth > depth:
-                self.writer.depth = depth
-                self.line("}")
 
     def _shared(self, op: LoopOp, loop: Loop) -> None:
         shared = self.nest.shared
@@ -473,16 +486,6 @@ class SlaveWriter:
                 self.line(f"at.{part.name} = {index}{step};")
                 self.line(f"at.{part.name}_n = {part.size('at.')};")
             self._block(op.body.block)
-
-    def _finish(self) -> None:
-        self.line()
-        self.line("/* What is still being written. */")
-        for buffer in self.buffers:
-            if buffer in self.loads:
-                continue
-            name = self.places[buffer].name
-            for slot in range(self.slots(buffer)):
-                self.line(f"dma_wait(&{name}_reply[{slot}], {name}_count[{slot}]);")
 
 
 def slave_text(layer: Layer) -> str:

@@ -94,10 +94,11 @@ void enter_kernel(char *frame)
     mpe_frame = frame;
 }
 
-/* Bytes from the start of the CPEs' variables to a place. */
+/* Bytes from the start of the CPEs' variables to a place; -1 on the stack. */
 long ldm_offset(const char *place)
 {
-    return place - __start_shim_ldm;
+    const long offset = place - __start_shim_ldm;
+    return offset >= 0 && offset < SHIM_LDM_BYTES ? offset : -1;
 }
 
 int in_ldm(const char *start, long bytes)

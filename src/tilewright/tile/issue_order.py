@@ -1,0 +1,76 @@
+"""The order in which an issuer goes through a block (``issuer`` of ProgramOp; issued.py).
+
+What it gives ahead, for the next run of the block, stands in front of the block's first wait, loop
+or compute, so that it is under way meanwhile; what one core loads for all cores stands behind the
+waits, for these say that all are done with its slot. The first such load of a part stands in front
+of the first wait, loop or compute of the part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tilewright.ir import Block, Operation
+from tilewright.tile.dialect import (
+    BufferOp,
+    ComputeOp,
+    DomainOp,
+    LoopOp,
+    MoveOp,
+    ProgramOp,
+    SignalOp,
+    part_block,
+    shared_loops,
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """An operation where the issuer comes to it."""
+
+    op: Operation
+    run: Literal["this", "next", "first"] = "this"
+    """The run of the operation's block that is meant: this one, the next one, or the first one of
+    the part."""
+
+
+def steps_of(program: ProgramOp, block: Block) -> list[Step]:
+    """The operations of a block in the order in which an issuer comes to them."""
+    shared = shared_loops(program)
+    to_all = {name for name, axis in program.get("exchanged", ()) if axis == "all"}
+    ahead = [op for op in block.ops if isinstance(op, MoveOp) and op.ahead is not None]
+    for_all = [move for move in ahead if move.buffer.tensor_op.symbol.data in to_all]
+    early = [Step(op, "next") for move in ahead if move not in for_all for op in with_signal(move)]
+    late = [Step(op, "next") for move in for_all for op in with_signal(move)]
+    if block is part_block(program):
+        moves = [op for op in block.walk() if isinstance(op, MoveOp) and op.ahead is not None]
+        early = [Step(op, "first") for move in moves for op in with_signal(move)] + early
+    elsewhere = {step.op for step in (*early, *late)}
+    steps: list[Step] = []
+    for op in block.ops:
+        if op in elsewhere:
+            continue
+        if not isinstance(op, (BufferOp, MoveOp, SignalOp)) and op not in shared:
+            steps, early = steps + early, []
+            if isinstance(op, (ComputeOp, DomainOp, LoopOp)):
+                steps, late = steps + late, []
+        steps.append(Step(op))
+    return steps
+
+
+def signal_of(move: MoveOp) -> SignalOp | None:
+    """The signal of the words that a transfer counts up, which stands right behind it."""
+    following = move.next_op
+    if not isinstance(following, SignalOp) or following.source_engine != move.engine.data:
+        return None
+    return following
+
+
+def with_signal(move: MoveOp) -> list[Operation]:
+    """A transfer and its signal."""
+    signal = signal_of(move)
+    return [move] if signal is None else [move, signal]
+
+
+__all__ = ["Step", "signal_of", "steps_of", "with_signal"]
