@@ -58,6 +58,8 @@ class Use:
     """Dims of a window along which each window is moved by itself."""
     by_tile: bool = False
     """True if main memory has it tile by tile, each tile contiguous."""
+    whole: bool = False
+    """True if moves take whole granules."""
 
     @property
     def name(self) -> str:
@@ -178,15 +180,19 @@ def axis_table(
     extents: Mapping[str, int],
     sizes: Mapping[str, Ints],
     apart: Sequence[str] = (),
+    *,
+    whole: bool = False,
 ) -> AxisTable:
     """The table of one axis; ``sizes`` holds the candidate tile sizes of every dim.
 
     Where the axis has a dim of ``apart``, windows are moved one by one, whole: ``total`` and
-    ``mean`` count what is moved, ``largest`` the windows, as there is room for each.
+    ``mean`` count what is moved, ``largest`` the windows, as there is room for each. Where moves
+    take ``whole`` multiples, they count these.
     """
     dims = tuple(dict.fromkeys(name for name in axis.dims if name in extents))
     own = ((name, extents[name], tuple(sizes[name].tolist())) for name in dims)
-    return _axis_table(axis, extent, multiple, tuple(own), frozenset(apart) & frozenset(axis.dims))
+    windows = frozenset(apart) & frozenset(axis.dims)
+    return _axis_table(axis, extent, multiple, tuple(own), windows, multiple if whole else 1)
 
 
 @lru_cache(maxsize=1024)
@@ -196,6 +202,7 @@ def _axis_table(
     multiple: int,
     own: tuple[tuple[str, int, tuple[int, ...]], ...],
     apart: frozenset[str],
+    moved: int,
 ) -> AxisTable:
     """``axis_table`` with name, extent and sizes of the axis' own dims: searches share many."""
     dims = tuple(name for name, _, _ in own)
@@ -216,6 +223,7 @@ def _axis_table(
         if apart:
             columns = np.ix_(*(size for _, size in chosen.values()))
             lengths = prod(columns, start=np.ones(1, np.int64))
+        lengths = -(-lengths // moved) * moved
         total[index] = lengths.sum()
         short = [chosen[name][1] < chosen[name][1][0] for name in dims]
         for kind in kinds:

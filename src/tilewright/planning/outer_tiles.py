@@ -131,7 +131,7 @@ def _crossed(
     kernel = inside.kernel
     view, primitive = outer_view(inside.machine, inside.primitive, {})
     uses = tuple(
-        use if use.output else replace(use, multiples=_blocks(use.operand, primitive))
+        use if use.output else replace(use, multiples=_blocks(use.operand, primitive), whole=True)
         for use in uses_of(kernel, view, primitive)
     )
     choices: list[dict[str, Ints]] = []

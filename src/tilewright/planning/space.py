@@ -336,7 +336,8 @@ def uncrossed(
     for use in uses:
         axes = zip(use.operand.access, use.operand.shape, use.multiples, strict=True)
         space.tables[use.name] = tuple(
-            axis_table(a, e, m, kernel.anchor.extents, sizes, use.apart) for a, e, m in axes
+            axis_table(a, e, m, kernel.anchor.extents, sizes, use.apart, whole=use.whole)
+            for a, e, m in axes
         )
     return space
 

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.targets.ascend.cube_kernels import Convolution, levels, program_of
 
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
@@ -27,11 +28,21 @@ PROGRAMS: dict[str, Program] = {
         ASCEND_910,
     ),
     "add": elementwise("add", "half", 1000, ASCEND_910, ub=6 * 2 * 256),
+    "convolution": program_of(
+        Convolution(
+            20, 9, 7, 24, pads=(1, 1, 1, 1), strides=(2, 1), bias=True, relu=True
+        ).of_kernel(),
+        levels(
+            {"n": 1, "co": 24, "oh": 3, "ci": 20},
+            {"n": 1, "co": 16, "oh": 3, "ci": 20, "kh": 1, "kw": 1},
+            *(("oh",), ("co", "kh", "kw"), 2, "conv"),
+        ),
+    ),
     "defractalise": defractalise(40, 33, "improved", ASCEND_910),
 }
 
 
-@pytest.mark.parametrize("name", ["matmul", "add"])
+@pytest.mark.parametrize("name", ["matmul", "add", "convolution"])
 def test_text(name: str) -> None:
     """``python -m tests.targets.ascend.test_emit`` rewrites the files."""
     assert kernel_text(synchronised(PROGRAMS[name])) == (GOLDENS / f"{name}.c").read_text()

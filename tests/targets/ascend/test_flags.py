@@ -121,9 +121,24 @@ def test_a_vector_loop_needs_four_flags_and_no_barrier() -> None:
     assert not any(isinstance(one, Barrier) for one in loop.body)
 
 
+@pytest.mark.parametrize(("slots", "turns"), [(5, 1), (6, 3), (8, 4)])
+def test_of_more_slots_than_events_fewer_take_turns(slots: int, turns: int) -> None:
+    """With four events; every flag that is left is needed, on the host core, too."""
+    program = synchronised(loop_of(slots, 2 * slots + 1))
+    events = {step.event for step in trace(program) if isinstance(step.statement, Flag)}
+    assert events == set(range(turns))
+    assert not prove(program)
+    for what, mutant in mutants(program):
+        assert prove(mutant), what
+    kernel = build(kernel_text(program), "kernel")
+    for order in ORDERS:
+        assert kernel.run(arguments(program), order=order).problems == ()
+
+
 def test_more_events_than_there_are_is_refused() -> None:
+    """One slot alone takes an event."""
     with pytest.raises(TilewrightError, match="lower-events"):
-        synchronised(loop_of(5, 9))
+        synchronised(loop_of(2, 9), events=0)
 
 
 def test_loops_share_events_where_there_are_too_few() -> None:

@@ -220,6 +220,22 @@ def module(program: ProgramOp) -> str:
     return f"module {{\n{function_text(program, 'k')}\n}}\n"
 
 
+def small_product() -> Case:
+    """A product with a bias and relu, in one tile."""
+    build = Halves(0)
+    operands = [build.operand((32, 64)), build.operand((64, 48)), build.operand((48,), bits=32)]
+    return build.stored(build.op("relu", build.op("matmul", *operands, transpose_b=False)))
+
+
+def test_text(request: pytest.FixtureRequest) -> None:
+    """``pytest --bless`` rewrites the file."""
+    golden = Path(__file__).parent / "goldens" / "product.mlir"
+    text = text_of(small_product())
+    if request.config.getoption("--bless"):
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
 SLOW = {
     *(f"convolution {seed}" for seed in (0, 2, 4, 6)),
     *(f"depthwise {seed}" for seed in (0, 2, 3)),

@@ -25,10 +25,11 @@ After: the contents are handed on, and the slot is handed back; slots are free a
     wait_flag(PIPE_MTE1, PIPE_MTE2, EVENT_ID1);
 
 A pipe's flags to another take as many events as slots take turns; pairs of places that lie side by
-side share one, and where events run out, those do with which the proof (proof.py) holds. Hand-overs
-without which it still holds are left out, one by one (both as tile programs do it, by
-tile/event_ids.py); then come the barriers that it asks for, of which again all are needed. No flag
-depends on how fast a pipe is, and none on whether flags count.
+side share one, and where events run out, those do with which the proof (proof.py) holds; where that
+does not suffice, fewer slots take turns than the tile program has. Hand-overs without which it
+still holds are left out, one by one (both as tile programs do it, by tile/event_ids.py); then come
+the barriers that it asks for, of which again all are needed. No flag depends on how fast a pipe is,
+and none on whether flags count.
 
 Flags of a kernel that takes a length are put in for the longest, and proven for others: those that
 change a loop's trips or a last tile first (``proven_lengths``). Where a launch runs several blocks,
@@ -37,10 +38,11 @@ they are proven for one of each kind (blocks.py); no block touches what another 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 
-from tilewright.errors import refuse
+from tilewright.errors import TilewrightError, refuse
 from tilewright.targets.ascend.blocks import alike, conflicts, traces
 from tilewright.targets.ascend.fields import check_fields
 from tilewright.targets.ascend.look_ups import check_look_ups
@@ -58,7 +60,7 @@ from tilewright.targets.ascend.program import (
     statements,
 )
 from tilewright.targets.ascend.proof import Problem, missing_barriers, prove
-from tilewright.tile.event_ids import Request, give_ids, needed
+from tilewright.tile.event_ids import Given, Request, give_ids, needed
 
 MANY = 1 << 20
 """Events enough for any program: how many there are is asked at the end."""
@@ -142,7 +144,7 @@ def _ordered(
                 return problems
         return []
 
-    def needed_at(trips: int | None) -> list[Handover]:
+    def needed_at(trips: int | None, handovers: Sequence[Handover]) -> list[Handover]:
         """The hand-overs without which something is wrong."""
         return needed(
             handovers,
@@ -151,32 +153,69 @@ def _ordered(
         )
 
     program = replace(program, body=list(program.body))
-    handovers = _with_joins(program, list(_merged(_handovers(program))))
     # Cut short, loops show as well what is missing, as long as slots are used again.
-    trips: int | None = 1 + max((buffer.slots for buffer in program.buffers), default=1)
-    kept = needed_at(trips)
-    barriers: int | None = trips
-    if problems(_barred(_placed(program, kept), barriers, every)):
-        # The last iterations may need barriers that the first do not, or flags, too.
-        barriers = None
-        if problems(_barred(_placed(program, kept), barriers, every)):
-            kept = needed_at(None)
-            left = problems(_barred(_placed(program, kept), None, every))
-            if left:
-                raise refuse("lower-flags", f"flags do not order {program.name}: {left[0]}")
-    requests = [Request(each.pipes, each.slots, 1) for each in kept]
-    given = give_ids(
-        requests, events, lambda ids: not problems(_placed(program, kept, ids), own=False)
-    )
-    if given.tight is not None:
-        asked = sum(each.slots for each in kept if each.pipes == given.tight)
-        source, target = next(each.pipes for each in kept if each.pipes == given.tight)
-        raise refuse(
-            "lower-events",
-            f"{program.name} needs {asked} events from {source} to {target}; there are {events}",
-            help="fewer buffers",
+    short = 1 + max((buffer.slots for buffer in program.buffers), default=1)
+
+    def settled(handovers: Sequence[Handover]) -> tuple[list[Handover], int | None, list[Problem]]:
+        """The hand-overs that are needed, the trips that show which barriers are, and what no flags
+        of these order."""
+        kept = needed_at(short, handovers)
+        for trips in (short, None):
+            # The last iterations may need barriers that the first do not, or flags, too.
+            left = problems(_barred(_placed(program, kept), trips, every))
+            if not left:
+                return kept, trips, left
+        kept = needed_at(None, handovers)
+        return kept, None, problems(_barred(_placed(program, kept), None, every))
+
+    def given(kept: Sequence[Handover]) -> Given:
+        """The events of hand-overs, or the pair that has too few."""
+        return give_ids(
+            [Request(each.pipes, each.slots, 1) for each in kept],
+            events,
+            lambda ids: not problems(_placed(program, kept, ids), own=False),
         )
-    return _barred(_placed(program, kept, given.ids), barriers, every)
+
+    kept, trips, left = settled(_with_joins(program, list(_merged(_handovers(program)))))
+    shared = Given(()) if left else given(kept)
+    if not left and shared.tight is None:
+        return _barred(_placed(program, kept, shared.ids), trips, every)
+    narrower = _narrower(program, kept, shared.tight)
+    if narrower is not None:
+        return _ordered(narrower, events, known, every)
+    if left:
+        raise refuse("lower-flags", f"flags do not order {program.name}: {left[0]}")
+    raise _too_few(program, kept, shared.tight, events)
+
+
+def _too_few(
+    program: Program, kept: Sequence[Handover], tight: Hashable, events: int
+) -> TilewrightError:
+    """The refusal of a program of which a pair of pipes asks for more events than there are."""
+    asked = sum(each.slots for each in kept if each.pipes == tight)
+    source, target = next(each.pipes for each in kept if each.pipes == tight)
+    return refuse(
+        "lower-events",
+        f"{program.name} needs {asked} events from {source} to {target}; there are {events}",
+        help="fewer buffers",
+    )
+
+
+def _narrower(program: Program, kept: Sequence[Handover], tight: Hashable) -> Program | None:
+    """The program with half of the slots of some buffers, or one of an odd number: of those whose
+    hand-overs take the most events, of the pipes that have too few (``tight``) if there are such.
+    None where all have one slot."""
+    wide = [each for each in kept if each.slots > 1 and tight in (None, each.pipes)]
+    if not wide:
+        return None
+    widest = max(wide, key=lambda each: each.slots)
+    alike = widest.scope, widest.slots, widest.slot
+    narrower = deepcopy(program)
+    for buffer, copied in zip(program.buffers, narrower.buffers, strict=True):
+        if (buffer.scope, buffer.slots, str(buffer.slot)) == alike:
+            copied.slots = 1 if buffer.slots % 2 else buffer.slots // 2
+            copied.slot = buffer.slot % copied.slots
+    return narrower
 
 
 def proven_lengths(longest: int) -> list[int]:

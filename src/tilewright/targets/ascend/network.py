@@ -137,11 +137,11 @@ _EPILOGUE = (("add",), FUNCTIONS, ("cast",))
 _LEFT = {"ub": EPILOGUE_BYTES}
 
 
-TAPS = AscendOperand(apart=("kh", "kw"))
-"""Of images next to the cube: each tap has a row for every position."""
-
 INTEGER_EPILOGUE_BYTES = 32_768
 """The same after a product of integers, whose sums are dequantised in UB a part at a time."""
+
+TAPS = AscendOperand(apart=("kh", "kw"))
+"""Images next to the cube have a row for every position, and one matrix of them for each tap."""
 
 
 def _product(width: int) -> Primitive:

@@ -29,7 +29,7 @@ class AscendTarget(Target):
     take_lengths = True
     elements = ("float16",)
     family = "ascend"
-    honours = frozenset({Decision.ADDRESSES})
+    honours = frozenset({Decision.ADDRESSES, Decision.SLOTS})
     """Of kernels of the cube (lowering/cube.py); flags and an order are their own (flags.py)."""
     kernels_overlap = False
     implements = frozenset(

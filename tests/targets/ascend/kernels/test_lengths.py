@@ -23,7 +23,7 @@ from tilewright.targets.ascend.kernels.attention import Heads, attention
 from tilewright.targets.ascend.kernels.elementwise import Short, elementwise
 from tilewright.targets.ascend.kernels.fractal import defractalise, fractalise
 from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm, softmax
-from tilewright.targets.ascend.lowering.cube import SLOTS, cube_kernel
+from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.machine import ASCEND_910, CUBE
 from tilewright.targets.ascend.network import network_machine
 from tilewright.targets.ascend.program import (
@@ -95,10 +95,9 @@ PRODUCTS: dict[str, tuple[Product, frozenset[str], Schedule | None]] = {
 @pytest.mark.parametrize("name", but_fast(PRODUCTS, ["what is summed"]))
 def test_products(name: str) -> None:
     of, free, schedule = PRODUCTS[name]
-    slots = SLOTS[-1:] if schedule is None else SLOTS
     kernel = of.kernel()
     lowered = tile(kernel, schedule or planned(kernel), network_machine(ASCEND_910))
-    program = proven(cube_kernel(lowered, ASCEND_910, "kernel", free=free, slots=slots))
+    program = proven(cube_kernel(lowered, ASCEND_910, "kernel", free=free))
     built = build(kernel_text(program), "kernel")
     operands = {operand.name: operand for operand in (*kernel.inputs, kernel.output)}
     cycles: list[int] = []

@@ -11,8 +11,12 @@ from tests.targets.ascend.cube_kernels import Convolution, levels, planned, prog
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.ascend.flags import synchronised
+from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.machine import ASCEND_910
+from tilewright.targets.ascend.network import network_machine
 from tilewright.targets.ascend.timing import simulate
+from tilewright.tile.dialect import BufferOp
+from tilewright.tile.lower import tile
 
 CASES = {
     "1 x 1": Convolution(16, 8, 16, 16, (1, 1)),
@@ -28,6 +32,7 @@ CASES = {
         17, 9, 11, 5, (2, 3), (1, 2), (2, 1), (0, 2, 1, 1), images=2, residual=True
     ),
     "an output": Convolution(5, 3, 3, 3),
+    "more positions than pixels": Convolution(16, 6, 5, 16, (1, 1), pads=(0, 9, 0, 8), bias=True),
 }
 
 
@@ -41,9 +46,25 @@ def check(of: Convolution, schedule: Schedule | None = None) -> None:
         np.testing.assert_array_equal(layout.unpack(given["c"], expected.shape), expected)
 
 
-@pytest.mark.parametrize("name", but_fast(list(CASES), ["nothing alike", "all that follows"]))
+@pytest.mark.parametrize(
+    "name", but_fast(list(CASES), ["nothing alike", "more positions than pixels"])
+)
 def test_planned_convolutions_are_exact(name: str) -> None:
     check(CASES[name])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_buffers_lie_where_the_tile_program_says(name: str) -> None:
+    kernel = CASES[name].of_kernel()
+    lowered = tile(kernel, planned(kernel), network_machine(ASCEND_910))
+    program = cube_kernel(lowered, ASCEND_910, "kernel")
+    keys = ("address", "bytes", "slots")
+    stated = [
+        (op.memory, *(op.get(key) for key in keys))
+        for op in lowered.walk()
+        if isinstance(op, BufferOp)
+    ]
+    assert [(b.memory, b.address, b.bytes, b.slots) for b in program.buffers] == stated
 
 
 def random_convolution(seed: int) -> Convolution:

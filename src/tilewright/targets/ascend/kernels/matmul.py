@@ -99,4 +99,4 @@ def matmul(of: Matrices, tiling: Tiling, core: DaVinci, name: str = "matmul") ->
     fit (``tile-capacity``, ``plan-capacity``) or a field does not hold a number (``lower-field``).
     """
     program = tile(of.kernel(name), tiling.schedule(), network_machine(core))
-    return cube_kernel(program, core, name, slots=({},))
+    return cube_kernel(program, core, name)

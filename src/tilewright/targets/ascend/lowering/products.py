@@ -6,11 +6,10 @@ from math import prod
 
 import numpy as np
 
-from tilewright.errors import TilewrightError
 from tilewright.planning.domain import Operand
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.kernels.elementwise import elementwise
-from tilewright.targets.ascend.lowering.cube import SLOTS, cube_kernel
+from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.lowering.depthwise import diagonals
 from tilewright.targets.ascend.lowering.launches import ELEMENTS, Launches, Value
 from tilewright.tile.dialect import ProgramOp
@@ -46,19 +45,7 @@ def product(launches: Launches, program: ProgramOp) -> None:
         else:
             values.append(launches.operand(operand))
     name = launches.name(kernel.anchor.operation)
-    for number in range(len(SLOTS)):
-        of = cube_kernel(program, launches.core, name, slots=SLOTS[number:], free=launches.free)
-        try:
-            launches.launch(of, *values)
-        except TilewrightError as error:
-            # Fewer slots need fewer events: where a residual and a bias are loaded beside others,
-            # and of sizes known at a launch, of which fewer flags follow from others.
-            if number == len(SLOTS) - 1:
-                raise
-            if error.problems[0].code not in ("lower-events", "lower-flags"):
-                raise
-        else:
-            return
+    launches.launch(cube_kernel(program, launches.core, name, free=launches.free), *values)
 
 
 def _row(launches: Launches, operand: Operand) -> Value:

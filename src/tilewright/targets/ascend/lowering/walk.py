@@ -28,7 +28,6 @@ from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.lowering.nest import Spans, cut, padded_length, slot_of, whole
-from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import (
     LENGTH,
     Buffer,
@@ -114,14 +113,11 @@ class Walk:
     """One program on its way to a kernel."""
 
     program: ProgramOp
-    core: DaVinci
     forms: Forms
     tensors: Mapping[str, Tensor]
     """By the names that the program has for them."""
     homes: Homes
     """The homes of the program's buffers that the walk has visited."""
-    slots: Mapping[str, int]
-    """The number of slots of each buffer that are used, by its name in the program."""
     free: frozenset[str] = frozenset()
     """Dims of which a launch has ``LENGTH`` indices, at most as many as the program."""
     names: dict[str, int] = field(default_factory=dict[str, int])
@@ -240,7 +236,7 @@ class Walk:
     def _buffer(
         self, op: BufferOp, spans: Spans, loops: tuple[tuple[Loop, int, LoopOp], ...]
     ) -> None:
-        memory, size, slots = op.memory, op.get("bytes"), self.slots[op.symbol.data]
+        memory, size, slots = op.memory, op.get("bytes"), op.slot_count
         needed = self.forms.bytes(op, spans)
         if needed > size:
             reason = f"a tile of {op.symbol.data} in {memory} takes {needed} bytes, not {size}"
