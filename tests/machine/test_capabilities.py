@@ -29,6 +29,7 @@ UNUSUAL = {
     Capability.CORES: 2,
     Capability.SYNCHRONISATION: {"style": "flags", "ids": 4},
     Capability.GRAIN: "rows",
+    Capability.RESIDENT: ["inputs"],
     Capability.ISSUER: "compute",
     Capability.ISSUE_CYCLES: 3,
     Capability.LATE_LOADS: True,
@@ -69,6 +70,7 @@ def with_key(capability: Capability) -> tuple[Machine, str]:
     part, place = {
         "": (data, ""),
         "synchronisation": (data["synchronisation"], "synchronisation."),
+        "memory": (data["memories"][1], "memory.feature."),
         "move": (data["moves"][0], "move.load-feature."),
         "primitive": (data["primitives"][0], "primitive.conv."),
         "operand": (data["primitives"][0]["operands"][role], f"primitive.conv.operands.{role}."),

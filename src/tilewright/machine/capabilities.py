@@ -71,8 +71,7 @@ def used(machine: Machine) -> Iterator[tuple[Capability, str]]:
     """Each capability that a machine asks for, and where: its key in a machine file."""
     for capability in Capability:
         kind, _, field = capability.rpartition(".")
-        style = [(f"{kind}.", machine.synchronisation)] if kind == "synchronisation" else None
-        for place, part in style or _parts(machine, kind):
+        for place, part in _parts(machine, kind):
             if getattr(part, field) != type(part).model_fields[field].default:
                 yield capability, f"{place}{field}"
 
