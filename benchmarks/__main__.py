@@ -23,7 +23,7 @@ from benchmarks.papers.ascend import networks as ascend_networks
 from benchmarks.papers.ascend import sweeps as ascend_sweeps
 from benchmarks.papers.ascend import synchronisation
 from benchmarks.papers.dlir import generation, sparse, sweeps
-from benchmarks.papers.dnnvm import learned, values
+from benchmarks.papers.dnnvm import values
 from benchmarks.report import Table, keep, surroundings, text_of
 from benchmarks.tables import (
     allocator,
@@ -72,7 +72,6 @@ PAGES: Mapping[str, Entry] = {
         ("dlplib", dlplib),
         ("dnnvm", dnnvm),
         ("dnnvm-values", values),
-        ("dnnvm-learned", learned),
         ("hlal", hlal),
         ("swatop", swatop),
         ("swtvm", swtvm),

@@ -74,15 +74,8 @@ FUSION_SEARCHES = ("exact", "paths", "greedy")
 SIMULATED = "simulated"
 """The source of costs that runs the target's simulator."""
 
-LEARNED = "learned"
-"""The source of costs that is given with a file, ``learned=FILE``."""
-
-FUSION_COSTS = ("closed", SIMULATED, LEARNED)
-"""Where the costs of groups come from: planning's prediction, the target's simulator, or what was
-learned from it."""
-
-LEARNED_SAMPLES = 32
-"""Kernels that are simulated for a learned cost unless another number is given."""
+FUSION_COSTS = ("closed", SIMULATED)
+"""Where the costs of groups come from: planning's prediction, or the target's simulator."""
 
 ENGINES = ("DLP", "CAFFE")
 """What runs a layer of a prototxt (integrations/dlplib/caffe.py): DLP is the accelerator, CAFFE is

@@ -95,6 +95,17 @@ def test_machine_values_change_the_plan() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["cambricon", "cambricon-x"])
+def test_packages_predict_what_plans_say(target: str, tmp_path: Path) -> None:
+    """Where a timer chose the schedules, its cycles are the prediction."""
+    rows = answer("plan", LENET, "-t", target)["kernels"]
+    rows = [row for row in rows if row["engine"] == "accelerator"]
+    told = [row["timed_cycles"] or row["predicted_cycles"] for row in rows]
+    package = answer("compile", LENET, "-t", target, "-o", tmp_path / "package")["plan"]
+    assert package["predicted_cycles"] == pytest.approx(sum(told))
+
+
 def test_planners_are_chosen_and_compared() -> None:
     rows = answer("plan", LENET, "-t", "shidiannao", "--planner", "greedy", "--beside", "exact")
     planned = [row for row in rows["kernels"] if row["engine"] == "accelerator"]
@@ -332,3 +343,9 @@ def test_asm_counts_instructions_not_words(tmp_path: Path) -> None:
     text.write_text("load put=load+save, channel=24\nsave take=load+save, channel=24\nend\n")
     answer = answer_of("asm", text, "-t", "zu2", "-o", words)
     assert answer["instructions"] == 3 and answer["bytes"] == words.stat().st_size > 3 * 4
+
+
+@pytest.mark.parametrize("command", ["run", "bench", "diff", "replay", "trace"])
+def test_a_seed_is_no_negative_number(command: str) -> None:
+    result = call(command, LENET, "--random", -1)
+    assert result.exit_code == 2 and "--random" in result.output

@@ -90,7 +90,6 @@ BASE = {
     "run": "run @/model.onnx",
     "plan": "plan @/model.onnx -t cambricon-x",
     "fuse": "fuse @/model.onnx -t zu2",
-    "learn": f"learn {LENET} -t zu2 -o @/learned.json",
     "explain": "explain @/model.onnx -t cambricon-x",
     "diff": "diff @/model.onnx -t cambricon-x",
     "replay": "replay @/model.onnx -t cambricon-x --random 1",
@@ -149,7 +148,6 @@ OWN = {
     ("compile", "--cpu"): "--cpu portable -t cpu",
     ("compile", "--dump"): "--dump @/dumps",
     ("compile", "--emit"): "--emit tile -o @/text.mlir",
-    ("compile", "--fusion-cost"): "--fusion-cost closed -t zu2",
     ("compile", "--name"): "--name net -t cpu",
     ("compile", "--weights"): "--weights array -t cpu",
     ("compile", "--database"): "--database @/none.json -t cpu",
@@ -177,8 +175,6 @@ OWN = {
     ("trace", "--input"): "--input fc1_out=@/fc1_out.npy",
     ("trace", "--target"): "--target cambricon",
     ("tune", "--cluster"): "--cluster tcp://127.0.0.1:1",
-    ("learn", "--samples"): "--samples 30",
-    ("learn", "--target"): "--target zu9",
     ("asm", "--listing"): "--listing @/listing.txt",
 }
 """The same, of options that one command has or that mean something of their own there."""

@@ -116,9 +116,7 @@ def test_simulated_costs() -> None:
         (("--search", ""), "option-search", "no search ''"),
         (("--cost", "guessed"), "option-cost", "no source 'guessed'"),
         (("--cost", "simulated"), "option-cost", "cpu has no simulator"),
-        (("--cost", "learned"), "option-cost", "no source 'learned'"),
         (("--cost", "closed=f"), "option-cost", "no source 'closed=f'"),
-        (("--cost", "learned=none.json"), "learned-file", "No such file"),
         (("--pattern", "a: conv -> pool -> a"), "option-pattern", "is cyclic"),
         (("--pattern", "conv -> cnv"), "option-pattern", "no kind 'cnv'"),
         (("-t", "shidiannao", "--pattern", "conv -> attention"), "option-pattern", "never matches"),
@@ -129,49 +127,8 @@ def test_refusals(options: tuple[str, ...], code: str, reason: str) -> None:
     assert problem["code"] == code and reason in problem["reason"]
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "reason"),
-    [
-        (("--fusion-cost", "learned=f"), "option-cost", "cpu forms no chains"),
-        (("-t", "zu2", "--fusion-cost", "simulated"), "option-cost", "no source 'simulated'"),
-        (("-t", "zu2", "--fusion-cost", "learned=f"), "learned-file", "No such file"),
-        (
-            ("-t", "zu2", "--fusion-cost", "learned=f", "--planner", "greedy"),
-            "option-cost",
-            "asked",
-        ),
-    ],
-)
-def test_refusals_of_compile(
-    tmp_path: Path, options: tuple[str, ...], code: str, reason: str
-) -> None:
-    (problem,) = refused("compile", LENET, *options, "-o", tmp_path / "package")
-    assert problem["code"] == code and reason in problem["reason"]
-    assert not (tmp_path / "package").exists()
-
-
-@pytest.mark.slow
-def test_learned_costs(tmp_path: Path) -> None:
-    """The same bytes each time, by which groups cost about what the simulator says."""
-    files = [tmp_path / "first.json", tmp_path / "second.json"]
-    for file in files:
-        told = answer("learn", LENET, "-t", "zu2", "--samples", 10, "-o", file)
-        assert told["samples"] == 10 and told["greatest_deviation"] < 0.05
-    assert files[0].read_bytes() == files[1].read_bytes()
-    found = answer("fuse", LENET, "-t", "zu2", "--cost", f"learned={files[0]}")
-    closed = answer("fuse", LENET, "-t", "zu2")
-    pairs = list(zip(found["candidates"], closed["candidates"], strict=True))
-    assert any(a["fused_cycles"] != b["fused_cycles"] for a, b in pairs)
-    (problem,) = refused("fuse", LENET, "-t", "zu9", "--cost", f"learned={files[0]}")
-    assert problem["code"] == "learned-machine"
-    (problem,) = refused("learn", LENET, "-t", "zu2", "--samples", 2, "-o", tmp_path / "none")
-    assert problem["code"] == "learned-samples" and not (tmp_path / "none").exists()
-    (problem,) = refused("learn", LENET, "-t", "cpu")
-    assert problem["code"] == "option-target"
-
-
 def test_completion() -> None:
     assert complete_search("") == ["exact", "paths", "greedy"]
     assert complete_search("exact,p") == ["exact,paths"]
     assert complete_search("exact,paths,") == ["exact,paths,greedy"]
-    assert (complete_cost("s"), complete_cost("l")) == (["simulated"], ["learned="])
+    assert (complete_cost("s"), complete_cost("l")) == (["simulated"], [])

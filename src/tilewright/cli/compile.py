@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from tilewright.choices import FUSION_COSTS
 from tilewright.cli import console, numbers
 from tilewright.cli.sizes import with_constants
 from tilewright.errors import refuse
@@ -51,14 +50,6 @@ def compile_command(
     ] = False,
     planner: console.PlannerOption = "model",
     database: console.DatabaseOption = None,
-    fusion_cost: Annotated[
-        str,
-        typer.Option(
-            "--fusion-cost",
-            metavar="SOURCE",
-            help="By what kernels become one: closed, or learned=FILE (tilewright learn).",
-        ),
-    ] = FUSION_COSTS[0],
     dump: Annotated[
         Path | None, typer.Option("--dump", help="Write the representation after every pass here.")
     ] = None,
@@ -88,7 +79,6 @@ def compile_command(
     if emit is not None:
         others = {"--weights": weights, "--bare": bare, "--database": database}
         others |= {"--build": build, "--dump": dump, "--kernels": kernels, "--json": as_json}
-        others |= {"--fusion-cost": fusion_cost != FUSION_COSTS[0]}
         with console.refusals(), console.progress(quiet) as progress:
             for option, value in others.items():
                 if value:
@@ -131,7 +121,6 @@ def compile_command(
             bare=bare,
             planner=planner,
             database=database,
-            fusion_cost=fusion_cost,
             progress=progress,
             cache=None if no_cache else console.cache(),
         )

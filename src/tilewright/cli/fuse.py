@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright.choices import FUSION_COSTS, FUSION_SEARCHES, LEARNED
+from tilewright.choices import FUSION_COSTS, FUSION_SEARCHES
 from tilewright.cli import console
 from tilewright.cli.sizes import with_constants
 from tilewright.files import written
@@ -28,8 +28,7 @@ def complete_search(incomplete: str) -> list[str]:
 
 def complete_cost(incomplete: str) -> list[str]:
     """Sources of costs for tab completion."""
-    names = [f"{name}=" if name == LEARNED else name for name in FUSION_COSTS]
-    return [name for name in names if name.startswith(incomplete)]
+    return [name for name in FUSION_COSTS if name.startswith(incomplete)]
 
 
 def fuse_command(
@@ -57,8 +56,7 @@ def fuse_command(
         typer.Option(
             "--cost",
             metavar="SOURCE",
-            help="closed: cycles that planning predicts; simulated: those of the simulator; "
-            "learned=FILE: those that `tilewright learn` has learned from it.",
+            help="closed: cycles that planning predicts; simulated: those of the simulator.",
             autocompletion=complete_cost,
         ),
     ] = FUSION_COSTS[0],

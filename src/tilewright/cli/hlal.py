@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.cli import console
-from tilewright.cli.inputs import arrays_of_files
+from tilewright.cli.inputs import RandomOption, arrays_of_files
 from tilewright.errors import refuse
 from tilewright.files import written
 
@@ -219,9 +219,7 @@ def trace_command(
         list[str] | None,
         typer.Option("--input", metavar="NAME=FILE.npy", help="An array; or FILE.npz with all."),
     ] = None,
-    random: Annotated[
-        int | None, typer.Option("--random", metavar="SEED", help="Random inputs of this seed.")
-    ] = None,
+    random: RandomOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to write [default: FILE.json].")
     ] = None,

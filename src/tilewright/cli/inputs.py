@@ -26,7 +26,7 @@ InputOption = Annotated[
     ),
 ]
 RandomOption = Annotated[
-    int | None, typer.Option("--random", metavar="SEED", help="Random inputs of this seed.")
+    int | None, typer.Option("--random", metavar="SEED", min=0, help="Random inputs of this seed.")
 ]
 
 

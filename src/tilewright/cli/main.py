@@ -30,10 +30,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "fuse:fuse_command",
         "Search for kernels that are worth computing as one: candidates, costs and plans.",
     ),
-    "learn": (
-        "learn:learn_command",
-        "Simulate some kernels of models, alone and fused, and learn what others cost.",
-    ),
     "explain": (
         "explain:explain_command",
         "Say where each node of a model runs; for the host, why and which edit would change it.",

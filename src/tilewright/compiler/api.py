@@ -53,7 +53,6 @@ def compile(
     planner: str = "model",
     schedules: Mapping[str, Steps] | None = None,
     database: str | Path | None = None,
-    fusion_cost: str = "closed",
     progress: Progress = quiet,
     cache: Cache | None = None,
 ) -> Executable:
@@ -73,8 +72,6 @@ def compile(
     ``planner="measured"``, what it lacks is measured first. ``planner`` takes the names of
     planning/planners/registry.py, with options (``greedy{start=granule}``). ``schedules`` has, by
     the model's nodes, functions that schedule the kernels of these by hand (docs/scheduling.md).
-    ``fusion_cost="learned=FILE"`` chooses the chains of kernels that become one, on machines that
-    have such, by what ``tilewright learn`` has learned (docs/fusion.md).
 
     ``numbers`` names a number format other than the machine's own (``int8``; numerics/formats.py
     has all). ``calibration`` gives the sample inputs from which ``observer``
@@ -96,14 +93,14 @@ def compile(
 
     With a ``cache``, a model file that was compiled before with the same options, by this very
     Tilewright and C compiler, is not compiled again: its package is taken from there. Calibrated
-    and measured compilations, those by learned costs, dumps and models in memory are not kept.
+    and measured compilations, dumps and models in memory are not kept.
     Raises TilewrightError.
     """
     file = model if isinstance(model, str | Path) else None
     if not isinstance(target, str):
         target, example_inputs = _told_apart(target, example_inputs)
     plain = calibration is None and dump is None and database is None
-    plain = plain and planner == "model" and not schedules and fusion_cost == "closed"
+    plain = plain and planner == "model" and not schedules
     alone = example_inputs is None and dynamic_shapes is None and not constants
     request = None
     if cache is not None and plain and alone:
@@ -136,7 +133,6 @@ def compile(
         write_apart,
     )
     from tilewright.compiler.cached import obtained
-    from tilewright.compiler.fuse import chains_by
     from tilewright.compiler.pipeline import resolve, run_pipeline
     from tilewright.compiler.plans import write_with_plans
     from tilewright.graph.names import chosen_name
@@ -146,7 +142,6 @@ def compile(
     from tilewright.shapes import settle
 
     chosen, described = resolve(target, machine, values, cpu)
-    learned = chains_by(fusion_cost, described, planner, bool(schedules))
     form = form_of(chosen, weights, bare)
     name = "" if name is None else chosen_name(name)
     options = observer is not None or keep_float or equalise is not None
@@ -163,11 +158,6 @@ def compile(
             free = ", ".join(settled.free)
             raise refuse("option-planner", f"a planner is chosen for one shape, and {free} is free")
         if settled.free:
-            if learned is not None:
-                raise refuse(
-                    "option-cost", "chains are chosen for one shape", "--fusion-cost",
-                    "give sizes to the free dims",
-                )  # fmt: skip
             if form != Form():
                 raise refuse(
                     "shape-open", "C with arrays of weights is of one shape", "--weights",
@@ -206,7 +196,6 @@ def compile(
                 progress=progress,
                 exact_memory=exact_memory,
                 ask=by_hand or asked,
-                learned=learned,
                 name=name,
             )
             emit(state, place, form)

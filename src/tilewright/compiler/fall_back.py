@@ -17,7 +17,7 @@ from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.ir import SSAValue, StringAttr
 
 OTHER_CODES = (
-    *("option-", "space-", "target-", "machine-", "tuning-", "learned-", "cache-"),
+    *("option-", "space-", "target-", "machine-", "tuning-", "cache-"),
     *("file-", "input-", "output-", "system-", "package-", "weights-", "cpu-"),
 )
 """What the codes of refusals begin with that are of an option or a file, not of the kernel at

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tilewright.choices import FUSION_COSTS, LEARNED, SIMULATED
+from tilewright.choices import FUSION_COSTS, SIMULATED
 from tilewright.compiler.pipeline import Stage, advance, run_pipeline
 from tilewright.compiler.state import CompilationState, Model, drop_dead_weights
 from tilewright.errors import choose, refuse
@@ -19,7 +19,6 @@ from tilewright.machine.capabilities import keeps_inputs
 from tilewright.machine.fusions import unserved_vertex
 from tilewright.machine.patterns import PatternError, parse_pattern
 from tilewright.network.fusion.cost import CostOracle
-from tilewright.network.fusion.learned.model import LearnedCost, read
 from tilewright.network.fusion.run import FusionReport, search_fusions
 from tilewright.network.fusion.search import SEARCHES
 from tilewright.planning import Planner
@@ -47,15 +46,16 @@ def fuse(
     machine's own. Costs are those of the machine's element type, without calibration, from the
     source ``cost``. Plans that have the kernels of a compilation say what stays on the chip for
     several of them, on machines whose memories share. Raises TilewrightError as ``compile`` does,
-    ``option-search``, ``option-cost``, ``option-pattern``, and for files of learned costs
-    ``learned-file`` and ``learned-machine``.
+    ``option-search``, ``option-cost`` and ``option-pattern``.
     """
     for name in searches:
         if name not in SEARCHES:
             raise refuse(
                 "option-search", f"there is no search {name!r}", "--search", choose(name, SEARCHES)
             )
-    learned = learned_cost(cost, machine)
+    if cost not in FUSION_COSTS:
+        reason = f"there is no source {cost[:100]!r}"
+        raise refuse("option-cost", reason, "--cost", choose(cost, FUSION_COSTS))
     timer = target.simulator(machine) if cost == SIMULATED else None
     if cost == SIMULATED and timer is None:
         raise refuse(
@@ -65,53 +65,18 @@ def fuse(
     state = kernels_formed(
         model, target, machine, shapes=shapes, caffemodel=caffemodel, progress=progress
     )
-    oracle = CostOracle(Planner(machine, timer), learned)
+    oracle = CostOracle(Planner(machine, timer))
     report = search_fusions(network_of(state.network), machine, oracle, searches, fusions, progress)
     if keeps_inputs(machine):
         # What stays depends on numbers and schedules: the network is planned as `compile` does.
         state = run_pipeline(
-            model, target, machine, shapes=shapes, caffemodel=caffemodel, learned=learned,
+            model, target, machine, shapes=shapes, caffemodel=caffemodel,
             progress=progress, until="plan",
         )  # fmt: skip
         for name, plan in report.plans.items():
             if plan.kernels == state.plans.keys():
                 report.plans[name] = replace(plan, stays=state.staying)
     return report
-
-
-def chains_by(cost: str, machine: Machine, planner: str, by_hand: bool) -> LearnedCost | None:
-    """What a compilation's chains are to be chosen by: the learned cost that ``learned=FILE``
-    names, or None, by planning's prediction, for ``closed``.
-
-    Refuses (``option-cost``) other sources, which take too long, machines that have no chains, and
-    planners that form none.
-    """
-    option, closed = "--fusion-cost", FUSION_COSTS[0]
-    if cost != closed:
-        if not any(fusion.between for fusion in machine.fusions):
-            raise refuse("option-cost", f"{machine.name} forms no chains of kernels", option)
-        if planner != "model" or by_hand:
-            raise refuse("option-cost", "a planner that is asked for forms no chains", option)
-    return learned_cost(cost, machine, option, (closed, LEARNED))
-
-
-def learned_cost(
-    cost: str, machine: Machine, option: str = "--cost", sources: Sequence[str] = FUSION_COSTS
-) -> LearnedCost | None:
-    """The cost in the file that ``learned=FILE`` names; None for the other sources.
-
-    Refuses (``option-cost``) what is no source, and files as ``model.read`` does.
-    """
-    source, _, file = cost.partition("=")
-    if source not in sources or bool(file) != (source == LEARNED):
-        names = [f"{name}=FILE" if name == LEARNED else name for name in sources]
-        reason = f"there is no source {cost[:100]!r}"
-        raise refuse("option-cost", reason, option, choose(source, names))
-    if source != LEARNED:
-        return None
-    learned = read(Path(file))
-    learned.check(machine, file)
-    return learned
 
 
 def kernels_formed(

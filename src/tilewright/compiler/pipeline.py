@@ -35,7 +35,6 @@ from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import keeps_inputs, keeps_values
 from tilewright.network.fusion.chains import form_chains
-from tilewright.network.fusion.learned.model import LearnedCost
 from tilewright.network.refine import beside_neighbours
 from tilewright.network.resident_inputs import hold_inputs
 from tilewright.network.resident_values import hold_values, placements_of
@@ -116,9 +115,7 @@ def place_graph(state: CompilationState) -> None:
         remember(state)
     state.runner.run(state.network, layout_pipeline(state.machine), "graph-")
     if plans_chains(state.planner.ask):
-        form_chains(
-            network_of(state.network), state.planner, state.apart, state.learned, state.progress
-        )
+        form_chains(network_of(state.network), state.planner, state.apart, state.progress)
     addresses = address_pipeline(exact_memory=state.exact_memory)
     state.runner.run(state.network, addresses, "graph-")
     if state.stated is not None:
@@ -356,7 +353,6 @@ def run_pipeline(
     progress: Progress = quiet,
     exact_memory: bool = False,
     ask: Ask | None = None,
-    learned: LearnedCost | None = None,
     hold: bool = True,
     until: str = "tile",
     name: str = "",
@@ -364,8 +360,7 @@ def run_pipeline(
     """Take a model through the pipeline, to the end of the stage ``until``.
 
     ``name`` is the network's; by default it is the model's own. ``ask`` is asked for each kernel's
-    plan before the machine's cost model is. Chains are formed by ``learned``
-    costs if there are any.
+    plan before the machine's cost model is.
     With ``hold`` values may stay on the chip between kernels (network/resident_values.py).
     """
     runner = PassRunner(CompilerContext(machine), dump)
@@ -375,7 +370,6 @@ def run_pipeline(
     )  # fmt: skip
     state.caffemodel, state.ranges, state.numbers = caffemodel, ranges, numbers
     state.factors, state.hold, state.name = factors, hold, name
-    state.learned = learned
     names = [stage.name for stage in PIPELINE]
     advance(state, PIPELINE[: names.index(until) + 1])
     return state

@@ -17,7 +17,6 @@ from tilewright.ir import ModuleOp
 from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
-from tilewright.network.fusion.learned.model import LearnedCost
 from tilewright.network.fusion.plan import StayingTensor
 from tilewright.network.resident_inputs import Known
 from tilewright.network.resident_values import HeldKernel
@@ -78,8 +77,6 @@ class CompilationState:
     """The model's files, which weights are views of."""
     empty: tuple[frontends.EmptyOutput, ...] = ()
     """The model's outputs without elements, which no program gives."""
-    learned: LearnedCost | None = None
-    """The learned cost by which chains are chosen; None for planning's prediction."""
     caffemodel: str | Path | None = None
     """The file of the weights, for model formats that keep them apart."""
     ranges: Mapping[str, tuple[float, float]] | None = None

@@ -88,7 +88,7 @@ def _entries(compilation: Compilation, plans: Mapping[str, Plan]) -> list[Kernel
                 nodes=item.kernel.nodes,
                 engine="accelerator",
                 schedule=str(kernel_plan.schedule) + (f" held {held}" if held else ""),
-                predicted_cycles=kernel_plan.predicted_cycles,
+                predicted_cycles=kernel_plan.cycles,
                 physical_bound=kernel_plan.physical_bound,
                 granule_bound=kernel_plan.granule_bound,
                 moved_bytes=kernel_plan.moved_bytes,

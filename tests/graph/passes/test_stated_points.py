@@ -244,3 +244,32 @@ def test_pairs_of_other_widths_round_on_the_host(target: str, tmp_path: Path) ->
     y = net.op("Sigmoid", net.pair(net.conv(net.pair("x", 3)), 4))
     _, ((found, want),) = compared(net.model(net.pair(y, 7)), tmp_path, target)
     nearly_equal(found, want, 2**-5, 0.9)
+
+
+@pytest.mark.parametrize("kind", ["Conv", "ConvTranspose", "QLinearConv"])
+def test_integers_from_the_first_to_the_last(kind: str, tmp_path: Path) -> None:
+    """A model may take integers and give them: they state points as pairs do, also of what is
+    padded before the core reads it, and random samples reach as far."""
+    net = Net()
+    scales = [net.const(2.0**-point) for point in (4, 9, 1)]
+    zero = net.const(0, np.int8)
+    weights = net.const(net.random.integers(-128, 128, (8, 8, 3, 3)), np.int8)
+    held = [part for scale in scales for part in (scale, zero)]
+    if kind == "QLinearConv":
+        y = net.op(kind, "x", *held[:2], weights, *held[2:], strides=[2, 2])
+    else:
+        image = net.op("DequantizeLinear", "x", *held[:2])
+        kernel = net.op("DequantizeLinear", weights, *held[2:4])
+        y = net.op("QuantizeLinear", net.op(kind, image, kernel, strides=[2, 2]), *held[4:])
+    graph = net.model(y)
+    for value in (*graph.graph.input, *graph.graph.output):
+        value.type.tensor_type.elem_type = TensorProto.INT8
+    path = tmp_path / "model.onnx"
+    onnx.save(graph, path)
+    x = net.random.integers(-128, 128, SHAPE).astype(np.int8)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    want = np.asarray(session.run(None, {"x": x})[0], np.int8)
+    executable = tilewright.compile(path, "zu2")
+    outputs = executable.run({"x": x})
+    assert executable.check({"x": x}, outputs).passed
+    nearly_equal(outputs["y0"].astype(int), want.astype(int), 1, 0.95)

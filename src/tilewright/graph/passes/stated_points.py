@@ -55,7 +55,7 @@ def read_points(network: NetworkOp, ctx: CompilerContext) -> StatedPoints:
             _move_before(op, ctx)
         elif isinstance(op, Operation) and op.operation in ("relu", "clip"):
             _drop_before(op, ctx)
-    points = {pair.source: pair.point for pair in _pairs(network, ctx)}
+    points = _rounded_values(network, ctx)
     stated.count = len(points)
     stated.nodes = {
         value.owner.node_name: point
@@ -138,12 +138,19 @@ def _readers(step: _Step) -> list[_Step]:
 
 
 def _point(step: _Step, ctx: CompilerContext) -> int | None:
-    """The binary point that a quantising step states; None if it states none."""
-    if isinstance(step.inputs[0].owner, WeightOp) or not _readers(step) or _objection(step, ctx):
+    """The binary point that a step between floats and integers states; None if it states none."""
+    if isinstance(step.inputs[0].owner, WeightOp) or _objection(step, ctx):
         return None
     scale = constant(step.inputs[1], ctx)
     assert scale is not None
     return 1 - frexp(float(scale.ravel()[0]))[1]
+
+
+def _rounded_values(network: NetworkOp, ctx: CompilerContext) -> dict[SSAValue, int]:
+    """The points to which a network rounds values, whether or not they become floats again."""
+    steps = (_Step.of(op, _QUANTISE) for op in network.block.ops)
+    points = {step.inputs[0]: _point(step, ctx) for step in steps if step is not None}
+    return {value: point for value, point in points.items() if point is not None}
 
 
 def _common_point(value: SSAValue, ctx: CompilerContext) -> int | None:
@@ -156,7 +163,8 @@ def _common_point(value: SSAValue, ctx: CompilerContext) -> int | None:
 def _objection(step: _Step, ctx: CompilerContext) -> str | None:
     """Why a step and what reads it state no binary point of the machine; None if they do."""
     bits = ctx.machine.fixed_bits
-    element = element_name(tensor_type(step.result).element_type)
+    integers = step.result if step.op.name == _QUANTISE else step.inputs[0]
+    element = element_name(tensor_type(integers).element_type)
     if element != f"int{bits}":
         return f"its integers are {element}, and the machine's int{bits}: quantise to int{bits}"
     scale, zero = (constant(value, ctx) for value in step.inputs[1:])
@@ -206,18 +214,28 @@ class Pairs:
         self.by_result = {pair.result: pair for pair in _pairs(network, ctx)}
         self.stated = {pair.result: pair.point for pair in self.by_result.values()}
         """The points of values that have to have them, or are read by pairs alone."""
-        for source in {pair.source for pair in self.by_result.values()}:
+        for source in _rounded_values(network, ctx):
             point = _common_point(source, ctx)
             if point is not None:
                 self.stated[source] = point
         self._alone = set(self.stated) - set(self.by_result)
         for op in network.block.ops:
-            if isinstance(op, Operation) and op.operation in VIEWS:
-                viewed = {self.stated.get(value) for value in op.inputs}
-                if len(viewed) == 1 and (point := viewed.pop()) is not None:
-                    self.stated.setdefault(op.result, point)
+            point = self._point_after(op, ctx)
+            if point is not None:
+                self.stated.setdefault(op.results[0], point)
         self._kept: set[Pair] = set()
         self._taken: dict[SSAValue, tuple[Pair, list[tuple[AnyOperation, int]]]] = {}
+
+    def _point_after(self, op: AnyOperation, ctx: CompilerContext) -> int | None:
+        """The point of a result that has its operands', or is read from integers."""
+        if isinstance(op, Operation) and op.operation in VIEWS:
+            viewed = {self.stated.get(value) for value in op.inputs}
+            return viewed.pop() if len(viewed) == 1 else None
+        padded = _Step.of(op, "graph.pad")
+        if padded is not None and _pads_with_zero(padded.op):
+            return self.stated.get(padded.inputs[0])
+        widened = _Step.of(op, _DEQUANTISE)
+        return _point(widened, ctx) if widened is not None else None
 
     def take_out(self) -> None:
         """Let the readers of pairs read what the accelerator computes for pairs alone."""

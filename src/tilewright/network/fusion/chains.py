@@ -8,7 +8,6 @@ from dataclasses import replace
 from tilewright.graph.dialect import KernelOp, NetworkOp
 from tilewright.graph.passes.chaining import chained
 from tilewright.network.fusion.cost import CostOracle
-from tilewright.network.fusion.learned.model import LearnedCost
 from tilewright.network.fusion.run import search_fusions
 from tilewright.planning import Planner
 from tilewright.runtime.executable import Progress, quiet
@@ -21,22 +20,20 @@ def form_chains(
     network: NetworkOp,
     planner: Planner,
     apart: Collection[str] = (),
-    learned: LearnedCost | None = None,
     progress: Progress = quiet,
 ) -> list[KernelOp]:
     """Make one kernel of each group that costs less so; returns the new kernels.
 
     Groups are those of the machine's fusions that name a memory ``between`` their kernels. The
-    network's kernels have their numbers and layouts. Costs are the planner's by its cost model, or
-    ``learned``. Kernels whose symbols are ``apart`` are
-    the last of no group: the target has refused them so.
+    network's kernels have their numbers and layouts. Costs are the planner's by its cost model.
+    Kernels whose symbols are ``apart`` are the last of no group: the target has refused them so.
     """
     machine = planner.machine
     fusions = [fusion for fusion in machine.fusions if fusion.between]
     if not fusions:
         return []
     asked = planner if planner.timer is None else planner.by_cost()
-    oracle = CostOracle(asked, learned=learned, placed=True)
+    oracle = CostOracle(asked, placed=True)
     report = search_fusions(network, machine, oracle, SEARCHES, fusions, progress)
     for name, plan in report.plans.items():
         kept = tuple(group for group in plan.groups if group.kernels[-1] not in apart)

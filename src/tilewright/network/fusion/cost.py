@@ -1,9 +1,8 @@
 """What a group of kernels costs as one kernel, and what its kernels cost apart.
 
 One oracle, whatever the source of the numbers: the planner's own cost (``closed``), on all cores of
-a machine that has several, the best few schedules timed by the target's simulator (``simulated``),
-or what was learned from it of the schedule that the planner chooses (``learned=FILE``). Kernels
-that are alike are asked about once.
+a machine that has several, or the best few schedules timed by the target's simulator
+(``simulated``). Kernels that are alike are asked about once.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from tilewright.graph.passes.fuse_pointwise import MAPS
 from tilewright.graph.passes.methods import methods_of
 from tilewright.machine import Machine, Primitive
 from tilewright.network.fusion.forms import as_planned, described, forms_of
-from tilewright.network.fusion.learned.model import LearnedCost
 from tilewright.planning import Plan, Planner, Timer
 from tilewright.planning.caches import InPlacePlanning, in_place_planning
 from tilewright.planning.canonical import canonical
@@ -31,11 +29,10 @@ from tilewright.planning.domain import Kernel
 class CostOracle:
     """Cycles of kernels of a network whose kernels are formed, alone and in groups.
 
-    With a planner that has a timer the source is ``simulated``, with a learned cost ``learned``.
+    With a planner that has a timer the source is ``simulated``.
     """
 
     planner: Planner
-    learned: LearnedCost | None = None
     placed: bool = False
     """Whether kernels have their numbers and layouts already: they are priced as they are."""
     kept: dict[tuple[str, ...], int] = field(default_factory=dict[tuple[str, ...], int])
@@ -125,8 +122,6 @@ class CostOracle:
         cycles = schedule_plan.cycles
         if cycles == inf:
             raise refuse("fusion-simulated", "no schedule of it can be simulated", kernel.symbol)
-        if self.learned is not None:
-            return self.learned.cycles(kernel, schedule_plan, self.machine)
         own = self.machine.own
         if self.timer is None and isinstance(own, InPlacePlanning):
             return own.slowest(kernel, self.machine, schedule_plan.schedule, cycles)

@@ -66,7 +66,8 @@ def samples_of(network: NetworkOp, given: Samples | None) -> SampleStream:
 
 
 def _random(network: NetworkOp, random: np.random.Generator) -> dict[str, Array]:
-    """Normally distributed numbers; masks, or what may be one, leave out about one in six."""
+    """Normally distributed numbers; masks, or what may be one, leave out about one in six.
+    Integers of 8 bits are pixels or quantised numbers, and take all values."""
     sample, masks = dict[str, Array](), masks_given(network)
     for name, value in network.inputs:
         numbers = random.standard_normal(tensor_type(value).get_shape())
@@ -75,7 +76,10 @@ def _random(network: NetworkOp, random: np.random.Generator) -> dict[str, Array]
             numbers = numbers > MASKED
         elif chosen is not None and is_real(value):
             numbers = np.where(numbers > MASKED, numbers, -np.inf)
-        sample[name] = numbers.astype(element_dtype(tensor_type(value).element_type))
+        dtype = element_dtype(tensor_type(value).element_type)
+        if dtype in (np.int8, np.uint8):
+            numbers = random.integers(0, 256, numbers.shape) + np.iinfo(dtype).min
+        sample[name] = numbers.astype(dtype)
     return sample
 
 
