@@ -36,12 +36,10 @@ ALLOWED = {
     "lies_by_tile": "other machines move boxes of several blocks at once",
     "block_by_block": "other machines move boxes of several blocks at once",
     "joins_pixels": "other machines with cores cut rows and columns alike",
-    "keeps_inputs": "other machines begin each kernel with empty memories",
     "keeps_sums_along": "other machines load operands anew only where they have a memory apart",
     "keeps_values": "other machines begin each kernel with empty memories",
     "stores_parts": "other machines have a second slot for results",
     "weights_in_words": "other machines take weights one by one",
-    "windows_apart": "other machines load what windows share once",
 }
 """The questions that one family alone answers, each with what makes the others answer alike."""
 

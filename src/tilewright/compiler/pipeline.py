@@ -45,6 +45,7 @@ from tilewright.numerics.formats import Numbers
 from tilewright.planning import Ask, Plan, Planner
 from tilewright.planning.domain import Kernel
 from tilewright.planning.parts import as_planned
+from tilewright.planning.plan import plans_chains
 from tilewright.runtime.executable import Progress, quiet
 from tilewright.shapes import Shapes
 from tilewright.targets.base import Target, find_target
@@ -112,7 +113,7 @@ def place_graph(state: CompilationState) -> None:
     if state.formed is None:
         remember(state)
     state.runner.run(state.network, layout_pipeline(state.machine), "graph-")
-    if state.planner.ask is None:  # A planner that was asked for cuts single kernels.
+    if plans_chains(state.planner.ask):
         form_chains(network_of(state.network), state.planner, state.apart, state.progress)
     addresses = address_pipeline(exact_memory=state.exact_memory)
     state.runner.run(state.network, addresses, "graph-")

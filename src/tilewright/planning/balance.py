@@ -29,6 +29,7 @@ def imbalance(kernel: Kernel, machine: Machine, schedule: Schedule) -> str:
     extents = kernel.anchor.extents
     level = schedule.levels[0]
     grid = {dim: level.size(dim, extents[dim]) for dim in schedule.shared.split()}
+    kernel = kernel.alone  # Of a chain, the kernel whose result is cut.
     parts = prod(ceil(extents[dim] / size) for dim, size in grid.items())
     # Core i takes a run of the parts, so some may be left with none.
     busy = ceil(parts / ceil(parts / machine.cores))

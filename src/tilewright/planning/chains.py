@@ -106,7 +106,7 @@ def bounds(kernel: Kernel, machine: Machine) -> tuple[float, float]:
     granule: dict[str, float] = {}
     moving: dict[str, float] = {}
     moved = 0
-    for unit in _flat(kernel):
+    for unit in kernels_of(kernel):
         primitives = primitives_for(unit, machine)
         fastest = min(primitives, key=lambda primitive: compute_cycles(unit, primitive))
         for total, cycles in ((peak, peak_cycles), (granule, compute_cycles)):
@@ -124,14 +124,14 @@ def bounds(kernel: Kernel, machine: Machine) -> tuple[float, float]:
     return max(traffic, *peak.values()), max(traffic, *granule.values())
 
 
-def _flat(kernel: Kernel) -> list[Kernel]:
+def kernels_of(kernel: Kernel) -> list[Kernel]:
     """A kernel's producers, theirs first, and the kernel, each alone."""
-    return [*(unit for producer in kernel.producers for unit in _flat(producer)), kernel.alone]
+    return [*(unit for producer in kernel.producers for unit in kernels_of(producer)), kernel.alone]
 
 
 def _primitives(kernel: Kernel, machine: Machine) -> Iterator[tuple[Primitive, ...]]:
-    """Choices of a primitive for each kernel, in the order of ``_flat``."""
-    return product(*(primitives_for(unit, machine) for unit in _flat(kernel)))
+    """Choices of a primitive for each kernel, in the order of ``kernels_of``."""
+    return product(*(primitives_for(unit, machine) for unit in kernels_of(kernel)))
 
 
 def schedule_of(tiling: Tiling) -> Schedule:
@@ -196,4 +196,4 @@ def _memories(tiling: Tiling) -> tuple[str, str]:
     return "", ""
 
 
-__all__ = ["bounds", "plan_chain", "schedule_of"]
+__all__ = ["bounds", "kernels_of", "plan_chain", "schedule_of"]

@@ -123,6 +123,12 @@ def timed(priced: Plan, kernel: Kernel, timer: Timer) -> Plan:
     )
 
 
+def plans_chains(planner: Callable[[Kernel], Plan | None] | None) -> bool:
+    """Return True if a planner plans chains, too; one that was asked for cuts single kernels, if it
+    does not say otherwise (``chains``)."""
+    return planner is None or bool(getattr(planner, "chains", False))
+
+
 def for_methods(planner: Callable[[Kernel], Plan | None] | None) -> Any:
     """Return the planner for passes that choose methods: its ``methods``, or the planner itself."""
     return getattr(planner, "methods", planner)

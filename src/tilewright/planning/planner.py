@@ -11,6 +11,7 @@ from tilewright.machine import Machine
 from tilewright.planning.bounds import in_place, primitives_for
 from tilewright.planning.caches import in_place_planning
 from tilewright.planning.canonical import canonical, renamed
+from tilewright.planning.chain_cores import plan_chain_cores
 from tilewright.planning.chains import plan_chain
 from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import Budget, Plan, Timer, for_methods, timed
@@ -57,6 +58,8 @@ class Planner:
     budget: Budget | None = None
     search: Search | None = None
     """The search for plans of kernels without producers; None for the exact search."""
+    chains: Search | None = None
+    """The search for plans of kernels with producers; None for that of the machine's cores."""
     ask: Ask | None = None
     """Asked for a kernel's plan before anything is searched."""
     cache: PlanCache = field(default_factory=dict[PlanKey, Plan])
@@ -95,7 +98,7 @@ class Planner:
         return replace(self, timer=None, ask=for_methods(self.ask))
 
     def _searched(self, kernel: Kernel) -> Plan:
-        search = self.search if self.search is not None and not kernel.producers else None
+        search = self.chains if kernel.producers else self.search
         search = search or search_of(kernel, self.machine)
         exact = search is plan_exact and priced_first(kernel, self.machine)
         if self.timer is not None and (search is plan_chain or exact):
@@ -113,12 +116,12 @@ def planner_in(context: CompilerContext) -> Planner:
 
 def search_of(kernel: Kernel, machine: Machine) -> Search:
     """The search that a kernel on a machine asks for."""
-    if kernel.producers:
-        return plan_chain  # Other searches cut one kernel.
+    shared_cache = machine.memory(machine.main).own.shared_cache() is not None
+    if kernel.producers:  # Other searches cut one kernel.
+        return plan_chain if machine.cores == 1 or shared_cache else plan_chain_cores
     if in_place(kernel, machine, primitives_for(kernel, machine)[0]):
         return in_place_planning(machine).plan
-    shared = machine.cores > 1 or machine.memory(machine.main).own.shared_cache() is not None
-    return plan_cores if shared else plan_exact
+    return plan_cores if machine.cores > 1 or shared_cache else plan_exact
 
 
 def _renamed(chosen: Plan, names: Mapping[str, str]) -> Plan:

@@ -12,7 +12,7 @@ from tilewright.codegen.program.operands import Computed, Fields
 from tilewright.codegen.program.transfers import transfer_columns
 from tilewright.codegen.words import Column
 from tilewright.machine import Machine, Move
-from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.numerics.element_types import size_of
 from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp
 from tilewright.tile.iteration import Order
 from tilewright.tile.operations import SignalOp, WaitOp
@@ -45,7 +45,7 @@ class Commands:
     def place(self, op: BufferOp) -> BufferPlace:
         """The place of a buffer."""
         if op not in self._places:
-            self._places[op] = BufferPlace(op, self.order, ELEMENT_BYTES[self.machine.accumulator])
+            self._places[op] = BufferPlace(op, self.order, size_of(self.machine.accumulator))
         return self._places[op]
 
     def computed(self, op: ComputeOp) -> Computed:

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tilewright.ir.types import element_name
+from tilewright.ir.types import element_size
 from tilewright.machine import Machine
 from tilewright.machine.expression import parse_expression
-from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.planning import Timer
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
@@ -95,5 +94,5 @@ def _fill(table: TimedArray, op: Command, queues: Queues, machine: Machine) -> N
     ]
     for part in (op, *joined):
         boxes = box_columns(part.buffer.window.data, part.buffer.tensor_shape, order.rows(part))
-        element = ELEMENT_BYTES[element_name(part.buffer.result.type.of.element_type)]
+        element = element_size(part.buffer.result.type.of.element_type)
         table["bytes"] += transfer_bytes(move, element * np.prod(boxes.clamped_size, axis=0))

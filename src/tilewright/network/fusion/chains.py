@@ -32,7 +32,8 @@ def form_chains(
     fusions = [fusion for fusion in machine.fusions if fusion.between]
     if not fusions:
         return []
-    oracle = CostOracle(planner.by_cost(), placed=True)
+    asked = planner if planner.timer is None else planner.by_cost()
+    oracle = CostOracle(asked, placed=True)
     report = search_fusions(network, machine, oracle, SEARCHES, fusions, progress)
     for name, plan in report.plans.items():
         kept = tuple(group for group in plan.groups if group.kernels[-1] not in apart)

@@ -77,7 +77,7 @@ def _random(network: NetworkOp, random: np.random.Generator) -> dict[str, Array]
         elif chosen is not None and is_real(value):
             numbers = np.where(numbers > MASKED, numbers, -np.inf)
         dtype = element_dtype(tensor_type(value).element_type)
-        if dtype in (np.int8, np.uint8):
+        if dtype.itemsize == 1 and dtype.kind in "iu":
             numbers = random.integers(0, 256, numbers.shape) + np.iinfo(dtype).min
         sample[name] = numbers.astype(dtype)
     return sample

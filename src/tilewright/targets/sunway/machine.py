@@ -231,6 +231,10 @@ def _primitives() -> tuple[Primitive, ...]:
     )
 
 
+CHAINS = ("conv -> pool", "conv -> conv", "depthwise -> conv", "conv -> depthwise")
+"""Kernels that a CPE computes tile by tile as one: what the first makes stays in its LDM."""
+
+
 MACHINE = Machine(
     name="sw26010",
     description="one core group of SW26010: an MPE and 64 CPEs of 64 KB LDM, float, 34.1 GB/s",
@@ -255,7 +259,10 @@ MACHINE = Machine(
     ),
     engines=(Engine(name="get"), Engine(name="put"), Engine(name="cpe")),
     primitives=_primitives(),
-    fusions=(Fusion(name="sum", query="conv|depthwise|product -> add"),),
+    fusions=(
+        Fusion(name="sum", query="conv|depthwise|product -> add"),
+        *(Fusion(name=query.replace(" -> ", "-"), query=query, between="ldm") for query in CHAINS),
+    ),
     cores=CPES,
     temporary_space=True,  # swTVM, section 4.1
     own=SunwayMachine(spawn_cycles=15_000),

@@ -8,11 +8,13 @@ cost model. The first is found in a tenth of a second, and bounds what the secon
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
 from tilewright.planning import Planner
+from tilewright.planning.chain_cores import plan_chain_cores
 from tilewright.planning.domain import Kernel
 from tilewright.planning.mesh import Mesh
 from tilewright.planning.plan import Budget, Plan, Timer
@@ -29,7 +31,11 @@ class Plans:
     def __init__(self, machine: Machine, mesh: Mesh) -> None:
         self.machine = machine
         self.strategies = Swatop(top=TOP, mesh=mesh)
-        self.planner = Planner(machine, search=self.search)
+        chains = partial(plan_chain_cores, mesh=mesh)
+        self.planner = Planner(machine, search=self.search, chains=chains)
+
+    chains = True
+    """Chains are planned as chains (planning/chain_cores.py)."""
 
     def __call__(self, kernel: Kernel) -> Plan:
         """The plan; raises TilewrightError where there is none."""
