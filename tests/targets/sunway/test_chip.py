@@ -25,7 +25,7 @@ from tilewright.runtime import Executable
 from tilewright.targets.sunway.chip import CHIP, GROUPS, ChipPlanner, group_machine
 from tilewright.targets.sunway.emit.makefile import SHIM_FLAGS, SHIM_LINK
 from tilewright.targets.sunway.emit.package import sources_of
-from tilewright.targets.sunway.machine import CPES, MACHINE
+from tilewright.targets.sunway.machine import CHAINS, CPES, MACHINE
 from tilewright.targets.sunway.runner import build
 
 
@@ -46,8 +46,9 @@ class Chip:
     """A network for one core group and for the chip."""
 
     def __init__(self, model: Path, folder: Path) -> None:
+        apart = {f"fusion.{query.replace(' -> ', '-')}": "off" for query in CHAINS}
         self.group = tilewright.compile(
-            model, "sunway", directory=folder / "group", planner="exact"
+            model, "sunway", directory=folder / "group", planner="exact", values=apart
         )
         self.whole = tilewright.compile(model, "sunway-chip", directory=folder / "chip")
 
