@@ -95,8 +95,6 @@ class CambriconOperand(OperandRecord):
 
     by_tile: bool = False
     """Whether constants lie in main memory by segment: a tile in one piece (weights.py)."""
-    leaves: bool = False
-    """Whether parts of results are moved on while others of their tile are computed."""
     waits: tuple[str, ...] = ()
     """Of the output: dims along which sums of several tiles may wait here for the rest of their
     reduction while other operands in the same memory come anew for each tile."""
@@ -104,10 +102,6 @@ class CambriconOperand(OperandRecord):
     def lies_by_tile(self) -> bool:
         """``by_tile``."""
         return self.by_tile
-
-    def stores_parts(self) -> bool:
-        """``leaves``."""
-        return self.leaves
 
     def keeps_sums_along(self) -> tuple[str, ...]:
         """``waits``."""

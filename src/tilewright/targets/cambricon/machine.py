@@ -303,10 +303,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             # The matrix unit compares rows and columns of windows, many elements at once, and
             # copies the results to VSM. Whole rows move in one piece.
             own=CambriconPrimitive(clips=True),
-            operands={
-                "input": MSM,
-                "output": Storage(memory="vsm", own=CambriconOperand(leaves=True)),
-            },
+            operands={"input": MSM, "output": VSM},
             epilogue=(("relu",),),
             cycles=f"n*oh*ow*ceil(c/{lanes})",
             peak=f"n*oh*ow*c/{lanes}",

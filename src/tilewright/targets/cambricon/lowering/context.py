@@ -70,10 +70,6 @@ class Context:
     """Says that a tile's results are finished pixel by pixel, in the order of these dims."""
     finish: Callable[[], None]
     """Stands where another one of them is finished."""
-    leave: Callable[[], None]
-    """Says that whole rows of results are stored by the compute itself, by what ``row`` gives."""
-    row: Callable[[Tile], Callable[[], None]]
-    """What stores the next row of a tile each time it is called."""
     bridge: Callable[[Operand, float], Bridge | None]
     """Lets weights come by both DMAs where they take longer than a tile's products, which take so
     many cycles (bridge.py)."""

@@ -187,8 +187,7 @@ class Flat(Stepping):
                 e.if_positive(e.add(self.level, 1 - self.output.depth), keep)
             if self.store_stream is not None:
                 self.store_stream.drain()
-            if not self.walk.leaves:
-                self.store(tile, self.store_stream)
+            self.store(tile, self.store_stream)
             if self.store_stream is not None:
                 self.agenda.begin()
             if self.output.buffer in self.current:

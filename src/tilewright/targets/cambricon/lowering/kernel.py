@@ -233,8 +233,6 @@ class KernelLowering(WeightPlaces):
             walk.replace,
             walk.may_trail if self.trails else lambda dims: None,
             walk.finish,
-            walk.leave,
-            self._store_by_row,
             lambda operand, busy: self._bridge(operand, busy, context.temporaries),
         )
         kind = COMPUTES.get(context.anchor.operation.data, Points)

@@ -29,14 +29,10 @@ from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.pool_rows import Batch
 from tilewright.targets.cambricon.lowering.pooling import Pool
 from tilewright.targets.cambricon.lowering.temporaries import clear, fill
-from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.windows import Run
 from tilewright.targets.cambricon.machine import lanes_of
 
 LEAST = -(1 << 15)
-
-SHORT = 1.1
-"""Times its store, what a row of results takes from which on it leaves by itself."""
 
 BATCH, PIXEL = 4, 3
 """Cycles in which the scalar instructions of a batch, and of each copy of a result, hold it up."""
@@ -71,10 +67,6 @@ class MatrixPool(Pool):
         self.size = self.batch * channels
         self.zeros = c.temporaries.take(2 * self.size) if self.relu else 0
         self.low = c.temporaries.take(2 * self.vectors)
-        self.by_row = not (c.output.held or c.inside(c.output) or {"c", "ow"} & c.looped)
-        self.by_row &= self._row_cycles() >= SHORT * self._store_cycles()
-        if self.by_row:
-            c.leave()
         take, size = c.matrix_temporaries.take, 2 * self.vectors * lanes
         self.least, self.greatest, self.over = take(size), take(size), take(size)
         self.sources: list[Register] = []
@@ -86,30 +78,6 @@ class MatrixPool(Pool):
         short = -(-c.tile_size("c") // lanes_of(c.machine)) < PIXEL and self.columns.stride > 1
         most = ADDRESSES[c.thrift] if c.thrift < len(ADDRESSES) else 0
         return short and "ow" not in c.looped and self.batch <= most
-
-    def _row_cycles(self) -> int:
-        """Of the matrix unit, for a row of results."""
-        c, lanes = self.c, lanes_of(self.c.machine)
-        channels, width = c.tile_size("c"), c.tile_size("ow")
-        compared = 3 * (self.rows.kernel + self.columns.kernel - 2) + 1
-        whole = -(-width * self.columns.stride * channels // lanes**2)
-        return compared * whole + width * -(-channels // lanes)
-
-    def _store_cycles(self) -> float:
-        c = self.c
-        move = c.machine.move(c.output.buffer.memory, c.machine.main)
-        return move.latency + 2 * c.tile_size("c") * c.tile_size("ow") / move.bytes_per_cycle
-
-    def emit(self, tile: Tile) -> None:
-        """One tile."""
-        with self.e.scope():
-            self.store_row = self.c.row(tile) if self.by_row else None
-            super().emit(tile)
-
-    def _row(self, run: Run, axis: Axis) -> None:
-        super()._row(run, axis)
-        if self.store_row is not None:
-            self.store_row()
 
     def prologue(self) -> None:
         """What stands before all tiles."""

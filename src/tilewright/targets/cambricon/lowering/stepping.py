@@ -70,7 +70,7 @@ class Stepping:
                 self.coming[load.buffer] = load.depth
         if self.shared is None and self._slots(out.buffer) > 1:
             self.current[out.buffer] = e.register()
-            self.store_stream = None if walk.leaves else stream(walk.operands[out.buffer])
+            self.store_stream = stream(walk.operands[out.buffer])
         for buffer in self.coming:
             load_stream = None if buffer is self.shared else stream(walk.operands[buffer])
             if load_stream is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 
 from tilewright.machine import Machine
@@ -212,22 +211,6 @@ class Transfers:
         e = e or self.e
         box = operand.box(e, spans, self.program.extents)
         return runs_of(e, box, operand.place, operand.order)
-
-    def _store_by_row(self, tile: Tile) -> Callable[[], None]:
-        """What stores the next row of a tile, of results that lie row behind row everywhere."""
-        e = self.e
-        assert self.nest.output is not None
-        operand = self.operands[self.nest.output.buffer]
-        runs = e.settled(lambda: self._runs(operand, tile.spans))
-        size = prod(self.walk.extents.get(dim, 1) for dim in ("ow", "c"))
-        chip, main = e.variable(tile.bases[operand.buffer]), e.variable(runs.address)
-
-        def store() -> None:
-            e.emit(self._text(operand), chip, e.held(size), main, runs.offset)
-            e.increase(chip, size * operand.element)
-            e.increase(main, size * operand.element)
-
-        return store
 
     def _store(self, tile: Tile, stream: Stream | None) -> None:
         e = self.e

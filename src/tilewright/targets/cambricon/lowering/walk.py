@@ -62,8 +62,6 @@ class Walk:
         """How many hooks the largest tile has then, if that is known."""
         self.pixels: tuple[str, ...] = ()
         """The dims of a tile's pixels, if their results may leave one by one."""
-        self.leaves = False
-        """Whether computes store their results themselves."""
         self.replaced: BufferOp | None = None
         """A buffer whose elements results may replace, one for one."""
         self.pause: Callable[[Operand], int] = lambda operand: 0
@@ -112,10 +110,6 @@ class Walk:
         if self.flat is not None and self.flat.trail is not None:
             self.flat.trail.announce()
 
-    def leave(self) -> None:
-        """Computes store their results themselves."""
-        self.leaves = True
-
     def renew(self, operand: Operand, renew: Renew) -> None:
         """Emit code whenever an operand's buffer has been filled anew."""
         self.renewals.append((operand.buffer, renew))
@@ -146,7 +140,7 @@ class Walk:
             self.passing(False)
             compute(tile)
             assert self.nest.output is not None
-            if not (self.leaves or self.operands[self.nest.output.buffer].held):
+            if not self.operands[self.nest.output.buffer].held:
                 store(tile, None)
             return
         self.flat = Flat(self, fill, compute, store, stream)
