@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from tilewright.machine.c_functions import CFunction, CInterface
 from tilewright.machine.checks import MAX_ENGINES, check
+from tilewright.machine.matrix_layouts import matrix_layout
 from tilewright.machine.records import (
     MachineRecord,
     MemoryRecord,
@@ -447,7 +448,7 @@ class Machine(_Part):
         if not layout and role != "bias":
             layout = self.layouts.get("weight" if role == "weight" else "activation", "")
         if layout.startswith(MATRICES):
-            return _of_matrices(layout.removeprefix(MATRICES), rank)
+            return matrix_layout(layout.removeprefix(MATRICES), rank)
         if layout != "any" and sum(letter.isupper() for letter in layout) != rank:
             return ""
         return layout
@@ -459,7 +460,7 @@ class Machine(_Part):
         if storage is None or not storage.turned or not storage.layout.startswith(MATRICES):
             return ""
         turn = str.maketrans("MNmn", "NMnm")
-        return _of_matrices(storage.layout.removeprefix(MATRICES).translate(turn), rank)
+        return matrix_layout(storage.layout.removeprefix(MATRICES).translate(turn), rank)
 
     def memory_beside(self, primitive: Primitive, name: str) -> Memory:
         """A memory as a primitive leaves it to buffers; raises KeyError."""
@@ -469,17 +470,6 @@ class Machine(_Part):
     def primitives_for(self, operation: str) -> tuple[Primitive, ...]:
         """The primitives that compute an anchor operation."""
         return tuple(p for p in self.primitives if operation in p.operations)
-
-
-def _of_matrices(layout: str, rank: int) -> str:
-    """A layout of matrices MN as one of tensors of a rank, spelled as planning/layout.py does."""
-    if rank < 2:
-        return ""
-    known = {2: "MN", 3: "CHW", 4: "NCHW", 5: "NCDHW"}.get(rank)
-    letters = known or "".join(chr(ord("A") + axis) for axis in range(rank))
-    rows, columns = letters[-2:]
-    named = {"M": rows, "m": rows.lower(), "N": columns, "n": columns.lower()}
-    return letters[:-2] + "".join(named.get(letter, letter) for letter in layout)
 
 
 def _named(parts: tuple[_Named, ...], name: str) -> _Named:

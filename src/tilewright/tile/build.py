@@ -43,7 +43,6 @@ from tilewright.ir import (
     SSAValue,
     StringAttr,
     UnitAttr,
-    integer,
     to_attribute,
 )
 from tilewright.machine import Machine, Move, Primitive
@@ -67,6 +66,7 @@ from tilewright.tile.operations import (
     StageOp,
     TensorOp,
 )
+from tilewright.tile.residents import stay
 from tilewright.tile.tensors import Placement, tensor_of, type_of, value_name
 from tilewright.tile.verify import CONVERT, GATHER
 
@@ -358,7 +358,8 @@ class _Nest:
         self.compute = compute
         resident = self.shared.stays.get(output.name)
         if resident is not None:
-            self._stay(buffers, resident).extend(buffers)
+            stay(buffers, resident, self.kernel.symbol)
+            self.shared.top += buffers
             return [*ops, compute]
         stores = [
             MoveOp.of(buffer.result, buffer.outer, move.engine, CONVERT if buffer.converts else "")
@@ -402,8 +403,10 @@ class _Nest:
         self.buffers[key] = buffers[-1]
         resident = self.shared.stays.get(operand.name)
         if resident is not None:
-            ops = self._stay(buffers, resident)
+            ops = self.shared.top
+            stay(buffers, resident, self.kernel.symbol)
             if resident.found:
+                ops += buffers
                 return buffers[-1].result
         for buffer, path in zip(buffers, self._path(operand, operand.role), strict=True):
             transform = "" if buffer.gathers is None else GATHER
@@ -418,16 +421,6 @@ class _Nest:
                 at = ops.index(partner) + 1
                 ops[at:at] = [buffer, move]
         return buffers[-1].result
-
-    def _stay(self, buffers: Sequence[BufferOp], resident: Resident) -> list[Operation]:
-        """Let the only buffer of an operand stay, at its address, around all loops; returns the
-        operations there, to which the buffer is added where no move follows it."""
-        if len(buffers) != 1 or buffers[0].converts or buffers[0].gathers is not None:
-            raise self._refuse(f"{resident.operand} takes more than one buffer, and cannot stay")
-        buffers[0].stays, buffers[0].address = UnitAttr(), integer(resident.address)
-        if resident.found:
-            self.shared.top.append(buffers[0])
-        return self.shared.top
 
     def _partner(self, role: str, buffer: BufferOp, ops: Sequence[Operation]) -> MoveOp | None:
         """The move with which this role's travels, if the primitive joins them."""
