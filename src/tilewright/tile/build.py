@@ -172,7 +172,7 @@ class _Nest:
         ]
         top: list[Operation] = [self._tensor(operand) for operand in tensors]
         body = self.nest()
-        levels = max((own.levels for own in (self.schedule, *self.schedule.inner)), key=len)
+        levels = max((each.levels for each in (self.schedule, *self.schedule.inner)), key=len)
         # In its block first: an outermost reduction loop's surroundings are the program's own.
         block = Block([*top, *self.shared.top, *body])
         for nest in self.shared.nests:
@@ -183,6 +183,7 @@ class _Nest:
         ordered = sorted(self.shared.dims.values(), key=lambda dim: dim.kind == "reduction")
         memories = tuple(level.memory for level in levels)
         issuer = self.machine.synchronisation.issuer
+        exchanged, rooms = self.schedule.exchanged, self.schedule.rooms
         return ProgramOp.build(
             properties={
                 "symbol": StringAttr(kernel.symbol),
@@ -193,10 +194,8 @@ class _Nest:
                 "levels": to_attribute(memories) if len(memories) > 1 else None,
                 "slots": to_attribute(tuple(slots)) if slots else None,
                 "shared": StringAttr(self.schedule.shared) if self.schedule.shared else None,
-                "exchanged": to_attribute(self.schedule.exchanged)
-                if self.schedule.exchanged
-                else None,
-                "rooms": to_attribute(self.schedule.rooms) if self.schedule.rooms else None,
+                "exchanged": to_attribute(exchanged) if exchanged else None,
+                "rooms": to_attribute(rooms) if rooms else None,
                 "issuer": StringAttr(issuer) if issuer else None,
             },
             regions=[Region(block)],
@@ -356,10 +355,9 @@ class _Nest:
         if renamed:
             compute.set("names", tuple(renamed.items()))
         self.compute = compute
-        resident = self.shared.stays.get(output.name)
-        if resident is not None:
-            stay(buffers, resident, self.kernel.symbol)
-            self.shared.top += buffers
+        if output.name in self.shared.stays:
+            stay(buffers, self.shared.stays[output.name], self.kernel.symbol)
+            self.shared.top.extend(buffers)
             return [*ops, compute]
         stores = [
             MoveOp.of(buffer.result, buffer.outer, move.engine, CONVERT if buffer.converts else "")
@@ -401,12 +399,11 @@ class _Nest:
         if not buffers:
             return self.values[operand.name]
         self.buffers[key] = buffers[-1]
-        resident = self.shared.stays.get(operand.name)
-        if resident is not None:
+        if (resident := self.shared.stays.get(operand.name)) is not None:
             ops = self.shared.top
             stay(buffers, resident, self.kernel.symbol)
             if resident.found:
-                ops += buffers
+                ops.extend(buffers)
                 return buffers[-1].result
         for buffer, path in zip(buffers, self._path(operand, operand.role), strict=True):
             transform = "" if buffer.gathers is None else GATHER
@@ -426,10 +423,9 @@ class _Nest:
         """The move with which this role's travels, if the primitive joins them."""
         joined = self.primitive.operands[role].joined
         for op in ops:
-            if not isinstance(op, MoveOp) or op.joined is not None:
-                continue
-            if op.buffer.get("role") == joined and op.buffer.memory == buffer.memory:
-                return op
+            if isinstance(op, MoveOp) and op.joined is None and op.buffer.memory == buffer.memory:
+                if op.buffer.get("role") == joined:
+                    return op
         return None
 
     def _place(
