@@ -422,10 +422,9 @@ class _Nest:
     def _partner(self, role: str, buffer: BufferOp, ops: Sequence[Operation]) -> MoveOp | None:
         """The move with which this role's travels, if the primitive joins them."""
         joined = self.primitive.operands[role].joined
-        for op in ops:
-            if isinstance(op, MoveOp) and op.joined is None and op.buffer.memory == buffer.memory:
-                if op.buffer.get("role") == joined:
-                    return op
+        for op in [op for op in ops if isinstance(op, MoveOp) and op.joined is None]:
+            if op.buffer.get("role") == joined and op.buffer.memory == buffer.memory:
+                return op
         return None
 
     def _place(
