@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from tilewright.memory.alignment import ceil_div
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,7 +40,7 @@ class Element:
 
     def size(self, count: int) -> int:
         """Bytes that hold so many elements beside one another."""
-        return ceil_div(count * self.bits, 8)
+        return -(-(count * self.bits) // 8)
 
     @property
     def is_integer(self) -> bool:

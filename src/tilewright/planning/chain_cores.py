@@ -80,7 +80,6 @@ def plan_chain_cores(
         granule_bound=granule,
         seconds=perf_counter() - begin,
         others=(),
-        near=(),
     )
 
 
