@@ -119,7 +119,8 @@ class KernelLowering:
         """Groups of channels of a compute's result at most."""
         output = op.output.owner
         assert isinstance(output, BufferOp)
-        return -(-int(output.get("shape")[1]) // self.core.channels)
+        channels = output.get("shape")[self.tensor(output.tensor_op).axes.channel]
+        return -(-int(channels) // self.core.channels)
 
     def tensor(self, op: TensorOp) -> Tensor:
         """A tensor, in main memory unless it is internal; refuses one that lies beyond what
