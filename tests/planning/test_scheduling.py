@@ -265,7 +265,7 @@ def test_a_network_with_a_layer_by_hand_runs() -> None:
     program = Path(str(package.runner.directory))  # type: ignore[attr-defined]
     text = next(program.glob("layers/*conv2_slave.c")).read_text()
     # 16 channels in three runs of rows each, of four rows and two.
-    assert "48 parts, 1 for each CPE" in text and "input[2]" in text
+    assert "48 parts, 1 for each CPE" in text and "TILE(input, input_slot)" in text
 
 
 def _many_parts(s: Scheduling) -> None:
