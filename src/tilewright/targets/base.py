@@ -23,6 +23,8 @@ from tilewright.tile.decisions import EVERY_DECISION, Decision
 
 if TYPE_CHECKING:
     from tilewright.codegen.host.compiler import HostCompiler
+    from tilewright.codegen.program.files import ProgramParts
+    from tilewright.codegen.words import Instruction, InstructionSet
     from tilewright.machine import Machine
     from tilewright.machine.capabilities import Capability
     from tilewright.planning import Ask, Timer
@@ -215,6 +217,59 @@ class Target(ABC):
     def options(self) -> dict[str, Any]:
         """Facts for ``tilewright targets``, such as the compiler that was found."""
         return {}
+
+
+class WordTarget(Target):
+    """A target with an assembler, a disassembler and listings."""
+
+    image: ClassVar[str] = "image"
+    """The name of its machine's own image in main memory (codegen/program/files.py)."""
+
+    @abstractmethod
+    def instruction_set(self, machine: Machine) -> InstructionSet[Instruction]:
+        """The instructions of a machine."""
+
+    def parts(self, directory: Path) -> ProgramParts:
+        """The files of a package; refuses (``package-invalid``) what is damaged."""
+        from tilewright.codegen.program.files import check_words, read_program
+
+        parts = read_program(directory, self.image)
+        check_words(parts, self.word_bytes(parts.machine))
+        return parts
+
+    def word_bytes(self, machine: Machine) -> int:
+        """Bytes of an instruction word."""
+        instructions = self.instruction_set(machine)
+        return instructions.instructions[0].units * instructions.unit_bits // 8
+
+    def assemble(self, text: str, machine: Machine, name: str = "assembly") -> bytes:
+        """Words of a source text."""
+        from tilewright.codegen.words import assemble, to_bytes
+
+        instructions = self.instruction_set(machine)
+        return to_bytes(instructions, assemble(instructions, text, name))
+
+    def disassemble(self, data: bytes, machine: Machine) -> str:
+        """The text of words."""
+        from tilewright.codegen.words import disassemble, from_bytes
+
+        instructions = self.instruction_set(machine)
+        return disassemble(instructions, from_bytes(instructions, data))
+
+    def listing(self, directory: Path) -> str:
+        """The disassembly of a package's program, kernels and nodes as remarks."""
+        from tilewright.codegen.program.files import remarks_of
+        from tilewright.codegen.words import disassemble, from_bytes
+
+        parts = self.parts(directory)
+        instructions, rows = self.instruction_set(parts.machine), remarks_of(parts.file.kernels)
+        return disassemble(instructions, from_bytes(instructions, parts.data), rows)
+
+    def manual(self, machine: Machine) -> str:
+        """The instruction manual."""
+        from tilewright.codegen.words import manual
+
+        return manual(self.instruction_set(machine))
 
 
 def sources_text(directory: Path, *patterns: str) -> str:

@@ -24,7 +24,7 @@ from tilewright.planning import Timer
 from tilewright.simulate import find_races
 from tilewright.simulate.commands import TimedArray
 from tilewright.simulate.ordering import refuse_faults
-from tilewright.targets.words import WordTarget
+from tilewright.targets.base import WordTarget
 
 
 class TernRunner(WordRunner):

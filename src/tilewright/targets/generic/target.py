@@ -10,6 +10,7 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
 from tilewright.planning import Timer
+from tilewright.targets.base import WordTarget
 from tilewright.targets.generic.c.runner import CRunner
 from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.isa import InstructionSet, derive
@@ -17,7 +18,6 @@ from tilewright.targets.generic.manual import manual
 from tilewright.targets.generic.package import read_package, write_package
 from tilewright.targets.generic.runner import InstructionRunner
 from tilewright.targets.generic.timer import run_timer, timer
-from tilewright.targets.words import WordTarget
 
 
 class InstructionTarget(WordTarget):
