@@ -22,9 +22,9 @@ from tests.targets.cpu.piece_networks import (
 )
 
 import tilewright
-from tilewright.graph import passes
 from tilewright.ir.types import Array
 from tilewright.numerics.pieces import TWO
+from tilewright.targets.cpu import capabilities
 from tilewright.targets.cpu.passes.choose_methods import ChooseMethods
 from tilewright.targets.cpu.piece_primitives import PIECE_PRIMITIVES
 from tilewright.targets.cpu.runner import CpuRunner
@@ -135,7 +135,7 @@ def odd(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     )
     conv, matmul = names = PIECE_PRIMITIVES[request.param]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passes, "ChooseMethods", lambda: ChooseMethods(method=names))
+        patch.setattr(capabilities, "ChooseMethods", lambda: ChooseMethods(method=names))
         made = tilewright.compile(path, machine=EVERYWHERE, directory=result.program / "package")
     assert isinstance(made, tilewright.Executable)
     used = [kernel.schedule.partition(" ")[0] for kernel in made.manifest.kernels]

@@ -24,9 +24,9 @@ from tests.targets.cpu.piece_networks import (
 
 import tilewright
 from tilewright.codegen.c.compiler import FLAGS, build_library, find_compiler, run_compiler
-from tilewright.graph import passes
 from tilewright.ir.types import Array
 from tilewright.numerics.pieces import THREE, TWO
+from tilewright.targets.cpu import capabilities
 from tilewright.targets.cpu.passes.choose_methods import ChooseMethods
 from tilewright.targets.cpu.piece_primitives import PIECE_PRIMITIVES
 from tilewright.targets.cpu.runner import CpuRunner
@@ -184,7 +184,7 @@ def package(
     """The program of ``model`` with every kernel in pieces, and how many these are."""
     conv, matmul = names = PIECE_PRIMITIVES[request.param]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passes, "ChooseMethods", lambda: ChooseMethods(method=names))
+        patch.setattr(capabilities, "ChooseMethods", lambda: ChooseMethods(method=names))
         made = compiled(tmp_path_factory.mktemp("model"))
     assert [name for name in used(made) if name in names] == [*[conv] * 2, *[matmul] * 3]
     return request.param, made.directory / "program"

@@ -17,7 +17,7 @@ from tests.targets.cpu.test_builds import USER
 from tests.targets.cpu.test_integers import LANES, groups, images, matrices, windows
 
 import tilewright
-from tilewright.graph import passes
+from tilewright.targets.cpu import capabilities
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.passes.choose_methods import ChooseMethods
 from tilewright.targets.cpu.piece_primitives import PIECE_PRIMITIVES
@@ -110,7 +110,7 @@ def test_weights_that_are_transformed_on_the_way_stay_within_memory(
 ) -> None:
     """With a last panel that is short, channels that fill no vectors, and groups."""
     names = ("winograd_4_plain", "winograd_2_5x5_plain")
-    monkeypatch.setattr(passes, "ChooseMethods", lambda: ChooseMethods(method=names))
+    monkeypatch.setattr(capabilities, "ChooseMethods", lambda: ChooseMethods(method=names))
     nodes = [
         helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
         helper.make_node("Conv", ["c", "v"], ["d"], pads=[0, 1, 1, 0]),
@@ -134,7 +134,7 @@ def test_pieces_stay_within_memory(
     """
     if reason := lacking(build):
         pytest.skip(reason)
-    monkeypatch.setattr(passes, "ChooseMethods", lambda: ChooseMethods(method=names))
+    monkeypatch.setattr(capabilities, "ChooseMethods", lambda: ChooseMethods(method=names))
     nodes = [
         helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 0, 1, 2]),
         helper.make_node("Conv", ["c", "v"], ["d"], strides=[2, 3], pads=[0, 1, 1, 0]),

@@ -9,10 +9,10 @@ from onnx import helper, numpy_helper
 from tests.slow import but_fast
 
 import tilewright
-from tilewright.graph import passes
 from tilewright.ir.types import Array
 from tilewright.numerics import reference
 from tilewright.numerics.winograd import TRANSFORMS, transform_weights
+from tilewright.targets.cpu import capabilities
 from tilewright.targets.cpu.passes.choose_methods import ChooseMethods
 from tilewright.targets.cpu.runner import CpuRunner
 
@@ -153,7 +153,7 @@ def test_errors_stay_within_what_analysis_allows(
     scale = float(expected.max())
 
     def error_of(name: str) -> Array:
-        monkeypatch.setattr(passes, "ChooseMethods", lambda: ChooseMethods(method=(name,)))
+        monkeypatch.setattr(capabilities, "ChooseMethods", lambda: ChooseMethods(method=(name,)))
         package = tilewright.compile(path, target="cpu", exact_convolution=not name)
         chosen = [k.schedule.partition(" ")[0] for k in package.manifest.kernels if k.nodes]
         assert (name or "conv") in chosen
@@ -198,7 +198,7 @@ def test_what_is_not_finite_stays_in_its_windows(
         node.op_type = {"Relu": "Neg"}.get(node.op_type, node.op_type)
     path = f"{tmp_path}/model.onnx"
     onnx.save(model, path)
-    monkeypatch.setattr(passes, "ChooseMethods", lambda: ChooseMethods(method=(primitive,)))
+    monkeypatch.setattr(capabilities, "ChooseMethods", lambda: ChooseMethods(method=(primitive,)))
     package = tilewright.compile(path, target="cpu")
     assert primitive in [k.schedule.partition(" ")[0] for k in package.manifest.kernels if k.nodes]
     width = data["x"].shape[3]

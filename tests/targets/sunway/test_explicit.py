@@ -13,8 +13,8 @@ from tests.targets.sunway.sunway_networks import Network
 from tests.targets.sunway.test_packages import SANITIZED, STRICT
 
 import tilewright
-from tilewright.graph import passes
 from tilewright.report.explain import explain
+from tilewright.targets.sunway import capabilities
 from tilewright.targets.sunway.machine import MACHINE
 from tilewright.targets.sunway.passes.choose_methods import ChooseMethods
 from tilewright.targets.sunway.runner import SunwayRunner, build
@@ -43,7 +43,9 @@ def one_layer(
 
 
 def forced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "ChooseMethods", lambda: ChooseMethods(method=("conv_explicit",)))
+    monkeypatch.setattr(
+        capabilities, "ChooseMethods", lambda: ChooseMethods(method=("conv_explicit",))
+    )
 
 
 def kinds(package: Any) -> list[str]:

@@ -16,7 +16,7 @@ from tests.targets.sunway.sunway_networks import Network
 from tests.targets.sunway.test_packages import SANITIZED, STRICT
 
 import tilewright
-from tilewright.graph import passes
+from tilewright.targets.sunway import capabilities
 from tilewright.targets.sunway.passes.choose_methods import ChooseMethods
 from tilewright.targets.sunway.runner import SunwayRunner, build
 
@@ -49,7 +49,7 @@ def one_layer(
 
 
 def forced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "ChooseMethods", lambda: ChooseMethods(method=(name,)))
+    monkeypatch.setattr(capabilities, "ChooseMethods", lambda: ChooseMethods(method=(name,)))
 
 
 @pytest.mark.parametrize("case", but_fast(CASES, CASES[:1]), ids=str)
