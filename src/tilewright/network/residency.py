@@ -95,6 +95,17 @@ def keep_tensors(
 
 
 @dataclass(frozen=True)
+class _Storage:
+    """A tensor in a buffer of a kernel, whole."""
+
+    memory: Memory
+    bytes: int
+    """That it takes of the memory, in its granules."""
+    image: object
+    """How it lies there: kernels can hand it on if they have the same."""
+
+
+@dataclass(frozen=True)
 class _Candidate:
     """A tensor that kernels of a row hand on or share."""
 
@@ -216,41 +227,43 @@ class _Search:
         symbol, output = written
         storage = self._storage(symbol, output.name, written=True)
         storages = [self._storage(reader, output.name) for reader in readers]
-        if storage is None or None in storages or "results" not in storage[0].resident:
+        if storage is None or None in storages or "results" not in storage.memory.resident:
             return None
-        alike = all(
-            _image(read, storage[0]) == _image(output, storage[0]) for read in readers.values()
-        )
-        return self._candidate(output, symbol, readers, [storage, *storages]) if alike else None
+        return self._candidate(output, symbol, readers, [storage, *storages])
 
     def _shared(self, readers: Mapping[str, Operand]) -> _Candidate | None:
         """A tensor that the first of several readers loads for the others that can find it."""
-        storages = [self._storage(symbol, operand.name) for symbol, operand in readers.items()]
-        return self._candidate(next(iter(readers.values())), None, readers, storages)
+        alike: dict[object, dict[str, _Storage]] = {}
+        for symbol, operand in readers.items():
+            storage = self._storage(symbol, operand.name)
+            if storage is not None:
+                key = storage.memory.name, storage.image
+                alike.setdefault(key, {})[symbol] = storage
+        storages = max(alike.values(), key=len, default={})
+        if len(storages) < 2:
+            return None  # Others, if there are any, load it for themselves.
+        finding = {symbol: readers[symbol] for symbol in storages}
+        return self._candidate(next(iter(finding.values())), None, finding, [*storages.values()])
 
     def _candidate(
         self,
         operand: Operand,
         writer: str | None,
         readers: Mapping[str, Operand],
-        storages: Sequence[tuple[Memory, int] | None],
+        storages: Sequence[_Storage | None],
     ) -> _Candidate | None:
         known = [storage for storage in storages if storage is not None]
-        memories = {memory.name: memory for memory, _ in known}
-        images = {_image(read, memory) for read in readers.values() for memory, _ in known}
-        if len(memories) != 1 or len(images) != 1:
+        if len({(storage.memory.name, storage.image) for storage in known}) != 1:
             return None
-        (memory,), size = memories.values(), max(size for _, size in known)
+        memory, size = known[0].memory, max(storage.bytes for storage in known)
         if size >= (memory.room or 0) or (writer is None and "inputs" not in memory.resident):
             return None
         moved = prod(operand.shape) * operand.element_bytes
         return _Candidate(operand.name, writer, frozenset(readers), memory, size, moved)
 
-    def _storage(
-        self, symbol: str, name: str, *, written: bool = False
-    ) -> tuple[Memory, int] | None:
-        """The resident memory in which a kernel has a tensor whole, in one buffer, and the bytes
-        that it takes there; None where it is read twice, in parts, or in place."""
+    def _storage(self, symbol: str, name: str, *, written: bool = False) -> _Storage | None:
+        """The resident memory in which a kernel has a tensor whole, in one buffer; None where it is
+        read twice, in parts, in place, or window by window."""
         whole, plan = self.trials.kernels[symbol], self.trials.plans[symbol]
         uses = (
             [(whole, whole.output, plan.schedule)]
@@ -267,7 +280,7 @@ class _Search:
             return None
         ((kernel, operand, schedule),) = uses
         storage = self.machine.primitive(schedule.primitive).operands.get(operand.role)
-        if storage is None or operand.image is not None:
+        if storage is None or operand.image is not None or storage.own.windows_apart():
             return None
         memory = self.machine.memory(storage.memory)
         extents = kernel.anchor.extents
@@ -277,7 +290,10 @@ class _Search:
             if low > 0 or low + span < extent:
                 return None
             size *= align_up(extent, axis.granule(storage.multiples))
-        return (memory, align_up(size, memory.granule)) if memory.resident else None
+        if not memory.resident:
+            return None
+        image = _image(operand, kernel, memory)
+        return _Storage(memory, align_up(size, memory.granule), image)
 
     def _place(self, tensor: _Candidate, row: Sequence[str], placed: Sequence[_Place]) -> _Place:
         """The lowest place, from the memory's end, beside what stays there at the same time."""
@@ -428,12 +444,18 @@ class _Search:
         return self.trials.compiled(symbol, plan.schedule, self.machine, cycles=plan.cycles)
 
 
-def _image(operand: Operand, memory: Memory) -> object:
+def _image(operand: Operand, kernel: Kernel, memory: Memory) -> object:
     """What an operand's bytes look like in a memory: where it is one bank, a whole tensor lies as
-    it does in main memory, whatever shape a kernel gives it."""
+    it does in main memory, whatever shape a kernel gives it. Rows that windows step over go to
+    banks by the step."""
     if memory.banks == 1:
         return prod(operand.shape), operand.element_bytes
-    return operand.shape, operand.layout, operand.element_bytes
+    reduced = kernel.anchor.reduction
+    steps = tuple(
+        max((abs(step) for dim, step in axis.terms if dim not in reduced), default=1)
+        for axis in operand.access
+    )
+    return operand.shape, operand.layout, operand.element_bytes, steps
 
 
 def _is_dense(value: SSAValue) -> bool:

@@ -10,7 +10,6 @@ from tests.targets.dpu.test_dpu_networks import Net, mixed
 
 import tilewright
 from tilewright.compiler.fuse import fuse
-from tilewright.machine.records import MemoryRecord
 from tilewright.targets.base import find_target
 
 
@@ -121,7 +120,7 @@ def compared(model: onnx.ModelProto, target: str, folder: Path, *, alone: bool =
     sample = image(onnx.load(path))
     core = find_target(target)
     # Nothing fused, and no input stays for several kernels: each loads its own.
-    memories = [one.model_copy(update={"own": MemoryRecord()}) for one in core.machine().memories]
+    memories = [one.model_copy(update={"resident": ()}) for one in core.machine().memories]
     without = core.machine().model_copy(update={"fusions": (), "memories": tuple(memories)})
     runs = []
     for machine in (None, without):

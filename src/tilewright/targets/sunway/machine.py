@@ -234,7 +234,7 @@ def _primitives() -> tuple[Primitive, ...]:
 CHAINS = ("conv -> pool", "conv -> conv", "depthwise -> conv", "conv -> depthwise")
 """Kernels that a CPE computes tile by tile as one: what the first makes stays in its LDM."""
 
-CHAIN_GAIN = 0.85
+CHAIN_GAIN = 0.9
 """Part of the predicted cycles apart that a chain must stay below: predictions of chains are up to
 19 % off the shim's count, so one that seems hardly faster may be slower."""
 
