@@ -121,9 +121,8 @@ def accumulator_bytes(kernel: Kernel, machine: Machine) -> int:
 
 
 def keeps_sums(kernel: Kernel, primitive: Primitive) -> bool:
-    """Return True if a primitive keeps its sums in the result's buffer, and there are any."""
-    anchor = kernel.anchor
-    return primitive.sums and any(anchor.extents[dim] > 1 for dim in anchor.reduction)
+    """Return True if a primitive keeps its sums in the result's buffer: of one term, too."""
+    return primitive.sums and bool(kernel.anchor.reduction)
 
 
 def holds_sums(kernel: Kernel, primitive: Primitive) -> bool:

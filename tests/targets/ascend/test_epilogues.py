@@ -58,6 +58,8 @@ def test_functions_behind_all_kinds_of_products(case: tuple[str, str], tmp_path:
         assert executable.check(sample, outputs).equal
         runs.append((executable, next(iter(outputs.values()))))
     (fused, results), (apart, wanted) = runs
-    assert np.array_equal(results, wanted) and np.unique(results).size > 20
+    # Tiles may cut sums differently, which rounds to the next half.
+    np.testing.assert_allclose(results, wanted, rtol=2**-10, atol=0)
+    assert np.unique(results).size > 20
     assert len(fused.manifest.kernels) == len(apart.manifest.kernels) - 3
     assert (fused.profile.cycles or 0) < (apart.profile.cycles or 0)

@@ -179,13 +179,14 @@ def slot_bytes(buffer: BufferOp, shape: Sequence[int], machine: Machine) -> int:
     rounded = (
         [1] * len(shape) if near else list(map(align_up, shape, _blocks(buffer, ends, machine)))
     )
-    for user, own in near:
+    stated = [(own, user, _storage(own, user, machine)) for user, own in beside]
+    # Weights that become diagonals are whole blocks of them on the way, too.
+    for user, own in near or [(u, own) for own, u, each in stated if each and each.element_bytes]:
         lengths, granules = _windows(own, shape, user, machine), _multiples(own, user, machine)
         written = [align_up(*axis) for axis in zip(lengths, granules, strict=True)]
         rounded = [max(pair) for pair in zip(rounded, written, strict=True)]
     item = element_size(buffer.result.type.of.element_type)
-    stated = [_storage(own, user, machine) for user, own in beside]
-    item = max((each.element_bytes or item for each in stated if each), default=item)
+    item = max((each.element_bytes or item for _, _, each in stated if each), default=item)
     if buffer.accumulates is not None:
         item = max(item, size_of(machine.accumulator))
     return align_up(prod(rounded) * item, machine.memory(buffer.memory).granule)
