@@ -17,7 +17,7 @@ from tilewright.compiler.state import (
     context_of,
     drop_dead_weights,
 )
-from tilewright.errors import KernelError, Refusals, refuse
+from tilewright.errors import KernelError, Refusals, TilewrightError, refuse
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.kernels import kernel_of, operand_values
 from tilewright.graph.passes import (
@@ -54,6 +54,7 @@ from tilewright.tile.dialect import programs_of
 from tilewright.tile.lower import tile_module
 from tilewright.tile.passes import last_used
 from tilewright.tile.passes import pipeline as tile_pipeline
+from tilewright.tile.residents import Residents
 
 
 @dataclass(frozen=True)
@@ -261,10 +262,11 @@ def build_tiles(state: CompilationState) -> None:
     names = value_names(network)
     kernels = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
     used: dict[str, tuple[str, ...]] = {}
-    refused = Refusals()
+    refused, residents = Refusals(), Residents()
     for number, item in enumerate(state.kernels):
         state.progress("tile", number, len(state.kernels))
         if item.schedule is None:
+            residents.forget()
             continue
         placements = placements_of(kernels[item.kernel.symbol], names, item.kernel)
         machine = item.machine or state.machine
@@ -284,6 +286,9 @@ def build_tiles(state: CompilationState) -> None:
             if state.target.kernels_overlap and state.machine.synchronisation.style != "none":
                 for tile_program in programs_of(program):
                     used |= last_used(tile_program)
+            for tile_program in programs_of(program):
+                if problems := list(residents.problems(tile_program)):
+                    raise TilewrightError(problems)
             state.kernels[number] = replace(item, program=program)
     refused.check()
 

@@ -1,0 +1,58 @@
+"""What stays on the chip is followed from kernel to kernel, as it is emitted."""
+
+import onnx
+import pytest
+
+from tests.end_to_end.end_to_end_models import image
+from tests.network.test_residency import resident_machine, residual
+from tilewright.compiler.pipeline import run_pipeline
+from tilewright.errors import Problem
+from tilewright.ir import integer
+from tilewright.targets.base import find_target
+from tilewright.tile.dialect import BufferOp, ProgramOp, programs_of
+from tilewright.tile.residents import Residents
+
+
+def problems_of(programs: list[ProgramOp]) -> list[Problem]:
+    """The problems of programs that run in this order."""
+    residents = Residents()
+    return [problem for program in programs for problem in residents.problems(program)]
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> list[ProgramOp]:
+    """The programs of a network some of whose results stay."""
+    path = tmp_path_factory.mktemp("residents") / "model.onnx"
+    onnx.save(residual(3), path)
+    machine = resident_machine("fused", "maps", "")
+    sample = image(onnx.load(path))
+    state = run_pipeline(path, find_target("generic"), machine, calibration=[sample])
+    modules = [kernel.program for kernel in state.kernels if kernel.program is not None]
+    return [program for module in modules for program in programs_of(module)]
+
+
+def stays(program: ProgramOp) -> list[BufferOp]:
+    return [op for op in program.walk() if isinstance(op, BufferOp) and op.stays is not None]
+
+
+def test_what_is_found_was_left(programs: list[ProgramOp]) -> None:
+    """Without the kernel that leaves it, or at another byte, each tensor is missed."""
+    assert not problems_of(programs)
+    leaving = [number for number, program in enumerate(programs) if stays(program)]
+    assert len(leaving) > 1
+    first = leaving[0]
+    missing = problems_of(programs[:first] + programs[first + 1 :])
+    assert missing and missing[0].code == "tile-resident"
+    moved = programs[first].clone()
+    for buffer in stays(moved):
+        buffer.address = integer(buffer.get("address") - 16)
+    assert problems_of([*programs[:first], moved, *programs[first + 1 :]])
+
+
+def test_a_buffer_over_what_stays_is_reported(programs: list[ProgramOp]) -> None:
+    """A kernel with a buffer of its own there takes the tensor away from those after it."""
+    first = next(number for number, program in enumerate(programs) if stays(program))
+    across = programs[first].clone()
+    for buffer in stays(across):
+        buffer.stays = None
+    assert problems_of([*programs[: first + 1], across, *programs[first + 1 :]])
