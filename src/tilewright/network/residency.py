@@ -326,7 +326,7 @@ class _Search:
         no room, or fewer than two can use the tensor where it lies."""
         trial: dict[str, Plan] = {}
         loaded = new.tensor.writer is not None
-        found = 0
+        users = 0
         for number in range(new.first, new.last + 1):
             symbol = row[number]
             alive = [place for place in placed if place.first <= number <= place.last]
@@ -335,10 +335,10 @@ class _Search:
                 return None
             trial[symbol] = plan
             if any(resident.operand == new.tensor.name for resident in plan.schedule.stays):
-                loaded, found = True, found + 1
+                loaded, users = True, users + 1
             elif new.tensor.writer is not None and symbol in new.tensor.users:
                 return None  # It is nowhere else.
-        return trial if found > 1 else None
+        return trial if users > 1 else None
 
     def _planned(
         self, symbol: str, alive: Sequence[_Place], new: _Place | None, loaded: bool
@@ -349,8 +349,8 @@ class _Search:
         stays = () if before is None else before.schedule.stays
         if new is not None:
             address = self._top(new.tensor.memory) - new.end
-            found = loaded and symbol != new.tensor.writer
-            stays = (*stays, Resident(new.tensor.name, address, found))
+            live_in = loaded and symbol != new.tensor.writer
+            stays = (*stays, Resident(new.tensor.name, address, live_in))
         rooms: dict[str, int] = {}
         for place in alive:
             memory = place.tensor.memory
@@ -402,7 +402,7 @@ class _Search:
         factor = taken / alone if taken < inf and alone else 1.0
         plans: dict[str, Plan] = {}
         for symbol, plan in trial.items():
-            loaded = {item.operand for item in plan.schedule.stays if not item.found}
+            loaded = {item.operand for item in plan.schedule.stays if not item.live_in}
             loads = sum(
                 prod(operand.shape) * operand.element_bytes
                 for kernel, _ in _computes(self.trials.kernels[symbol], plan.schedule)

@@ -31,11 +31,11 @@ class Resident:
     operand: str
     address: int
     """Its first byte in that memory; the same in all kernels that use it."""
-    found: bool = False
+    live_in: bool = False
     """True if an earlier kernel has left it there; otherwise this one loads or computes it."""
 
     def __str__(self) -> str:
-        return f"{self.operand} {'found' if self.found else 'stays'} at {self.address}"
+        return f"{self.operand} {'found' if self.live_in else 'stays'} at {self.address}"
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Schedule:
             tuple(cls.from_json(producer) for producer in value.get("producers", ())),
             tuple((str(name), int(ahead)) for name, ahead in value.get("kept", ())),
             tuple(
-                Resident(str(item["operand"]), int(item["address"]), bool(item["found"]))
+                Resident(str(item["operand"]), int(item["address"]), bool(item["live_in"]))
                 for item in value.get("stays", ())
             ),
             tuple((str(memory), int(size)) for memory, size in value.get("rooms", ())),

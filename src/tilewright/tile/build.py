@@ -402,7 +402,7 @@ class _Nest:
         if (resident := self.shared.stays.get(operand.name)) is not None:
             ops = self.shared.top
             stay(buffers, resident, self.kernel.symbol)
-            if resident.found:
+            if resident.live_in:
                 ops.extend(buffers)
                 return buffers[-1].result
         for buffer, path in zip(buffers, self._path(operand, operand.role), strict=True):

@@ -37,14 +37,14 @@ KINDS: dict[str, Callable[[int], Case]] = {
 }
 
 
-def staying(case: Case, machine: Machine, share: int = 2, *, found: bool = False) -> Schedule:
+def staying(case: Case, machine: Machine, share: int = 2, *, live_in: bool = False) -> Schedule:
     """A schedule for a part of the banks, with the first operand whole behind it."""
     name = case.kernel.inputs[0].name
     key = f"memory.{SHARED}.bytes"
     granule = machine.memory(SHARED).granule
     left = (machine.memory(SHARED).bytes or 0) // share // granule * granule
     held = Planner(machine.with_values({key: left})).plan(holding(case.kernel, {name}, SHARED))
-    return replace(held.schedule, stays=(Resident(name, left, found),), rooms=((SHARED, left),))
+    return replace(held.schedule, stays=(Resident(name, left, live_in),), rooms=((SHARED, left),))
 
 
 def may_stay(case: Case) -> bool:
@@ -95,7 +95,7 @@ def test_what_is_found_is_not_loaded() -> None:
     machine, case = machine_of(ZU2), next(filter(may_stay, map(convolution, range(9))))
     kernel, places = case.kernel, dense_placements(case.kernel, machine)
     keeps = tile(kernel, staying(case, machine), machine, places)
-    finds = tile(kernel, staying(case, machine, found=True), machine, places)
+    finds = tile(kernel, staying(case, machine, live_in=True), machine, places)
     (buffer,) = (op for op in keeps.walk() if isinstance(op, BufferOp) and op.stays is not None)
     text = to_text(keeps)
     assert to_text(Parser(context(), text).parse_op()) == text and " stays" in text
