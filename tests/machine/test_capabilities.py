@@ -17,10 +17,10 @@ from tilewright.machine.records import (
     MoveRecord,
     OperandRecord,
     PrimitiveRecord,
-    families,
-    record_class,
 )
 from tilewright.targets.base import find_target
+
+from .bundled import bundled_records
 
 ROOT = Path(__file__).parents[2]
 SMALL = ROOT / "examples" / "machines" / "small-npu.toml"
@@ -144,8 +144,8 @@ def test_the_page_lists_the_keys_of_every_family():
     known = {
         (family, part, key)
         for part, kind in KINDS.items()
-        for family in families(kind)
-        for key in record_class(kind, family).model_fields
+        for family, record in bundled_records(kind).items()
+        for key in record.model_fields
     }
     assert set(rows) == known and len(rows) == len(known)
 

@@ -12,10 +12,10 @@ from tilewright.machine.records import (
     OperandRecord,
     PrimitiveRecord,
     Record,
-    families,
-    record_class,
 )
 from tilewright.targets.base import find_target
+
+from .bundled import bundled_records
 
 KINDS: tuple[type[Record], ...] = (
     MachineRecord,
@@ -51,9 +51,7 @@ def questions(kind: type[Record]) -> set[str]:
 
 def answers(kind: type[Record]) -> Iterator[tuple[str, str]]:
     """Each question of a kind with a family that answers it otherwise than all others."""
-    for family in families(kind):
-        known = record_class(kind, family)
-        assert known is not None
+    for family, known in bundled_records(kind).items():
         for name in questions(kind):
             if getattr(known, name) is not getattr(kind, name):
                 yield name, family

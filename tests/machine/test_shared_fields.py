@@ -23,7 +23,7 @@ FOR_MACHINE_FILES = {
     "Synchronisation.grain",  # Passes of the tile dialect and planning ask for it, and dpu sets it.
     "Synchronisation.issuer",  # Of any core that computes itself; sunway's alone are bundled.
     "Machine.memory_growth",  # cpu implements it, too, and its default is cpu's.
-    *("Fusion.residency", "Fusion.gain"),
+    "Fusion.residency",
     *("Primitive.sizes", "Primitive.blocks", "Storage.turned", "Storage.alternatives"),
     *("Machine.temporary_space", "Storage.along"),
     *("Storage.gathered", "Storage.converted", "Move.transforms", "Storage.element_bytes"),
@@ -36,8 +36,9 @@ def described() -> Iterator[tuple[str, Machine]]:
     """All bundled machines with their families: folders of targets, and machine files."""
     for name in target_names():
         target = find_target(name)
-        if name != "generic":
-            yield type(target).__module__.split(".")[2], target.machine()
+        package, _, folder = type(target).__module__.partition(".targets.")
+        if name != "generic" and package == "tilewright":  # Not one that is merely installed.
+            yield folder.split(".")[0], target.machine()
     for processor in PROCESSORS.values():
         yield "cpu", cpu(processor)
     for file in EXAMPLES.glob("*.toml"):
