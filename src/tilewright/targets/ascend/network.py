@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.machine import Machine, Primitive, Storage
+from tilewright.machine import Fusion, Machine, Primitive, Storage
 from tilewright.machine.model import MATRICES
 from tilewright.numerics.operators import operators
 from tilewright.targets.ascend.capabilities import (
@@ -116,11 +116,18 @@ def network_machine(core: DaVinci) -> Machine:
             "primitives": primitives,
             "moves": moves,
             "layouts": {"view": heads()},
+            "fusions": FUSIONS,
             "element": "float16",
             "accumulator": "float32",
         }
     )
 
+
+FUSIONS = tuple(
+    Fusion(name=query.replace(" -> ", "-"), query=query, between="cbuf")
+    for query in ("conv -> conv", "product -> product")
+)
+"""Kernels that a core computes as one: what the first makes waits for the second in L1."""
 
 MOST = 127 * CUBE
 """Largest extent of a tile of a product, by the fields of loads and vector operations."""
