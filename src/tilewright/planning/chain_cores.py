@@ -1,9 +1,9 @@
 """Plans of chains on cores with memories of their own.
 
 The result of the last kernel is cut into parts, as that of a kernel alone is (planners/cores.py),
-and a part is planned as a chain on the machine that one core sees beside the others. What a part reads of a producer
-it computes itself, so that cuts which let several cores compute the same cost more: grids come
-sorted by what a core computes in all.
+and a part is planned as a chain on the machine that one core sees beside the others. What a part
+reads of a producer it computes itself, so that cuts which let several cores compute the same cost
+more: grids come sorted by what a core computes in all.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ def plan_chain_cores(
     if best is None:
         assert failure is not None
         raise failure
-    physical, granule = (bound / machine.cores for bound in bounds(kernel, one_core(machine)))
+    # What is loaded comes from memory once.
+    core = core_beside(machine, machine.cores - 1, 1.0, 0.0)
+    physical, granule = (bound / machine.cores for bound in bounds(kernel, core))
     return replace(
         best,
         physical_bound=physical,
