@@ -58,7 +58,7 @@ def plan_chain_cores(
         known = _known(units, part)
         core = _core(units, known, count, machine)
         weights = sum(
-            _bytes(operand)
+            _bytes(operand, unit)
             for unit in units
             for operand in unit.kernel.inputs
             if operand.role == "weight" and operand.name not in shared
@@ -109,7 +109,7 @@ def _whole(
         alike = _alike(units, {*grid, *looped})
         schedule = replace(schedule, exchanged=tuple((o.name, "all") for o in alike))
         # Loaded once for each part, before anything is computed.
-        for size in map(_bytes, alike):
+        for size in (_bytes(operand) for operand in alike):
             cycles += mesh.broadcast_cycles + size / mesh.broadcast_bytes - size / rate
             moved -= (count - rounds) * size
     cycles = rounds * cycles + machine.own.start_cycles()
@@ -134,8 +134,9 @@ def _alike(units: tuple[Unit, ...], cut: Collection[str]) -> list[Operand]:
     ]
 
 
-def _bytes(operand: Operand) -> int:
-    return prod(operand.shape) * operand.element_bytes
+def _bytes(operand: Operand, unit: Unit | None = None) -> int:
+    stated = unit.primitive.operands[operand.role].element_bytes if unit is not None else None
+    return prod(operand.shape) * (stated or operand.element_bytes)
 
 
 def _part(kernel: Kernel, grid: dict[str, int]) -> Kernel:
@@ -185,14 +186,14 @@ def _core(units: tuple[Unit, ...], known: dict[str, int], count: int, machine: M
         for operand in unit.kernel.inputs
         if operand.name not in made
     }
-    whole = sum(operand.bytes for _, operand in inputs.values())
+    whole = sum(_bytes(operand, unit) for unit, operand in inputs.values())
     loaded = 0.0
     for unit, operand in inputs.values():
         lengths = [
             min(extent, _span(axis, known))
             for axis, extent in zip(unit.axes[operand.name], operand.shape, strict=True)
         ]
-        loaded += prod(lengths) * operand.element_bytes
+        loaded += _bytes(operand, unit) * prod(lengths) / prod(operand.shape)
     live = whole + units[-1].kernel.output.bytes
     others = min(count, machine.cores) - 1
     return core_beside(machine, others, max(count * loaded / whole, 1.0), live)

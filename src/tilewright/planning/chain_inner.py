@@ -129,9 +129,9 @@ class InnerTiles:
 
     def _bytes(self, place: Place, unit: Unit, sizes: Mapping[str, Ints], sums: Any) -> Ints:
         """Bytes of a slot of a buffer next to the primitive."""
-        total = np.full(len(sums), place.operand.element_bytes, np.int64)
+        total = np.full(len(sums), place.element_bytes, np.int64)
         if place.made_by is not None:
-            total = np.where(sums, max(place.operand.element_bytes, self.accumulator), total)
+            total = np.where(sums, max(place.element_bytes, self.accumulator), total)
         for axis, extent, granule in zip(
             place.operand.access, place.operand.shape, place.granules, strict=True
         ):

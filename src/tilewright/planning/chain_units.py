@@ -109,6 +109,13 @@ class Place:
     """The memories in which it may lie instead."""
     apart: tuple[str, ...] = ()
     """Dims of a window along which each window is moved by itself."""
+    stated_bytes: int = 0
+    """Bytes of an element as the primitive takes it; 0 for those of the operand."""
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element on the chip, and on its way there."""
+        return self.stated_bytes or self.operand.element_bytes
 
     @property
     def name(self) -> str:
@@ -357,6 +364,7 @@ class Places:
                         granules=tuple(granules) if last else blocks,
                         alternatives=tuple(self._memory(unit, name) for name in others),
                         apart=apart,
+                        stated_bytes=storage.element_bytes or 0,
                     )
                 )
             if source is not None:

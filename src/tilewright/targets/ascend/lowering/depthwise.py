@@ -19,7 +19,16 @@ from tilewright.targets.ascend.lowering.images import Convolutions
 from tilewright.targets.ascend.lowering.nest import Span, Spans, first_of
 from tilewright.targets.ascend.lowering.walk import Home
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL
-from tilewright.targets.ascend.program import Loop, Place, Statement, Tensor, least
+from tilewright.targets.ascend.program import (
+    Barrier,
+    Loop,
+    Place,
+    Statement,
+    Tensor,
+    least,
+    more,
+    select,
+)
 from tilewright.tile.dialect import BufferOp, ComputeOp, TensorOp
 
 
@@ -112,7 +121,8 @@ class Depthwise(Convolutions):
         return self._filled(feature_map, i)
 
     def compute(self, op: ComputeOp, spans: Spans, loops: list[Loop]) -> list[Statement]:
-        """A product for each block of channels."""
+        """A product for each block of channels. Where these are so small that sums need a barrier
+        from one tap to the next, one before all blocks suffices."""
         left, right, sums = (self.homes[v] for v in (*op.stages[0].inputs[:2], op.output))
         spans = self.own(spans)
         _, whole = self._positions(spans)
@@ -130,4 +140,6 @@ class Depthwise(Convolutions):
                 int(self.core.barrier_blocks.value),
             )
         )
-        return [i]
+        few = more(int(self.core.barrier_blocks.value) * CUBE * CUBE, whole * block)
+        close = Loop("close", select(few, 1, 0), [Barrier("M")])
+        return [close, i] if loops and i.count != 1 else [i]
