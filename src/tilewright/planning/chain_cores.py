@@ -168,12 +168,15 @@ def _known(units: tuple[Unit, ...], sizes: dict[str, int]) -> dict[str, int]:
 
 
 def _work(units: tuple[Unit, ...], known: dict[str, int]) -> float:
-    """The cycles at peak rate of all kernels for a part that needs so many indices."""
+    """The cycles at peak rate of all kernels for a part that needs so many indices; of those beyond
+    a primitive's limits, one tile after the other."""
     total = 0.0
     for unit in units:
-        cycles = parse_expression(unit.primitive.cycles)
-        names = {dim: unit.names.get(dim, dim) for dim in unit.kernel.anchor.extents}
-        total += float(cycles.evaluate({dim: known[name] for dim, name in names.items()}))
+        sizes = {dim: known[unit.names.get(dim, dim)] for dim in unit.kernel.anchor.extents}
+        most = {dim: unit.primitive.limits.get(dim, size) for dim, size in sizes.items()}
+        tiles = prod(ceil(size / most[dim]) for dim, size in sizes.items())
+        tile = {dim: min(size, most[dim]) for dim, size in sizes.items()}
+        total += tiles * float(parse_expression(unit.primitive.cycles).evaluate(tile))
     return total
 
 
