@@ -8,7 +8,7 @@ more: grids come sorted by what a core computes in all.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from math import ceil, prod
 from time import perf_counter
@@ -47,7 +47,10 @@ def plan_chain_cores(
     begin = perf_counter()
     chosen = [primitives_for(each, machine)[0] for each in kernels_of(kernel)]
     units = units_of(kernel, machine, chosen)
-    sizes = grids(kernel.alone, chosen[-1], machine.cores, ceil(machine.cores / 2))
+    whole = (*chosen[-1].whole, *_whole_dims(units))
+    granules = {dim: max(unit.granule(dim) for unit in units) for dim in kernel.anchor.extents}
+    last = chosen[-1].model_copy(update={"whole": whole, "multiples": granules})
+    sizes = grids(kernel.alone, last, machine.cores, ceil(machine.cores / 2))
     parts = parts_of(kernel.alone, sizes)
     extents = kernel.anchor.extents
     choices: list[tuple[float, dict[str, int], int, Machine]] = []
@@ -74,9 +77,9 @@ def plan_chain_cores(
             failure = failure or error
             continue
         for own in (plan, *plan.others):
-            whole = _whole(own, units, grid, count, machine, mesh)
-            if best is None or whole.predicted_cycles < best.predicted_cycles:
-                best = whole
+            every = _whole(own, units, grid, count, machine, mesh)
+            if best is None or every.predicted_cycles < best.predicted_cycles:
+                best = every
     if best is None:
         assert failure is not None
         raise failure
@@ -153,6 +156,22 @@ def _part(kernel: Kernel, grid: dict[str, int]) -> Kernel:
         for stage in kernel.stages
     )
     return replace(kernel, stages=stages)
+
+
+def _whole_dims(units: tuple[Unit, ...]) -> Iterator[str]:
+    """The dims of the last kernel of which a producer needs all for dims that it takes whole."""
+    bound = {dim: axis for unit in units for dim, axis in unit.bound.items()}
+
+    def roots(dim: str) -> Iterator[str]:
+        if dim not in bound:
+            yield dim
+            return
+        for other in bound[dim].dims:
+            yield from roots(other)
+
+    for unit in units[:-1]:
+        for dim in unit.primitive.whole:
+            yield from roots(unit.names.get(dim, dim))
 
 
 def _known(units: tuple[Unit, ...], sizes: dict[str, int]) -> dict[str, int]:

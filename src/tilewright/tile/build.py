@@ -172,7 +172,11 @@ class _Nest:
         ]
         top: list[Operation] = [self._tensor(operand) for operand in tensors]
         body = self.nest()
-        levels = max((each.levels for each in (self.schedule, *self.schedule.inner)), key=len)
+        # The last kernel's may begin with the grid of parts, and have fewer behind it.
+        grid = [level for level in self.schedule.levels if level.memory == self.machine.main]
+        every = [each.levels for each in (self.schedule, *self.schedule.inner)]
+        tiled = [[level for level in levels if level not in grid] for levels in every]
+        levels = [*grid, *max(tiled, key=len)]
         # In its block first: an outermost reduction loop's surroundings are the program's own.
         block = Block([*top, *self.shared.top, *body])
         for nest in self.shared.nests:
@@ -275,13 +279,16 @@ class _Nest:
 
     def _depth(self, link: Link, loops: Sequence[TileLoop]) -> int:
         """The number of loops, outermost first, within which a producer's result is made: those of
-        the outermost level, up to the last that changes what is read of it."""
-        read, levels = link.operand.dims, self.schedule.levels
+        the grid of parts and of the outermost level within it, up to the last that changes what is
+        read of it."""
+        read, main = link.operand.dims, self.machine.main
+        memories = [level.memory for level in self.schedule.levels if level.memory != main]
+        further = memories[1:]
         return max(
             (
                 number
                 for number, (dim, _, _, memory) in enumerate(loops, 1)
-                if dim in read and (len(levels) == 1 or memory == levels[0].memory)
+                if dim in read and memory not in further
             ),
             default=0,
         )

@@ -402,13 +402,15 @@ class Convolutions:
         return first + spans["oh"].start.times(self.exact["ow"]).value
 
     def _result(self, outer: Home | Tensor, spans: Spans) -> tuple[Place, Value]:
-        """Where a tile of the result begins, in main memory or where it waits in L1, and how many
+        """Where a tile of the result begins, in main memory or where it waits, and how many
         positions lie there from one block of channels to the next."""
         if isinstance(outer, Tensor):
             return Place(outer, self._plane(spans) * BLOCK), self.exact["oh"] * self.exact["ow"]
         whole, (_, channels, rows, columns) = self.spans(outer.made), outer.op.get("shape")
         size = padded(channels) * rows * columns * WIDTHS[self.element(outer.op)]
         plane = whole["oh"].size * self.exact["ow"]
+        if outer.memory == "ub":
+            plane, size = plane_room(outer.op), padded(channels) * plane_room(outer.op) * 2
         first = spans["oh"].start.less(whole["oh"].start).times(self.exact["ow"]).value
         channel = spans["co"].start.less(whole["co"].start).over(CUBE).value
         number = spans["n"].start.less(whole["n"].start).value
@@ -460,6 +462,8 @@ class Convolutions:
             gaps = whole - count, plane - count
             return self._planes(target, Place(home.buffer), blocks, count, gaps)
         assert isinstance(outer, Home)
+        if outer.op.get("role") != "output":
+            return self._left_in_ub(home, outer)
         target = Place(outer.buffer)
         if self.integers:
             rows = whole, self._most(spans)
@@ -472,6 +476,24 @@ class Convolutions:
         first = Linear() if bias is None else self.spans(self.homes[bias].spans)["co"].start
         rows = whole, self._most(spans)
         return [copy, *self.epilogue.statements(target, self.homes, spans["co"], first, rows)]
+
+    def _left_in_ub(self, home: Home, outer: Home) -> list[Statement]:
+        """L0C to where another compute reads the result in UB, a block of channels at a time; what
+        fills a tile's last block of positions up is written over by the next tile."""
+        if self.integers:
+            raise self._refusal("sums of integers are left in UB by no kernel")
+        spans = self.spans(home.spans)
+        _, whole = self._positions(spans)
+        target, plane = self._result(outer, spans)
+        bias, block = self.epilogue.bias, Loop("h", spans["co"].size // CUBE)
+        place = target.at(block.variable * (plane * BLOCK))
+        source = Place(home.buffer, block.variable * (whole * CUBE * 4))
+        copy = isa.cc_to_ub(place, source, 1, whole // 16, self.epilogue.mode)
+        first = Linear() if bias is None else self.spans(self.homes[bias].spans)["co"].start
+        columns = Span(spans["co"].start.plus(block, CUBE), CUBE, CUBE)
+        rows = whole, self._most(spans)
+        block.body += [copy, *self.epilogue.statements(place, self.homes, columns, first, rows)]
+        return [block]
 
     def _first_result(self, row: Home) -> Linear:
         """Return the first channel of a buffer of biases or factors."""
@@ -496,3 +518,9 @@ class Convolutions:
                 int(self.core.barrier_blocks.value),
             )
         ]
+
+
+def plane_room(op: BufferOp) -> int:
+    """Positions of a block of channels of what waits in UB: with each row in whole blocks."""
+    _, _, rows, columns = op.get("shape")
+    return rows * padded(columns)
