@@ -53,7 +53,7 @@ def plan_chain_cores(
     sizes = grids(kernel.alone, last, machine.cores, ceil(machine.cores / 2))
     parts = parts_of(kernel.alone, sizes)
     extents = kernel.anchor.extents
-    choices: list[tuple[float, dict[str, int], int, Machine]] = []
+    choices: list[tuple[float, float, dict[str, int], int, Machine]] = []
     for row, count in enumerate(parts.tolist()):
         part = {dim: int(column[row]) for dim, column in sizes.items()}
         grid = {dim: size for dim, size in part.items() if size < extents[dim]}
@@ -66,11 +66,14 @@ def plan_chain_cores(
             for operand in unit.kernel.inputs
             if operand.role == "weight" and operand.name not in shared
         )
-        work = _work(units, known) + weights / main_bandwidth(core)
-        choices.append((ceil(count / machine.cores) * work, grid, count, core))
+        rounds, work = ceil(count / machine.cores), _work(units, known)
+        loaded = weights / main_bandwidth(core)
+        choices.append((rounds * (work + loaded), rounds * work, grid, count, core))
     best: Plan | None = None
     failure: TilewrightError | None = None
-    for _, grid, count, core in sorted(choices, key=lambda choice: choice[0])[:PLANNED]:
+    for _, least, grid, count, core in sorted(choices, key=lambda choice: choice[0])[:PLANNED]:
+        if best is not None and least >= best.predicted_cycles:
+            continue
         try:
             plan = plan_chain(_part(kernel, grid), core, budget=budget)
         except TilewrightError as error:
