@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.machine.bundled import bundled_records
 from tilewright.choices import target_names
 from tilewright.compiler.pipeline import resolve
 from tilewright.errors import TilewrightError
@@ -19,8 +20,6 @@ from tilewright.machine.records import (
     PrimitiveRecord,
 )
 from tilewright.targets.base import find_target
-
-from .bundled import bundled_records
 
 ROOT = Path(__file__).parents[2]
 SMALL = ROOT / "examples" / "machines" / "small-npu.toml"

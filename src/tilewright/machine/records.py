@@ -124,7 +124,7 @@ class PrimitiveRecord(Record):
     def in_turns(self) -> bool:
         """Return True if the cores of a mesh compute it together, each of them in turn sending its
         tiles to the others of its row and column while all multiply; ``cycles`` are those of one
-        turn. Planners that know no mesh leave it out (planning/mesh.py)."""
+        turn. Planners that know no mesh leave it out (planning/space/mesh.py)."""
         return False
 
     def on_one_core(self) -> bool:
