@@ -8,13 +8,13 @@ from typing import ClassVar, Protocol
 
 from tilewright.ir.passes import CompilerContext
 from tilewright.machine import Machine
-from tilewright.planning.bounds import in_place, primitives_for
-from tilewright.planning.caches import in_place_planning
 from tilewright.planning.canonical import canonical, renamed
-from tilewright.planning.chain_cores import plan_chain_cores
-from tilewright.planning.chains import plan_chain
+from tilewright.planning.chains.cores import plan_chain_cores
+from tilewright.planning.chains.plans import plan_chain
+from tilewright.planning.cost.bounds import in_place, primitives_for
 from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import Budget, Plan, Timer, for_methods, timed
+from tilewright.planning.planners.caches import in_place_planning
 from tilewright.planning.planners.cores import plan_cores
 from tilewright.planning.planners.exact import plan_exact, priced_first
 

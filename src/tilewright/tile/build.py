@@ -46,12 +46,12 @@ from tilewright.ir import (
     to_attribute,
 )
 from tilewright.machine import Machine, Move, Primitive
-from tilewright.planning.conversions import computed_stages
+from tilewright.planning.chains.links import Link, links_of, renamed_axes, waiting_memory
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
-from tilewright.planning.footprint import keeps_sums
-from tilewright.planning.links import Link, links_of, renamed_axes, waiting_memory
 from tilewright.planning.schedule import Resident, Schedule
-from tilewright.planning.windows import beside
+from tilewright.planning.space.conversions import computed_stages
+from tilewright.planning.space.footprint import keeps_sums
+from tilewright.planning.space.windows import beside
 from tilewright.tile.accumulators import hold_sums
 from tilewright.tile.attributes import WindowAttr
 from tilewright.tile.circular import keep_rows

@@ -244,7 +244,7 @@ class GridPlans:
     )
 
     chains: ClassVar = True
-    """Chains are planned as chains (planning/chain_cores.py)."""
+    """Chains are planned as chains (planning/chains/cores.py)."""
 
     def __post_init__(self) -> None:
         primitives = tuple(
