@@ -11,7 +11,7 @@ the sums are worth.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.ir.types import layout_of
@@ -30,6 +30,7 @@ from tilewright.targets.ascend.lowering.walk import (
     main_bytes,
     operands_of,
 )
+from tilewright.targets.ascend.lowering.windows import Rows, Windows
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
 from tilewright.targets.ascend.program import (
     Buffer,
@@ -38,23 +39,9 @@ from tilewright.targets.ascend.program import (
     Statement,
     Tensor,
     Value,
-    greatest,
-    least,
 )
 from tilewright.targets.ascend.vectors import LANES, fill
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, StageOp, TensorOp
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows of an image: those of a tile's windows."""
-
-    start: Value
-    """The first that lies in the image."""
-    count: Value
-    above: Value
-    """Rows of padding above it."""
-    below: Value
 
 
 class Convolutions:
@@ -198,36 +185,12 @@ class Convolutions:
         return refuse("lower-operation", reason, nodes)
 
     def _rows(self, spans: Spans) -> Rows:
-        """The rows that a tile's windows touch."""
+        """The rows that a tile's windows touch; refuses windows that touch none."""
         (stride, _), (dilation, _) = self.strides, self.dilations
-        start = spans["oh"].start.times(stride, -self.pads[0]).value
-        start = start + spans["kh"].start.times(dilation).value
-        span = (spans["oh"].size - 1) * stride + (spans["kh"].size - 1) * dilation + 1
-        above = greatest(0 - start, 0)
-        self._check_rows(spans)
-        first = greatest(start, 0)
-        last = start + span
-        end = least(last, self.height)
-        return Rows(first, end - first, above, last - end)
-
-    def _check_rows(self, spans: Spans) -> None:
-        """Refuse tiles whose windows touch no row of the image."""
-        (stride, _), (dilation, _) = self.strides, self.dilations
-        tiles = [(0, self.exact["oh"])]
-        for loop, step in spans["oh"].start.terms:
-            # Tiles of what another compute reads begin at any row.
-            step = step if isinstance(loop, Loop) else 1
-            tiles = [
-                (first, min(first + step, end))
-                for start, end in tiles
-                for first in range(start, end, step)
-            ]
-        span = (spans["kh"].most - 1) * dilation + 1
-        for first, behind in tiles:
-            start = first * stride - self.pads[0]
-            end = start + (behind - 1 - first) * stride + span
-            if end <= 0 or start >= self.height:
-                raise self._refusal("windows that see nothing but padding have no kernel")
+        windows = Windows(stride, dilation, self.pads[0], self.height, self.exact["oh"])
+        if not windows.all_touch(spans):
+            raise self._refusal("windows that see nothing but padding have no kernel")
+        return windows.rows(spans)
 
     # Moves.
 
