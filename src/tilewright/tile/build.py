@@ -55,7 +55,7 @@ from tilewright.planning.space.windows import beside
 from tilewright.tile.accumulators import hold_sums
 from tilewright.tile.attributes import WindowAttr
 from tilewright.tile.circular import keep_rows
-from tilewright.tile.loops import TileLoop, tile_loops
+from tilewright.tile.loops import TileLoop, level_memories, tile_loops
 from tilewright.tile.operations import (
     BufferOp,
     ComputeOp,
@@ -172,11 +172,6 @@ class _Nest:
         ]
         top: list[Operation] = [self._tensor(operand) for operand in tensors]
         body = self.nest()
-        # The last kernel's may begin with the grid of parts, and have fewer behind it.
-        grid = [level for level in self.schedule.levels if level.memory == self.machine.main]
-        every = [each.levels for each in (self.schedule, *self.schedule.inner)]
-        tiled = [[level for level in levels if level not in grid] for levels in every]
-        levels = [*grid, *max(tiled, key=len)]
         # In its block first: an outermost reduction loop's surroundings are the program's own.
         block = Block([*top, *self.shared.top, *body])
         for nest in self.shared.nests:
@@ -185,7 +180,7 @@ class _Nest:
             keep_rows(home, domain, self.kernel.symbol, ahead)
         slots = self._slots()
         ordered = sorted(self.shared.dims.values(), key=lambda dim: dim.kind == "reduction")
-        memories = tuple(level.memory for level in levels)
+        memories = level_memories(self.schedule, self.machine.main)
         issuer = self.machine.synchronisation.issuer
         exchanged, rooms = self.schedule.exchanged, self.schedule.rooms
         return ProgramOp.build(
@@ -281,17 +276,10 @@ class _Nest:
         """The number of loops, outermost first, within which a producer's result is made: those of
         the grid of parts and of the outermost level within it, up to the last that changes what is
         read of it."""
-        read, main = link.operand.dims, self.machine.main
-        memories = [level.memory for level in self.schedule.levels if level.memory != main]
-        further = memories[1:]
-        return max(
-            (
-                number
-                for number, (dim, _, _, memory) in enumerate(loops, 1)
-                if dim in read and memory not in further
-            ),
-            default=0,
-        )
+        levels = [level.memory for level in self.schedule.levels]
+        further = [memory for memory in levels if memory != self.machine.main][1:]
+        changing = (loop[0] in link.operand.dims and loop[3] not in further for loop in loops)
+        return max((number for number, changes in enumerate(changing, 1) if changes), default=0)
 
     def _tensor(self, operand: Operand) -> TensorOp:
         if operand.name in self.values:
