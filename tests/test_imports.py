@@ -20,7 +20,7 @@ FLOORS: list[set[str]] = [
     {"network"},
     {"numbers"},
     {"compiler"},
-    {"report", "integrations", "papers"},
+    {"report", "integrations"},
     {"api"},
     {"cli"},
     {"__main__"},

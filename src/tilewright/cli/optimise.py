@@ -25,7 +25,6 @@ from tilewright.ir import (
     to_text,
 )
 from tilewright.ir.passes import CompilerContext, PassEntry, PassRunner
-from tilewright.papers.dlir import PASSES as DLIR_PASSES
 from tilewright.tile.decisions import Decision
 from tilewright.tile.dialect import context as tile_context
 from tilewright.tile.passes import PASSES as TILE_PASSES
@@ -35,8 +34,8 @@ MOST_CHARACTERS = 64 << 20
 """Longest text that is read."""
 
 
-SHARED_PASSES: dict[str, type[ModulePass]] = {**GRAPH_PASSES, **TILE_PASSES, **DLIR_PASSES}
-"""The passes that any machine may need, by name: graph, tile, and the papers'."""
+SHARED_PASSES: dict[str, type[ModulePass]] = {**GRAPH_PASSES, **TILE_PASSES}
+"""The passes that any machine may need, by name: graph and tile."""
 
 
 def all_passes() -> dict[str, type[ModulePass]]:
