@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.choices import target_names
 from tilewright.compiler.pipeline import resolve
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
@@ -18,6 +17,7 @@ from tilewright.machine.records import (
     OperandRecord,
     PrimitiveRecord,
 )
+from tilewright.system.choices import target_names
 from tilewright.targets.base import find_target
 
 from .bundled import bundled_records

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import suppress
 
-from tilewright.choices import target_names
 from tilewright.errors import TilewrightError
 from tilewright.machine.records import (
     MachineRecord,
@@ -13,6 +12,7 @@ from tilewright.machine.records import (
     PrimitiveRecord,
     Record,
 )
+from tilewright.system.choices import target_names
 from tilewright.targets.base import find_target
 
 from .bundled import bundled_records

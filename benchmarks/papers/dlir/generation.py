@@ -197,7 +197,7 @@ def measured(measure: Callable[..., Any], name: str, target: str) -> dict[str, A
 
 def tables(networks: Sequence[str], resume: bool = False) -> list[Table]:
     """Generation over networks and the thesis' layers; memory over shapes of buffers."""
-    from tilewright.choices import target_names
+    from tilewright.system.choices import target_names
 
     targets = [name for name in ORIGINAL if name in target_names()]
     rows: list[dict[str, Any]] = []
@@ -222,7 +222,8 @@ def tables(networks: Sequence[str], resume: bool = False) -> list[Table]:
             (
                 "Tiles are those of `greedy{start=granule}` with single and with double buffers. "
                 "DLIR's generator runs units of two engines at a time, in containers that follow "
-                "one another (benchmarks/papers/dlir/passes/containers.py); ours waits for dependences alone.",
+                "one another (benchmarks/papers/dlir/passes/containers.py); ours waits for "
+                "dependences alone.",
                 "ACC-C's words hold no waits that containers could be written as: its lowering "
                 "merges two iterations itself (docs/papers/dlir.md).",
                 "The thesis compares with code written by hand on machines of its own.",

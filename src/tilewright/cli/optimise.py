@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from tilewright.choices import target_names
 from tilewright.compiler.pipeline import resolve
 from tilewright.errors import TilewrightError, choose, refuse
 from tilewright.graph.operations import context as graph_context
@@ -25,6 +24,7 @@ from tilewright.ir import (
     to_text,
 )
 from tilewright.ir.passes import CompilerContext, PassEntry, PassRunner
+from tilewright.system.choices import target_names
 from tilewright.tile.decisions import Decision
 from tilewright.tile.dialect import context as tile_context
 from tilewright.tile.passes import PASSES as TILE_PASSES
