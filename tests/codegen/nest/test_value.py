@@ -10,6 +10,7 @@ import pytest
 from tilewright.codegen.nest.value import (
     Expr,
     Value,
+    apart,
     equal,
     factor,
     greatest,
@@ -82,6 +83,7 @@ def test_what_two_sums_share_cancels() -> None:
     assert str((inner + 32) // 16) == "ci + 2"
     assert str(5 - variable("x") * 2) == "5 - x * 2"
     assert str((inner - outer + 3) * variable("n")) == "(ci * 16 - co * 64 + 3) * n"
+    assert str(apart(inner + outer) * 256 + inner) == "(ci * 16 + co * 64) * 256 + ci * 16"
     assert least(inner + 4, inner + 8) == inner + 4
     assert greatest(inner + 4, inner + 8) == inner + 8
 

@@ -95,6 +95,11 @@ def product(factors: Iterable[Value]) -> Value:
     return number if value is None else value * number
 
 
+def apart(value: Value) -> Value:
+    """A value that sums and products take as it stands."""
+    return Expr(value.text, value.python, value.level) if isinstance(value, Expr) else value
+
+
 def factor(value: Value) -> str:
     """C of a value that can stand anywhere in a product."""
     return _shown(of(value), str(value), _within(of(value)))

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tilewright.codegen.nest.value import least
 from tilewright.ir.types import Array
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
@@ -19,7 +20,7 @@ from tilewright.targets.ascend.lowering.images import Convolutions, first_of
 from tilewright.targets.ascend.lowering.nest import Spans
 from tilewright.targets.ascend.lowering.walk import Home
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL
-from tilewright.targets.ascend.program import Loop, Place, Statement, Tensor, least
+from tilewright.targets.ascend.program import Loop, Place, Statement, Tensor
 from tilewright.tile.dialect import BufferOp, ComputeOp, TensorOp
 
 

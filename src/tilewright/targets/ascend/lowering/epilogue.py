@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tilewright.codegen.nest.value import Value, least
 from tilewright.errors import refuse
 from tilewright.ir import SSAValue
 from tilewright.targets.ascend import isa
@@ -23,7 +24,7 @@ from tilewright.targets.ascend.lowering.nest import Linear, Span
 from tilewright.targets.ascend.lowering.walk import Home, Homes
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.network import EPILOGUE_BYTES
-from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement, Value, least
+from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement
 from tilewright.targets.ascend.vectors import LANES, add_rows, flat
 from tilewright.tile.dialect import ComputeOp
 

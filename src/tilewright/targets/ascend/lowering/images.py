@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tilewright.codegen.nest.value import Value, equal, greatest, least
 from tilewright.errors import TilewrightError, refuse
 from tilewright.ir.types import layout_of
 from tilewright.targets.ascend import isa
@@ -29,17 +30,7 @@ from tilewright.targets.ascend.lowering.walk import (
     main_bytes,
 )
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
-from tilewright.targets.ascend.program import (
-    Buffer,
-    Loop,
-    Place,
-    Statement,
-    Tensor,
-    Value,
-    equal,
-    greatest,
-    least,
-)
+from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement, Tensor
 from tilewright.targets.ascend.vectors import LANES, fill
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, StageOp, TensorOp
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from tilewright.codegen.nest.value import Value, equal, least
 from tilewright.errors import refuse
 from tilewright.ir.types import layout_of
 from tilewright.planning.layout import Layout
@@ -32,15 +33,7 @@ from tilewright.targets.ascend.lowering.walk import (
     main_bytes,
 )
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
-from tilewright.targets.ascend.program import (
-    Loop,
-    Place,
-    Statement,
-    Tensor,
-    Value,
-    equal,
-    least,
-)
+from tilewright.targets.ascend.program import Loop, Place, Statement, Tensor
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, TensorOp, WindowAttr
 
 Indices = dict[str, Value]

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from tilewright.codegen.nest.value import Value, least
 from tilewright.targets.ascend.machine import CUBE
-from tilewright.targets.ascend.program import LENGTH, Loop, Value, least
+from tilewright.targets.ascend.program import LENGTH, Loop
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Protocol
 
+from tilewright.codegen.nest.value import Value, least, more, select
 from tilewright.errors import TilewrightError, refuse
 from tilewright.ir import Block, SSAValue
 from tilewright.ir.types import element_name, layout_of
@@ -35,11 +36,7 @@ from tilewright.targets.ascend.program import (
     Program,
     Statement,
     Tensor,
-    Value,
     block_places,
-    least,
-    more,
-    select,
 )
 from tilewright.tile.dialect import BufferOp, ComputeOp, LoopOp, MoveOp, ProgramOp, TensorOp
 
