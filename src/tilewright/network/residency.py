@@ -38,12 +38,12 @@ from tilewright.memory import align_up, lowest_gap
 from tilewright.network.candidates import Trials
 from tilewright.network.fusion.plan import StayingTensor
 from tilewright.planning import Plan, Planner, Timer
-from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.canonical import canonical, renamed
+from tilewright.planning.cost.bounds import main_bandwidth
 from tilewright.planning.domain import Kernel, Operand, with_operands
-from tilewright.planning.held import holding
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Resident, Schedule
+from tilewright.planning.space.held import holding
 
 WORTH = 1e-3
 """Part of the cycles of kernels in a row that the transfers that are spared must take for a tensor

@@ -35,8 +35,8 @@ from tilewright.machine import Machine, Memory
 from tilewright.memory import align_up, lowest_gap
 from tilewright.planning import Plan, Planner, Timer
 from tilewright.planning.domain import Kernel
-from tilewright.planning.held import holding
 from tilewright.planning.layout import Layout
+from tilewright.planning.space.held import holding
 from tilewright.tile.tensors import Placement
 
 WORTH = 0.01

@@ -38,9 +38,9 @@ from tilewright.network.candidates import Trials, sizes_of
 from tilewright.network.resident_values import HeldKernel, TimerOf
 from tilewright.planning import Plan, PlanCache, Planner, Timer
 from tilewright.planning.domain import Kernel, Operand
-from tilewright.planning.held import last_fitting, tile_bytes
 from tilewright.planning.plan import Budget
 from tilewright.planning.schedule import Schedule
+from tilewright.planning.space.held import last_fitting, tile_bytes
 from tilewright.tile.dialect import programs_of
 
 SEGMENTS = ("g", "co", "c", "ci", "kh", "kw")

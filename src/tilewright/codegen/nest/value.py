@@ -36,8 +36,8 @@ class Expr:
         return self.text
 
     def __add__(self, other: Value) -> Value:
-        terms, constant = _linear(other)
-        mine, more = _linear(self)
+        terms, constant = linear(other)
+        mine, more = linear(self)
         return _summed((*mine, *terms), more + constant)
 
     def __radd__(self, other: int) -> Value:
@@ -50,7 +50,7 @@ class Expr:
         return self * -1 + other
 
     def __mul__(self, other: Value) -> Value:
-        terms, constant = _linear(self)
+        terms, constant = linear(self)
         if isinstance(other, int):
             return _summed([(term, factor * other) for term, factor in terms], constant * other)
         (mine, number), (its, factor) = _multiple(self), _multiple(other)
@@ -60,7 +60,7 @@ class Expr:
         return self * other
 
     def __floordiv__(self, other: int) -> Value:
-        terms, constant = _linear(self)
+        terms, constant = linear(self)
         if all(number % other == 0 for number in (constant, *(factor for _, factor in terms))):
             return _summed([(term, factor // other) for term, factor in terms], constant // other)
         return _binary(self, " / ", of(other), 2, 3, " // ")
@@ -154,7 +154,7 @@ def _within(value: Expr) -> int:
     return 3 if {"/", "%"}.intersection(value.text) else 2
 
 
-def _linear(value: Value) -> tuple[Terms, int]:
+def linear(value: Value) -> tuple[Terms, int]:
     """The terms of a value, and the number beside them."""
     if isinstance(value, int):
         return (), value

@@ -81,7 +81,7 @@ __global__ __aicore__ void matmul(__gm__ half *a, __gm__ half *b, __gm__ half *b
                 set_flag(PIPE_V, PIPE_MTE3, (event_t)(m_1 % 2));
                 wait_flag(PIPE_V, PIPE_MTE3, (event_t)(m_1 % 2));
                 copy_ubuf_to_gm(
-                        (__gm__ half *)((__gm__ uint8_t *)c + co * 6144 + m_1 * 512 + m * 1024),
+                        (__gm__ half *)((__gm__ uint8_t *)c + co * 6144 + m * 1024 + m_1 * 512),
                         (__ubuf__ half *)(uintptr_t)(m_1 % 2 * 1536 + 96), 0, 3, 16, 0, 48);
                 set_flag(PIPE_MTE3, PIPE_V, (event_t)(m_1 % 2));
             }

@@ -20,13 +20,13 @@ from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.recipes import Recipe, Step, recipe_of
 from tilewright.targets.ascend.kernels.vectors import CASTS, number
 from tilewright.targets.ascend.lowering.functions import NAMES, scalars_of
-from tilewright.targets.ascend.lowering.nest import Linear, Span
+from tilewright.targets.ascend.lowering.nest import Span
 from tilewright.targets.ascend.lowering.walk import Home, Homes
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.network import EPILOGUE_BYTES
 from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement
 from tilewright.targets.ascend.vectors import LANES, add_rows, flat
-from tilewright.tile.dialect import ComputeOp
+from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp
 
 
 @dataclass
@@ -146,8 +146,8 @@ class Epilogue:
     """For integers, the value of a unit of the sums in each column."""
     relu: bool = False
     function: Function | None = None
-    room: int = 0
-    """The bytes of UB that are left for it."""
+    room: tuple[int, int] = (0, 0)
+    """The first of the bytes of UB that are left for it, and the end."""
     before: list[Statement] = field(default_factory=list[Statement])
     """In front of all loops."""
     work: list[Buffer] = field(default_factory=list[Buffer])
@@ -156,10 +156,11 @@ class Epilogue:
     """The buffer in which sums of integers become floats."""
 
     @classmethod
-    def of(cls, compute: ComputeOp, core: DaVinci) -> Epilogue:
+    def of(cls, compute: ComputeOp, program: ProgramOp, core: DaVinci) -> Epilogue:
         """Read off the stages; refuses (``lower-operation``) others."""
         anchor, *rest = compute.stages
-        epilogue = cls(anchor.inputs[2] if len(anchor.inputs) > 2 else None, room=core.ub)
+        bias = anchor.inputs[2] if len(anchor.inputs) > 2 else None
+        epilogue = cls(bias, room=room_of(compute, program, core))
         value = anchor.result
         for stage in rest:
             operation = stage.operation.data
@@ -199,7 +200,7 @@ class Epilogue:
         sums: Place,
         homes: Homes,
         columns: Span,
-        first_column: Callable[[Home], Linear],
+        first_column: Callable[[Home], Value],
         rows: tuple[Value, int],
         batch: tuple[Value, int] = (1, 1),
     ) -> list[Statement]:
@@ -208,11 +209,11 @@ class Epilogue:
         if self.factors is None:
             raise refuse("lower-operation", "sums of integers are dequantised on their way out")
         if not self.work:
-            first = self._behind(homes)
+            first, end = self.room
             spare = EPILOGUE_BYTES if self.function is not None else 0
-            part = min((self.room - first - spare) // FOUR_ROWS, MAX_REPEAT // 2) // 4 * 4
+            part = min((end - first - spare) // FOUR_ROWS, MAX_REPEAT // 2) // 4 * 4
             if part < 4:
-                raise refuse("plan-capacity", f"{self.room - first} bytes of ub hold no sums")
+                raise refuse("plan-capacity", f"{end - first} bytes of ub hold no sums")
             self.wide = Buffer("wide", "ub", first, part * FOUR_ROWS, element="int32_t")
             self.work.append(self.wide)
         assert self.wide is not None
@@ -232,7 +233,7 @@ class Epilogue:
         if batch[1] > 1:
             body = matrix
             matrix.body.append(block)
-        after = self.statements(tile, homes, columns, Linear(), rows, batch)
+        after = self.statements(tile, homes, columns, 0, rows, batch)
         return [isa.mask_of(FLOATS, FLOATS), body, *after]
 
     def _floats(
@@ -240,7 +241,7 @@ class Epilogue:
         tile: Place,
         sums: Place,
         homes: Homes,
-        begins: Mapping[SSAValue, Linear],
+        begins: Mapping[SSAValue, Value],
         columns: Span,
         block: Loop,
         part: tuple[Value, Value],
@@ -256,7 +257,7 @@ class Epilogue:
         def along(name: str, place: Place, operand: SSAValue) -> None:
             """An operation of every row and 16 numbers, 8 at a time: two blocks of a row."""
             home = homes[operand]
-            first = columns.start.less(begins[operand]).times(4).value
+            first = (columns.start - begins[operand]) * 4
             for half in range(2):
                 row = Place(home.buffer, block.variable * (CUBE * 4) + first + half * BLOCK)
                 target = place.at(half * BLOCK)
@@ -278,20 +279,12 @@ class Epilogue:
         """The operands that have a number for each column."""
         return [operand for operand in (self.bias, self.factors) if operand is not None]
 
-    def _behind(self, homes: Homes) -> int:
-        """The first byte of UB behind the program's buffers."""
-        return max(
-            home.buffer.address + home.buffer.bytes * home.buffer.slots
-            for home in homes.values()
-            if home.memory == "ub"
-        )
-
     def statements(
         self,
         tile: Place,
         homes: Homes,
         columns: Span,
-        first: Linear,
+        first: Value,
         rows: tuple[Value, int],
         batch: tuple[Value, int] = (1, 1),
     ) -> list[Statement]:
@@ -308,7 +301,7 @@ class Epilogue:
             largest = most * batch[1] * rows[1] // REPEAT_ROWS
             body.append(flat("vrelu", tile, (tile,), repeats, largest, "j"))
         if bias is not None:
-            local = columns.start.less(first).times(2).value
+            local = (columns.start - first) * 2
             relu = self.relu and self.summand is None
             row = Place(homes[bias].buffer, local)
             if batch[1] > 1:
@@ -327,15 +320,29 @@ class Epilogue:
                 body.append(flat("vrelu", tile, (tile,), repeats, largest, "j"))
         if self.function is not None:
             if not self.function.buffers:
-                begin = self._behind(homes)
+                begin, end = self.room
                 if self.wide is not None:
                     begin = self.wide.address + self.wide.bytes
-                self.function.place(begin, self.room)
+                self.function.place(begin, end)
                 self.work += self.function.buffers.values()
                 self.before += self.function.fills()
             halves = count * batch[0] * rows[0] * CUBE
             body += self.function.statements(tile, halves, most * batch[1] * rows[1] * CUBE, "f")
         return body
+
+
+def room_of(compute: ComputeOp, program: ProgramOp, core: DaVinci) -> tuple[int, int]:
+    """A compute's part of the bytes of UB behind all buffers."""
+    computes: list[ComputeOp] = []
+    first = 0
+    for op in program.walk():
+        if isinstance(op, ComputeOp):
+            computes.append(op)
+        elif isinstance(op, BufferOp) and op.memory == "ub":
+            first = max(first, op.get("address") + op.get("bytes") * op.places)
+    each = (core.ub - first) // len(computes) // BLOCK * BLOCK
+    first += computes.index(compute) * each
+    return first, core.ub if compute is computes[-1] else first + each
 
 
 REPEAT_ROWS = LANES // CUBE

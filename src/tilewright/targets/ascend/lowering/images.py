@@ -13,14 +13,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tilewright.codegen.nest.value import Value, equal, greatest, least
+from tilewright.codegen.nest.value import Value, greatest, least, linear
 from tilewright.errors import TilewrightError, refuse
 from tilewright.ir.types import layout_of
+from tilewright.machine.dims import DIMS
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import convolution_weight, image, padded
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.lowering.epilogue import Epilogue
-from tilewright.targets.ascend.lowering.nest import Linear, Span, Spans
+from tilewright.targets.ascend.lowering.nest import Span, Spans, first_of
 from tilewright.targets.ascend.lowering.walk import (
     Home,
     Homes,
@@ -28,6 +29,7 @@ from tilewright.targets.ascend.lowering.walk import (
     element_of,
     is_row,
     main_bytes,
+    operands_of,
 )
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
 from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement, Tensor
@@ -54,16 +56,19 @@ class Convolutions:
     """The dim of the results' channels."""
     blocked_dims: tuple[str, ...] = ("co", "ci")
 
-    def __init__(self, program: ProgramOp, core: DaVinci, homes: Homes) -> None:
+    def __init__(self, program: ProgramOp, compute: ComputeOp, core: DaVinci, homes: Homes) -> None:
         self.program, self.core, self.homes = program, core, homes
-        compute = next(op for op in program.walk() if isinstance(op, ComputeOp))
-        self.epilogue = Epilogue.of(compute, core)
+        self.epilogue = Epilogue.of(compute, program, core)
         self.before, self.work = self.epilogue.before, self.epilogue.work
         anchor: StageOp = compute.stages[0]
-        self.exact = program.extents
-        self.integers = any(element_of(op) == "int8_t" for op in program.tensors.values())
-        for name, op in program.tensors.items():
-            role, width = op.role.data, WIDTHS[element_of(op)]
+        names = {dim: compute.dim_names.get(dim, dim) for dim in DIMS[anchor.operation.data]}
+        self.names = {dim: name for dim, name in names.items() if name in program.extents}
+        """The program's names of the convolution's dims."""
+        self.exact = {dim: program.extents[name] for dim, name in self.names.items()}
+        operands = operands_of(compute)
+        self.integers = any(element_of(op) == "int8_t" for op, _ in operands.values())
+        for name, (op, role) in operands.items():
+            width = WIDTHS[element_of(op)]
             wanted = convolution_weight(width) if role == "weight" else image(width)
             if is_row(op) or (role == "weight" and self.result == "c"):
                 continue
@@ -94,12 +99,13 @@ class Convolutions:
 
     def extents(self) -> dict[str, int]:
         """Extents, those of channels padded."""
-        blocked = filter(self.blocked, self.exact)
-        return {**self.exact, **{d: padded(self.exact[d], self.block(d)) for d in blocked}}
+        own = {name: self.exact[dim] for dim, name in self.names.items()}
+        return {name: padded(extent, self.block_of(name)) for name, extent in own.items()}
 
-    def blocked(self, dim: str) -> bool:
-        """Return True if a dim is one of channels."""
-        return dim in self.blocked_dims
+    def block_of(self, dim: str) -> int:
+        """The indices of a block of a dim of the program: of channels; of others 1."""
+        own = next((own for own, name in self.names.items() if name == dim), "")
+        return self.block(own) if own in self.blocked_dims else 1
 
     def block(self, dim: str) -> int:
         """16 channels, of images of integers 32."""
@@ -109,28 +115,31 @@ class Convolutions:
         """The element type of a buffer, as in C."""
         return element_in(op, integers=self.integers)
 
-    def spans(self, spans: Spans) -> Spans:
-        """The spans by the names that a convolution's dims have; channels are those of the images,
-        of all groups of a tile."""
+    def own(self, spans: Spans) -> dict[str, Span]:
+        """The spans by the names that a convolution's dims have."""
+        return {dim: spans[name] for dim, name in self.names.items()}
+
+    def spans(self, spans: Spans) -> dict[str, Span]:
+        """The same; channels are those of the images, of all groups of a tile."""
+        own = self.own(spans)
         if self.groups == 1:
-            return spans
-        return {**spans, **{dim: self._all_channels(dim, spans) for dim in ("co", "ci")}}
+            return own
+        return {**own, **{dim: self._all_channels(dim, own) for dim in ("co", "ci")}}
 
     def _all_channels(self, dim: str, spans: Spans) -> Span:
         """Channels of a tile's groups as an interval of the image's."""
         group, own, extent = spans["g"], spans[dim], self.exact[dim]
         if group.most > 1 and own.most < extent:
             raise self._refusal("tiles of parts of several groups have no kernel")
-        start = Linear(
-            (*((loop, step * extent) for loop, step in group.start.terms), *own.start.terms)
-        )
+        start = group.start * extent + own.start
         if group.most == 1:
             return replace(own, start=start)
         return Span(start, group.size * extent, group.most * extent)
 
     def _weight_spans(self, spans: Spans) -> Spans:
         """Return the spans of weights, which have the image's channels of one group."""
-        return {**self.spans(spans), "ci": spans["ci"]} if self.groups > 1 else self.spans(spans)
+        own = self.own(spans)
+        return {**self.spans(spans), "ci": own["ci"]} if self.groups > 1 else self.spans(spans)
 
     # Sizes.
 
@@ -181,8 +190,8 @@ class Convolutions:
     def _rows(self, spans: Spans) -> Rows:
         """The rows that a tile's windows touch."""
         (stride, _), (dilation, _) = self.strides, self.dilations
-        start = spans["oh"].start.times(stride, -self.pads[0]).value
-        start = start + spans["kh"].start.times(dilation).value
+        start = spans["oh"].start * stride - self.pads[0]
+        start = start + spans["kh"].start * dilation
         span = (spans["oh"].size - 1) * stride + (spans["kh"].size - 1) * dilation + 1
         above = greatest(0 - start, 0)
         self._check_rows(spans)
@@ -195,7 +204,8 @@ class Convolutions:
         """Refuse tiles whose windows touch no row of the image."""
         (stride, _), (dilation, _) = self.strides, self.dilations
         tiles = [(0, self.exact["oh"])]
-        for _, step in spans["oh"].start.terms:
+        # Tiles of what another compute reads begin at any row: their start has one term.
+        for _, step in linear(spans["oh"].start)[0]:
             tiles = [
                 (first, min(first + step, end))
                 for start, end in tiles
@@ -216,7 +226,7 @@ class Convolutions:
         if is_row(home.op.tensor_op):
             assert isinstance(outer, Tensor)
             width = WIDTHS[self.element(home.op)]
-            at, length = spans["co"].start.times(width).value, spans["co"].size * width // BLOCK
+            at, length = spans["co"].start * width, spans["co"].size * width // BLOCK
             return [isa.copy(Place(home.buffer), Place(outer, at), 1, length)]
         if role == "weight":
             return self._weights(home, outer)
@@ -231,9 +241,9 @@ class Convolutions:
         images = Loop("p", spans["n"].size)
         number = images.variable
         rows = self._rows(spans)
-        channel = spans["ci"].start.over(self.block("ci")).value
+        channel = spans["ci"].start // self.block("ci")
         plane = self.height * self.width
-        at = ((spans["n"].start.value + number) * self.channels + channel) * plane
+        at = ((spans["n"].start + number) * self.channels + channel) * plane
         inner = Place(home.buffer, number * self._image_bytes(home.op, spans))
         outer = Place(tensor, (at + rows.start * self.width) * BLOCK)
         images.body += self._channels(home, rows, inner, outer)
@@ -269,10 +279,7 @@ class Convolutions:
             if (kh.most, kw.most) != kernel:
                 return [self._weight_parts(home, outer)]
             taps = kernel[0] * kernel[1]
-            at = (
-                ci.start.over(self.block("ci")).value * taps * self.results
-                + co.start.over(CUBE).value
-            )
+            at = ci.start // self.block("ci") * taps * self.results + co.start // CUBE
             size = co.size // CUBE
             gap, rest = (self.results - size) * 16, (co.most - co.size) // CUBE * 16
             bursts = ci.size // self.block("ci") * taps
@@ -283,11 +290,11 @@ class Convolutions:
             for name, n in (("i", ci.size // self.block("ci")), ("p", kh.size), ("q", kw.size))
         )
         large = self._weight_spans(outer.spans)
-        block = ci.start.less(large["ci"].start).over(self.block("ci")).value + i.variable
-        row = kh.start.less(large["kh"].start).value + p.variable
-        column = kw.start.less(large["kw"].start).value + q.variable
+        block = (ci.start - large["ci"].start) // self.block("ci") + i.variable
+        row = kh.start - large["kh"].start + p.variable
+        column = kw.start - large["kw"].start + q.variable
         at = (block * large["kh"].most + row) * large["kw"].most + column
-        at = at * (large["co"].most // CUBE) + co.start.less(large["co"].start).over(CUBE).value
+        at = at * (large["co"].most // CUBE) + (co.start - large["co"].start) // CUBE
         to = ((i.variable * kh.size + p.variable) * kw.size + q.variable) * (co.size // CUBE)
         q.body.append(
             isa.load(
@@ -307,10 +314,10 @@ class Convolutions:
         spans = self._weight_spans(home.spans)
         co, ci, kh, kw = (spans[dim] for dim in ("co", "ci", "kh", "kw"))
         i, p, q = Loop("i", ci.size // self.block("ci")), Loop("p", kh.size), Loop("q", kw.size)
-        block = ci.start.over(self.block("ci")).value + i.variable
-        tap = (block * self.exact["kh"] + (kh.start.value + p.variable)) * self.exact["kw"]
-        tap = tap + (kw.start.value + q.variable)
-        at = tap * self.results + co.start.over(CUBE).value
+        block = ci.start // self.block("ci") + i.variable
+        tap = (block * self.exact["kh"] + (kh.start + p.variable)) * self.exact["kw"]
+        tap = tap + (kw.start + q.variable)
+        at = tap * self.results + co.start // CUBE
         to = ((i.variable * kh.most + p.variable) * kw.most + q.variable) * (co.most // CUBE)
         target, source = Place(home.buffer, to * FRACTAL), Place(tensor, at * FRACTAL)
         q.body.append(isa.copy(target, source, 1, co.size // CUBE * 16))
@@ -334,11 +341,11 @@ class Convolutions:
                 Place(home.buffer, to * FRACTAL),
                 feature_map,
                 (
-                    kh.start.less(large["kh"].start).value + p.variable,
-                    kw.start.value + q.variable,
+                    kh.start - large["kh"].start + p.variable,
+                    kw.start + q.variable,
                 ),
                 corner,
-                ci.start.less(large["ci"].start).over(self.block("ci")).value + i.variable,
+                (ci.start - large["ci"].start) // self.block("ci") + i.variable,
                 whole // 16,
                 ci.size // self.block("ci") * kh.size * kw.size,
             )
@@ -359,7 +366,7 @@ class Convolutions:
         large = self.spans(outer.spans)
         rows = self._rows(large)
         _, left, _, right = self.pads
-        number = spans["n"].start.less(large["n"].start).value
+        number = spans["n"].start - large["n"].start
         feature_map = isa.FeatureMap(
             Place(outer.buffer, number * self._image_bytes(outer.op, large)),
             rows.count,
@@ -370,15 +377,28 @@ class Convolutions:
             self.strides,
             self.dilations,
         )
-        down = spans["oh"].start.less(large["oh"].start).times(self.strides[0]).value
+        down = (spans["oh"].start - large["oh"].start) * self.strides[0]
         return feature_map, (down - rows.above, -left)
 
     def _plane(self, spans: Spans) -> Value:
         """Return the first position of a tile in main memory, in positions."""
         result = self.exact["oh"] * self.exact["ow"]
-        channel = spans["co"].start.over(CUBE).value
-        first = (spans["n"].start.value * self.results + channel) * result
-        return first + spans["oh"].start.times(self.exact["ow"]).value
+        channel = spans["co"].start // CUBE
+        first = (spans["n"].start * self.results + channel) * result
+        return first + spans["oh"].start * self.exact["ow"]
+
+    def _result(self, outer: Home | Tensor, spans: Spans) -> tuple[Place, Value]:
+        """Where a tile of the result begins, in main memory or where it waits in L1, and how many
+        positions lie there from one block of channels to the next."""
+        if isinstance(outer, Tensor):
+            return Place(outer, self._plane(spans) * BLOCK), self.exact["oh"] * self.exact["ow"]
+        whole, (_, channels, rows, columns) = self.spans(outer.made), outer.op.get("shape")
+        size = padded(channels) * rows * columns * WIDTHS[self.element(outer.op)]
+        plane = whole["oh"].size * self.exact["ow"]
+        first = (spans["oh"].start - whole["oh"].start) * self.exact["ow"]
+        channel = (spans["co"].start - whole["co"].start) // CUBE
+        number = spans["n"].start - whole["n"].start
+        return Place(outer.buffer, (channel * plane + first) * BLOCK + number * size), plane
 
     def _summand(self, home: Home, tensor: Tensor) -> list[Statement]:
         """A second summand's tile; what fills its last block of positions up was put there once."""
@@ -421,11 +441,11 @@ class Convolutions:
         spans = self.spans(home.spans)
         count, whole = self._positions(spans)
         blocks = spans["co"].size // CUBE
-        if isinstance(outer, Tensor):
-            plane = self.exact["oh"] * self.exact["ow"]
-            target = Place(outer, self._plane(spans) * BLOCK)
+        if home.memory == "ub":
+            target, plane = self._result(outer, spans)
             gaps = whole - count, plane - count
             return self._planes(target, Place(home.buffer), blocks, count, gaps)
+        assert isinstance(outer, Home)
         target = Place(outer.buffer)
         if self.integers:
             rows = whole, self._most(spans)
@@ -435,11 +455,11 @@ class Convolutions:
             )
         copy = isa.cc_to_ub(target, Place(home.buffer), blocks, whole // 16, self.epilogue.mode)
         bias = self.epilogue.bias
-        first = Linear() if bias is None else self.spans(self.homes[bias].spans)["co"].start
+        first = 0 if bias is None else self.spans(self.homes[bias].spans)["co"].start
         rows = whole, self._most(spans)
         return [copy, *self.epilogue.statements(target, self.homes, spans["co"], first, rows)]
 
-    def _first_result(self, row: Home) -> Linear:
+    def _first_result(self, row: Home) -> Value:
         """Return the first channel of a buffer of biases or factors."""
         return self.spans(row.spans)["co"].start
 
@@ -448,7 +468,7 @@ class Convolutions:
     def compute(self, op: ComputeOp, spans: Spans, loops: list[Loop]) -> list[Statement]:
         """The product of a tile's positions and channels."""
         left, right, sums = (self.homes[v] for v in (*op.stages[0].inputs[:2], op.output))
-        first = first_of(loops)
+        first, spans = first_of(loops), self.own(spans)
         _, whole = self._positions(spans)
         return [
             isa.mad(
@@ -462,14 +482,3 @@ class Convolutions:
                 int(self.core.barrier_blocks.value),
             )
         ]
-
-
-def first_of(loops: list[Loop]) -> Value:
-    """Return the condition that a product is the first one of its sums: 1 where there are no
-    others."""
-    if not loops:
-        return 1
-    total: Value = 0
-    for loop in loops:
-        total = loop.variable + total
-    return equal(total, 0)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tilewright.planning.held import last_fitting, tile_bytes
+from tilewright.planning.space.held import last_fitting, tile_bytes
 from tilewright.targets.cambricon.lowering.early import Interval
 from tilewright.targets.cambricon.lowering.weights import Segments
 

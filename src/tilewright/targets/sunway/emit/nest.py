@@ -12,7 +12,7 @@ from math import prod
 
 from tilewright.codegen.nest.nest import Domain, Loop, Nest
 from tilewright.ir import Operation
-from tilewright.planning.mesh import places
+from tilewright.planning.space.mesh import places
 from tilewright.targets.sunway.emit.names import Names
 from tilewright.targets.sunway.mesh import MESH
 from tilewright.tile.dialect import ProgramOp, shared_loops
