@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilewright.codegen.nest.value import Value, more, select
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.isa import WIDTHS
@@ -19,16 +20,7 @@ from tilewright.targets.ascend.lowering.images import Convolutions, plane_room
 from tilewright.targets.ascend.lowering.nest import Span, Spans
 from tilewright.targets.ascend.lowering.walk import Home, Homes
 from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci
-from tilewright.targets.ascend.program import (
-    Buffer,
-    Loop,
-    Place,
-    Statement,
-    Tensor,
-    Value,
-    more,
-    select,
-)
+from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement, Tensor
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp
 
 LOWEST = "-1.0f / 0.0f"
@@ -95,8 +87,8 @@ class Pools(Convolutions):
             raise self._refusal("tiles of parts of an image's rows have no kernel")
         rows, room = self._rows(large), plane_room(source.op)
         image, block = Loop("e", own["n"].size), Loop("h", own["co"].size // CUBE)
-        number = own["n"].start.less(large["n"].start).value + image.variable
-        channel = own["co"].start.less(large["co"].start).over(CUBE).value + block.variable
+        number = own["n"].start - large["n"].start + image.variable
+        channel = (own["co"].start - large["co"].start) // CUBE + block.variable
         pixels = (number * (large["co"].most // CUBE) + channel) * room
         pixel = Place(source.buffer, pixels * BLOCK)
         results = image.variable * (own["co"].size // CUBE) + block.variable
@@ -110,7 +102,7 @@ class Pools(Convolutions):
         clean.body += numbers.body
 
         line = Loop("s", own["oh"].size)
-        first = own["oh"].start.times(self.strides[0], -self.pads[0]).value - rows.start
+        first = own["oh"].start * self.strides[0] - self.pads[0] - rows.start
         self._line(
             line,
             result.at(line.variable * (self.exact["ow"] * BLOCK)),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.codegen.nest.value import Value, greatest, least, linear
 from tilewright.targets.ascend.lowering.nest import Spans
-from tilewright.targets.ascend.program import Loop, Value, greatest, least
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Windows:
 
     def rows(self, spans: Spans) -> Rows:
         """The rows that a tile's windows touch."""
-        start = spans["oh"].start.times(self.stride, -self.above).value
-        start = start + spans["kh"].start.times(self.dilation).value
+        start = spans["oh"].start * self.stride - self.above
+        start = start + spans["kh"].start * self.dilation
         span = (spans["oh"].size - 1) * self.stride + (spans["kh"].size - 1) * self.dilation + 1
         above = greatest(0 - start, 0)
         first = greatest(start, 0)
@@ -47,9 +47,8 @@ class Windows:
     def all_touch(self, spans: Spans) -> bool:
         """Return True if the windows of each tile touch a row of the image."""
         tiles = [(0, self.results)]
-        for loop, step in spans["oh"].start.terms:
-            # Tiles of what another compute reads begin at any row.
-            step = step if isinstance(loop, Loop) else 1
+        # Tiles of what another compute reads begin at any row: their start has one term.
+        for _, step in linear(spans["oh"].start)[0]:
             tiles = [
                 (first, min(first + step, end))
                 for start, end in tiles
