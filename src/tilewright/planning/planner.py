@@ -119,7 +119,7 @@ def search_of(kernel: Kernel, machine: Machine) -> Search:
     """The search that a kernel on a machine asks for."""
     cached = shared_cache(machine) is not None
     if kernel.producers:  # Other searches cut one kernel.
-        return plan_chain if machine.cores == 1 or cached else plan_chain_cores
+        return plan_chain if machine.cores == 1 and not cached else plan_chain_cores
     if in_place(kernel, machine, primitives_for(kernel, machine)[0]):
         return in_place_planning(machine).plan
     return plan_cores if machine.cores > 1 or cached else plan_exact

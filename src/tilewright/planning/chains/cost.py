@@ -242,11 +242,11 @@ class Tiling:
         move = place.fill or place.drain
         assert move is not None
         lengths, count = self._lengths_moved(index), len(self.visits(index))
-        size = np.broadcast_to(prod(lengths, start=place.operand.element_bytes), count)
+        size = np.broadcast_to(prod(lengths, start=place.element_bytes), count)
         if move.transaction == 1 and not move.efficiency:
             return size
         columns = [np.broadcast_to(length, count) for length in lengths]
-        run = run_elements(place.operand, columns) * place.operand.element_bytes
+        run = run_elements(place.operand, columns) * place.element_bytes
         return transfer_bytes(move, run, size // np.maximum(run, 1))
 
     @cached_property
@@ -372,12 +372,12 @@ class Tiling:
     def element(self, place: Place) -> int:
         """Bytes of an element of a buffer: a sum's, where it holds sums."""
         if place.made_by is None:
-            return place.operand.element_bytes
+            return place.element_bytes
         unit = self.units[place.made_by]
         cut = {*self.inner[place.made_by].order}
         cut |= {dim for dim in self.order if place.made_by == len(self.units) - 1}
         sums = holds_sums(unit.kernel, unit.primitive) or cut & set(unit.kernel.anchor.reduction)
-        size = place.operand.element_bytes
+        size = place.element_bytes
         return max(size, size_of(self.machine.accumulator)) if sums else size
 
     def key(self, index: int) -> tuple[str, str]:

@@ -91,9 +91,9 @@ class InnerTiles:
         compute = _compute(primitive, chosen, trips)
         best: tuple[tuple[float, int], int, tuple[str, ...]] | None = None
         looped = [dim for dim in anchor.extents if dim not in anchor.reduction]
-        looped = sorted((d for d in looped if len(sizes[d]) > 1), key=lambda d: -most[d])
+        looped = sorted((d for d in looped if min(sizes[d]) < most[d]), key=lambda d: -most[d])
         rest = tuple(looped[ORDERS:])
-        inner = tuple(dim for dim in anchor.reduction if len(sizes[dim]) > 1)
+        inner = tuple(dim for dim in anchor.reduction if min(sizes[dim]) < most[dim])
         for order in permutations(looped[:ORDERS]):
             loops = (*rest, *order, *inner)
             score = self._cycles(primitive, near, boxes, slots, compute, trips, loops)
@@ -116,7 +116,8 @@ class InnerTiles:
             for name, _ in axis.terms
             if len(axis.dims) > 1 and name in anchor.reduction
         }
-        whole = dim in primitive.whole or dim in windows
+        taps = dim in windows and primitive.limits.get(dim, most) < most
+        whole = dim in primitive.whole or (dim in windows and not taps)
         if whole or (dim in anchor.reduction and anchor.operation not in PRODUCTS):
             return [most]
         limit = 1 if dim in FURTHER_BATCHES else primitive.limits.get(dim)
@@ -128,9 +129,9 @@ class InnerTiles:
 
     def _bytes(self, place: Place, unit: Unit, sizes: Mapping[str, Ints], sums: Any) -> Ints:
         """Bytes of a slot of a buffer next to the primitive."""
-        total = np.full(len(sums), place.operand.element_bytes, np.int64)
+        total = np.full(len(sums), place.element_bytes, np.int64)
         if place.made_by is not None:
-            total = np.where(sums, max(place.operand.element_bytes, self.accumulator), total)
+            total = np.where(sums, max(place.element_bytes, self.accumulator), total)
         for axis, extent, granule in zip(
             place.operand.access, place.operand.shape, place.granules, strict=True
         ):

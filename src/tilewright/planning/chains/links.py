@@ -10,10 +10,11 @@ producer's domain it needs, halo included (DNNVM, section 4.3; Halide's bounds i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.errors import refuse
+from tilewright.machine import Machine, Move
 from tilewright.planning.domain import Affine, Kernel, Operand, substitute
 
 
@@ -80,3 +81,13 @@ def renamed_axes(axes: tuple[Affine, ...], names: Mapping[str, str]) -> tuple[Af
     """Expressions with their dims renamed."""
     meaning = {old: Affine(((new, 1),)) for old, new in names.items()}
     return tuple(substitute(axis, meaning) for axis in axes)
+
+
+def waiting_memory(machine: Machine, path: Sequence[Move], memory: str) -> str:
+    """The memory on a path between two primitives in which what one has made waits for the other,
+    whose operand lies in ``memory``: the one in which the operand arrives from main memory, too,
+    where the path passes it, as it holds whole tiles and the memories before it parts of them;
+    else the first one on the way."""
+    arrival = machine.path(machine.main, memory)[0].target
+    passed = [move.target for move in path]
+    return arrival if arrival in passed else passed[0]

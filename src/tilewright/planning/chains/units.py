@@ -1,9 +1,10 @@
 """The kernels of a chain, what computes each, and the buffers that lie between them.
 
 What a kernel of a chain hands on waits to be read at *home*: in a memory that both primitives
-use, or in the first one on the way between theirs. Where operands pass a memory on their way
-(``Machine.path``), there is a buffer in each of them. Buffers next to a primitive may lie in any of
-the memories that it names as alternatives; which, is a matter of their sizes (``Tiling.fits``).
+use, or in one on the way between theirs (``waiting_memory``). Where operands pass a memory on
+their way (``Machine.path``), there is a buffer in each of them. Buffers next to a primitive may lie
+in any of the memories that it names as alternatives; which, is a matter of their sizes
+(``Tiling.fits``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from math import inf
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Memory, Move, Primitive, Storage
-from tilewright.planning.chains.links import links_of, renamed_axes
+from tilewright.planning.chains.links import links_of, renamed_axes, waiting_memory
 from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.space.levels import on_the_way
@@ -108,6 +109,13 @@ class Place:
     """The memories in which it may lie instead."""
     apart: tuple[str, ...] = ()
     """Dims of a window along which each window is moved by itself."""
+    stated_bytes: int = 0
+    """Bytes of an element as the primitive takes it; 0 for those of the operand."""
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element on the chip, and on its way there."""
+        return self.stated_bytes or self.operand.element_bytes
 
     @property
     def name(self) -> str:
@@ -276,21 +284,26 @@ class Places:
             read = unit.primitive.operands[operand.role]
             homes = [name for name in written.places if name in read.places]
             if not homes:
-                homes = [self._path(written.memory, read.memory, operand)[0].target]
+                path = self._path(written.memory, read.memory, operand)
+                homes = [waiting_memory(self.machine, path, read.memory)]
             home, *others = homes
-            granules = [1] * len(operand.access)
+            # What waits on the way lies there as an operand that comes from main memory does.
+            layout = Layout.parse(operand.layout, len(operand.shape))
+            granules = on_the_way(layout, operand.shape, operand.access, unit.primitive.whole)
             if home in read.places:
-                granules = [axis.granule(read.multiples) for axis in operand.access]
+                granules = tuple(axis.granule(read.multiples) for axis in operand.access)
             if home in written.places:
                 axes = zip(granules, maker.kernel.output.access, strict=True)
-                granules = [max(granule, axis.granule(written.multiples)) for granule, axis in axes]
+                granules = tuple(
+                    max(granule, axis.granule(written.multiples)) for granule, axis in axes
+                )
             self.homes[operand.name] = self._add(
                 Place(
                     operand,
                     reader,
                     self._memory(unit, home),
                     staged=home not in read.places,
-                    granules=tuple(granules),
+                    granules=granules,
                     made_by=number if home in written.places else None,
                     alternatives=tuple(self._memory(unit, name) for name in others),
                 )
@@ -351,6 +364,7 @@ class Places:
                         granules=tuple(granules) if last else blocks,
                         alternatives=tuple(self._memory(unit, name) for name in others),
                         apart=apart,
+                        stated_bytes=storage.element_bytes or 0,
                     )
                 )
             if source is not None:
