@@ -12,9 +12,10 @@ own folder::
             return self.holds
 
 Shared code never names such a class: it asks the questions that the classes here answer for
-machines that have nothing of their own. Questions that need more than this folder,
-or that one family alone has reason to answer, are in planning/own.py and graph/passes/own.py. Files and JSON name the family, ``own = { cambricon = { holds = true } }``, and
-a machine with records of another family is refused by a target (``Target.check_machine``).
+machines that have nothing of their own. Questions that need more than this folder, or that one
+family alone has reason to answer, are in planning/own.py and graph/passes/own.py. Files and JSON
+name the family, ``own = { cambricon = { holds = true } }``, and a machine with records of another
+family is refused by a target (``Target.check_machine``).
 """
 
 from __future__ import annotations
