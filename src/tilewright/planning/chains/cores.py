@@ -19,6 +19,7 @@ from tilewright.planning.chains.plans import bounds, kernels_of, plan_chain
 from tilewright.planning.chains.units import Unit, units_of
 from tilewright.planning.cost.bounds import main_bandwidth, primitives_for
 from tilewright.planning.domain import Affine, Kernel, Operand
+from tilewright.planning.own import start_cycles
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.cores import (
     core_beside,
@@ -118,7 +119,7 @@ def _whole(
         for size in (_bytes(operand) for operand in alike):
             cycles += mesh.broadcast_cycles + size / mesh.broadcast_bytes - size / rate
             moved -= (count - rounds) * size
-    cycles = rounds * cycles + machine.own.start_cycles()
+    cycles = rounds * cycles + start_cycles(machine)
     return replace(plan, schedule=schedule, predicted_cycles=cycles, moved_bytes=moved)
 
 

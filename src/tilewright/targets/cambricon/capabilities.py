@@ -8,9 +8,9 @@ from typing import ClassVar
 from tilewright.graph.passes.own import OwnPasses
 from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine, Primitive
-from tilewright.machine.records import Finding, MemoryRecord, MoveRecord, OperandRecord
+from tilewright.machine.records import Finding, MemoryRecord, MoveRecord
 from tilewright.planning.domain import Kernel
-from tilewright.planning.own import FormsKernels, TakesTurns
+from tilewright.planning.own import FormsKernels, StoresTiles, TakesTurns
 from tilewright.planning.space.footprint import Ints
 from tilewright.planning.space.join_pixels import moves_blocks
 from tilewright.planning.space.nests import Arrangement
@@ -88,7 +88,7 @@ class CambriconPrimitive(TakesTurns):
             yield "replaces", f"the primitive has no operand {self.replaces[:80]!r}", ""
 
 
-class CambriconOperand(OperandRecord):
+class CambriconOperand(StoresTiles):
     """An operand of such an instruction."""
 
     family: ClassVar[str] = "cambricon"

@@ -10,14 +10,14 @@ from tilewright.graph.passes.own import OwnPasses
 from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine
 from tilewright.machine.model import MAX_VALUE
-from tilewright.machine.records import PrimitiveRecord
+from tilewright.planning.own import DividesUnlike, StartsCores
 from tilewright.planning.space.mesh import divides
 from tilewright.targets.sunway.mesh import MESH
 from tilewright.targets.sunway.passes.choose_methods import ChooseMethods
 from tilewright.targets.sunway.passes.staged_methods import stages_methods
 
 
-class SunwayMachine(OwnPasses):
+class SunwayMachine(StartsCores, OwnPasses):
     """Core groups."""
 
     family: ClassVar[str] = "sunway"
@@ -40,7 +40,7 @@ class SunwayMachine(OwnPasses):
         return divides([rows * columns], MESH.side) or not divides([rows, columns], MESH.side)
 
 
-class SunwayPrimitive(PrimitiveRecord):
+class SunwayPrimitive(DividesUnlike):
     """A kernel of the CPEs."""
 
     family: ClassVar[str] = "sunway"

@@ -32,6 +32,7 @@ from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive
 from tilewright.planning import Ask, Plan, Planner
 from tilewright.planning.domain import Kernel
+from tilewright.planning.own import start_cycles
 from tilewright.planning.plan import Budget, Timer
 from tilewright.planning.planners.cores import one_core, part_of, plan_cores, shareable
 from tilewright.planning.planners.stated import slots_of, stated_plan, stated_schedule, tiling
@@ -83,7 +84,7 @@ def _chip() -> Machine:
             "memories": memories,
             "moves": moves,
             "cores": CPES * GROUPS,
-            "own": SunwayMachine(spawn_cycles=MACHINE.own.start_cycles() + JOIN_CYCLES),
+            "own": SunwayMachine(spawn_cycles=start_cycles(MACHINE) + JOIN_CYCLES),
         }
     )
 
@@ -110,7 +111,7 @@ def group_machine(machine: Machine) -> Machine:
         move.model_copy(update={"bytes_per_cycle": move.bytes_per_cycle / groups})
         for move in machine.moves
     )
-    own = SunwayMachine(spawn_cycles=max(machine.own.start_cycles() - JOIN_CYCLES, 0))
+    own = SunwayMachine(spawn_cycles=max(start_cycles(machine) - JOIN_CYCLES, 0))
     update = {"memories": memories, "moves": moves, "cores": CPES, "own": own}
     return machine.model_copy(update=update)
 

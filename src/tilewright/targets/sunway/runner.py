@@ -29,6 +29,7 @@ from tilewright.errors import refuse
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
+from tilewright.planning.own import start_cycles
 from tilewright.simulate.commands import timed_table
 from tilewright.simulate.timing import Timeline
 from tilewright.simulate.trace import write_trace
@@ -224,7 +225,7 @@ def figures(machine: Machine) -> str:
     groups = core_groups(machine)
     main = machine.memory(machine.main).bytes_per_cycle
     lines = [f"memory {(main or 1e9) / groups!r}", f"issue {machine.issue_cycles}"]
-    lines.append(f"spawn {machine.own.start_cycles()}")
+    lines.append(f"spawn {start_cycles(machine)}")
     lines.append(f"bus {MESH.vector_cycles!r} {MESH.turn_cycles!r}")
     for move in machine.moves:
         way = "put" if move.target == machine.main else "get"

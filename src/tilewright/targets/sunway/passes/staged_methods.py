@@ -32,6 +32,7 @@ from tilewright.numerics.winograd import TRANSFORMS, transform_weights
 from tilewright.planning import planner_in
 from tilewright.planning.cost.bounds import granule_bound
 from tilewright.planning.domain import Kernel
+from tilewright.planning.own import start_cycles
 from tilewright.planning.planners.cores import one_core
 from tilewright.planning.space.join_pixels import join_pixels
 
@@ -302,7 +303,7 @@ def _least(kernel: Kernel, machine: Machine) -> float:
     core = one_core(machine) if machine.cores > 1 else machine
     primitives = machine.primitives_for(kernel.anchor.operation)
     bound = min(granule_bound(kernel, core, primitive) for primitive in primitives)
-    return bound / machine.cores + machine.own.start_cycles()
+    return bound / machine.cores + start_cycles(machine)
 
 
 def _forget(steps: Sequence[KernelOp]) -> None:
