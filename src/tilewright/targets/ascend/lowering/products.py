@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from tilewright.planning.chains import kernels_of
+from tilewright.planning.chains.plans import kernels_of
 from tilewright.planning.domain import Operand
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.kernels.elementwise import elementwise
