@@ -30,6 +30,7 @@ UNUSUAL = {
     Capability.CORES: 2,
     Capability.SYNCHRONISATION: {"style": "flags", "ids": 4},
     Capability.GRAIN: "rows",
+    Capability.STALLS: False,
     Capability.RESIDENT: ["inputs"],
     Capability.ISSUER: "compute",
     Capability.ISSUE_CYCLES: 3,
@@ -89,7 +90,7 @@ def with_key(capability: Capability) -> tuple[Machine, str]:
 def test_a_key_is_refused_where_the_target_does_not_implement_it(capability, tmp_path):
     machine, place = with_key(capability)
     whole = [(Capability.SYNCHRONISATION, "synchronisation")]
-    part = capability in (Capability.GRAIN, Capability.ISSUER)
+    part = capability in (Capability.GRAIN, Capability.ISSUER, Capability.STALLS)
     assert list(used(machine)) == whole * part + [(capability, place)]
     file = tmp_path / "m.toml"
     file.write_text(to_toml(machine))

@@ -21,6 +21,7 @@ FOR_MACHINE_FILES = {
     *("Move.c", "Move.efficiency", "Move.curves", "Move.curve", "Primitive.c"),
     *("Synchronisation.depth", "CInterface.signal", "CInterface.barrier"),
     "Synchronisation.grain",  # Passes of the tile dialect and planning ask for it, and dpu sets it.
+    "Synchronisation.stalls",  # Planning asks for it, and ascend sets it.
     "Synchronisation.issuer",  # Of any core that computes itself; sunway's alone are bundled.
     "Machine.memory_growth",  # cpu implements it, too, and its default is cpu's.
     "Fusion.residency",

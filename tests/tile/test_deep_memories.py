@@ -6,11 +6,13 @@ from tests.slow import but_fast
 from tests.tile.tile_kernels import case, deep_machine, deep_schedule
 from tilewright.errors import TilewrightError
 from tilewright.ir import to_text
-from tilewright.tile.dialect import BufferOp, MoveOp
+from tilewright.machine import Synchronisation
+from tilewright.tile.build import build_program
+from tilewright.tile.dialect import BufferOp, MoveOp, SignalOp
 from tilewright.tile.interpreter import run
 from tilewright.tile.iteration import Order
 from tilewright.tile.lower import tile
-from tilewright.tile.passes import Check
+from tilewright.tile.passes import Check, GroupLoads, TilePass, pipeline
 from tilewright.tile.queues import commands_of
 from tilewright.tile.races import races
 
@@ -22,6 +24,22 @@ def test_programs_mean_their_kernels_however_engines_run(seed: int) -> None:
     of.check(run(program, of.feeds, machine)["y"])
     for turn in range(2):
         of.check(run(program, of.feeds, machine, interleave=turn)["y"])
+
+
+@pytest.mark.parametrize("seed", but_fast(range(24), range(1, 24, 4)))
+def test_loads_that_go_together_leave_fewer_flags_or_as_many(seed: int) -> None:
+    """And programs mean what they do without, however engines run."""
+    of, flags = case(seed), Synchronisation(style="flags", ids=8)
+    machine = deep_machine(seed).model_copy(update={"synchronisation": flags})
+    program = tile(of.kernel, deep_schedule(of, seed), machine)
+    for turn in range(3):
+        of.check(run(program, of.feeds, machine, interleave=turn)["y"])
+    apart = build_program(of.kernel, deep_schedule(of, seed), machine)
+    for entry in pipeline(machine):
+        if isinstance(entry.step, TilePass) and not isinstance(entry.step, GroupLoads):
+            entry.step.run(apart, machine)
+    signals = [sum(isinstance(op, SignalOp) for op in each.walk()) for each in (program, apart)]
+    assert signals[0] <= signals[1]
 
 
 @pytest.mark.parametrize("seed", range(8))

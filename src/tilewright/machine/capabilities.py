@@ -28,6 +28,8 @@ class Capability(StrEnum):
     CORES = "cores"
     SYNCHRONISATION = "synchronisation"
     GRAIN = "synchronisation.grain"
+    STALLS = "synchronisation.stalls"
+    """Signals take no time of their engine."""
     ISSUER = "synchronisation.issuer"
     """One engine gives the others their commands."""
     ISSUE_CYCLES = "issue_cycles"

@@ -53,6 +53,9 @@ class Synchronisation(BaseModel):
     results on the chip overlap within a tile, and the instructions of several computes are issued
     in the order in which they can begin. The lowering gives the signals, as programs know commands
     alone."""
+    stalls: bool = True
+    """True if a signal is a command that its engine runs alone: the next one starts once all before
+    the signal are done. Else the signal is given when they are, beside what the engine does."""
 
     issuer: str = ""
     """The engine that gives the others their commands, in the order of the text, and waits for

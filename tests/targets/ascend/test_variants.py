@@ -24,7 +24,7 @@ def test_a_machine_as_it_stands_is_of_its_core(core: DaVinci) -> None:
 def test_values_of_a_variant_reach_the_core() -> None:
     values = {
         "memory.cbuf.bytes": 1 << 18, "memory.ca.bytes": 1 << 14, "memory.cb.bytes": 1 << 13,
-        "memory.cc.bytes": 1 << 15, "memory.ub.bytes": 1 << 16, "own.ascend.events": 3,
+        "memory.cc.bytes": 1 << 15, "memory.ub.bytes": 1 << 16, "synchronisation.ids": 3,
         "clock_hz": 5e8, "move.gm-to-cbuf.bytes_per_cycle": 32, "engine.m.queue": 7,
         "memory.gm.own.ascend.cached": 1 << 20, "memory.gm.bytes_per_cycle": 77,
     }  # fmt: skip
@@ -36,11 +36,14 @@ def test_values_of_a_variant_reach_the_core() -> None:
     assert core.paths["ub", "gm"] == ASCEND_910.paths["ub", "gm"]
 
 
-@pytest.mark.parametrize("events", [0, 9])
-def test_no_core_has_that_many_events(events: int) -> None:
+@pytest.mark.parametrize("values", [{"ids": 0}, {"ids": 9}, {"depth": 2}])
+def test_no_core_has_such_flags(values: dict[str, int]) -> None:
+    """Nor does any take flags that count, or tokens."""
+    target = find_target("ascend910")
     with pytest.raises(TilewrightError) as refused:
-        find_target("ascend910").machine().with_values({"own.ascend.events": events})
-    assert "events" in str(refused.value)
+        values = {f"synchronisation.{key}": value for key, value in values.items()}
+        target.check_machine(target.machine().with_values(values))
+    assert "synchronisation" in str(refused.value)
 
 
 def network(seed: int) -> onnx.ModelProto:
@@ -64,9 +67,9 @@ def network(seed: int) -> onnx.ModelProto:
 
 
 VARIANTS = [
-    {"own.ascend.events": 1},
+    {"synchronisation.ids": 1},
     {"memory.ub.bytes": 64},
-    {"memory.ub.bytes": 3 << 10, "own.ascend.events": 2},
+    {"memory.ub.bytes": 3 << 10, "synchronisation.ids": 2},
     {"memory.ub.bytes": 20 << 10, "memory.cbuf.bytes": 8 << 10},
     {"memory.ca.bytes": 1 << 10, "memory.cb.bytes": 1 << 10, "memory.cc.bytes": 4 << 10},
 ]

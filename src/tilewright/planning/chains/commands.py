@@ -411,7 +411,7 @@ def with_hand_overs(table: TimedArray, machine: Machine) -> TimedArray:
     of that engine covers; where they count up words, commands do that, and others wait.
     """
     style = machine.synchronisation.style
-    if style not in ("flags", "replies"):
+    if style not in ("flags", "replies") or not machine.synchronisation.stalls:
         return table
     mine = [np.flatnonzero(table["engine"] == number) for number in range(len(machine.engines))]
     where, engine = [np.arange(len(table)) * 2], [table["engine"].astype(np.int64)]

@@ -16,9 +16,6 @@ from tilewright.machine.records import (
 )
 from tilewright.planning.own import BehindCache, DividesUnlike, SharedCache
 
-MOST_EVENTS = 8
-"""Event ids that ``set_flag`` can name on any core."""
-
 
 class AscendMachine(OwnPasses):
     """Choices that are the compiler's, unless they are made here."""
@@ -28,8 +25,6 @@ class AscendMachine(OwnPasses):
     fractalise: Literal["planned", "naive", "improved", "vor", "dma"] = "planned"
     """The method of every change between rows and Nz (kernels/fractal.py); ``planned`` takes the
     fastest of each."""
-    events: int | None = Field(default=None, ge=1, le=MOST_EVENTS)
-    """Event ids of each ordered pair of pipes; None for the core's own number."""
 
     def multiplies_computed_integers(self) -> bool:
         """No: on the way to L0B only blocks of 16-bit elements are transposed, so integers lie

@@ -21,7 +21,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tilewright.machine import Engine, Machine, Memory, Move, Primitive, Storage
+from tilewright.machine import (
+    Engine,
+    Machine,
+    Memory,
+    Move,
+    Primitive,
+    Storage,
+    Synchronisation,
+)
 
 Tag = Literal["V", "M", "D", "S", "A"]
 
@@ -57,6 +65,10 @@ MAX_STRIDE = 63
 
 MAX_PAD = 127
 """Largest padding of an image; the field holds 255, but the word's sign is left alone."""
+
+
+MOST_EVENTS = 8
+"""Event ids that ``set_flag`` can name on any core."""
 
 
 @dataclass(frozen=True)
@@ -260,6 +272,7 @@ def machine_of(core: DaVinci) -> Machine:
         main="gm",
         element="fixed16",
         accumulator="fixed32",
+        synchronisation=Synchronisation(style="flags", ids=core.events, stalls=False),
     )
 
 

@@ -77,8 +77,7 @@ def as_varied(core: DaVinci, machine: Machine) -> DaVinci:
         varied["l2"] = main.own.cached
         varied["hit"] = _rate(core.hit, main.own.hit_bytes_per_cycle or 0)
         varied["memory"] = _rate(core.memory, main.bytes_per_cycle or 0)
-    if isinstance(machine.own, AscendMachine) and machine.own.events is not None:
-        varied["events"] = machine.own.events
+    varied["events"] = machine.synchronisation.count
     return replace(core, **varied)
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from tilewright.codegen.program.interface import Compilation, Runner
-from tilewright.machine import Machine
+from tilewright.errors import refuse
+from tilewright.machine import Machine, Synchronisation
 from tilewright.machine.capabilities import Capability
 from tilewright.planning import Ask
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.grids import GridPlans
-from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
+from tilewright.targets.ascend.machine import ASCEND_910, MOST_EVENTS, DaVinci
 from tilewright.targets.ascend.network import chip_machine
 from tilewright.targets.ascend.package import FOLDER, core_of, read_package, write_package
 from tilewright.targets.ascend.reader.kernels import read_kernels, verified
@@ -29,8 +30,8 @@ class AscendTarget(Target):
     take_lengths = True
     elements = ("float16",)
     family = "ascend"
-    honours = frozenset({Decision.ADDRESSES, Decision.SLOTS})
-    """Of kernels of the cube (lowering/cube.py); flags and an order are their own (flags.py)."""
+    honours = frozenset({Decision.ADDRESSES, Decision.ORDER, Decision.SLOTS})
+    """Of kernels of the cube (lowering/cube.py); flags are their own (flags.py)."""
     kernels_overlap = False
     implements = frozenset(
         {
@@ -40,6 +41,8 @@ class AscendTarget(Target):
                 Capability.CORES,
                 Capability.ELEMENT,
                 Capability.FILLS,
+                Capability.STALLS,
+                Capability.SYNCHRONISATION,
             ),
         }
     )
@@ -55,6 +58,17 @@ class AscendTarget(Target):
     def machine(self) -> Machine:
         """The machine of all cores."""
         return chip_machine(self.core)
+
+    def check_machine(self, machine: Machine, source: str = "") -> None:
+        """Refuse pipes that wait for anything but flags, or for more than ``set_flag`` names."""
+        super().check_machine(machine, source)
+        asked = machine.synchronisation
+        if asked != Synchronisation(style="flags", ids=asked.count, stalls=False):
+            reason = "pipes set flags, which are up or down, and wait for them"
+            raise refuse("ascend-machine", reason, "synchronisation", "leave all but ids out")
+        if asked.count > MOST_EVENTS:
+            reason = f"{asked.count} events; set_flag names {MOST_EVENTS}"
+            raise refuse("ascend-machine", reason, "synchronisation.ids")
 
     @contextmanager
     def planner(

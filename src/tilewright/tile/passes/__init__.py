@@ -13,6 +13,7 @@ from tilewright.tile.passes.base import TilePass
 from tilewright.tile.passes.boundary import Boundary
 from tilewright.tile.passes.check import Check
 from tilewright.tile.passes.double_buffer import DoubleBuffer
+from tilewright.tile.passes.group_loads import GroupLoads
 from tilewright.tile.passes.interleave import Interleave
 from tilewright.tile.passes.late_loads import LateLoads
 from tilewright.tile.passes.part_stores import PartStores
@@ -23,7 +24,7 @@ from tilewright.tile.passes.synchronise import Synchronise
 PASSES: dict[str, type[ModulePass]] = {
     step.name: step
     for step in (
-        *(PlaceMoves, DoubleBuffer, LateLoads, PartStores),
+        *(PlaceMoves, DoubleBuffer, LateLoads, PartStores, GroupLoads),
         *(Prefetch, Interleave, Boundary, Allocate, Synchronise, AssignEvents, Check),
     )
 }
@@ -60,6 +61,9 @@ def pipeline(
             entries.append(PassEntry(PartStores(), reason))
         deep = any(is_deep(machine, primitive) for primitive in machine.primitives)
         issues = bool(machine.synchronisation.issuer)
+        if deep and machine.synchronisation.style == "flags" and Decision.ORDER in honours:
+            reason = "before allocate: it changes how long buffers are in use"
+            entries.append(PassEntry(GroupLoads(), reason))
         ahead = issues or (deep and not machine.synchronisation.signals)
         if ahead and Decision.ORDER in honours:
             reason = "after double-buffer: loads that are issued ahead take two slots"
@@ -96,6 +100,7 @@ __all__ = [
     "Boundary",
     "Check",
     "DoubleBuffer",
+    "GroupLoads",
     "Interleave",
     "LateLoads",
     "PartStores",

@@ -12,8 +12,6 @@ and relu with the move to UB, others in UB.
 A buffer has the address, the bytes and the slots that the tile program says; the walk holds that
 its tile fits (``Forms.bytes``). What an epilogue needs beside them it takes of the bytes of UB that
 the primitive keeps for itself behind all buffers (``Primitive.reserved``).
-That a load is issued before the loops in front of it (``ahead``) asks for nothing here: pipes take
-commands from queues of their own, and the scalar unit that fills them waits for none of them.
 """
 
 from __future__ import annotations
@@ -192,18 +190,9 @@ class Walk:
         spans: Spans,
         loops: tuple[tuple[Loop, int, LoopOp], ...],
     ) -> None:
-        # Loads from L1 behind those of main memory that stand among them: one event hands on what
-        # the latter have all brought.
-        within: list[Statement] = []
         for op in block.ops:
             if isinstance(op, TensorOp):
                 continue
-            if isinstance(op, MoveOp) and op.loads:
-                (within if op.outer in self.homes else body).extend(self._move(op))
-                continue
-            if not isinstance(op, BufferOp):
-                body += within
-                within = []
             if isinstance(op, LoopOp):
                 self._loop(op, body, spans, loops)
             elif isinstance(op, BufferOp):
@@ -217,7 +206,6 @@ class Walk:
                 self._domain(op, body, spans, loops)
             else:
                 raise self.refusal("lower-operation", f"there is no kernel with {op.name}")
-        body += within
 
     def _loop(
         self,
