@@ -41,6 +41,7 @@ from tilewright.planning import Plan, Planner, Timer
 from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.domain import Kernel, Operand, with_operands
+from tilewright.planning.footprint import holds_sums
 from tilewright.planning.held import holding
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Resident, Schedule
@@ -282,6 +283,8 @@ class _Search:
         storage = self.machine.primitive(schedule.primitive).operands.get(operand.role)
         if storage is None or operand.image is not None or storage.own.windows_apart():
             return None
+        if written and holds_sums(kernel, self.machine.primitive(schedule.primitive)):
+            return None  # Sums are wider than what they become.
         memory = self.machine.memory(storage.memory)
         extents = kernel.anchor.extents
         size = operand.element_bytes

@@ -19,6 +19,7 @@ from tilewright.planning.bounds import PRODUCTS
 from tilewright.planning.chain_tiles import Tile
 from tilewright.planning.chain_units import Place, Places, Unit
 from tilewright.planning.footprint import Ints, holds_sums
+from tilewright.planning.held import whole_sums
 from tilewright.planning.sizes import FURTHER_BATCHES, candidate_sizes
 
 SIZES = 6
@@ -116,7 +117,7 @@ class InnerTiles:
             for name, _ in axis.terms
             if len(axis.dims) > 1 and name in anchor.reduction
         }
-        whole = dim in primitive.whole or dim in windows
+        whole = dim in primitive.whole or dim in windows or dim in whole_sums(unit.kernel)
         if whole or (dim in anchor.reduction and anchor.operation not in PRODUCTS):
             return [most]
         limit = 1 if dim in FURTHER_BATCHES else primitive.limits.get(dim)
