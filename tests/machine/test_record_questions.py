@@ -37,7 +37,6 @@ ALLOWED = {
     "block_by_block": "other machines move boxes of several blocks at once",
     "joins_pixels": "other machines with cores cut rows and columns alike",
     "keeps_sums_along": "other machines load operands anew only where they have a memory apart",
-    "keeps_values": "other machines begin each kernel with empty memories",
     "stores_parts": "other machines have a second slot for results",
     "weights_in_words": "other machines take weights one by one",
 }

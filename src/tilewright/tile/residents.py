@@ -1,7 +1,8 @@
 """Buffers of tensors that stay on the chip from one kernel to others (``Schedule.stays``).
 
 A program whose buffer stays, and that does not fill it, reads what an earlier program has left at
-the buffer's address. A single program cannot show that; ``Residents`` follows all of them.
+the buffer's address, or a constant that was there before the first of them. A single program cannot
+show that; ``Residents`` follows all of them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 
 from tilewright.errors import Problem, refuse
 from tilewright.ir import UnitAttr, integer
+from tilewright.ir.arenas import WEIGHTS
 from tilewright.planning.schedule import Resident
 from tilewright.tile.operations import BufferOp, ProgramOp
 from tilewright.tile.queues import fills, users_of
@@ -36,31 +38,51 @@ Range = tuple[str, int, int]
 class Residents:
     """The tensors that lie in buffers which stay, while programs run one after the other."""
 
-    tensors: dict[Range, str] = field(default_factory=dict[Range, str])
+    tensors: dict[Range, object] = field(default_factory=dict[Range, object])
+    """What lies there, by its place in main memory."""
+    used: list[Range] = field(default_factory=list[Range])
+    """Where buffers have been, so that no constant is there any more."""
 
     def problems(self, program: ProgramOp) -> Iterator[Problem]:
         """Run a placed program, and yield the tensors that it reads where nobody has left them."""
         buffers = [op for op in program.walk() if isinstance(op, BufferOp) and op.address]
         left = {(memory, start): tensor for (memory, start, _), tensor in self.tensors.items()}
         for buffer in buffers:
-            memory, start, end = _range(buffer)
-            name = buffer.tensor_op.symbol.data
+            memory, start, _ = _range(buffer)
             filled = any(fills(user, buffer) for user in users_of(buffer))
-            if buffer.stays is not None and not filled and left.get((memory, start)) != name:
+            if buffer.stays is None or filled or left.get((memory, start)) == _identity(buffer):
+                continue
+            if not _is_constant(buffer) or any(_meet(_range(buffer), used) for used in self.used):
+                name = buffer.tensor_op.symbol.data
                 reason = f"no kernel has left {name} at byte {start} of {memory}"
                 yield Problem("tile-resident", reason, program.symbol.data)
         for buffer in buffers:
-            memory, start, end = _range(buffer)
-            for other in [key for key in self.tensors if key[0] == memory]:
-                if other[1] < end and start < other[2]:
-                    del self.tensors[other]
+            for other in [key for key in self.tensors if _meet(key, _range(buffer))]:
+                del self.tensors[other]
+            if buffer.stays is None or not _is_constant(buffer):
+                self.used.append(_range(buffer))
         for buffer in buffers:
             if buffer.stays is not None:
-                self.tensors[_range(buffer)] = buffer.tensor_op.symbol.data
+                self.tensors[_range(buffer)] = _identity(buffer)
 
     def forget(self) -> None:
         """Forget all: the host has run."""
         self.tensors.clear()
+
+
+def _identity(buffer: BufferOp) -> object:
+    """The tensor's place in main memory: a reshape is another name for the same one."""
+    tensor = buffer.tensor_op
+    return tensor.symbol.data if tensor.arena is None else (tensor.arena.data, tensor.get("offset"))
+
+
+def _is_constant(buffer: BufferOp) -> bool:
+    arena = buffer.tensor_op.arena
+    return arena is not None and arena.data == WEIGHTS
+
+
+def _meet(one: Range, other: Range) -> bool:
+    return one[0] == other[0] and one[1] < other[2] and other[1] < one[2]
 
 
 def _range(buffer: BufferOp) -> Range:

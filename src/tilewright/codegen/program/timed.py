@@ -30,7 +30,7 @@ def tile_timer(machine: Machine) -> Timer:
     """Simulated cycles of a kernel that runs alone under a schedule."""
 
     def cycles(kernel: Kernel, schedule: Schedule) -> float:
-        placements = dense_placements(kernel, machine)
+        placements = dense_placements(kernel)
         program = tile(kernel, schedule, machine, placements, check=False)
         return float(simulate(timed_tiles(program, machine), machine).cycles)
 
