@@ -49,6 +49,9 @@ to be tried: planning for the memory that is left takes time."""
 CONSTANTS_WORTH = 1e-2
 """The same for constants, which take room from all kernels before their last reader."""
 
+NEIGHBOURS = 16
+"""Kernels in a row that are timed together at least, where there are so many: a kernel may load
+what it needs several kernels ahead."""
 
 Rooms = tuple[tuple[str, int], ...]
 """``Schedule.rooms``."""
@@ -117,8 +120,8 @@ class _Search:
     tensors: list[StayingTensor] = field(default_factory=list[StayingTensor])
 
     def run(self) -> Residency:
-        """All rows of kernels, one after the other; then constants, whose latencies count most where
-        little else is loaded."""
+        """All rows of kernels, one after the other; then constants, whose latencies count most
+        where little else is loaded."""
         rows = self._rows()
         every = [symbol for row in rows for symbol in row]
         found = Candidates(self.machine, self.trials)
@@ -134,11 +137,13 @@ class _Search:
         cycles = sum(self.trials.plans[symbol].cycles for symbol in row)
         if sum(tensor.spared for tensor in tensors) < worth * cycles:
             return
+        users = [n for n, symbol in enumerate(row) if any(symbol in t.names for t in tensors)]
+        # Constants come with one load before the first kernel, and lie side by side.
+        first = 0 if tensors[0].constant else users[0]
+        time = tuple(row[first : users[-1] + 1])
         places: list[_Place] = []
         for tensor in tensors:
-            places.append(self._place(tensor, row, [*self.placed, *places]))
-        last = max(row.index(place.time[-1]) for place in places)
-        time = row[min(row.index(place.time[0]) for place in places) : last + 1]
+            places.append(self._place(tensor, time, [*self.placed, *places]))
         trial = self._trial(places, time)
         if trial is None:
             return
@@ -167,10 +172,8 @@ class _Search:
                 rows.append([])
         return rows
 
-    def _place(self, tensor: Candidate, row: Sequence[str], placed: Sequence[_Place]) -> _Place:
+    def _place(self, tensor: Candidate, time: tuple[str, ...], placed: Sequence[_Place]) -> _Place:
         """The lowest place, from the memory's end, beside what stays there at the same time."""
-        numbers = [number for number, symbol in enumerate(row) if symbol in tensor.names]
-        time = tuple(row[0 if tensor.constant else numbers[0] : numbers[-1] + 1])
         beside = [
             (other.start, other.end)
             for other in placed
@@ -185,6 +188,7 @@ class _Search:
         has no room, or too few can use a tensor where it lies."""
         trial: dict[str, Plan] = {}
         users = dict.fromkeys((place.tensor.name for place in new), 0)
+        cuts: dict[str, set[object]] = {}
         for symbol in time:
             alive = [place for place in (*self.placed, *new) if symbol in place.time]
             using = [place for place in new if symbol in place.tensor.names]
@@ -197,7 +201,7 @@ class _Search:
             residents = [
                 Resident(
                     place.tensor.names[symbol],
-                    self._top(place.tensor.memory) - place.end,
+                    self._top(place.tensor.memory) - place.end + place.tensor.shifts[symbol],
                     there and symbol != place.tensor.writer,
                 )
                 for place, there in zip(using, left, strict=True)
@@ -209,10 +213,27 @@ class _Search:
                 return None
             trial[symbol] = plan
             for place in using:
-                users[place.tensor.name] += stays(plan.schedule, place.tensor.names[symbol])
+                name = place.tensor.names[symbol]
+                if stays(plan.schedule, name):
+                    users[place.tensor.name] += 1
+                    cuts.setdefault(place.tensor.name, set()).add(self._cut(symbol, name, plan))
         least = [1 if place.tensor.constant else 2 for place in new]
         enough = all(n >= wanted for n, wanted in zip(users.values(), least, strict=True))
-        return trial if enough else None
+        return trial if enough and all(len(cut) == 1 for cut in cuts.values()) else None
+
+    def _cut(self, symbol: str, name: str, plan: Plan) -> object:
+        """The tiles of a constant that lies in memory tile by tile: all readers have the same."""
+        kernel, schedule = self.trials.kernels[symbol], plan.schedule
+        operand = next(operand for operand in kernel.operands if operand.name == name)
+        storage = self.machine.primitive(schedule.primitive).operands.get(operand.role)
+        if storage is None or not storage.own.lies_by_tile():
+            return None
+        extents = kernel.anchor.extents
+        return tuple(
+            min(level.size(dim, extents[dim]) for level in schedule.levels)
+            for dim in extents
+            if dim in operand.dims
+        )
 
     def _top(self, memory: Memory) -> int:
         """The end of what may stay in a memory."""
@@ -273,7 +294,7 @@ class _Search:
         """
         taken = self._cycles(inside, trial)
         alone = sum(plan.cycles for plan in trial.values())
-        factor = taken / alone if taken < inf and alone else 1.0
+        factor = min(taken / alone, 1.0) if taken < inf and alone else 1.0
         plans: dict[str, Plan] = {}
         for symbol, plan in trial.items():
             loaded = {item.operand for item in plan.schedule.stays if not item.live_in}
@@ -296,7 +317,8 @@ class _Search:
         """Cycles by which kernels of a row are faster so, with those before and after, or, where
         these cannot be timed, alone."""
         first, last = row.index(time[0]), row.index(time[-1]) + 1
-        for around in (row[max(first - 1, 0) : last + 1], row[first:last]):
+        beside = max((NEIGHBOURS - len(time)) // 2, 1)
+        for around in (row[max(first - beside, 0) : last + beside], row[first:last]):
             before = self._cycles(around, {})
             if before < inf:
                 return before - self._cycles(around, trial)

@@ -1,8 +1,8 @@
 """The tensors that could stay on the chip, whole, in a memory that is ``resident``.
 
 Three kinds: a result that kernels of a row alone read, an input that several of them load, and
-constants, which can be there before the network's first kernel runs. A reshape that moves no
-element is the tensor that it reads, under another name.
+constants, which can be there before the network's first kernel runs. A view of one run of elements,
+such as a reshape, is the tensor that it reads, or a part of it, under another name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tilewright.graph.dialect import GraphOperation, WeightOp
 from tilewright.graph.kernels import operand_values
 from tilewright.graph.placement import placement_of
 from tilewright.ir import Operation, SSAValue
-from tilewright.ir.types import layout_of, shape_of
+from tilewright.ir.types import element_size, layout_of, shape_of
 from tilewright.machine import Machine, Memory, Storage
 from tilewright.memory import align_up
 from tilewright.network.candidates import Trials
@@ -35,6 +35,8 @@ class Candidate:
 
     names: Mapping[str, str]
     """Its name as an operand of each kernel that has it in a buffer."""
+    shifts: Mapping[str, int]
+    """Where what a kernel has of it begins, in bytes: not at its start if that is a slice."""
     writer: str | None
     """The kernel that computes it, which then does not store it; None if it is loaded."""
     memory: Memory
@@ -62,8 +64,21 @@ class _Storage:
     """How it lies there: kernels can hand it on if they have the same."""
 
 
-_Uses = dict[str, Operand | None]
-"""Kernel -> its operand of a tensor; None where it has several."""
+@dataclass(frozen=True)
+class _Use:
+    """An operand of a kernel: a tensor, or the part of it that begins so many bytes later."""
+
+    operand: Operand
+    shift: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the operand's elements."""
+        return prod(self.operand.shape) * self.operand.element_bytes
+
+
+_Uses = dict[str, _Use | None]
+"""Kernel -> what it has of a tensor; None where that is several operands."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +96,15 @@ class Candidates:
             for value, operand in self._operands(symbol):
                 if isinstance(value.owner, WeightOp):
                     # Equal constants lie in one place.
-                    _add(readers.setdefault(placement_of(value).offset, {}), symbol, operand)
+                    _add(readers.setdefault(placement_of(value).offset, {}), symbol, _Use(operand))
         biases: list[Candidate] = []
         for uses in readers.values():
             candidate = self._shared(uses, least=1, constant=True)
             if candidate is not None and len(uses) > 1:
                 yield [candidate]
-            elif candidate is not None and all(o and o.role == "bias" for o in uses.values()):
+            elif candidate is not None and all(
+                u and u.operand.role == "bias" for u in uses.values()
+            ):
                 biases.append(candidate)
         if biases:
             yield biases
@@ -102,8 +119,10 @@ class Candidates:
             kernel = self.trials.kernels[symbol]
             for value, operand in self._operands(symbol):
                 if not isinstance(value.owner, WeightOp):
-                    _add(reads.setdefault(_root(value), {}), symbol, operand)
-                    order.setdefault(_root(value))
+                    root = _root(value)
+                    shift = placement_of(value).offset - placement_of(root).offset
+                    _add(reads.setdefault(root, {}), symbol, _Use(operand, shift))
+                    order.setdefault(root)
             output = self.trials.ops[symbol].result
             writes[output] = symbol, kernel.output
             order.setdefault(output)
@@ -127,10 +146,10 @@ class Candidates:
         """A result that a kernel hands on to readers, all of which find it whole."""
         symbol, output = written
         storage = self._storage(symbol, output.name, "results", written=True)
-        storages = [self._storage(at, use and use.name, "results") for at, use in readers.items()]
+        storages = [self._storage(at, _name(use), "results") for at, use in readers.items()]
         if storage is None or None in storages:
             return None
-        uses = {symbol: output, **readers}
+        uses = {symbol: _Use(output), **readers}
         return self._candidate(uses, [storage, *storages], symbol, len(readers) + 1)
 
     def _shared(
@@ -140,9 +159,9 @@ class Candidates:
         alike: dict[object, dict[str, _Storage]] = {}
         kind = "constants" if constant else "inputs"
         for symbol, use in readers.items():
-            storage = self._storage(symbol, use and use.name, kind)
-            if storage is not None:
-                key = storage.memory.name, storage.image
+            storage = self._storage(symbol, _name(use), kind)
+            if storage is not None and use is not None:
+                key = storage.memory.name, storage.image, use.shift, use.bytes
                 alike.setdefault(key, {})[symbol] = storage
         storages = max(alike.values(), key=len, default={})
         if len(storages) < least:
@@ -165,14 +184,17 @@ class Candidates:
         memory, size = known[0].memory, max(storage.bytes for storage in known)
         if size >= (memory.room or 0):
             return None
-        operands = {symbol: use for symbol, use in uses.items() if use is not None}
-        some = next(iter(operands.values()))
-        moved = prod(some.shape) * some.element_bytes
+        known_uses = {symbol: use for symbol, use in uses.items() if use is not None}
+        moved = max(use.bytes for use in known_uses.values())
+        granular = all(use.shift % memory.granule == 0 for use in known_uses.values())
+        if not granular:
+            return None
         move = self.machine.move(self.machine.main, memory.name)
         spared = moved * transfers / main_bandwidth(self.machine)
         spared += (len(uses) if constant else transfers) * move.latency / move.in_flight
-        names = {symbol: use.name for symbol, use in operands.items()}
-        return Candidate(names, writer, memory, size, spared, constant)
+        names = {symbol: use.operand.name for symbol, use in known_uses.items()}
+        shifts = {symbol: use.shift for symbol, use in known_uses.items()}
+        return Candidate(names, shifts, writer, memory, size, spared, constant)
 
     def _storage(
         self, symbol: str, name: str | None, kind: str, *, written: bool = False
@@ -223,10 +245,14 @@ class Candidates:
         return _Storage(memory, align_up(size, memory.granule), image)
 
 
-def _add(uses: _Uses, symbol: str, operand: Operand) -> None:
-    known = uses.setdefault(symbol, operand)
-    if known is None or known.name != operand.name:
+def _add(uses: _Uses, symbol: str, use: _Use) -> None:
+    known = uses.setdefault(symbol, use)
+    if known is None or known.operand.name != use.operand.name:
         uses[symbol] = None
+
+
+def _name(use: _Use | None) -> str | None:
+    return None if use is None else use.operand.name
 
 
 def _image(operand: Operand, kernel: Kernel, memory: Memory, storage: Storage) -> object:
@@ -236,7 +262,7 @@ def _image(operand: Operand, kernel: Kernel, memory: Memory, storage: Storage) -
     if operand.role in CONSTANTS:
         return operand.shape, operand.layout, operand.element_bytes, operand.access
     if memory.banks == 1 or not storage.multiples:
-        return prod(operand.shape), operand.element_bytes
+        return operand.element_bytes
     reduced = kernel.anchor.reduction
     steps = tuple(
         max((abs(step) for dim, step in axis.terms if dim not in reduced), default=1)
@@ -249,20 +275,35 @@ def _is_dense(value: SSAValue) -> bool:
     """Return True if a tensor's place in main memory has no gaps: not a part of another one's."""
     shape = shape_of(value)
     layout = Layout.parse(layout_of(value), len(shape))
-    return placement_of(value).strides == layout.strides(shape)
+    axes = zip(
+        layout.physical_shape(shape),
+        placement_of(value).strides,
+        layout.strides(shape),
+        strict=True,
+    )
+    return all(extent == 1 or here == dense for extent, here, dense in axes)
 
 
 def _root(value: SSAValue) -> SSAValue:
-    """The tensor whose bytes a value is, all of them in their order."""
+    """The tensor of which a value is one run of bytes."""
     owner = value.owner
     while isinstance(owner, GraphOperation) and len(owner.inputs) == 1:
         (source,) = owner.inputs
-        alike = prod(shape_of(source)) == prod(shape_of(value))
-        ends = [(placement_of(v).arena, placement_of(v).offset) for v in (source, value)]
-        if not alike or ends[0] != ends[1] or not (_is_dense(source) and _is_dense(value)):
+        if not _is_run_of(value, source):
             break
         value, owner = source, source.owner
     return value
+
+
+def _is_run_of(value: SSAValue, source: SSAValue) -> bool:
+    """Return True if a value's bytes lie in main memory as one run of another's."""
+    (first, end), (start, last) = (
+        (place.offset, place.offset + prod(shape_of(v)) * element_size(v.type.element_type))
+        for v in (value, source)
+        for place in (placement_of(v),)
+    )
+    inside = placement_of(value).arena == placement_of(source).arena
+    return inside and start <= first and end <= last and _is_dense(source) and _is_dense(value)
 
 
 def _users(value: SSAValue) -> Iterator[Operation]:

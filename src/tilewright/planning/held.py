@@ -1,7 +1,7 @@
 """Tiles of operands that stay on the chip between kernels, and are used where they lie.
 
-What stays is a result, never a partial sum. Weights are used whole. Where moves to a memory are one
-contiguous block each, so is what a tile uses there.
+What stays is a result, never a partial sum. Where moves to a memory are one contiguous block each,
+so is what a tile uses there; weights may lie tile by tile.
 """
 
 from __future__ import annotations
@@ -38,10 +38,7 @@ def usable(kernel: Kernel, sizes: Mapping[str, Ints], machine: Machine) -> Bools
     for dim in whole_sums(kernel):
         suits &= sizes.get(dim, extents[dim]) == extents[dim]
     for operand in kernel.operands:
-        if operand.held and operand.role == "weight":
-            for dim in operand.dims:
-                suits &= sizes.get(dim, extents[dim]) == extents[dim]
-        elif operand.held and _takes_blocks(machine, operand.held):
+        if operand.held and operand.role != "weight" and _takes_blocks(machine, operand.held):
             suits &= _one_run(operand, extents, sizes)
     return suits
 

@@ -33,24 +33,26 @@ def stay(buffers: Sequence[BufferOp], resident: Resident, kernel: str) -> None:
 Range = tuple[str, int, int]
 """A memory, the first byte of a buffer in it, and the byte after its last."""
 
+Origin = tuple[str, int]
+"""The arena and the offset at which a tensor lies in main memory, or would."""
+
 
 @dataclass
 class Residents:
     """The tensors that lie in buffers which stay, while programs run one after the other."""
 
-    tensors: dict[Range, object] = field(default_factory=dict[Range, object])
-    """What lies there, by its place in main memory."""
+    tensors: dict[Range, Origin] = field(default_factory=dict["Range", "Origin"])
+    """What lies there."""
     used: list[Range] = field(default_factory=list[Range])
     """Where buffers have been, so that no constant is there any more."""
 
     def problems(self, program: ProgramOp) -> Iterator[Problem]:
         """Run a placed program, and yield the tensors that it reads where nobody has left them."""
         buffers = [op for op in program.walk() if isinstance(op, BufferOp) and op.address]
-        left = {(memory, start): tensor for (memory, start, _), tensor in self.tensors.items()}
         for buffer in buffers:
             memory, start, _ = _range(buffer)
             filled = any(fills(user, buffer) for user in users_of(buffer))
-            if buffer.stays is None or filled or left.get((memory, start)) == _identity(buffer):
+            if buffer.stays is None or filled or self._has(buffer):
                 continue
             if not _is_constant(buffer) or any(_meet(_range(buffer), used) for used in self.used):
                 name = buffer.tensor_op.symbol.data
@@ -63,17 +65,32 @@ class Residents:
                 self.used.append(_range(buffer))
         for buffer in buffers:
             if buffer.stays is not None:
-                self.tensors[_range(buffer)] = _identity(buffer)
+                self.tensors[_range(buffer)] = _origin(buffer)
+
+    def _has(self, buffer: BufferOp) -> bool:
+        """Return True if the buffer's tensor lies there, or one that it is a part of."""
+        memory, start, end = _range(buffer)
+        arena, place = _origin(buffer)
+        return any(
+            memory == other
+            and first <= start
+            and end <= last
+            and arena == of
+            and place - start == offset - first
+            for (other, first, last), (of, offset) in self.tensors.items()
+        )
 
     def forget(self) -> None:
         """Forget all: the host has run."""
         self.tensors.clear()
 
 
-def _identity(buffer: BufferOp) -> object:
-    """The tensor's place in main memory: a reshape is another name for the same one."""
+def _origin(buffer: BufferOp) -> Origin:
+    """The tensor's place in main memory: views have other names for the same one."""
     tensor = buffer.tensor_op
-    return tensor.symbol.data if tensor.arena is None else (tensor.arena.data, tensor.get("offset"))
+    if tensor.arena is None:
+        return tensor.symbol.data, 0
+    return tensor.arena.data, tensor.get("offset")
 
 
 def _is_constant(buffer: BufferOp) -> bool:

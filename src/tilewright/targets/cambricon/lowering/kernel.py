@@ -204,6 +204,7 @@ class KernelLowering(WeightPlaces):
                     self.segments[buffer.tensor_op] = segments
                     if buffer.stays is not None:
                         self.found[buffer.tensor_op] = segments
+                        self.operands[buffer].segments = segments
 
     def lower(self, settle: Settle | None) -> Lowered:
         """All statements of the kernel."""

@@ -14,6 +14,7 @@ from tilewright.numerics.element_types import size_of
 from tilewright.targets.cambricon.lowering.boxes import Axis, Box, Spans, axis_of, packed
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.moves import runs_of
+from tilewright.targets.cambricon.lowering.weights import Segments
 from tilewright.tile.dialect import BufferOp
 
 
@@ -28,6 +29,8 @@ class Operand:
     """Where the first slot lies instead of at the buffer's address."""
     later: bool = False
     """Whether the first tile goes to the second of two places."""
+    segments: Segments | None = None
+    """The cut of weights that stay."""
 
     @property
     def name(self) -> str:
@@ -103,6 +106,8 @@ class Operand:
 
     def lies(self, e: Emitter, spans: Spans, extents: Mapping[str, int]) -> Value:
         """Address of a tile's box of a tensor that stays: one run of it (planning/held.py)."""
+        if self.segments is not None:
+            return e.add(self.address, self.segments.address(e, spans))
         runs = runs_of(e, self.box(e, spans, extents), self.place, self.order)
         if any(count != 1 for count, _ in runs.loops):
             raise refuse("lower-held", "a tile of what stays is several runs of it", self.name)
