@@ -49,21 +49,19 @@ class Residents:
     def problems(self, program: ProgramOp) -> Iterator[Problem]:
         """Run a placed program, and yield the tensors that it reads where nobody has left them."""
         buffers = [op for op in program.walk() if isinstance(op, BufferOp) and op.address]
+        written: list[BufferOp] = []
         for buffer in buffers:
-            memory, start, _ = _range(buffer)
-            filled = any(fills(user, buffer) for user in users_of(buffer))
-            if buffer.stays is None or filled or self._has(buffer):
-                continue
-            if not _is_constant(buffer) or any(_meet(_range(buffer), used) for used in self.used):
-                name = buffer.tensor_op.symbol.data
+            if buffer.stays is None or any(fills(user, buffer) for user in users_of(buffer)):
+                written.append(buffer)
+            elif not self._has(buffer):
+                name, (memory, start, _) = buffer.tensor_op.symbol.data, _range(buffer)
                 reason = f"no kernel has left {name} at byte {start} of {memory}"
                 yield Problem("tile-resident", reason, program.symbol.data)
-        for buffer in buffers:
+        for buffer in written:
+            self.used.append(_range(buffer))
             for other in [key for key in self.tensors if _meet(key, _range(buffer))]:
                 del self.tensors[other]
-            if buffer.stays is None or not _is_constant(buffer):
-                self.used.append(_range(buffer))
-        for buffer in buffers:
+        for buffer in written:
             if buffer.stays is not None:
                 self.tensors[_range(buffer)] = _origin(buffer)
 
@@ -71,6 +69,8 @@ class Residents:
         """Return True if the buffer's tensor lies there, or one that it is a part of."""
         memory, start, end = _range(buffer)
         arena, place = _origin(buffer)
+        if arena == WEIGHTS and not any(_meet(_range(buffer), used) for used in self.used):
+            return True
         return any(
             memory == other
             and first <= start
@@ -91,11 +91,6 @@ def _origin(buffer: BufferOp) -> Origin:
     if tensor.arena is None:
         return tensor.symbol.data, 0
     return tensor.arena.data, tensor.get("offset")
-
-
-def _is_constant(buffer: BufferOp) -> bool:
-    arena = buffer.tensor_op.arena
-    return arena is not None and arena.data == WEIGHTS
 
 
 def _meet(one: Range, other: Range) -> bool:
