@@ -5,8 +5,8 @@ from tilewright.choices import target_names
 
 
 def test_tests_of_a_file_come_first_and_then_a_few_of_everything() -> None:
-    concerned = concerned_by(["src/tilewright/planning/cost.py"])
-    assert "tests/planning/test_cost.py" in concerned[:6]
+    concerned = concerned_by(["src/tilewright/planning/cost/columns.py"])
+    assert "tests/planning/cost/test_columns.py" in concerned[:6]
     assert {*ALWAYS, *REPRESENTATIVES} <= {*concerned}
     assert not any(test.startswith(("tests/machine", "tests/suites")) for test in concerned)
     assert len(concerned) < len(REPRESENTATIVES) + 12

@@ -210,8 +210,8 @@ def tables(networks: Sequence[str]) -> list[Table]:
             EFFICIENCY,
             rows,
             (
-                "Granule and physical bound: see planning/bounds.py. Serial: a transfer's latency "
-                f"begins when the one before has ended; pipelined: {PIPELINED} in flight.",
+                "Granule and physical bound: see planning/cost/bounds.py. Serial: a transfer's "
+                f"latency begins when the one before has ended; pipelined: {PIPELINED} in flight.",
                 "Study: an independent model of the same machine, serial latency, whole network.",
                 *_losses(rows),
             ),

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import tilewright
-from tilewright.planning.scheduling import Scheduling
+from tilewright.planning.planners.papers.scheduling import Scheduling
 
 LENET = Path(__file__).parents[1] / "lenet5" / "lenet5.onnx"
 

@@ -20,8 +20,8 @@ from tilewright.compiler.tune import tune
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
-from tilewright.planning.measurements import Measurements
 from tilewright.planning.planners.measured import Search, best_known, plan_measured
+from tilewright.planning.planners.measurements import Measurements
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.measure import measure

@@ -1,10 +1,13 @@
 """Keys that a target does not implement are refused; docs/machine-file.md lists who does."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.machine.bundled import bundled_records
 from tilewright.choices import target_names
 from tilewright.compiler.pipeline import resolve
 from tilewright.errors import TilewrightError
@@ -19,8 +22,6 @@ from tilewright.machine.records import (
     PrimitiveRecord,
 )
 from tilewright.targets.base import find_target
-
-from .bundled import bundled_records
 
 ROOT = Path(__file__).parents[2]
 SMALL = ROOT / "examples" / "machines" / "small-npu.toml"
@@ -148,6 +149,19 @@ def test_the_page_lists_the_keys_of_every_family():
         for key in record.model_fields
     }
     assert set(rows) == known and len(rows) == len(known)
+
+
+def test_a_fresh_process_finds_the_records_of_every_family():
+    script = (
+        "from tilewright.machine import records\n"
+        "for name in sys.argv[1:]: print(*records.families(getattr(records, name)))"
+    )
+    kinds = [kind.__name__ for kind in KINDS.values()]
+    command = [sys.executable, "-c", "import sys\n" + script, *kinds]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    for kind, line in zip(KINDS.values(), lines, strict=True):
+        assert set(line.split()) >= bundled_records(kind).keys()
+    assert "cpu" in lines[list(KINDS).index("primitive")].split()
 
 
 def test_a_record_of_another_family_is_refused(tmp_path):

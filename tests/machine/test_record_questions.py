@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 
+from tests.machine.bundled import bundled_records
 from tilewright.choices import target_names
 from tilewright.errors import TilewrightError
 from tilewright.machine.records import (
@@ -14,8 +15,6 @@ from tilewright.machine.records import (
     Record,
 )
 from tilewright.targets.base import find_target
-
-from .bundled import bundled_records
 
 KINDS: tuple[type[Record], ...] = (
     MachineRecord,

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from tilewright.machine import Machine, parse_expression
+from tilewright.planning.cost.part_stores import standstill
 from tilewright.planning.domain import Interval, Kernel, Operand
-from tilewright.planning.footprint import uses_of
-from tilewright.planning.part_stores import standstill
 from tilewright.planning.schedule import Schedule
+from tilewright.planning.space.footprint import uses_of
 from tilewright.simulate import timed_table
 from tilewright.simulate.timing import Timeline, simulate
 

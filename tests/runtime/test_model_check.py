@@ -173,6 +173,21 @@ def test_networks_that_magnify_roundings_are_given_what_they_magnify() -> None:
     assert not executable.beside_model(x, {"y": y + np.float32(1.0)}).passed
 
 
+def test_half_of_the_largest_number_is_never_allowed_where_a_scale_is_a_tensors() -> None:
+    """A difference of products, 64 times: eight bits say nothing of it, nor does the bound pass."""
+    of = model(
+        [("MatMul", "x a", "b"), ("MatMul", "x c", "d"), ("Sub", "b d", "e"), ("Mul", "e f", "y")],
+        a=normal(16, 16, seed=2),
+        c=normal(16, 16, seed=2) + np.float32(0.01) * normal(16, 16, seed=4),
+        f=np.float32(64),
+    )
+    executable = compiled(of, "zu2")
+    x = {"x": normal(4, 16)}
+    (row,) = executable.beside_model(x, executable.run(x)).outputs
+    assert row.max_allowed <= 0.5 * row.largest
+    assert not row.passed
+
+
 @pytest.mark.slow
 def test_what_a_format_does_not_hold_is_counted() -> None:
     """A product beyond 65504 is infinite in half precision, and finite in the model."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.planning.test_join_pixels import convolution
+from tests.planning.space.test_join_pixels import convolution
 from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
-from tilewright.planning.join_pixels import join_pixels
 from tilewright.planning.schedule import Level, Schedule
+from tilewright.planning.space.join_pixels import join_pixels
 from tilewright.targets.cambricon_x.machine import machine
 from tilewright.targets.generic.timer import timer
 from tilewright.tile.dialect import MoveOp, ProgramOp

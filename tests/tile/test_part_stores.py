@@ -9,12 +9,12 @@ from tests.planning.planning_kernels import conv
 from tests.tile.test_late_loads import kernel
 from tests.tile.tile_kernels import case, machine, random_schedule
 from tilewright.planning import Planner
-from tilewright.planning.cost import price
+from tilewright.planning.cost.columns import price
+from tilewright.planning.cost.part_stores import standstill
 from tilewright.planning.domain import Kernel
-from tilewright.planning.part_stores import standstill
 from tilewright.planning.planners.schedules import schedule_of
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.planning.space import build_space
+from tilewright.planning.space.tilings import build_space
 from tilewright.targets.cambricon_x.machine import machine as cambricon_x
 from tilewright.targets.generic.timer import timer
 from tilewright.tile.dialect import ComputeOp, MoveOp, ProgramOp

@@ -227,12 +227,12 @@ def tables(
             flat,
             (
                 "Cycles are those of the words that ran, planned by `exact`; bounds: "
-                "planning/bounds.py. Latency bound: the granule bound with the latencies that "
+                "planning/cost/bounds.py. Latency bound: the granule bound with the latencies that "
                 "transfers no larger than the memories pay one after the other (not for ACC-C, "
                 "where values stay on the chip from kernel to kernel).",
                 "The bounds of a network are its kernels' in a sum, but for the network bound, "
                 "which knows that operands of a kernel may come while those before compute "
-                "(planning/network_bound.py). On ACC-C weights do, so a small network can be "
+                "(planning/cost/network_bound.py). On ACC-C weights do, so a small network can be "
                 "below the sum (LeNet-5).",
                 "Bit for bit: the whole network's outputs on a random input, words against the "
                 "graph's interpreter.",

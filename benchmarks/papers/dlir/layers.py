@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tilewright.machine import Machine
-from tilewright.planning.bounds import primitives_for
+from tilewright.planning.cost.bounds import primitives_for
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 
 

@@ -39,7 +39,7 @@ def run(network: str, target: str) -> dict[str, Any]:
     from tilewright.compiler.api import compile
     from tilewright.compiler.pipeline import plans_of, resolve, run_pipeline
     from tilewright.planning import Planner
-    from tilewright.planning.network_bound import network_bound
+    from tilewright.planning.cost.network_bound import network_bound
 
     model, options = source_of(network)
     found_target, machine = resolve(target)
@@ -139,7 +139,7 @@ def source_of(network: str) -> tuple[Path, dict[str, Any]]:
 
 def least(kernel: Any, machine: Any) -> float:
     """The latency bound of a kernel on the best primitive."""
-    from tilewright.planning.bounds import latency_bound
+    from tilewright.planning.cost.bounds import latency_bound
     from tilewright.planning.planners.schedules import agreeing
 
     return min(latency_bound(kernel, machine, part) for part in agreeing(kernel, machine))
@@ -147,9 +147,9 @@ def least(kernel: Any, machine: Any) -> float:
 
 def space(kernel: Any, machine: Any) -> int:
     """Tilings of a kernel when every size that the greedy planner may take is tried."""
-    from tilewright.planning.footprint import uses_of
     from tilewright.planning.planners.schedules import agreeing
-    from tilewright.planning.sizes import tile_sizes
+    from tilewright.planning.space.footprint import uses_of
+    from tilewright.planning.space.sizes import tile_sizes
 
     return sum(
         prod(

@@ -92,7 +92,7 @@ def tables(networks: Sequence[str]) -> list[Table]:
         "DLPlib: the sum of the calls that `dlplib.caffe.Net` makes for the prototxt, each a "
         "program of its own. Compiled whole: the same prototxt through `tilewright.compile`, one "
         "program whose layers follow each other without a pause; the best that we have for the "
-        "layers. Bounds are those of that program (planning/bounds.py).",
+        "layers. Bounds are those of that program (planning/cost/bounds.py).",
         "The thesis' hand-written instructions are not published, so its column and ours divide by "
         "different numbers.",
         "Instruction words travel over the same bus as the data in both. What the host moves "

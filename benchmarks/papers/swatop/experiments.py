@@ -21,7 +21,7 @@ from benchmarks.report import Column, Table, percent, whole
 from benchmarks.report import seconds as seconds_text
 from tilewright.compiler.pipeline import resolve
 from tilewright.machine import Machine
-from tilewright.planning.bounds import physical_bound
+from tilewright.planning.cost.bounds import physical_bound
 from tilewright.targets.cpu.planning.capabilities import own_of
 from tilewright.targets.cpu.planning.planner import choose_primitive
 

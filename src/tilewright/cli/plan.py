@@ -54,8 +54,8 @@ def plan_command(
     from tilewright.compiler.pipeline import plans_of, resolve, run_pipeline
     from tilewright.graph.dialect import KernelOp
     from tilewright.planning import Planner
-    from tilewright.planning.balance import imbalance
-    from tilewright.planning.limits import most_blocks, move_text
+    from tilewright.planning.cost.balance import imbalance
+    from tilewright.planning.cost.limits import most_blocks, move_text
 
     with console.refusals(as_json), console.progress(quiet) as progress:
         chosen, machine = resolve(target, None, console.machine_values(settings))

@@ -43,8 +43,8 @@ from tilewright.numbers.calibration import (
 from tilewright.numerics.formats import Numbers
 from tilewright.planning import Ask, Plan, Planner
 from tilewright.planning.domain import Kernel
-from tilewright.planning.parts import as_planned
 from tilewright.planning.plan import plans_chains
+from tilewright.planning.space.parts import as_planned
 from tilewright.runtime.executable import Progress, quiet
 from tilewright.shapes import Shapes
 from tilewright.targets.base import Target, find_target

@@ -19,8 +19,8 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.planning.canonical import canonical
 from tilewright.planning.domain import Kernel
-from tilewright.planning.measurements import Measurements
 from tilewright.planning.planners.measured import Measure, Search
+from tilewright.planning.planners.measurements import Measurements
 from tilewright.planning.schedule import Schedule
 from tilewright.shapes import Shapes
 

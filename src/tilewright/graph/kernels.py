@@ -9,7 +9,7 @@ from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp
 from tilewright.graph.operations.pooling import PoolOperation
 from tilewright.ir import SSAValue, VerifyException
 from tilewright.planning.domain import Dim, Kernel, Operand, Stage, substitute
-from tilewright.planning.pooling import pooled
+from tilewright.planning.space.pooling import pooled
 
 
 def kernel_of(op: KernelOp, names: Mapping[SSAValue, str]) -> Kernel:
@@ -17,11 +17,11 @@ def kernel_of(op: KernelOp, names: Mapping[SSAValue, str]) -> Kernel:
 
     The first operation of each compute is its anchor; later ones are maps, restated over the
     anchor's parallel dims, at most one pool of windows that lie within the anchor's tiles
-    (planning/pooling.py), and normalisations along an axis of the result. The last compute is the
-    kernel, the earlier ones its producers.
-    A value that the kernel reads in two ways (once as the anchor's input, once as a residual)
-    appears as two operands: see ``operand_values``. Raises VerifyException if an operation has no
-    domain, or a later one is neither such a pool nor a map of the shape before it.
+    (planning/space/pooling.py), and normalisations along an axis of the result. The last compute is
+    the kernel, the earlier ones its producers. A value that the kernel reads in two ways (once as
+    the anchor's input, once as a residual) appears as two operands: see ``operand_values``. Raises
+    VerifyException if an operation has no domain, or a later one is neither such a pool nor a map
+    of the shape before it.
     """
     return _Builder(op, names).kernel()
 

@@ -32,7 +32,8 @@ DIMS: Mapping[str, tuple[str, ...]] = {
     "explicit_conv": _PLAIN,
     "piece_conv": _PLAIN,
     "separable_conv": ("n", "co", "oh", "ow", "c", "kh", "kw"),
-    # The last two are the places of a pool's windows in a tile of results (planning/pooling.py).
+    # The last two are the places of a pool's windows in a tile of results
+    # (planning/space/pooling.py).
     "winograd_conv": (
         *("n", "g", "co", "th", "tw", "r", "s", "ci", "u", "v", "kh", "kw"),
         *("pr", "ps"),

@@ -160,10 +160,10 @@ class Storage(_Part):
     """Element types that the primitive takes of this operand, or writes, if not any."""
     gathered: bool = False
     """True if windows arrive gathered, an element for each position and tap
-    (planning/windows.py)."""
+    (planning/space/windows.py)."""
     converted: bool = False
     """For the output: True if results are written in the accumulator's type, as sums are, and the
-    first move after it rounds them (planning/conversions.py)."""
+    first move after it rounds them (planning/space/conversions.py)."""
     fills: bool = False
     """True if instructions state the value of an image's padding, where that is another value than
     the operation's own (0 in front of a product)."""

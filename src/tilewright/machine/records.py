@@ -1,7 +1,8 @@
 """Records of one family of machines: its own keys beside the fields of the shared models.
 
 Every part of a machine has a field ``own``. A target that knows more of a part than the shared
-fields say derives a record from one of the classes here, in its own folder::
+fields say derives a record from one of the classes here, in the module ``capabilities`` of its
+own folder::
 
     class CambriconMove(MoveRecord):
         family: ClassVar[str] = "cambricon"
@@ -22,6 +23,9 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
+from importlib.metadata import EntryPoint
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, SerializationInfo
@@ -119,7 +123,7 @@ class PrimitiveRecord(Record):
     def in_turns(self) -> bool:
         """Return True if the cores of a mesh compute it together, each of them in turn sending its
         tiles to the others of its row and column while all multiply; ``cycles`` are those of one
-        turn. Planners that know no mesh leave it out (planning/mesh.py)."""
+        turn. Planners that know no mesh leave it out (planning/space/mesh.py)."""
         return False
 
     def on_one_core(self) -> bool:
@@ -180,12 +184,22 @@ def record_class(kind: type[Record], family: str) -> type[Record] | None:
     # Targets of the family's own folder first: others need not be loaded then.
     points = sorted(target_points().values(), key=lambda point: family not in point.value)
     while record is None and points:
-        try:
-            points.pop(0).load()
-        except (ImportError, AttributeError):
-            continue  # ``find_target`` says what is broken, where it is asked for.
+        _load_records(points.pop(0))
         record = _defined(kind, family)
     return record
+
+
+def _load_records(point: EntryPoint) -> None:
+    """Load a target, and the module ``capabilities`` of its folder, where its records stand: a
+    target may leave its planners, and with them its records, to the first machine that it makes."""
+    try:
+        point.load()
+    except (ImportError, AttributeError):
+        return  # ``find_target`` says what is broken, where it is asked for.
+    package = import_module(point.module).__package__
+    name = f"{package}.capabilities"
+    if package and find_spec(name) is not None:
+        import_module(name)
 
 
 def families(kind: type[Record]) -> list[str]:

@@ -39,8 +39,8 @@ from tilewright.network.resident_candidates import Candidate, Candidates, comput
 from tilewright.planning import Plan, Planner, Timer
 from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.domain import Kernel, with_operands
-from tilewright.planning.held import holding
 from tilewright.planning.schedule import Resident, Schedule
+from tilewright.planning.space.held import holding
 
 WORTH = 1e-3
 """Part of the cycles of kernels in a row that the transfers that are spared must take for a tensor

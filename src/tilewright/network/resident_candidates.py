@@ -15,15 +15,15 @@ from tilewright.graph.dialect import GraphOperation, WeightOp
 from tilewright.graph.kernels import operand_values
 from tilewright.graph.placement import placement_of
 from tilewright.ir import Operation, SSAValue
-from tilewright.ir.types import element_size, layout_of, shape_of
+from tilewright.ir.types import element_size, layout_of, shape_of, tensor_type
 from tilewright.machine import Machine, Memory, Storage
 from tilewright.memory import align_up
 from tilewright.network.candidates import Trials
-from tilewright.planning.bounds import main_bandwidth
+from tilewright.planning.cost.bounds import main_bandwidth
 from tilewright.planning.domain import Kernel, Operand
-from tilewright.planning.footprint import holds_sums
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
+from tilewright.planning.space.footprint import holds_sums
 
 CONSTANTS = ("weight", "bias")
 """The roles of constants."""
@@ -298,7 +298,7 @@ def _root(value: SSAValue) -> SSAValue:
 def _is_run_of(value: SSAValue, source: SSAValue) -> bool:
     """Return True if a value's bytes lie in main memory as one run of another's."""
     (first, end), (start, last) = (
-        (place.offset, place.offset + prod(shape_of(v)) * element_size(v.type.element_type))
+        (place.offset, place.offset + prod(shape_of(v)) * element_size(tensor_type(v).element_type))
         for v in (value, source)
         for place in (placement_of(v),)
     )

@@ -174,8 +174,8 @@ class Operand:
     """Memory on the chip that holds the tensor for the kernels around this one, too: it is moved
     nowhere. "" is main memory."""
     image: Operand | None = None
-    """The tensor whose windows the operand holds, an axis for each dim (windows.py); None where it
-    is the tensor itself."""
+    """The tensor whose windows the operand holds, an axis for each dim (space/windows.py); None
+    where it is the tensor itself."""
 
     @cached_property
     def dims(self) -> frozenset[str]:
@@ -240,8 +240,8 @@ class Kernel:
     """A chain of stages planned and run as one; they share the tile loops.
 
     The first stage is the **anchor**: the tile loops run over its dims. Later stages are maps over
-    dims of the same names, or reduce windows that lie within a tile (pooling.py). Last may come
-    stages that need all of a dim of their own result, as normalisations of rows do: they run
+    dims of the same names, or reduce windows that lie within a tile (space/pooling.py). Last may
+    come stages that need all of a dim of their own result, as normalisations of rows do: they run
     ``behind`` the tiles, block of rows by block of rows. ``symbol`` is a C identifier, unique in
     the network.
     """
@@ -254,7 +254,8 @@ class Kernel:
     """True if it begins a network: no kernel before it can load its weights."""
     producers: tuple[Kernel, ...] = ()
     """Kernels of which this one reads the results on the chip: each tile of this kernel computes
-    first what it reads of them (links.py). A producer's output is an input of the first stage."""
+    first what it reads of them (chains/links.py). A producer's output is an input of the first
+    stage."""
 
     @property
     def anchor(self) -> Stage:

@@ -1,6 +1,6 @@
 """The questions that planning asks the records of one family of machines (machine/records.py).
 
-planning/caches.py has what it asks machines that compute in place.
+planning/planners/caches.py has what it asks machines that compute in place.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from tilewright.machine import Machine, Move
 from tilewright.machine.records import MachineRecord, PrimitiveRecord
-from tilewright.planning.cells import Cells
 from tilewright.planning.domain import Kernel, Operand
-from tilewright.planning.footprint import Floats, Ints, Use
-from tilewright.planning.nests import Arrangement
-from tilewright.planning.space import Space
+from tilewright.planning.space.cells import Cells
+from tilewright.planning.space.footprint import Floats, Ints, Use
+from tilewright.planning.space.nests import Arrangement
+from tilewright.planning.space.tilings import Space
 
 
 class FormsKernels(MachineRecord):

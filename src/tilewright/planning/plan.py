@@ -54,7 +54,7 @@ class Plan:
     moved_bytes: int
     """Through main memory, both ways."""
     physical_bound: float
-    """The physical bound in cycles; see bounds.py."""
+    """The physical bound in cycles; see cost/bounds.py."""
     granule_bound: float
     candidates: int
     """Size of the space: tilings looked at."""

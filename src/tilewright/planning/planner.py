@@ -8,13 +8,13 @@ from typing import ClassVar, Protocol
 
 from tilewright.ir.passes import CompilerContext
 from tilewright.machine import Machine
-from tilewright.planning.bounds import in_place, primitives_for
-from tilewright.planning.caches import in_place_planning
 from tilewright.planning.canonical import canonical, renamed
-from tilewright.planning.chain_cores import plan_chain_cores
-from tilewright.planning.chains import plan_chain
+from tilewright.planning.chains.cores import plan_chain_cores
+from tilewright.planning.chains.plans import plan_chain
+from tilewright.planning.cost.bounds import in_place, primitives_for
 from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import Budget, Plan, Timer, for_methods, timed
+from tilewright.planning.planners.caches import in_place_planning
 from tilewright.planning.planners.cores import plan_cores
 from tilewright.planning.planners.exact import plan_exact, priced_first
 
@@ -118,7 +118,7 @@ def search_of(kernel: Kernel, machine: Machine) -> Search:
     """The search that a kernel on a machine asks for."""
     shared_cache = machine.memory(machine.main).own.shared_cache() is not None
     if kernel.producers:  # Other searches cut one kernel.
-        return plan_chain if machine.cores == 1 or shared_cache else plan_chain_cores
+        return plan_chain if machine.cores == 1 and not shared_cache else plan_chain_cores
     if in_place(kernel, machine, primitives_for(kernel, machine)[0]):
         return in_place_planning(machine).plan
     return plan_cores if machine.cores > 1 or shared_cache else plan_exact

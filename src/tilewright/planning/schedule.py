@@ -59,7 +59,8 @@ class Schedule:
     staged: tuple[tuple[str, str, int], ...] = ()
     exchanged: tuple[tuple[str, str], ...] = ()
     """Operands that the cores of a row or of a column of the mesh need alike (``row``, ``column``):
-    each loads an equal share of the tile, and gets the others' from them (planning/mesh.py)."""
+    each loads an equal share of the tile, and gets the others' from them
+    (planning/space/mesh.py)."""
     homes: tuple[tuple[str, str], ...] = ()
     """Operands that lie in another memory than the primitive names, and which: an alternative."""
     producers: tuple[Schedule, ...] = ()

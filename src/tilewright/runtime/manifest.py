@@ -122,11 +122,11 @@ class KernelEntry(_Part):
     slow_move: str = ""
     """The move that its bounds are the time of, if neither compute nor main memory is as slow."""
     blocks: str = ""
-    """The operand that moves in the most small blocks, in words (planning/limits.py)."""
+    """The operand that moves in the most small blocks, in words (planning/cost/limits.py)."""
     block_cycles: int = 0
     """What the latencies of these blocks take, one after the other."""
     unbalanced: str = ""
-    """Why cores differ from the one whose part the plan prices (planning/balance.py)."""
+    """Why cores differ from the one whose part the plan prices (planning/cost/balance.py)."""
 
 
 class FileEntry(_Part):

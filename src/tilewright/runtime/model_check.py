@@ -36,6 +36,10 @@ USUAL = 2.0
 """The same of the root-mean-square error of many elements: weights are rounded, too. That of few
 varies more, by the root of their number, and that of one element is its largest error."""
 
+MEANINGLESS = 0.5
+"""The error of an output's largest magnitude that no bound allows: what is as far off says nothing,
+however much the model magnifies roundings."""
+
 MAGNIFIED = 4.0
 """How often the errors of runs with operands that were rounded at random an output's may be."""
 
@@ -239,9 +243,10 @@ def _within(row: OutputError) -> bool:
 def _magnified(row: OutputError, worst: float, usual: float, most: float) -> OutputError:
     """A row whose bound follows what rounded operands do to the model, up to the format's most."""
     limit = inf if most == inf else most * row.largest
+    end = inf if most == inf else min(LARGEST * most, MEANINGLESS) * row.largest
     row = replace(
         row,
-        max_allowed=max(row.max_allowed, min(MAGNIFIED * worst, LARGEST * limit)),
+        max_allowed=max(row.max_allowed, min(MAGNIFIED * worst, end)),
         rms_allowed=max(row.rms_allowed, min(MAGNIFIED * usual, limit)),
     )
     return replace(row, passed=_within(row) and not row.off_grid)

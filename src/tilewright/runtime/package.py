@@ -13,8 +13,8 @@ from tilewright.graph.passes.memory_plan import activation_bound
 from tilewright.graph.placement import ACTIVATIONS, TEMPORARY, WEIGHTS
 from tilewright.ir.types import element_dtype
 from tilewright.planning import Plan
-from tilewright.planning.balance import imbalance
-from tilewright.planning.limits import most_blocks, move_text
+from tilewright.planning.cost.balance import imbalance
+from tilewright.planning.cost.limits import most_blocks, move_text
 from tilewright.runtime.manifest import PROGRAM, REFERENCE, KernelEntry, Manifest, Tensor
 from tilewright.runtime.reference import packed_weights, write_reference
 from tilewright.targets.base import Target

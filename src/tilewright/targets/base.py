@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from tilewright.machine import Machine
     from tilewright.machine.capabilities import Capability
     from tilewright.planning import Ask, Timer
-    from tilewright.planning.mesh import Mesh
     from tilewright.planning.planners.measured import Measure
+    from tilewright.planning.space.mesh import Mesh
 
 
 class Target(ABC):
@@ -92,7 +92,7 @@ class Target(ABC):
         file, named before the keys.
         """
         from tilewright.machine.capabilities import records, used
-        from tilewright.planning.operand_layouts import layout_problems
+        from tilewright.planning.space.operand_layouts import layout_problems
 
         before = f"{source}: " if source else ""
         problems = [

@@ -46,12 +46,12 @@ from tilewright.ir import (
     to_attribute,
 )
 from tilewright.machine import Machine, Move, Primitive
-from tilewright.planning.conversions import computed_stages
+from tilewright.planning.chains.links import Link, links_of, renamed_axes, waiting_memory
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
-from tilewright.planning.footprint import keeps_sums
-from tilewright.planning.links import Link, links_of, renamed_axes
 from tilewright.planning.schedule import Resident, Schedule
-from tilewright.planning.windows import beside
+from tilewright.planning.space.conversions import computed_stages
+from tilewright.planning.space.footprint import keeps_sums
+from tilewright.planning.space.windows import beside
 from tilewright.tile.accumulators import hold_sums
 from tilewright.tile.attributes import WindowAttr
 from tilewright.tile.circular import keep_rows
@@ -483,13 +483,14 @@ class _Nest:
         return memory
 
     def _home(self, nest: _Nest, operand: Operand) -> str:
-        """The memory in which a producer's result waits to be read: the one that both use, or the
-        first on the way between them."""
+        """The memory in which a producer's result waits to be read: the one that both use, or one
+        on the way between them."""
         source = nest.memory_of(operand.name, "output")
-        path = self._between(source, self.memory_of(operand.name, operand.role))
+        target = self.memory_of(operand.name, operand.role)
+        path = self._between(source, target)
         if self.machine.main in {move.target for move in path}:
             raise self._refuse(f"no moves on the chip lead from {source} to where it is read")
-        return path[0].target if path else source
+        return waiting_memory(self.machine, path, target) if path else source
 
     def place_output(self) -> None:
         """Let the output's buffers live through all of the reduction."""

@@ -9,7 +9,7 @@ import numpy as np
 from tilewright.errors import refuse
 from tilewright.ir import integer
 from tilewright.ir.types import Array
-from tilewright.planning.circular import first_places, new_rows, rows_held
+from tilewright.planning.chains.circular import first_places, new_rows, rows_held
 from tilewright.planning.domain import Affine
 from tilewright.tile.attributes import WindowAttr
 from tilewright.tile.boxes import Boxes, box_columns

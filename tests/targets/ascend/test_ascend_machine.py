@@ -3,7 +3,7 @@
 import pytest
 
 from tilewright.machine import Machine
-from tilewright.planning.levels import is_deep
+from tilewright.planning.space.levels import is_deep
 from tilewright.targets.ascend.machine import (
     ASCEND_310,
     ASCEND_910,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -21,6 +23,9 @@ from tilewright.runtime.manifest import Manifest
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.lowering.stages import STAGES
 from tilewright.targets.ascend.runner import AscendRunner
+
+APART: Mapping[str, Any] = {"fusion": "off"}
+"""Of a machine whose kernels are no chains."""
 
 
 def perceptron(
@@ -170,7 +175,7 @@ def test_no_data_move_between_consecutive_products(tmp_path: Path) -> None:
     """Heads are split and joined, and keys transposed, by addresses; formats change where values
     come in and go out, and nowhere else."""
     path = attention(tmp_path / "model.onnx", 32, 2, 48)
-    executable = tilewright.compile(path, target="ascend910")
+    executable = tilewright.compile(path, target="ascend910", values=APART)
     kernels = [op for op in network_of(executable.graph).walk() if isinstance(op, KernelOp)]
     operations = [one.operation for op in kernels for one in op.operations[:1]]  # type: ignore[union-attr]
     assert sorted(operations) == ["cast"] * 2 + ["convert_layout"] * 2 + ["matmul"] * 6
@@ -253,7 +258,7 @@ def built(folder: Path, rows: int = 20) -> tuple[Executable, dict[str, NDArray[n
 
 def test_kernels_alike_share_a_function(tmp_path: Path) -> None:
     path = perceptron(tmp_path / "model.onnx", 20, (32, 32, 32))
-    executable = tilewright.compile(path, target="ascend910")
+    executable = tilewright.compile(path, target="ascend910", values=APART)
     given = inputs(20, 32)
     found = executable.run(given)["y"]
     assert executable.check(given, {"y": found}).equal

@@ -9,7 +9,7 @@ from tests.planning import planning_kernels as kernels
 
 from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel, Operand, with_operands
-from tilewright.planning.parts import as_planned
+from tilewright.planning.space.parts import as_planned
 from tilewright.targets.dpu.core import CORES
 from tilewright.targets.dpu.machine import machine_of
 from tilewright.targets.dpu.timer import timer

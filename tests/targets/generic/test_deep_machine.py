@@ -10,7 +10,7 @@ from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
 from tilewright.planning import Budget, Planner
-from tilewright.planning.levels import is_deep
+from tilewright.planning.space.levels import is_deep
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timer import timer
 from tilewright.targets.generic.timing import check_races, time_program

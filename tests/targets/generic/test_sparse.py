@@ -12,10 +12,10 @@ from tests.targets.generic.kernel_cases import KernelBuilder, lower_case, sparse
 from tilewright.errors import TilewrightError
 from tilewright.numerics import sparse
 from tilewright.planning import Planner
-from tilewright.planning.nests import arrangements, nests_of
 from tilewright.planning.planners.greedy import Greedy
 from tilewright.planning.planners.schedules import schedule_of
-from tilewright.planning.space import build_space
+from tilewright.planning.space.nests import arrangements, nests_of
+from tilewright.planning.space.tilings import build_space
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.targets.generic.isa import InstructionSet
 from tilewright.targets.generic.timing import check_races, time_program

@@ -12,7 +12,7 @@ from tests.targets.sunway.sunway_networks import Network
 
 import tilewright
 from tilewright.compiler.pipeline import resolve, run_pipeline
-from tilewright.planning.balance import imbalance
+from tilewright.planning.cost.balance import imbalance
 
 SEEDS = range(12)
 

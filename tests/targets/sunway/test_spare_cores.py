@@ -12,7 +12,7 @@ from tests.targets.sunway.one_layer import Package
 from tests.targets.sunway.sunway_networks import Network
 
 from tilewright.compiler.pipeline import resolve, run_pipeline
-from tilewright.planning.mesh import divisions, places
+from tilewright.planning.space.mesh import divisions, places
 from tilewright.targets.sunway.runner import SunwayRunner
 
 

@@ -10,7 +10,7 @@ from tilewright.graph.passes.reanchoring import plain_kernel, with_layouts
 from tilewright.machine import Machine, Primitive
 from tilewright.planning import Planner
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
-from tilewright.planning.operand_layouts import operand_layout
+from tilewright.planning.space.operand_layouts import operand_layout
 
 
 def by_price(

@@ -19,7 +19,7 @@ from tilewright.machine.numbers import is_mixed, seen_by
 from tilewright.memory.alignment import align_up
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.domain import Stage
-from tilewright.planning.operand_layouts import takes_operand
+from tilewright.planning.space.operand_layouts import takes_operand
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import layout_of, shape_of
 from tilewright.machine import Machine
 from tilewright.planning import planner_in
+from tilewright.planning.cost.limits import latency_of_blocks
 from tilewright.planning.domain import Kernel
-from tilewright.planning.limits import latency_of_blocks
-from tilewright.planning.parts import as_planned
+from tilewright.planning.space.parts import as_planned
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from tilewright.numerics.element_types import ELEMENTS
 from tilewright.numerics.operators import operators
 from tilewright.planning import Planner
 from tilewright.planning.domain import Operand
-from tilewright.planning.operand_layouts import lies_along, operand_layout
+from tilewright.planning.space.operand_layouts import lies_along, operand_layout
 
 LANE_SAFE = frozenset((*operators("finite"), "slice", "concat", "interleave"))
 """Maps that give finite numbers for whatever finite numbers lie in padded lanes.

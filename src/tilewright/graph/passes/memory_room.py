@@ -15,7 +15,7 @@ from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import SSAValue
 from tilewright.ir.types import element_size, shape_of, tensor_type
 from tilewright.machine import Machine
-from tilewright.planning.operand_layouts import operand_layout
+from tilewright.planning.space.operand_layouts import operand_layout
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tilewright.graph.passes.enclosing import copied, enclose_with
 from tilewright.ir import PythonValue, SSAValue
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import Kernel, Operand
-from tilewright.planning.operand_layouts import operand_layout
+from tilewright.planning.space.operand_layouts import operand_layout
 
 
 def plain_kernel(kernel: KernelOp) -> Kernel:

@@ -72,6 +72,10 @@ def _bytes(
         places = storage.places
         if between and fusion.between not in places:
             places = (fusion.between,)
+        elif operand.role != "output" and machine.main not in places:
+            # Next to the primitive there are parts of what passes a memory on its way.
+            path = machine.path(machine.main, places[0])
+            places = (path[0].target,) if len(path) > 1 else places
         sizes_of[value] = tuple(sorted(places)), prod(sizes) * operand.element_bytes
 
     for kernel in reversed(kernels):

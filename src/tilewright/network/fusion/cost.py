@@ -19,9 +19,9 @@ from tilewright.graph.passes.own import passes_of
 from tilewright.machine import Machine, Primitive
 from tilewright.network.fusion.forms import as_planned, described, forms_of
 from tilewright.planning import Plan, Planner, Timer
-from tilewright.planning.caches import InPlacePlanning
 from tilewright.planning.canonical import canonical
 from tilewright.planning.domain import Kernel
+from tilewright.planning.planners.caches import InPlacePlanning
 
 
 @dataclass

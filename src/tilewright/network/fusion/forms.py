@@ -3,7 +3,7 @@
 A form is tried as a kernel beside the network's own, which is described for planning and erased
 again. The conditions are those of the passes that make such kernels: maps behind an anchor
 (fuse-pointwise), and those of the passes that the machine's family brings (graph/passes/own.py);
-and computes that read on the chip what others make (planning/chains.py).
+and computes that read on the chip what others make (planning/chains/plans.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tilewright.machine import Machine, Primitive
 from tilewright.machine.fusions import hands_on
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.domain import Kernel, Operand
-from tilewright.planning.parts import as_planned as planned
+from tilewright.planning.space.parts import as_planned as planned
 
 
 @contextmanager

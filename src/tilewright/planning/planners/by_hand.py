@@ -1,4 +1,5 @@
-"""Schedules that the caller writes for some of a model's nodes (planning/scheduling.py)."""
+"""Schedules that the caller writes for some of a model's nodes
+(planning/planners/papers/scheduling.py)."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import Plan, for_methods
+from tilewright.planning.planners.papers.scheduling import Scheduling
 from tilewright.planning.planners.stated import stated_plan
-from tilewright.planning.scheduling import Scheduling
 
 Steps = Callable[[Scheduling], None]
 """Splits, orders and buffers the loops of one kernel."""

@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Move, Primitive, parse_expression
 from tilewright.machine.records import MemoryRecord
-from tilewright.planning.bounds import granule_bound, main_bandwidth, physical_bound
+from tilewright.planning.cost.bounds import granule_bound, main_bandwidth, physical_bound
 from tilewright.planning.domain import Affine, Kernel, Operand, Stage
-from tilewright.planning.footprint import run_elements
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.exact import plan_exact
 from tilewright.planning.planners.schedules import agreeing
 from tilewright.planning.schedule import Level, Schedule
+from tilewright.planning.space.footprint import run_elements
 
 PLANNED = 6
 """Grids of a primitive that are planned at most."""

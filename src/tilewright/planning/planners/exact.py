@@ -24,22 +24,22 @@ import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine, Primitive
-from tilewright.planning.bounds import granule_bound, physical_bound
-from tilewright.planning.cells import cells_of
-from tilewright.planning.cost import Priced, cost_of, lower_bounds, price, rough_bounds
+from tilewright.planning.cost.bounds import granule_bound, physical_bound
+from tilewright.planning.cost.columns import Priced, cost_of, lower_bounds, price, rough_bounds
+from tilewright.planning.cost.level_commands import LevelCommands
 from tilewright.planning.domain import Kernel
-from tilewright.planning.footprint import uses_of
-from tilewright.planning.inner_tiles import InnerTiling, Inside
-from tilewright.planning.level_commands import LevelCommands
-from tilewright.planning.levels import inner_view, is_deep
-from tilewright.planning.nests import Arrangement
-from tilewright.planning.outer_tiles import OuterSpace, outer_spaces
 from tilewright.planning.plan import Budget, Plan, Timer, timed
 from tilewright.planning.planners.greedy import Greedy, Tilings
 from tilewright.planning.planners.schedules import agreeing, schedule_of
 from tilewright.planning.schedule import Schedule
-from tilewright.planning.sizes import EFFORTS
-from tilewright.planning.space import Space, build_space, no_tile_fits
+from tilewright.planning.space.cells import cells_of
+from tilewright.planning.space.footprint import uses_of
+from tilewright.planning.space.inner_tiles import InnerTiling, Inside
+from tilewright.planning.space.levels import inner_view, is_deep
+from tilewright.planning.space.nests import Arrangement
+from tilewright.planning.space.outer_tiles import OuterSpace, outer_spaces
+from tilewright.planning.space.sizes import EFFORTS
+from tilewright.planning.space.tilings import Space, build_space, no_tile_fits
 
 FIRST_BLOCK, BLOCK = 128, 1024
 """Tilings priced at once: few at first, so that the best bounds the rest."""
@@ -140,7 +140,7 @@ def search(
 
 
 def search_levels(kernel: Kernel, machine: Machine, primitive: Primitive, budget: Budget) -> Search:
-    """The best schedule of two levels; see planning/levels.py.
+    """The best schedule of two levels; see planning/space/levels.py.
 
     The best inner tilings are those of a machine whose outer memories hold all.
     """
@@ -324,7 +324,7 @@ def _remembering(timer: Timer) -> Timer:
 
 def priced_first(kernel: Kernel, machine: Machine) -> bool:
     """Return True if a kernel's plan is found without a timer, which then times it: with several
-    levels all commands are timed to price it (level_commands.py)."""
+    levels all commands are timed to price it (cost/level_commands.py)."""
     return all(is_deep(machine, primitive) for primitive in agreeing(kernel, machine))
 
 

@@ -24,11 +24,14 @@ import numpy as np
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive
-from tilewright.planning.bounds import granule_bound, physical_bound
-from tilewright.planning.cells import cells_of
+from tilewright.planning.cost.bounds import granule_bound, physical_bound
+from tilewright.planning.cost.pipeline import Pipeline
 from tilewright.planning.domain import Kernel
-from tilewright.planning.footprint import Bools, Floats, Ints, Use, uses_of
-from tilewright.planning.nests import (
+from tilewright.planning.plan import Budget, Plan, Timer
+from tilewright.planning.planners.schedules import agreeing, schedule_of
+from tilewright.planning.space.cells import cells_of
+from tilewright.planning.space.footprint import Bools, Floats, Ints, Use, uses_of
+from tilewright.planning.space.nests import (
     Arrangement,
     Group,
     Nest,
@@ -38,11 +41,8 @@ from tilewright.planning.nests import (
     trips_along,
     trips_of,
 )
-from tilewright.planning.pipeline import Pipeline
-from tilewright.planning.plan import Budget, Plan, Timer
-from tilewright.planning.planners.schedules import agreeing, schedule_of
-from tilewright.planning.sizes import EFFORTS, tile_sizes
-from tilewright.planning.space import Space, no_tile_fits, uncrossed
+from tilewright.planning.space.sizes import EFFORTS, tile_sizes
+from tilewright.planning.space.tilings import Space, no_tile_fits, uncrossed
 
 ENOUGH = 1 << 30
 """Slots of tilings that stay as a whole."""
@@ -210,7 +210,7 @@ class Known:
 
 
 Tilings = dict[tuple[str, str, bool, bool], Known]
-"""The known results of one kernel's tilings, by primitive, start and effort (sizes.py)."""
+"""The known results of one kernel's tilings, by primitive, start and effort (space/sizes.py)."""
 
 
 Cut = tuple[bool, ...]

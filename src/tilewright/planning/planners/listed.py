@@ -1,5 +1,6 @@
 """The ``space`` planner: the best strategy of a space that the caller writes
-(planning/strategies.py), for the nodes that it names; another planner for the rest."""
+(planning/planners/papers/strategies.py), for the nodes that it names; another planner for the
+rest."""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ from time import perf_counter
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
-from tilewright.planning.mesh import Mesh
 from tilewright.planning.plan import Plan, for_methods
+from tilewright.planning.planners.papers.strategies import ScheduleSpace, count, strategies
+from tilewright.planning.planners.papers.strategy_text import parse_spaces
 from tilewright.planning.planners.stated import stated_plan
-from tilewright.planning.strategies import ScheduleSpace, count, strategies
-from tilewright.planning.strategy_text import parse_spaces
+from tilewright.planning.space.mesh import Mesh
 
 
 @dataclass

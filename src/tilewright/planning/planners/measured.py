@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tilewright.machine import Machine
-from tilewright.planning.caches import in_place_planning
 from tilewright.planning.domain import Kernel
-from tilewright.planning.measurements import Measurements
 from tilewright.planning.plan import Plan
+from tilewright.planning.planners.caches import in_place_planning
+from tilewright.planning.planners.measurements import Measurements
 from tilewright.planning.schedule import Schedule
 
 Measure = Callable[[Kernel, Machine, Sequence[Schedule]], list[float]]

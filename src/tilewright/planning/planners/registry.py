@@ -16,17 +16,17 @@ from tilewright.errors import choose, refuse
 from tilewright.machine import Machine
 from tilewright.planning import Ask, Planner, Search, Timer
 from tilewright.planning.domain import Kernel
-from tilewright.planning.measurements import Measurements
-from tilewright.planning.mesh import Mesh
 from tilewright.planning.plan import Plan
 from tilewright.planning.planners.greedy import AUTOMATIC, Greedy
 from tilewright.planning.planners.ldm.buffers import BLOCK
 from tilewright.planning.planners.ldm.planner import Ldm
 from tilewright.planning.planners.listed import Listed
 from tilewright.planning.planners.measured import Measure, best_known, plan_measured
+from tilewright.planning.planners.measurements import Measurements
 from tilewright.planning.planners.rows import Rows
 from tilewright.planning.planners.stationary import KINDS, Kind, Stationary, is_product
 from tilewright.planning.planners.swatop import Swatop
+from tilewright.planning.space.mesh import Mesh
 
 _TEXT = re.compile(r"([a-z]{1,20})(?:\{([^{}]{0,400})\})?")
 

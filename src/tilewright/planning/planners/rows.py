@@ -16,16 +16,16 @@ from time import perf_counter
 
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import Affine, Kernel
-from tilewright.planning.footprint import uses_of
 from tilewright.planning.layout import Layout
-from tilewright.planning.parallel import parallel_parts
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.cores import part_of
 from tilewright.planning.planners.greedy import most_slots
 from tilewright.planning.planners.ldm.planner import shared_dims
+from tilewright.planning.planners.papers.parallel import parallel_parts
 from tilewright.planning.planners.schedules import agreeing
 from tilewright.planning.planners.stated import stated_plan, stated_schedule, tiling
-from tilewright.planning.space import no_tile_fits
+from tilewright.planning.space.footprint import uses_of
+from tilewright.planning.space.tilings import no_tile_fits
 
 
 @dataclass(frozen=True)

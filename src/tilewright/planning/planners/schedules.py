@@ -4,13 +4,13 @@ schedule."""
 from __future__ import annotations
 
 from tilewright.machine import Machine, Primitive
-from tilewright.planning.bounds import primitives_for
+from tilewright.planning.cost.bounds import primitives_for
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
-from tilewright.planning.nests import Arrangement
-from tilewright.planning.operand_layouts import lies_along, operand_layout
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.planning.space import Space
+from tilewright.planning.space.nests import Arrangement
+from tilewright.planning.space.operand_layouts import lies_along, operand_layout
+from tilewright.planning.space.tilings import Space
 
 
 def schedule_of(space: Space, arrangement: Arrangement, row: int) -> Schedule:

@@ -9,17 +9,17 @@ from math import ceil, prod
 import numpy as np
 
 from tilewright.machine import Machine, Primitive
-from tilewright.planning.bounds import granule_bound, physical_bound
-from tilewright.planning.cells import cells_of
+from tilewright.planning.cost.bounds import granule_bound, physical_bound
+from tilewright.planning.cost.pipeline import Pipeline
 from tilewright.planning.domain import Kernel
-from tilewright.planning.footprint import Floats, Use, uses_of
-from tilewright.planning.mesh import Axis, Mesh, share_in_turns
-from tilewright.planning.nests import Arrangement, Group, Loop, Nest, moves_of, trips_of
-from tilewright.planning.pipeline import Pipeline
 from tilewright.planning.plan import Plan
 from tilewright.planning.planners.cores import one_core, part_of, whole_schedule
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.planning.space import Space, uncrossed
+from tilewright.planning.space.cells import cells_of
+from tilewright.planning.space.footprint import Floats, Use, uses_of
+from tilewright.planning.space.mesh import Axis, Mesh, share_in_turns
+from tilewright.planning.space.nests import Arrangement, Group, Loop, Nest, moves_of, trips_of
+from tilewright.planning.space.tilings import Space, uncrossed
 
 
 def tiling(

@@ -29,12 +29,12 @@ from typing import Literal
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive
-from tilewright.planning.bounds import granule_bound, physical_bound
+from tilewright.planning.cost.bounds import granule_bound, physical_bound
 from tilewright.planning.domain import Kernel, Operand
-from tilewright.planning.levels import paths_of
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.schedules import agreeing
 from tilewright.planning.schedule import Level, Schedule
+from tilewright.planning.space.levels import paths_of
 
 Kind = Literal["is", "ws", "os"]
 KINDS: tuple[Kind, ...] = ("is", "ws", "os")

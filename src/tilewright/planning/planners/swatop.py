@@ -26,10 +26,24 @@ from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive, parse_expression
-from tilewright.planning.cells import cells_of
+from tilewright.planning.cost.pipeline import Pipeline
 from tilewright.planning.domain import Kernel
-from tilewright.planning.footprint import Use, run_elements, uses_of
-from tilewright.planning.mesh import (
+from tilewright.planning.plan import Budget, Plan, Timer
+from tilewright.planning.planners.cores import one_core, part_of
+from tilewright.planning.planners.ldm.planner import moved, shared_dims
+from tilewright.planning.planners.linear_fit import fit
+from tilewright.planning.planners.papers.parallel import parallel_parts
+from tilewright.planning.planners.schedules import agreeing
+from tilewright.planning.planners.stated import (
+    core_in_turns,
+    first_round,
+    stated_plan,
+    stated_schedule,
+)
+from tilewright.planning.schedule import Schedule
+from tilewright.planning.space.cells import cells_of
+from tilewright.planning.space.footprint import Use, run_elements, uses_of
+from tilewright.planning.space.mesh import (
     Axis,
     Division,
     Mesh,
@@ -40,23 +54,9 @@ from tilewright.planning.mesh import (
     turn_division,
     turning,
 )
-from tilewright.planning.nests import Arrangement, Nest, moves_of, nests_of, trips_of
-from tilewright.planning.parallel import parallel_parts
-from tilewright.planning.pipeline import Pipeline
-from tilewright.planning.plan import Budget, Plan, Timer
-from tilewright.planning.planners.cores import one_core, part_of
-from tilewright.planning.planners.ldm.planner import moved, shared_dims
-from tilewright.planning.planners.linear_fit import fit
-from tilewright.planning.planners.schedules import agreeing
-from tilewright.planning.planners.stated import (
-    core_in_turns,
-    first_round,
-    stated_plan,
-    stated_schedule,
-)
-from tilewright.planning.schedule import Schedule
-from tilewright.planning.sizes import EFFORTS, tile_sizes
-from tilewright.planning.space import Space, crossed, no_tile_fits, uncrossed
+from tilewright.planning.space.nests import Arrangement, Nest, moves_of, nests_of, trips_of
+from tilewright.planning.space.sizes import EFFORTS, tile_sizes
+from tilewright.planning.space.tilings import Space, crossed, no_tile_fits, uncrossed
 
 Floats = NDArray[np.float64]
 
@@ -239,8 +239,8 @@ def strategies_in_turns(
     kernel: Kernel, machine: Machine, primitive: Primitive, mesh: Mesh | None
 ) -> Iterator[Strategies]:
     """Yield the strategies of a primitive that the cores of a mesh compute together
-    (planning/mesh.py): tiles of whole granules, several of them along the reduction, two slots for
-    what is sent."""
+    (planning/space/mesh.py): tiles of whole granules, several of them along the reduction, two
+    slots for what is sent."""
     if mesh is None or mesh.cores != machine.cores:
         return
     division = turn_division(kernel, primitive, mesh.side)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import ceil, gcd, prod
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -242,6 +242,9 @@ class GridPlans:
     known: dict[tuple[Kernel, tuple[Step, ...]], Plan] = field(
         default_factory=dict[tuple[Kernel, tuple[Step, ...]], Plan]
     )
+
+    chains: ClassVar = True
+    """Chains are planned as chains (planning/chains/cores.py)."""
 
     def __post_init__(self) -> None:
         primitives = tuple(

@@ -49,7 +49,7 @@ def lower_kernel(
     (program,) = programs_of(compiled.program)
     grid = {loop.dim.data: loop.step_size for loop in shared_loops(program)}
     launches = Launches(mine, compiled.kernel, compiled.schedule, known, free, grid)
-    if compiled.kernel.anchor.operation in FORMS:
+    if compiled.kernel.producers or compiled.kernel.anchor.operation in FORMS:
         product(launches, program)
     else:
         _stages(replace(launches, parts=_parts(launches)))

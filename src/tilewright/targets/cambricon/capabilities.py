@@ -10,11 +10,11 @@ from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine, Primitive
 from tilewright.machine.records import Finding, MoveRecord, OperandRecord
 from tilewright.planning.domain import Kernel
-from tilewright.planning.footprint import Ints
-from tilewright.planning.join_pixels import moves_blocks
-from tilewright.planning.nests import Arrangement
 from tilewright.planning.own import FormsKernels, TakesTurns
-from tilewright.planning.space import Space
+from tilewright.planning.space.footprint import Ints
+from tilewright.planning.space.join_pixels import moves_blocks
+from tilewright.planning.space.nests import Arrangement
+from tilewright.planning.space.tilings import Space
 from tilewright.targets.cambricon.passes.block_channels import BlockChannels
 from tilewright.targets.cambricon.planning.channel_blocks import by_channel_blocks
 from tilewright.targets.cambricon.planning.replaced import slots_in_turn

@@ -10,9 +10,9 @@ from tilewright.graph.passes.own import OwnPasses
 from tilewright.graph.passes.pairs import KernelPair, Trial
 from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine, Primitive
-from tilewright.planning.caches import InPlacePlanning
 from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import Budget, Plan, Timer
+from tilewright.planning.planners.caches import InPlacePlanning
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.cpu.passes.choose_methods import ChooseMethods
 from tilewright.targets.cpu.passes.fuse_norms import FuseNorms

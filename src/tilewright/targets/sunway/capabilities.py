@@ -11,7 +11,7 @@ from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine
 from tilewright.machine.model import MAX_VALUE
 from tilewright.machine.records import PrimitiveRecord
-from tilewright.planning.mesh import divides
+from tilewright.planning.space.mesh import divides
 from tilewright.targets.sunway.mesh import MESH
 from tilewright.targets.sunway.passes.choose_methods import ChooseMethods
 from tilewright.targets.sunway.passes.staged_methods import stages_methods

@@ -32,11 +32,11 @@ from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive
 from tilewright.planning import Ask, Plan, Planner
 from tilewright.planning.domain import Kernel
-from tilewright.planning.footprint import uses_of
 from tilewright.planning.plan import Budget, Timer
 from tilewright.planning.planners.cores import one_core, part_of, plan_cores, shareable
 from tilewright.planning.planners.stated import slots_of, stated_plan, stated_schedule, tiling
 from tilewright.planning.schedule import Schedule
+from tilewright.planning.space.footprint import uses_of
 from tilewright.targets.sunway.capabilities import SunwayMachine
 from tilewright.targets.sunway.machine import CPES, CURVES, MACHINE
 

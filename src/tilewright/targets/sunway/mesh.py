@@ -1,8 +1,9 @@
-"""What registers that CPEs exchange cost: the record that planning takes (planning/mesh.py)."""
+"""What registers that CPEs exchange cost: the record that planning takes
+(planning/space/mesh.py)."""
 
 from __future__ import annotations
 
-from tilewright.planning.mesh import Mesh
+from tilewright.planning.space.mesh import Mesh
 
 MESH = Mesh(
     side=8,

@@ -14,12 +14,12 @@ from time import perf_counter
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
 from tilewright.planning import Planner
-from tilewright.planning.chain_cores import plan_chain_cores
+from tilewright.planning.chains.cores import plan_chain_cores
 from tilewright.planning.domain import Kernel
-from tilewright.planning.mesh import Mesh
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.cores import plan_cores
 from tilewright.planning.planners.swatop import Swatop
+from tilewright.planning.space.mesh import Mesh
 
 TOP = 16
 """Strategies of which the cost model chooses."""
@@ -35,7 +35,7 @@ class Plans:
         self.planner = Planner(machine, search=self.search, chains=chains)
 
     chains = True
-    """Chains are planned as chains (planning/chain_cores.py)."""
+    """Chains are planned as chains (planning/chains/cores.py)."""
 
     def __call__(self, kernel: Kernel) -> Plan:
         """The plan; raises TilewrightError where there is none."""

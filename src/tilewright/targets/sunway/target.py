@@ -12,9 +12,9 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
 from tilewright.planning import Ask
-from tilewright.planning.mesh import Mesh
 from tilewright.planning.planners.listed import Listed
 from tilewright.planning.planners.registry import planner_of
+from tilewright.planning.space.mesh import Mesh
 from tilewright.targets.base import Target, sources_text
 from tilewright.targets.sunway.chip import CHIP, ChipPlans, group_machine
 from tilewright.targets.sunway.emit.package import write_package

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.ir import ModulePass
 from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine
-from tilewright.planning.levels import is_deep
+from tilewright.planning.space.levels import is_deep
 from tilewright.tile.decisions import EVERY_DECISION, Decision
 from tilewright.tile.passes.allocate import Allocate, last_used
 from tilewright.tile.passes.assign_events import AssignEvents

@@ -17,7 +17,7 @@ from tilewright.memory import Buffer, Problem, align_up, place, shared
 from tilewright.numerics.element_types import size_of
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
-from tilewright.planning.levels import on_the_way
+from tilewright.planning.space.levels import on_the_way
 from tilewright.tile.circular import circle_of
 from tilewright.tile.dialect import (
     BufferOp,

@@ -10,7 +10,7 @@ from tilewright.ir.types import element_size
 from tilewright.machine import Machine
 from tilewright.machine.expression import parse_expression
 from tilewright.memory.alignment import ceil_div
-from tilewright.planning.part_stores import faster_in_parts
+from tilewright.planning.cost.part_stores import faster_in_parts
 from tilewright.tile.dialect import ComputeOp, LoopOp, MoveOp, ProgramOp, enclosing_loops
 from tilewright.tile.implied import visits
 from tilewright.tile.passes.allocate import largest_box

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.targets.generic.kernel_cases import KernelBuilder
 
-from tilewright.planning.bounds import granule_bound
+from tilewright.planning.cost.bounds import granule_bound
 from tilewright.planning.domain import Kernel
-from tilewright.planning.join_pixels import join_pixels
 from tilewright.planning.schedule import Level, Schedule
+from tilewright.planning.space.join_pixels import join_pixels
 from tilewright.targets.cambricon.machine import machine
 from tilewright.targets.cambricon.timer import timer
 

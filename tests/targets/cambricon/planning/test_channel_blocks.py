@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.planning.test_join_pixels import convolution
+from tests.planning.space.test_join_pixels import convolution
 from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import Array, Case, KernelBuilder
 
 from tilewright.errors import TilewrightError
-from tilewright.planning.bounds import granule_bound
+from tilewright.planning.cost.bounds import granule_bound
 from tilewright.planning.domain import Kernel, Operand
-from tilewright.planning.join_pixels import join_pixels
 from tilewright.planning.schedule import Level, Schedule
+from tilewright.planning.space.join_pixels import join_pixels
 from tilewright.targets.cambricon.machine import machine
 from tilewright.targets.cambricon.planning.channel_blocks import by_channel_blocks, layout_of_blocks
 from tilewright.targets.cambricon.timer import timer

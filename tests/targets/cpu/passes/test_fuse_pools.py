@@ -15,7 +15,7 @@ from tilewright.ir import ModuleOp, SSAValue
 from tilewright.ir.passes import PassRunner
 from tilewright.ir.types import shape_of
 from tilewright.machine import Machine
-from tilewright.planning.bounds import compulsory_bytes
+from tilewright.planning.cost.bounds import compulsory_bytes
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.passes.choose_methods import ChooseMethods
 from tilewright.targets.cpu.passes.fuse_pools import FusePools

@@ -1,9 +1,10 @@
 """The ``ldm`` planner: what swTVM does with a layer (its section 5).
 
-The result is split over the cores (parallel.py). Buffers take of every loop variable what
-algorithm 1 gives them (buffers.py), the loops over tiles are ordered by algorithm 2 (order.py), and
-transfers stand where algorithm 3 puts them (correlation.py, the pass ``place-moves``). Nothing is
-searched, so the planner may lose against the machine's own cost model, by which it is priced.
+The result is split over the cores (planners/papers/parallel.py). Buffers take of every loop
+variable what algorithm 1 gives them (buffers.py), the loops over tiles are ordered by algorithm 2
+(order.py), and transfers stand where algorithm 3 puts them (planners/papers/correlation.py, the
+pass ``place-moves``). Nothing is searched, so the planner may lose against the machine's own cost
+model, by which it is priced.
 
 It works on every machine whose primitives keep operands in memories that software manages: tiles
 grow until one of these is full. Beyond the paper there are two slots where they fit (the paper's
@@ -21,9 +22,17 @@ from time import perf_counter
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import Kernel
-from tilewright.planning.footprint import Use, uses_of
 from tilewright.planning.layout import Layout
-from tilewright.planning.mesh import (
+from tilewright.planning.plan import Budget, Plan, Timer
+from tilewright.planning.planners.cores import one_core, part_of, shareable
+from tilewright.planning.planners.greedy import AUTOMATIC, most_slots
+from tilewright.planning.planners.ldm.buffers import BLOCK, Buffering
+from tilewright.planning.planners.ldm.order import Tensor, loop_order
+from tilewright.planning.planners.papers.parallel import parallel_parts
+from tilewright.planning.planners.schedules import agreeing
+from tilewright.planning.planners.stated import slots_of, stated_plan, stated_schedule, tiling
+from tilewright.planning.space.footprint import Use, uses_of
+from tilewright.planning.space.mesh import (
     Axis,
     Division,
     Mesh,
@@ -31,16 +40,8 @@ from tilewright.planning.mesh import (
     in_step,
     needed_by_all,
 )
-from tilewright.planning.parallel import parallel_parts
-from tilewright.planning.plan import Budget, Plan, Timer
-from tilewright.planning.planners.cores import one_core, part_of, shareable
-from tilewright.planning.planners.greedy import AUTOMATIC, most_slots
-from tilewright.planning.planners.ldm.buffers import BLOCK, Buffering
-from tilewright.planning.planners.ldm.order import Tensor, loop_order
-from tilewright.planning.planners.schedules import agreeing
-from tilewright.planning.planners.stated import slots_of, stated_plan, stated_schedule, tiling
-from tilewright.planning.sizes import tile_sizes
-from tilewright.planning.space import Space, no_tile_fits
+from tilewright.planning.space.sizes import tile_sizes
+from tilewright.planning.space.tilings import Space, no_tile_fits
 
 DIVISIONS = 8
 """Cuts of the result for a mesh that are planned, those first of which a core moves least."""
@@ -55,8 +56,8 @@ class Ldm:
     buffers: int = AUTOMATIC
     """Slots of what is moved again and again: 1, as the algorithm is printed; 2; or the faster."""
     mesh: Mesh | None = None
-    """The mesh, if cores may get operands from others (mesh.py): those of their row or column, or,
-    for the paper's own parts, one that loads them for all. None: no exchange."""
+    """The mesh, if cores may get operands from others (space/mesh.py): those of their row or
+    column, or, for the paper's own parts, one that loads them for all. None: no exchange."""
     broadcast: bool = False
     """True if the mesh is used for the latter."""
 

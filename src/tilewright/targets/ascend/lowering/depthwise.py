@@ -15,11 +15,20 @@ import numpy as np
 from tilewright.ir.types import Array
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
-from tilewright.targets.ascend.lowering.images import Convolutions, first_of
-from tilewright.targets.ascend.lowering.nest import Spans
+from tilewright.targets.ascend.lowering.images import Convolutions
+from tilewright.targets.ascend.lowering.nest import Span, Spans, first_of
 from tilewright.targets.ascend.lowering.walk import Home
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL
-from tilewright.targets.ascend.program import Loop, Place, Statement, Tensor, least
+from tilewright.targets.ascend.program import (
+    Barrier,
+    Loop,
+    Place,
+    Statement,
+    Tensor,
+    least,
+    more,
+    select,
+)
 from tilewright.tile.dialect import BufferOp, ComputeOp, TensorOp
 
 
@@ -46,14 +55,15 @@ class Depthwise(Convolutions):
         """Channels of a block of the image."""
         return super().block("ci")
 
-    def spans(self, spans: Spans) -> Spans:
+    def spans(self, spans: Spans) -> dict[str, Span]:
         """Channels are those of the image, and of the result what it has of them."""
-        channels = spans["c"]
+        own = self.own(spans)
+        channels = own["c"]
         results, whole = channels, padded(self.exact["c"])
         if whole % self.block("c"):
             left = whole - channels.start.value
             results = replace(channels, size=least(channels.size, left))
-        return {**spans, "ci": channels, "co": results}
+        return {**own, "ci": channels, "co": results}
 
     def main_bytes(self, op: TensorOp) -> int:
         """Bytes of a tensor in main memory; weights come as fractals."""
@@ -64,15 +74,15 @@ class Depthwise(Convolutions):
 
     def bytes(self, op: BufferOp, spans: Spans) -> int:
         """Bytes of a buffer; weights are of 16 channels each, what L0A holds of one block."""
-        taps = spans["kh"].most * spans["kw"].most
+        own = self.own(spans)
         if op.get("role") == "weight":
-            return spans["c"].most // CUBE * taps * FRACTAL
+            return own["c"].most // CUBE * own["kh"].most * own["kw"].most * FRACTAL
         if op.get("role") == "input" and op.memory == "ca":
-            return spans["c"].most // self.block("c") * self._most(spans) * BLOCK
+            return own["c"].most // self.block("c") * self._most(own) * BLOCK
         return super().bytes(op, spans)
 
     def _weights(self, home: Home, outer: Home | Tensor) -> list[Statement]:
-        channels, kh, kw = (home.spans[dim] for dim in ("c", "kh", "kw"))
+        channels, kh, kw = (self.own(home.spans)[dim] for dim in ("c", "kh", "kw"))
         count, held = channels.size // CUBE, kh.most * kw.most
         kernel = self.exact["kh"], self.exact["kw"]
         taps = kernel[0] * kernel[1]
@@ -90,17 +100,17 @@ class Depthwise(Convolutions):
             q.body.append(isa.copy(*ends, count, blocks, *gaps))
             p.body.append(q)
             return [p]
-        large = outer.spans
+        large, spans = self.own(outer.spans), self.own(home.spans)
         held = large["kh"].most * large["kw"].most
         block = channels.start.less(large["c"].start).over(CUBE).value
-        row, column = (home.spans[d].start.less(large[d].start).value for d in ("kh", "kw"))
+        row, column = (spans[d].start.less(large[d].start).value for d in ("kh", "kw"))
         at = (block * held + (row * large["kw"].most + column)) * FRACTAL
         # One fractal for each 16 channels, taps apart in L1.
         return [isa.load(Place(home.buffer), Place(outer.buffer, at), count, held, transpose=False)]
 
     def _taps(self, home: Home, outer: Home) -> list[Statement]:
-        spans, large = home.spans, outer.spans
-        feature_map, corner = self._map(outer, self.spans(spans))
+        spans, large = self.spans(home.spans), self.spans(outer.spans)
+        feature_map, corner = self._map(outer, spans)
         _, whole = self._positions(spans)
         i = Loop("i", spans["c"].size // self.block("c"))
         first = spans["c"].start.less(large["c"].start).over(self.block("c"))
@@ -111,8 +121,10 @@ class Depthwise(Convolutions):
         return self._filled(feature_map, i)
 
     def compute(self, op: ComputeOp, spans: Spans, loops: list[Loop]) -> list[Statement]:
-        """A product for each block of channels."""
+        """A product for each block of channels. Where these are so small that sums need a barrier
+        from one tap to the next, one before all blocks suffices."""
         left, right, sums = (self.homes[v] for v in (*op.stages[0].inputs[:2], op.output))
+        spans = self.own(spans)
         _, whole = self._positions(spans)
         block = self.block("c")
         i = Loop("i", spans["c"].size // block)
@@ -128,4 +140,6 @@ class Depthwise(Convolutions):
                 int(self.core.barrier_blocks.value),
             )
         )
-        return [i]
+        few = more(int(self.core.barrier_blocks.value) * CUBE * CUBE, whole * block)
+        close = Loop("close", select(few, 1, 0), [Barrier("M")])
+        return [close, i] if loops and i.count != 1 else [i]

@@ -25,7 +25,7 @@ from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BL
 from tilewright.targets.ascend.network import EPILOGUE_BYTES
 from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement, Value, least
 from tilewright.targets.ascend.vectors import LANES, add_rows, flat
-from tilewright.tile.dialect import ComputeOp
+from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp
 
 
 @dataclass
@@ -145,8 +145,8 @@ class Epilogue:
     """For integers, the value of a unit of the sums in each column."""
     relu: bool = False
     function: Function | None = None
-    room: int = 0
-    """The bytes of UB that are left for it."""
+    room: tuple[int, int] = (0, 0)
+    """The first of the bytes of UB that are left for it, and the end."""
     before: list[Statement] = field(default_factory=list[Statement])
     """In front of all loops."""
     work: list[Buffer] = field(default_factory=list[Buffer])
@@ -155,10 +155,11 @@ class Epilogue:
     """The buffer in which sums of integers become floats."""
 
     @classmethod
-    def of(cls, compute: ComputeOp, core: DaVinci) -> Epilogue:
+    def of(cls, compute: ComputeOp, program: ProgramOp, core: DaVinci) -> Epilogue:
         """Read off the stages; refuses (``lower-operation``) others."""
         anchor, *rest = compute.stages
-        epilogue = cls(anchor.inputs[2] if len(anchor.inputs) > 2 else None, room=core.ub)
+        bias = anchor.inputs[2] if len(anchor.inputs) > 2 else None
+        epilogue = cls(bias, room=room_of(compute, program, core))
         value = anchor.result
         for stage in rest:
             operation = stage.operation.data
@@ -207,11 +208,11 @@ class Epilogue:
         if self.factors is None:
             raise refuse("lower-operation", "sums of integers are dequantised on their way out")
         if not self.work:
-            first = self._behind(homes)
+            first, end = self.room
             spare = EPILOGUE_BYTES if self.function is not None else 0
-            part = min((self.room - first - spare) // FOUR_ROWS, MAX_REPEAT // 2) // 4 * 4
+            part = min((end - first - spare) // FOUR_ROWS, MAX_REPEAT // 2) // 4 * 4
             if part < 4:
-                raise refuse("plan-capacity", f"{self.room - first} bytes of ub hold no sums")
+                raise refuse("plan-capacity", f"{end - first} bytes of ub hold no sums")
             self.wide = Buffer("wide", "ub", first, part * FOUR_ROWS, element="int32_t")
             self.work.append(self.wide)
         assert self.wide is not None
@@ -277,14 +278,6 @@ class Epilogue:
         """The operands that have a number for each column."""
         return [operand for operand in (self.bias, self.factors) if operand is not None]
 
-    def _behind(self, homes: Homes) -> int:
-        """The first byte of UB behind the program's buffers."""
-        return max(
-            home.buffer.address + home.buffer.bytes * home.buffer.slots
-            for home in homes.values()
-            if home.memory == "ub"
-        )
-
     def statements(
         self,
         tile: Place,
@@ -326,15 +319,29 @@ class Epilogue:
                 body.append(flat("vrelu", tile, (tile,), repeats, largest, "j"))
         if self.function is not None:
             if not self.function.buffers:
-                begin = self._behind(homes)
+                begin, end = self.room
                 if self.wide is not None:
                     begin = self.wide.address + self.wide.bytes
-                self.function.place(begin, self.room)
+                self.function.place(begin, end)
                 self.work += self.function.buffers.values()
                 self.before += self.function.fills()
             halves = count * batch[0] * rows[0] * CUBE
             body += self.function.statements(tile, halves, most * batch[1] * rows[1] * CUBE, "f")
         return body
+
+
+def room_of(compute: ComputeOp, program: ProgramOp, core: DaVinci) -> tuple[int, int]:
+    """A compute's part of the bytes of UB behind all buffers."""
+    computes: list[ComputeOp] = []
+    first = 0
+    for op in program.walk():
+        if isinstance(op, ComputeOp):
+            computes.append(op)
+        elif isinstance(op, BufferOp) and op.memory == "ub":
+            first = max(first, op.get("address") + op.get("bytes") * op.places)
+    each = (core.ub - first) // len(computes) // BLOCK * BLOCK
+    first += computes.index(compute) * each
+    return first, core.ub if compute is computes[-1] else first + each
 
 
 REPEAT_ROWS = LANES // CUBE

@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.ir.types import layout_of
+from tilewright.machine.dims import DIMS
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import convolution_weight, image, padded
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.lowering.epilogue import Epilogue
-from tilewright.targets.ascend.lowering.nest import Linear, Span, Spans
+from tilewright.targets.ascend.lowering.nest import Linear, Span, Spans, first_of
 from tilewright.targets.ascend.lowering.walk import (
     Home,
     Homes,
@@ -27,6 +28,7 @@ from tilewright.targets.ascend.lowering.walk import (
     element_of,
     is_row,
     main_bytes,
+    operands_of,
 )
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
 from tilewright.targets.ascend.program import (
@@ -36,7 +38,6 @@ from tilewright.targets.ascend.program import (
     Statement,
     Tensor,
     Value,
-    equal,
     greatest,
     least,
 )
@@ -63,16 +64,19 @@ class Convolutions:
     """The dim of the results' channels."""
     blocked_dims: tuple[str, ...] = ("co", "ci")
 
-    def __init__(self, program: ProgramOp, core: DaVinci, homes: Homes) -> None:
+    def __init__(self, program: ProgramOp, compute: ComputeOp, core: DaVinci, homes: Homes) -> None:
         self.program, self.core, self.homes = program, core, homes
-        compute = next(op for op in program.walk() if isinstance(op, ComputeOp))
-        self.epilogue = Epilogue.of(compute, core)
+        self.epilogue = Epilogue.of(compute, program, core)
         self.before, self.work = self.epilogue.before, self.epilogue.work
         anchor: StageOp = compute.stages[0]
-        self.exact = program.extents
-        self.integers = any(element_of(op) == "int8_t" for op in program.tensors.values())
-        for name, op in program.tensors.items():
-            role, width = op.role.data, WIDTHS[element_of(op)]
+        names = {dim: compute.dim_names.get(dim, dim) for dim in DIMS[anchor.operation.data]}
+        self.names = {dim: name for dim, name in names.items() if name in program.extents}
+        """The program's names of the convolution's dims."""
+        self.exact = {dim: program.extents[name] for dim, name in self.names.items()}
+        operands = operands_of(compute)
+        self.integers = any(element_of(op) == "int8_t" for op, _ in operands.values())
+        for name, (op, role) in operands.items():
+            width = WIDTHS[element_of(op)]
             wanted = convolution_weight(width) if role == "weight" else image(width)
             if is_row(op) or (role == "weight" and self.result == "c"):
                 continue
@@ -103,12 +107,13 @@ class Convolutions:
 
     def extents(self) -> dict[str, int]:
         """Extents, those of channels padded."""
-        blocked = filter(self.blocked, self.exact)
-        return {**self.exact, **{d: padded(self.exact[d], self.block(d)) for d in blocked}}
+        own = {name: self.exact[dim] for dim, name in self.names.items()}
+        return {name: padded(extent, self.block_of(name)) for name, extent in own.items()}
 
-    def blocked(self, dim: str) -> bool:
-        """Return True if a dim is one of channels."""
-        return dim in self.blocked_dims
+    def block_of(self, dim: str) -> int:
+        """The indices of a block of a dim of the program: of channels; of others 1."""
+        own = next((own for own, name in self.names.items() if name == dim), "")
+        return self.block(own) if own in self.blocked_dims else 1
 
     def block(self, dim: str) -> int:
         """16 channels, of images of integers 32."""
@@ -118,12 +123,16 @@ class Convolutions:
         """The element type of a buffer, as in C."""
         return element_in(op, integers=self.integers)
 
-    def spans(self, spans: Spans) -> Spans:
-        """The spans by the names that a convolution's dims have; channels are those of the images,
-        of all groups of a tile."""
+    def own(self, spans: Spans) -> dict[str, Span]:
+        """The spans by the names that a convolution's dims have."""
+        return {dim: spans[name] for dim, name in self.names.items()}
+
+    def spans(self, spans: Spans) -> dict[str, Span]:
+        """The same; channels are those of the images, of all groups of a tile."""
+        own = self.own(spans)
         if self.groups == 1:
-            return spans
-        return {**spans, **{dim: self._all_channels(dim, spans) for dim in ("co", "ci")}}
+            return own
+        return {**own, **{dim: self._all_channels(dim, own) for dim in ("co", "ci")}}
 
     def _all_channels(self, dim: str, spans: Spans) -> Span:
         """Channels of a tile's groups as an interval of the image's."""
@@ -139,7 +148,8 @@ class Convolutions:
 
     def _weight_spans(self, spans: Spans) -> Spans:
         """Return the spans of weights, which have the image's channels of one group."""
-        return {**self.spans(spans), "ci": spans["ci"]} if self.groups > 1 else self.spans(spans)
+        own = self.own(spans)
+        return {**self.spans(spans), "ci": own["ci"]} if self.groups > 1 else self.spans(spans)
 
     # Sizes.
 
@@ -204,7 +214,9 @@ class Convolutions:
         """Refuse tiles whose windows touch no row of the image."""
         (stride, _), (dilation, _) = self.strides, self.dilations
         tiles = [(0, self.exact["oh"])]
-        for _, step in spans["oh"].start.terms:
+        for loop, step in spans["oh"].start.terms:
+            # Tiles of what another compute reads begin at any row.
+            step = step if isinstance(loop, Loop) else 1
             tiles = [
                 (first, min(first + step, end))
                 for start, end in tiles
@@ -389,6 +401,19 @@ class Convolutions:
         first = (spans["n"].start.value * self.results + channel) * result
         return first + spans["oh"].start.times(self.exact["ow"]).value
 
+    def _result(self, outer: Home | Tensor, spans: Spans) -> tuple[Place, Value]:
+        """Where a tile of the result begins, in main memory or where it waits in L1, and how many
+        positions lie there from one block of channels to the next."""
+        if isinstance(outer, Tensor):
+            return Place(outer, self._plane(spans) * BLOCK), self.exact["oh"] * self.exact["ow"]
+        whole, (_, channels, rows, columns) = self.spans(outer.made), outer.op.get("shape")
+        size = padded(channels) * rows * columns * WIDTHS[self.element(outer.op)]
+        plane = whole["oh"].size * self.exact["ow"]
+        first = spans["oh"].start.less(whole["oh"].start).times(self.exact["ow"]).value
+        channel = spans["co"].start.less(whole["co"].start).over(CUBE).value
+        number = spans["n"].start.less(whole["n"].start).value
+        return Place(outer.buffer, (channel * plane + first) * BLOCK + number * size), plane
+
     def _summand(self, home: Home, tensor: Tensor) -> list[Statement]:
         """A second summand's tile; what fills its last block of positions up was put there once."""
         spans = self.spans(home.spans)
@@ -430,11 +455,11 @@ class Convolutions:
         spans = self.spans(home.spans)
         count, whole = self._positions(spans)
         blocks = spans["co"].size // CUBE
-        if isinstance(outer, Tensor):
-            plane = self.exact["oh"] * self.exact["ow"]
-            target = Place(outer, self._plane(spans) * BLOCK)
+        if home.memory == "ub":
+            target, plane = self._result(outer, spans)
             gaps = whole - count, plane - count
             return self._planes(target, Place(home.buffer), blocks, count, gaps)
+        assert isinstance(outer, Home)
         target = Place(outer.buffer)
         if self.integers:
             rows = whole, self._most(spans)
@@ -457,7 +482,7 @@ class Convolutions:
     def compute(self, op: ComputeOp, spans: Spans, loops: list[Loop]) -> list[Statement]:
         """The product of a tile's positions and channels."""
         left, right, sums = (self.homes[v] for v in (*op.stages[0].inputs[:2], op.output))
-        first = first_of(loops)
+        first, spans = first_of(loops), self.own(spans)
         _, whole = self._positions(spans)
         return [
             isa.mad(
@@ -471,14 +496,3 @@ class Convolutions:
                 int(self.core.barrier_blocks.value),
             )
         ]
-
-
-def first_of(loops: list[Loop]) -> Value:
-    """Return the condition that a product is the first one of its sums: 1 where there are no
-    others."""
-    if not loops:
-        return 1
-    total: Value = 0
-    for loop in loops:
-        total = loop.variable + total
-    return equal(total, 0)

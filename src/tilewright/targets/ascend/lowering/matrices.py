@@ -21,7 +21,7 @@ from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import matrices, padded
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.lowering.epilogue import Epilogue
-from tilewright.targets.ascend.lowering.nest import NOTHING, Linear, Span, Spans
+from tilewright.targets.ascend.lowering.nest import NOTHING, Linear, Span, Spans, first_of
 from tilewright.targets.ascend.lowering.walk import (
     Home,
     Homes,
@@ -30,6 +30,8 @@ from tilewright.targets.ascend.lowering.walk import (
     element_of,
     is_row,
     main_bytes,
+    operands_of,
+    summed_dims,
 )
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
 from tilewright.targets.ascend.program import (
@@ -38,7 +40,6 @@ from tilewright.targets.ascend.program import (
     Statement,
     Tensor,
     Value,
-    equal,
     least,
 )
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, TensorOp, WindowAttr
@@ -88,22 +89,22 @@ def span(spans: Spans, dim: str, block: int = CUBE) -> Span:
 class Products:
     """The forms of a product; see ``Forms``."""
 
-    def __init__(self, program: ProgramOp, core: DaVinci, homes: Homes) -> None:
-        computes = [op for op in program.walk() if isinstance(op, ComputeOp)]
+    def __init__(self, program: ProgramOp, compute: ComputeOp, core: DaVinci, homes: Homes) -> None:
         self.program = program
         self.core = core
         self.homes = homes
-        self.epilogue = Epilogue.of(computes[0], core)
+        self.epilogue = Epilogue.of(compute, program, core)
         self.before, self.work = self.epilogue.before, self.epilogue.work
         self.exact: dict[str, Value] = {**program.extents}
         """Extents; of a dim that is summed, a launch's own length where it has one."""
         self.turned: set[str] = set()
         """Tensors that lie with rows and columns exchanged."""
-        self.elements = {name: element_of(op) for name, op in program.tensors.items()}
+        operands = operands_of(compute)
+        self.elements = {name: element_of(op) for name, (op, _) in operands.items()}
         """Element types of tensors, as in C."""
         self.integers = "int8_t" in self.elements.values()
-        for name, tensor in program.tensors.items():
-            rank, role = len(tensor.result.type.get_shape()), tensor.role.data
+        for name, (tensor, role) in operands.items():
+            rank = len(tensor.result.type.get_shape())
             if is_row(tensor):
                 continue
             layout = Layout.parse(layout_of(tensor.result), rank)
@@ -117,18 +118,19 @@ class Products:
         self.axes: dict[str, Axes] = {}
         """By the names of tensors."""
         for op in program.walk():
-            if isinstance(op, BufferOp) and not is_row(op.tensor_op):
-                name = op.tensor_op.symbol.data
+            name = op.tensor_op.symbol.data if isinstance(op, BufferOp) else ""
+            if isinstance(op, BufferOp) and name in operands and not is_row(op.tensor_op):
                 block = BLOCK // WIDTHS[self.elements[name]]
                 self.axes[name] = Axes.of(op.window, op.tensor_shape, name in self.turned, block)
         sides = [dim for axes in self.axes.values() for dim in (axes.rows, axes.columns)]
         self.dims = {dim for dim in sides if dim}
-        (self.summed,) = (dim for dim in program.reduction_dims)
+        (self.summed,) = summed_dims(compute)
+        self.own = compute.dims
 
     def extents(self) -> dict[str, int]:
         """Extents, those of rows and columns padded."""
         extents = self.program.extents
-        return {d: padded(n, self.block(d)) if d in self.dims else n for d, n in extents.items()}
+        return {dim: padded(extents[dim], self.block_of(dim)) for dim in self.own}
 
     def block(self, dim: str) -> int:
         """Indices of a block: 16, of integers 32 along what is summed."""
@@ -138,9 +140,9 @@ class Products:
         """The element type of a buffer, as in C."""
         return element_in(op, integers=self.integers)
 
-    def blocked(self, dim: str) -> bool:
-        """Return True if a dim is one of rows or columns."""
-        return dim in self.dims
+    def block_of(self, dim: str) -> int:
+        """The indices of a block of a dim of rows or columns; of others 1."""
+        return self.block(dim) if dim in self.dims else 1
 
     def main_bytes(self, op: TensorOp) -> int:
         """Bytes of a tensor in main memory."""
@@ -177,6 +179,8 @@ class Products:
         """L0C to UB with what follows the product, and UB to main memory."""
         if isinstance(outer, Tensor):
             return self._copy(home, outer, inwards=False)
+        if home.memory == "ub":
+            return self._handed_on(home, outer)
         axes, spans = self._axes(home.op), home.spans
         rows, columns = span(spans, axes.rows), span(spans, axes.columns)
         batch, most = self._count(axes, spans)
@@ -207,6 +211,24 @@ class Products:
             if dim and spans[dim].most > 1:
                 count = spans[dim].size * count
         return count, prod(spans[dim].most for dim in axes.batch if dim)
+
+    def _handed_on(self, home: Home, outer: Home) -> list[Statement]:
+        """A tile of the result on its way from UB to where it waits in L1."""
+        axes, spans, whole = self._axes(home.op), home.spans, outer.made
+        rows, columns = span(spans, axes.rows), span(spans, axes.columns)
+        pitch, width = span(whole, axes.rows).most, span(whole, axes.columns).size // CUBE
+        column = columns.start.less(span(whole, axes.columns).start).over(CUBE).value
+        row = rows.start.less(span(whole, axes.rows).start).value
+        blocks = columns.size // CUBE
+
+        def copy(indices: Indices) -> list[Statement]:
+            there = self._matrix(axes, spans, indices, whole) * (width * pitch)
+            here = self._matrix(axes, spans, indices, spans) * (blocks * rows.size)
+            target = Place(outer.buffer, (column * pitch + row + there) * BLOCK)
+            source = Place(home.buffer, here * BLOCK)
+            return [isa.copy(target, source, blocks, rows.size, 0, pitch - rows.size)]
+
+        return self._matrices(axes, spans, copy)
 
     def _copy(self, home: Home, tensor: Tensor, *, inwards: bool) -> list[Statement]:
         """Between main memory and a buffer in Nz; L1's blocks of columns keep their distance."""
@@ -314,12 +336,7 @@ class Products:
         n0, exact = depth.size, self.exact[self.summed]
         if not isinstance(exact, int) or exact % self.block(self.summed):
             n0 = least(n0, exact - depth.start.value)
-        first: Value = 1
-        if loops:
-            total: Value = 0
-            for loop in loops:
-                total = loop.variable + total
-            first = equal(total, 0)
+        first = first_of(loops)
 
         def product(indices: Indices) -> list[Statement]:
             def part(home: Home, of: Axes, size: Value) -> Place:

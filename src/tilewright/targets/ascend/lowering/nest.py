@@ -10,15 +10,38 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from tilewright.planning.domain import Affine
 from tilewright.targets.ascend.machine import CUBE
-from tilewright.targets.ascend.program import LENGTH, Loop, Value, least
+from tilewright.targets.ascend.program import (
+    LENGTH,
+    Command,
+    Loop,
+    Value,
+    equal,
+    greatest,
+    least,
+    scalar,
+    variable,
+)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A value that the kernel has a name for (``program.scalar``)."""
+
+    name: str
+
+    @property
+    def variable(self) -> Value:
+        """The value, by its name."""
+        return variable(self.name)
 
 
 @dataclass(frozen=True)
 class Linear:
-    """A sum of loops' variables, each times a number, and a constant."""
+    """A sum of loops' variables and named values, each times a number, and a constant."""
 
-    terms: tuple[tuple[Loop, int], ...] = ()
+    terms: tuple[tuple[Loop | Named, int], ...] = ()
     constant: int = 0
 
     def plus(self, loop: Loop, step: int) -> Linear:
@@ -92,6 +115,26 @@ def cut(span: Span, step: int, upper: int, name: str) -> tuple[Loop, int, Span]:
     return loop, trips, Span(span.start.plus(loop, step), size, min(step, most))
 
 
+def interval(
+    axis: Affine, spans: Spans, extent: int, most: int, name: str
+) -> tuple[Span, list[Command]]:
+    """The indices within ``[0, extent)`` that an expression takes over some spans, ``most`` at
+    most, and the commands that name their ends where these change from tile to tile."""
+    if axis.lone is not None:
+        return spans[axis.lone], []
+    start, size = Linear((), axis.offset), 1
+    for dim, step in axis.terms:
+        own, moved = spans[dim], spans[dim].start.times(step)
+        start = Linear((*start.terms, *moved.terms), start.constant + moved.constant)
+        size = (own.size - 1) * step + size
+    first, end = greatest(start.value, 0), least(start.value + size, extent)
+    if isinstance(first, int) and isinstance(end, int):
+        return Span(Linear((), first), end - first, end - first), []
+    begin, count = Named(f"{name}_first"), Named(f"{name}_size")
+    commands = [scalar(begin.name, first), scalar(count.name, end - begin.variable)]
+    return Span(Linear(((begin, 1),)), count.variable, most), commands
+
+
 def slot_of(loops: Sequence[tuple[Loop, int]], slots: int) -> Value:
     """The slot of a visit within some loops: slots take turns, the innermost loop's visits first.
 
@@ -104,3 +147,14 @@ def slot_of(loops: Sequence[tuple[Loop, int]], slots: int) -> Value:
         if trips > 1:
             total = loop.variable * factor + total
     return total % slots if not isinstance(total, int) else 0
+
+
+def first_of(loops: Sequence[Loop]) -> Value:
+    """Return the condition that a product is the first one of its sums: 1 where there are no
+    others."""
+    if not loops:
+        return 1
+    total: Value = 0
+    for loop in loops:
+        total = loop.variable + total
+    return equal(total, 0)

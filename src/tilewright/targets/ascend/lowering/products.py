@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 
+from tilewright.planning.chains.plans import kernels_of
 from tilewright.planning.domain import Operand
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.kernels.elementwise import elementwise
@@ -17,6 +18,9 @@ from tilewright.tile.dialect import ProgramOp
 LARGEST = 65_504.0
 """The largest number of half precision."""
 
+DEPTHWISE = ("depthwise_conv",)
+"""The operations whose weights are diagonals."""
+
 ROWS = {"int32": "int32_t", "float32": "float"}
 """Elements of biases and factors of sums of integers, and those of CCE C."""
 
@@ -24,18 +28,22 @@ ROWS = {"int32": "int32_t", "float32": "float"}
 def product(launches: Launches, program: ProgramOp) -> None:
     """The launches of a kernel whose anchor the cube computes, with all that follows it."""
     kernel = launches.kernel
+    anchors = [each.anchor for each in kernels_of(kernel)]
     operands = {operand.name: operand for operand in kernel.inputs}
+    diagonal = {o.name for each in anchors if each.operation in DEPTHWISE for o in each.inputs}
     check_weights(launches)
     values: list[Value] = []
-    for symbol in program.tensors:
+    for symbol, tensor in program.tensors.items():
         operand = operands.get(symbol)
+        if tensor.role.data == "internal":
+            continue
         if operand is None:
             values.append(launches.result())
         elif operand.role == "bias" and operand.element != "int32":
             values.append(_bias(launches, operand))
         elif operand.element in ROWS:
             values.append(_row(launches, operand))
-        elif operand.role == "weight" and kernel.anchor.operation == "depthwise_conv":
+        elif operand.role == "weight" and symbol in diagonal:
             data = launches.known.get(symbol)
             if data is None:
                 raise launches.refusal(f"{symbol} is computed, and has to be constant here")
@@ -44,7 +52,7 @@ def product(launches: Launches, program: ProgramOp) -> None:
             values.append(launches.constant(fractals, fractals.shape, element, ""))
         else:
             values.append(launches.operand(operand))
-    name = launches.name(kernel.anchor.operation)
+    name = launches.name("_".join(anchor.operation for anchor in anchors))
     launches.launch(cube_kernel(program, launches.core, name, free=launches.free), *values)
 
 
@@ -77,7 +85,7 @@ def _bias(launches: Launches, bias: Operand) -> Value:
 def check_weights(launches: Launches) -> None:
     """Refuse constants that half precision does not hold; those of products were cut at its largest
     number when they were converted."""
-    for operand in launches.kernel.anchor.inputs:
+    for operand in (o for each in kernels_of(launches.kernel) for o in each.anchor.inputs):
         data = launches.known.get(operand.name)
         if data is None or np.issubdtype(data.dtype, np.integer):
             continue

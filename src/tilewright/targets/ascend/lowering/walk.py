@@ -4,6 +4,8 @@ A loop of the program is a loop of the kernel, a buffer a buffer with as many sl
 memory, which belongs to the loop that it stands in; the outermost loops that cores share are the
 grid of blocks (``Program.blocks``). What moves and computes become depends on the formats of the
 operands: ``Forms`` says it for products of matrices (matrices.py) and for convolutions (images.py).
+Each compute of a program has forms of its own (``Chain``, cube.py). What one leaves to another
+waits in a buffer; a domain around the first is the part of its dims that the other reads.
 Stages behind the product or the convolution come with the results' way out of L0C: the conversion
 and relu with the move to UB, others in UB.
 
@@ -27,7 +29,15 @@ from tilewright.ir.types import element_name, layout_of
 from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.isa import WIDTHS
-from tilewright.targets.ascend.lowering.nest import Spans, cut, padded_length, slot_of, whole
+from tilewright.targets.ascend.lowering.nest import (
+    Span,
+    Spans,
+    cut,
+    interval,
+    padded_length,
+    slot_of,
+    whole,
+)
 from tilewright.targets.ascend.program import (
     LENGTH,
     Buffer,
@@ -41,7 +51,17 @@ from tilewright.targets.ascend.program import (
     more,
     select,
 )
-from tilewright.tile.dialect import BufferOp, ComputeOp, LoopOp, MoveOp, ProgramOp, TensorOp
+from tilewright.tile.dialect import (
+    BufferOp,
+    ComputeOp,
+    DomainOp,
+    LoopOp,
+    MoveOp,
+    ProgramOp,
+    TensorOp,
+    enclosing_scopes,
+)
+from tilewright.tile.iteration import nest_rows
 
 
 @dataclass
@@ -52,6 +72,8 @@ class Home:
     buffer: Buffer
     spans: Spans
     """The spans of the dims where the buffer is declared."""
+    made: Spans = field(default_factory=dict[str, Span])
+    """Of what one compute leaves to another, the spans of the dims of which the first makes all."""
 
     @property
     def memory(self) -> str:
@@ -64,23 +86,24 @@ Homes = dict[SSAValue, Home]
 
 
 class Forms(Protocol):
-    """The forms of an anchor's operands in the memories, and the moves between them."""
+    """The forms of a compute's operands in the memories, and the moves between them."""
 
-    before: list[Statement]
-    """Statements in front of all loops, once the walk is done."""
-    work: list[Buffer]
-    """Buffers of UB behind the program's, once the walk is done."""
+    @property
+    def before(self) -> list[Statement]:
+        """Statements in front of all loops, once the walk is done."""
+        ...
+
+    @property
+    def work(self) -> list[Buffer]:
+        """Buffers of UB behind the program's, once the walk is done."""
+        ...
 
     def extents(self) -> dict[str, int]:
         """Extent of every dim, rounded up where it comes in blocks."""
         ...
 
-    def blocked(self, dim: str) -> bool:
-        """Return True if tiles along a dim are of whole blocks."""
-        ...
-
-    def block(self, dim: str) -> int:
-        """Indices of a block along a dim that comes in blocks."""
+    def block_of(self, dim: str) -> int:
+        """Indices of a block along a dim of the program, of which tiles are whole ones."""
         ...
 
     def element(self, op: BufferOp) -> str:
@@ -133,7 +156,7 @@ class Walk:
         body: list[Statement] = []
         spans = whole(self.forms.extents())
         for dim in self.free:
-            size = padded_length() if self.forms.blocked(dim) else LENGTH
+            size = padded_length() if self.forms.block_of(dim) > 1 else LENGTH
             spans[dim] = replace(spans[dim], size=size)
         self.shared = shared_loops(self.program)
         self._block(self.program.body.block, body, spans, ())
@@ -193,6 +216,8 @@ class Walk:
             elif isinstance(op, ComputeOp):
                 summed = self._summed(op, loops)
                 body += self.forms.compute(op, spans, summed)
+            elif isinstance(op, DomainOp):
+                self._domain(op, body, spans, loops)
             else:
                 raise self.refusal("lower-operation", f"there is no kernel with {op.name}")
         body += within
@@ -207,12 +232,11 @@ class Walk:
         dim, step = op.dim.data, op.step_size
         span = spans[dim]
         upper = op.upper_bound
-        if self.forms.blocked(dim):
-            block = self.forms.block(dim)
-            upper += -upper % block
-            if step % block and step < span.most:
-                reason = f"tiles of {step} along {dim} are no whole blocks of {block}"
-                raise self.refusal("lower-operation", reason)
+        block = self.forms.block_of(dim)
+        upper += -upper % block
+        if step % block and step < span.most:
+            reason = f"tiles of {step} along {dim} are no whole blocks of {block}"
+            raise self.refusal("lower-operation", reason)
         if op.lower_bound:
             raise self.refusal("lower-operation", f"the loop over {dim} begins within its extent")
         if op in self.shared:
@@ -228,9 +252,33 @@ class Walk:
         body.append(loop)
         self._block(op.body.block, loop.body, {**spans, dim: inner}, (*loops, (loop, trips, op)))
 
+    def _domain(
+        self,
+        op: DomainOp,
+        body: list[Statement],
+        spans: Spans,
+        loops: tuple[tuple[Loop, int, LoopOp], ...],
+    ) -> None:
+        """The part of a compute's domain that a later one reads here."""
+        if op.sliding_dims:
+            raise self.refusal(
+                "lower-operation", "rows that tiles leave to the next have no kernel"
+            )
+        first = next(iter(op.body.block.ops))
+        rows, inner = nest_rows(enclosing_scopes(first), self.program.extents), dict(spans)
+        for dim, axis in op.bound.items():
+            extent, most = self.program.extents[dim], int(rows.size(dim).max())
+            inner[dim], commands = interval(axis, spans, extent, most, dim)
+            body += commands
+        # Of what its compute makes all, the domain says, and no loop of its own.
+        for compute in op.walk():
+            if isinstance(compute, ComputeOp) and waiting(compute).result in self.homes:
+                self.homes[waiting(compute).result].made = inner
+        self._block(op.body.block, body, inner, loops)
+
     def _summed(self, op: ComputeOp, loops: tuple[tuple[Loop, int, LoopOp], ...]) -> list[Loop]:
         """The loops over dims that are summed."""
-        reduction = set(self.program.reduction_dims)
+        reduction = summed_dims(op)
         return [loop for loop, trips, of in loops if of.dim.data in reduction and trips > 1]
 
     def _buffer(
@@ -247,13 +295,41 @@ class Walk:
         name = f"{self.tensors[op.tensor_op.symbol.data].name}_{memory}"
         element = self.forms.element(op)
         buffer = Buffer(name, memory, op.get("address"), size, slots, slot, scope, element)
-        self.homes[op.result] = Home(op, buffer, spans)
+        self.homes[op.result] = Home(op, buffer, spans, spans)
 
     def _move(self, op: MoveOp) -> list[Statement]:
         home = self.homes[op.buffer.result]
         outer = self.homes.get(op.outer)
         end = outer or self.tensors[op.buffer.tensor_op.symbol.data]
         return self.forms.load(home, end) if op.loads else self.forms.store(home, end)
+
+
+def waiting(compute: ComputeOp) -> BufferOp:
+    """The outermost buffer of a compute's result: of one that a later compute reads, where it waits
+    for that."""
+    owner = compute.output.owner
+    assert isinstance(owner, BufferOp)
+    while (outer := owner.outer_buffer) is not None:
+        owner = outer
+    return owner
+
+
+def operands_of(compute: ComputeOp) -> dict[str, tuple[TensorOp, str]]:
+    """The tensors that a compute reads and writes, each in its role, by name."""
+    output = waiting(compute).tensor_op
+    operands = {output.symbol.data: (output, "output")}
+    for stage in compute.stages:
+        for value in stage.inputs:
+            if isinstance(value.owner, BufferOp):
+                tensor = value.owner.tensor_op
+                operands[tensor.symbol.data] = tensor, value.owner.get("role", "")
+    return operands
+
+
+def summed_dims(compute: ComputeOp) -> frozenset[str]:
+    """The dims over which a compute sums, by the program's names."""
+    *read, written = compute.stages[0].windows.data
+    return frozenset[str]().union(*(window.dims for window in read)) - written.dims
 
 
 def shared_loops(program: ProgramOp) -> list[LoopOp]:

@@ -19,9 +19,9 @@ from tilewright.ir import Context, ModuleOp, ModulePass
 from tilewright.ir.types import layout_of, shape_of
 from tilewright.machine import Machine
 from tilewright.planning import Planner
-from tilewright.planning.bounds import granule_bound
-from tilewright.planning.join_pixels import join_pixels, moves_blocks
+from tilewright.planning.cost.bounds import granule_bound
 from tilewright.planning.planners.schedules import agreeing
+from tilewright.planning.space.join_pixels import join_pixels, moves_blocks
 from tilewright.targets.cambricon.planning.channel_blocks import by_channel_blocks, layout_of_blocks
 
 PARTS = (2, 4, 8, 16)

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.planning.footprint import Ints
-from tilewright.planning.nests import Arrangement
-from tilewright.planning.space import Space
+from tilewright.planning.space.footprint import Ints
+from tilewright.planning.space.nests import Arrangement
+from tilewright.planning.space.tilings import Space
 
 
 def slots_in_turn(space: Space, arrangement: Arrangement, role: str) -> dict[str, Ints]:

@@ -14,8 +14,8 @@ from tilewright.ir import Context, ModuleOp, ModulePass, f32
 from tilewright.ir.types import tensor_type
 from tilewright.machine import Machine, Primitive
 from tilewright.machine.fusions import fusion_of
-from tilewright.planning.caches import in_place_planning
 from tilewright.planning.canonical import canonical
+from tilewright.planning.planners.caches import in_place_planning
 from tilewright.targets.cpu.planning.behind_cost import BehindCost
 from tilewright.targets.cpu.planning.capabilities import own_of
 

@@ -16,7 +16,7 @@ from tilewright.ir import Context, ModuleOp, ModulePass, bf16, f16, f32
 from tilewright.ir.types import shape_of, tensor_type
 from tilewright.machine import Machine
 from tilewright.machine.fusions import fusion_of
-from tilewright.planning.pooling import pooled
+from tilewright.planning.space.pooling import pooled
 from tilewright.targets.cpu.planning.capabilities import own_of
 
 

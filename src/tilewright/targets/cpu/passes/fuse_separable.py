@@ -33,8 +33,8 @@ from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import shape_of, tensor, tensor_type
 from tilewright.machine import Machine
 from tilewright.machine.fusions import fusion_of
-from tilewright.planning.caches import in_place_planning
 from tilewright.planning.canonical import canonical
+from tilewright.planning.planners.caches import in_place_planning
 from tilewright.targets.cpu.passes.methods import most_scratch, priced_methods, scratch_of
 from tilewright.targets.cpu.planning.cost import near_bytes
 

@@ -19,8 +19,8 @@ from tilewright.machine import Machine, Primitive
 from tilewright.numerics.pieces import THREE, TWO
 from tilewright.numerics.winograd import TRANSFORMS
 from tilewright.planning import Planner
-from tilewright.planning.caches import in_place_planning
 from tilewright.planning.domain import Kernel
+from tilewright.planning.planners.caches import in_place_planning
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.cpu.passes.rewrite_method import forget, rewritten
 from tilewright.targets.cpu.planning.blocks import scratch_elements

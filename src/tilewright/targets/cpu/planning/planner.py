@@ -18,12 +18,12 @@ from typing import Any
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive, parse_expression
 from tilewright.numerics.element_types import ELEMENTS
-from tilewright.planning.bounds import granule_bound, physical_bound, primitives_for
+from tilewright.planning.cost.bounds import granule_bound, physical_bound, primitives_for
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
-from tilewright.planning.operand_layouts import operand_layout, takes_operand
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.schedule import Level, Schedule
+from tilewright.planning.space.operand_layouts import operand_layout, takes_operand
 from tilewright.targets.cpu.planning.behind_cost import BehindCost
 from tilewright.targets.cpu.planning.block_cost import BlockCost
 from tilewright.targets.cpu.planning.blocks import block_schedules

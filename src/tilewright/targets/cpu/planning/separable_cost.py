@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive
-from tilewright.planning.bounds import primitives_for
+from tilewright.planning.cost.bounds import primitives_for
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Level, Schedule

@@ -18,7 +18,7 @@ from tilewright.codegen.c.source import total
 from tilewright.errors import refuse
 from tilewright.ir import Block, Operation
 from tilewright.planning.domain import Affine
-from tilewright.planning.mesh import places
+from tilewright.planning.space.mesh import places
 from tilewright.targets.sunway.emit.names import Names
 from tilewright.targets.sunway.mesh import MESH
 from tilewright.tile.dialect import (

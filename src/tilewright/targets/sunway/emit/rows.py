@@ -27,8 +27,8 @@ from tilewright.errors import refuse
 from tilewright.ir import SSAValue
 from tilewright.ir.types import element_name, tensor_type
 from tilewright.numerics.operators import operators
+from tilewright.planning.chains.links import renamed_axes
 from tilewright.planning.domain import Affine
-from tilewright.planning.links import renamed_axes
 from tilewright.targets.sunway.emit.nest import Extent
 from tilewright.targets.sunway.emit.operands import Operand, split_terms
 from tilewright.targets.sunway.emit.transfers import Place

@@ -30,10 +30,10 @@ from tilewright.machine import Machine
 from tilewright.memory.alignment import ceil_div
 from tilewright.numerics.winograd import TRANSFORMS, transform_weights
 from tilewright.planning import planner_in
-from tilewright.planning.bounds import granule_bound
+from tilewright.planning.cost.bounds import granule_bound
 from tilewright.planning.domain import Kernel
-from tilewright.planning.join_pixels import join_pixels
 from tilewright.planning.planners.cores import one_core
+from tilewright.planning.space.join_pixels import join_pixels
 
 DIRECT = "conv"
 """What the method that a convolution has by itself is called."""

@@ -1,0 +1,1 @@
+"""Chains: kernels planned as one, which compute on the chip what they read."""

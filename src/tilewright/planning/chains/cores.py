@@ -1,0 +1,210 @@
+"""Plans of chains on cores with memories of their own.
+
+The result of the last kernel is cut into parts, as that of a kernel alone is (planners/cores.py),
+and a part is planned as a chain on the machine that one core sees beside the others. What a part
+reads of a producer it computes itself, so that cuts which let several cores compute the same cost
+more: grids come sorted by what a core computes in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from math import ceil, prod
+from time import perf_counter
+
+from tilewright.errors import TilewrightError
+from tilewright.machine import Machine, parse_expression
+from tilewright.planning.chains.plans import bounds, kernels_of, plan_chain
+from tilewright.planning.chains.units import Unit, units_of
+from tilewright.planning.cost.bounds import main_bandwidth, primitives_for
+from tilewright.planning.domain import Affine, Kernel, Operand
+from tilewright.planning.plan import Budget, Plan, Timer
+from tilewright.planning.planners.cores import (
+    core_beside,
+    grids,
+    one_core,
+    parts_of,
+    whole_schedule,
+)
+from tilewright.planning.space.mesh import FEWEST_ELEMENTS, Mesh
+
+PLANNED = 4
+"""Grids that are planned."""
+
+
+def plan_chain_cores(
+    kernel: Kernel,
+    machine: Machine,
+    *,
+    timer: Timer | None = None,
+    budget: Budget | None = None,
+    mesh: Mesh | None = None,
+) -> Plan:
+    """The best of some grids' plans; raises TilewrightError as ``plan_chain`` does. ``timer`` is
+    not asked: it would time one core. Over a ``mesh``, one core loads what all need alike."""
+    del timer
+    begin = perf_counter()
+    chosen = [primitives_for(each, machine)[0] for each in kernels_of(kernel)]
+    units = units_of(kernel, machine, chosen)
+    sizes = grids(kernel.alone, chosen[-1], machine.cores, ceil(machine.cores / 2))
+    parts = parts_of(kernel.alone, sizes)
+    extents = kernel.anchor.extents
+    choices: list[tuple[float, dict[str, int], int, Machine]] = []
+    for row, count in enumerate(parts.tolist()):
+        part = {dim: int(column[row]) for dim, column in sizes.items()}
+        grid = {dim: size for dim, size in part.items() if size < extents[dim]}
+        shared = {o.name for o in _alike(units, grid)} if mesh and not count % machine.cores else ()
+        known = _known(units, part)
+        core = _core(units, known, count, machine)
+        weights = sum(
+            _bytes(operand, unit)
+            for unit in units
+            for operand in unit.kernel.inputs
+            if operand.role == "weight" and operand.name not in shared
+        )
+        work = _work(units, known) + weights / main_bandwidth(core)
+        choices.append((ceil(count / machine.cores) * work, grid, count, core))
+    best: Plan | None = None
+    failure: TilewrightError | None = None
+    for _, grid, count, core in sorted(choices, key=lambda choice: choice[0])[:PLANNED]:
+        try:
+            plan = plan_chain(_part(kernel, grid), core, budget=budget)
+        except TilewrightError as error:
+            failure = failure or error
+            continue
+        for own in (plan, *plan.others):
+            whole = _whole(own, units, grid, count, machine, mesh)
+            if best is None or whole.predicted_cycles < best.predicted_cycles:
+                best = whole
+    if best is None:
+        assert failure is not None
+        raise failure
+    # What is loaded comes from memory once.
+    core = core_beside(machine, machine.cores - 1, 1.0, 0.0)
+    physical, granule = (bound / machine.cores for bound in bounds(kernel, core))
+    return replace(
+        best,
+        physical_bound=physical,
+        granule_bound=granule,
+        seconds=perf_counter() - begin,
+        others=(),
+    )
+
+
+def _whole(
+    plan: Plan,
+    units: tuple[Unit, ...],
+    grid: dict[str, int],
+    count: int,
+    machine: Machine,
+    mesh: Mesh | None,
+) -> Plan:
+    """The plan of all ``count`` parts from that of one."""
+    rounds, rate = ceil(count / machine.cores), main_bandwidth(one_core(machine))
+    schedule, cycles = whole_schedule(plan.schedule, grid, machine), plan.predicted_cycles
+    moved = plan.moved_bytes * count
+    if mesh is not None and not count % machine.cores:
+        looped = {dim for level in plan.schedule.levels for dim in level.order}
+        alike = _alike(units, {*grid, *looped})
+        schedule = replace(schedule, exchanged=tuple((o.name, "all") for o in alike))
+        # Loaded once for each part, before anything is computed.
+        for size in (_bytes(operand) for operand in alike):
+            cycles += mesh.broadcast_cycles + size / mesh.broadcast_bytes - size / rate
+            moved -= (count - rounds) * size
+    cycles = rounds * cycles + machine.own.start_cycles()
+    return replace(plan, schedule=schedule, predicted_cycles=cycles, moved_bytes=moved)
+
+
+def _alike(units: tuple[Unit, ...], cut: Collection[str]) -> list[Operand]:
+    """The operands that do not depend on dims that are cut, nor do the tiles that read them."""
+    bound = {dim: axis for unit in units for dim, axis in unit.bound.items()}
+
+    def depends(dim: str) -> bool:
+        return dim in cut or (dim in bound and any(depends(other) for other in bound[dim].dims))
+
+    made = {unit.kernel.output.name for unit in units[:-1]}
+    return [
+        operand
+        for unit in units
+        for operand in unit.kernel.inputs
+        if operand.name not in made
+        and prod(operand.shape) >= FEWEST_ELEMENTS
+        and not any(depends(dim) for axis in unit.axes[operand.name] for dim in axis.dims)
+    ]
+
+
+def _bytes(operand: Operand, unit: Unit | None = None) -> int:
+    stated = unit.primitive.operands[operand.role].element_bytes if unit is not None else None
+    return prod(operand.shape) * (stated or operand.element_bytes)
+
+
+def _part(kernel: Kernel, grid: dict[str, int]) -> Kernel:
+    """The chain of one part, the first; its tensors are whole, and its producers' dims follow."""
+
+    def cut(extent: int, dim: str) -> int:
+        return grid.get(dim, extent)
+
+    stages = tuple(
+        replace(
+            stage,
+            dims=tuple(replace(dim, extent=cut(dim.extent, dim.name)) for dim in stage.dims),
+        )
+        for stage in kernel.stages
+    )
+    return replace(kernel, stages=stages)
+
+
+def _known(units: tuple[Unit, ...], sizes: dict[str, int]) -> dict[str, int]:
+    """The indices of all dims, by the chain's names, that a part of the last kernel of these sizes
+    needs."""
+    known: dict[str, int] = dict(sizes)
+    for unit in reversed(units):
+        for dim, extent in unit.kernel.anchor.extents.items():
+            name = unit.names.get(dim, dim)
+            axis = unit.bound.get(name)
+            known.setdefault(name, extent if axis is None else min(extent, _span(axis, known)))
+    return known
+
+
+def _work(units: tuple[Unit, ...], known: dict[str, int]) -> float:
+    """The cycles at peak rate of all kernels for a part that needs so many indices; of those beyond
+    a primitive's limits, one tile after the other."""
+    total = 0.0
+    for unit in units:
+        sizes = {dim: known[unit.names.get(dim, dim)] for dim in unit.kernel.anchor.extents}
+        most = {dim: unit.primitive.limits.get(dim, size) for dim, size in sizes.items()}
+        tiles = prod(ceil(size / most[dim]) for dim, size in sizes.items())
+        tile = {dim: min(size, most[dim]) for dim, size in sizes.items()}
+        total += tiles * float(parse_expression(unit.primitive.cycles).evaluate(tile))
+    return total
+
+
+def _core(units: tuple[Unit, ...], known: dict[str, int], count: int, machine: Machine) -> Machine:
+    """The machine that a core sees which computes one of ``count`` parts."""
+    made = {unit.kernel.output.name for unit in units[:-1]}
+    inputs = {
+        operand.name: (unit, operand)
+        for unit in units
+        for operand in unit.kernel.inputs
+        if operand.name not in made
+    }
+    whole = sum(_bytes(operand, unit) for unit, operand in inputs.values())
+    loaded = 0.0
+    for unit, operand in inputs.values():
+        lengths = [
+            min(extent, _span(axis, known))
+            for axis, extent in zip(unit.axes[operand.name], operand.shape, strict=True)
+        ]
+        loaded += _bytes(operand, unit) * prod(lengths) / prod(operand.shape)
+    live = whole + units[-1].kernel.output.bytes
+    others = min(count, machine.cores) - 1
+    return core_beside(machine, others, max(count * loaded / whole, 1.0), live)
+
+
+def _span(axis: Affine, sizes: dict[str, int]) -> int:
+    """Indices of an expression over dims of these sizes."""
+    return axis.interval({dim: (0, sizes.get(dim, 1)) for dim in axis.dims})[1]
+
+
+__all__ = ["plan_chain_cores"]

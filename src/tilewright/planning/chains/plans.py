@@ -1,0 +1,199 @@
+"""Plans of chains: kernels that compute on the chip what they read (``Kernel.producers``).
+
+The loops are those of the last kernel, over its parallel dims, and over its reductions where tiles
+with whole ones do not fit. Each tile computes first what it reads of the producers' results, halo
+included, at once; where primitives turn rows in circular buffers, rows that the tile before left
+are not computed again. Where operands pass a memory on the way, each kernel cuts its part of a tile
+once more (inner.py). So the space is small: the tilings that fit are sorted by a lower bound
+(every engine's work, bytes through main memory), and the best are priced by the timing core, on the
+commands that they become (commands.py). (DNNVM, section 4.3: condition 1 is a tile that fits,
+condition 2 the tile that is everything.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from time import perf_counter
+
+from tilewright.errors import TilewrightError, refuse
+from tilewright.machine import Machine, Primitive
+from tilewright.planning.chains.cost import Tiling
+from tilewright.planning.chains.space import Candidates, Search
+from tilewright.planning.chains.units import Places, Unit, units_of
+from tilewright.planning.cost.bounds import (
+    compute_cycles,
+    engine_flows,
+    main_bandwidth,
+    peak_cycles,
+    primitives_for,
+)
+from tilewright.planning.domain import Kernel
+from tilewright.planning.plan import Budget, Plan, Timer, timed
+from tilewright.planning.schedule import Level, Schedule
+from tilewright.planning.space.footprint import whole_elements
+
+TIMED = 3
+"""Candidates that are timed, best cost first."""
+
+
+def plan_chain(
+    kernel: Kernel, machine: Machine, *, timer: Timer | None = None, budget: Budget | None = None
+) -> Plan:
+    """The best schedule of a kernel with producers; of ``budget``, ``timed`` counts. Without a
+    timer the plan has the next best beside it (``Plan.others``).
+
+    Raises TilewrightError: ``plan-primitive``, ``plan-operand``, ``plan-capacity`` as ``plan``
+    does, ``kernel-chain`` where the producers' tiles do not follow from the kernel's.
+    """
+    begin = perf_counter()
+    failures: list[TilewrightError] = []
+    units: list[tuple[Unit, ...]] = []
+    for chosen in _primitives(kernel, machine):
+        try:
+            units.append(units_of(kernel, machine, chosen))
+        except TilewrightError as error:
+            failures.append(error)
+    search = Search([])
+    for cut in (False, True):
+        candidates: list[Candidates] = []
+        for unit in units:
+            try:
+                candidates.append(Candidates(Places(unit, machine), machine, cut))
+            except TilewrightError as error:
+                failures.append(error)
+        search = Search(candidates)
+        search.run()
+        if search.priced:
+            break
+    priced = search.priced
+    if not priced:
+        if failures:
+            raise failures[0]
+        raise refuse(
+            "plan-capacity",
+            f"no tile of {kernel.anchor.operation} fits {machine.name} with what it computes first",
+            kernel.symbol,
+            "give the machine more memory, or leave the kernels apart",
+        )
+    cuts = ["rows"] if any(unit.thinned for unit in search.candidates) else []
+    cuts += ["priced"] if search.stopped else []
+    physical, granule = bounds(kernel, machine)
+    best, *others = (
+        Plan(
+            schedule=schedule_of(tiling),
+            predicted_cycles=cycles,
+            moved_bytes=tiling.moved_bytes,
+            physical_bound=physical,
+            granule_bound=granule,
+            candidates=search.count,
+            priced=len(priced),
+            seconds=perf_counter() - begin,
+            complete=not cuts,
+            cuts=tuple(cuts),
+        )
+        for cycles, _, tiling in priced[: min(TIMED, (budget or Budget()).timed)]
+    )
+    best = replace(best, others=tuple(others))
+    return best if timer is None else timed(best, kernel, timer)
+
+
+def bounds(kernel: Kernel, machine: Machine) -> tuple[float, float]:
+    """Physical and granule bound of a kernel with its producers: the work of the busiest engine, of
+    those that move the part for what is not internal, and main memory's for that."""
+    peak: dict[str, float] = {}
+    granule: dict[str, float] = {}
+    moving: dict[str, float] = {}
+    moved = 0
+    for unit in kernels_of(kernel):
+        primitives = primitives_for(unit, machine)
+        fastest = min(primitives, key=lambda primitive: compute_cycles(unit, primitive))
+        for total, cycles in ((peak, peak_cycles), (granule, compute_cycles)):
+            engine = fastest.engine
+            total[engine] = total.get(engine, 0.0) + min(cycles(unit, each) for each in primitives)
+        internal = {o.name for o in kernel.produced}
+        flows = [engine_flows(unit, machine, each, internal) for each in primitives]
+        for engine in flows[0]:
+            least = min(sum(own.get(engine, {}).values()) for own in flows)
+            moving[engine] = moving.get(engine, 0.0) + least
+        for operand in unit.operands:
+            if operand.name not in internal and not operand.held:
+                moved += whole_elements(operand, unit.anchor.extents) * operand.element_bytes
+    traffic = max(moved / main_bandwidth(machine), *moving.values(), 0.0)
+    return max(traffic, *peak.values()), max(traffic, *granule.values())
+
+
+def kernels_of(kernel: Kernel) -> list[Kernel]:
+    """A kernel's producers, theirs first, and the kernel, each alone."""
+    return [*(unit for producer in kernel.producers for unit in kernels_of(producer)), kernel.alone]
+
+
+def _primitives(kernel: Kernel, machine: Machine) -> Iterator[tuple[Primitive, ...]]:
+    """Choices of a primitive for each kernel, in the order of ``kernels_of``."""
+    return product(*(primitives_for(unit, machine) for unit in kernels_of(kernel)))
+
+
+def schedule_of(tiling: Tiling) -> Schedule:
+    """The schedule of a tiling."""
+    places = tiling.places
+    near: dict[str, int] = {}
+    staged: dict[tuple[str, str], int] = {}
+    for index in range(len(places.all)):
+        name, memory = tiling.key(index)
+        if memory:
+            staged[name, memory] = tiling.slots.get((name, memory), 1)
+        else:
+            near[name] = tiling.slots.get((name, memory), 1)
+    levels = _memories(tiling)
+    schedules: dict[str, Schedule] = {}
+    for number, unit in enumerate(tiling.units):
+        last = unit is tiling.units[-1]
+        names = [o.name for o in unit.kernel.inputs]
+        names += [unit.kernel.output.name] if last else []
+        homes = _homes(tiling, number)
+        first = unit.kernel.anchor.inputs[0]
+        memory = homes.get(first.name, unit.primitive.operands[first.role].memory)
+        extents = unit.kernel.anchor.extents
+        tile = {**extents, **tiling.tile} if last else extents
+        order = tiling.order if last else ()
+        own = [Level(memory, tuple(tile.items()), order)]
+        inner = tiling.inner[number]
+        if inner.order or levels[1] == memory:
+            own[0] = Level(levels[0], tuple(tile.items()), order)
+            own.append(Level(levels[1], tuple({**tile, **inner.sizes}.items()), inner.order))
+        producers = [o.name for o in unit.kernel.anchor.inputs if o.name in schedules]
+        schedules[unit.kernel.output.name] = Schedule(
+            unit.primitive.name,
+            tuple(own),
+            tuple((name, near[name]) for name in dict.fromkeys(names) if name in near),
+            staged=tuple((n, m, slots) for (n, m), slots in staged.items() if n in names),
+            homes=tuple(homes.items()),
+            producers=tuple(schedules.pop(name) for name in producers),
+            kept=tuple((name, ahead) for name, ahead in tiling.kept if name in producers),
+        )
+    (schedule,) = schedules.values()
+    return schedule
+
+
+def _homes(tiling: Tiling, number: int) -> dict[str, str]:
+    """The operands of a kernel that lie in another memory than its primitive's usual one."""
+    places, operands = tiling.places, tiling.units[number].primitive.operands
+    result, homes = places.makes[number], dict[str, str]()
+    for index in (*places.reads[number], *(() if result is None else (result,))):
+        place, home = places.all[index], tiling.homes[index].name
+        role = "output" if index == result else place.operand.role
+        if home in operands[role].alternatives:
+            homes[place.name] = home
+    return homes
+
+
+def _memories(tiling: Tiling) -> tuple[str, str]:
+    """The memories of the two levels: of a buffer on the way to a primitive's, and that one."""
+    for place in tiling.places.all:
+        if place.source is not None and tiling.inner[place.unit].order:
+            return tiling.places.all[place.source].memory.name, place.memory.name
+    return "", ""
+
+
+__all__ = ["bounds", "kernels_of", "plan_chain", "schedule_of"]

@@ -1,0 +1,223 @@
+"""The tilings of a chain that are tried: coarsely over all sizes, then around the best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from itertools import permutations, product
+from math import inf, prod
+
+from tilewright.machine import Machine
+from tilewright.numerics.element_types import size_of
+from tilewright.planning.chains.commands import Commands
+from tilewright.planning.chains.cost import Tiling
+from tilewright.planning.chains.inner import InnerTiles
+from tilewright.planning.chains.kept import block_step, choices
+from tilewright.planning.chains.tiles import Tile
+from tilewright.planning.chains.units import Places, Unit
+from tilewright.planning.cost.bounds import PRODUCTS
+from tilewright.planning.space.sizes import candidate_sizes
+
+SIZES = 10
+"""Tile sizes that are looked at along one dim."""
+
+COARSE = (0, 1, 4, 9)
+"""The indices of the candidate sizes, largest first, that are tried together along all dims."""
+
+TILES = 1024
+"""Tiles of a candidate, at most; and tile sizes that are looked at, the largest first."""
+
+ORDERED = 3
+"""Loops of which all orders are tried; of more, one order is: further ones hardly differ."""
+
+PRICED = 24
+"""Tilings that are priced, best estimate first, in the coarse round; a third of it in others."""
+
+REFINED = 3
+"""Tiles around which sizes are tried that the coarse round left out."""
+
+Steps = tuple[int, ...]
+"""The index of a tile's size among the candidates, along each dim."""
+
+
+@dataclass
+class Candidates:
+    """The tilings of a chain by one choice of primitives."""
+
+    places: Places
+    machine: Machine
+    cut: bool = False
+    """True if reductions of the last kernel may have loops around the whole chain."""
+    thinned: bool = False
+    """True if some tilings are left out of the search."""
+    tilings: dict[Steps, list[Tiling]] = field(default_factory=dict[Steps, "list[Tiling]"])
+    """The tilings found so far, by tile."""
+
+    def __post_init__(self) -> None:
+        self.last: Unit = self.places.units[-1]
+        self.inner = InnerTiles(self.places, size_of(self.machine.accumulator))
+        self.sizes = {
+            dim: self._sizes(dim, n) for dim, n in self.last.kernel.anchor.extents.items()
+        }
+
+    def _sizes(self, dim: str, extent: int) -> list[int]:
+        anchor, primitive = self.last.kernel.anchor, self.last.primitive
+        # A producer is computed whole in the dims that it shares and does not tile.
+        granule = max(unit.granule(dim) for unit in self.places.units)
+        parts = self.cut and anchor.operation in PRODUCTS and dim not in ("kh", "kw")
+        if dim in primitive.whole or (dim in anchor.reduction and not parts):
+            return [extent]
+        limit = None if self.places.is_deep else primitive.limits.get(dim)
+        every = candidate_sizes(extent, granule, limit)
+        if (step := block_step(self.places, dim)) and step < min(every):
+            every.append(step)
+        self.thinned |= len(every) > SIZES
+        return every if len(every) <= SIZES else [*every[: SIZES - 1], every[-1]]
+
+    def look(self, *, coarse: bool) -> None:
+        """Find the tilings of all tiles, or of some of each dim's sizes."""
+        steps = [
+            [n for n in range(len(sizes)) if not coarse or n in COARSE or n == len(sizes) - 1]
+            for sizes in self.sizes.values()
+        ]
+        tiles = sorted(product(*steps), key=lambda tile: -prod(self._tile(tile).values()))
+        self.thinned |= len(tiles) > TILES
+        for tile in tiles[:TILES]:
+            self.at(tile)
+
+    def _tile(self, steps: Steps) -> dict[str, int]:
+        return {dim: self.sizes[dim][n] for dim, n in zip(self.sizes, steps, strict=True)}
+
+    def around(self, steps: Steps) -> list[Tiling]:
+        """The tilings of the tiles that differ in the next size along one dim, if they are new."""
+        tilings: list[Tiling] = []
+        for axis, sizes in enumerate(self.sizes.values()):
+            for step in (steps[axis] - 1, steps[axis] + 1):
+                near = (*steps[:axis], step, *steps[axis + 1 :])
+                if 0 <= step < len(sizes) and near not in self.tilings:
+                    tilings += self.at(near)
+        return tilings
+
+    def at(self, steps: Steps) -> list[Tiling]:
+        """The tilings of one tile that the primitives take, whether they fit or not."""
+        if steps not in self.tilings:
+            self.tilings[steps] = list(self._orders(self._tile(steps)))
+        return self.tilings[steps]
+
+    def _orders(self, sizes: dict[str, int]) -> Iterator[Tiling]:
+        shape = Tile(self.places, sizes)
+        if prod(shape.trips(dim) for dim in shape.cut) > TILES:
+            self.thinned = True
+            return
+        nests = self.inner.of(shape)
+        pairs = zip(self.places.units, nests or (), strict=False)
+        if nests is None or not all(shape.takes(unit, inner.sizes) for unit, inner in pairs):
+            return
+        reduction = self.last.kernel.anchor.reduction
+        parallel = [dim for dim in shape.cut if dim not in reduction]
+        reduced = tuple(dim for dim in shape.cut if dim in reduction)
+        orders = permutations(parallel) if len(parallel) <= ORDERED else [tuple(parallel)]
+        self.thinned |= len(parallel) > ORDERED
+        for order in orders:
+            tiling = Tiling(shape, self.machine, (*order, *reduced), nests)
+            if not _is_nested(tiling):
+                continue
+            yield tiling
+            for kept in choices(tiling):
+                yield Tiling(shape, self.machine, tiling.order, nests, kept)
+
+
+def _is_nested(tiling: Tiling) -> bool:
+    """Return True if a producer's result changes with as many loops as the producer itself.
+
+    It would be computed again with each of further loops. Where the producer has a domain of its
+    own, that is part of the domain's meaning; where it has none, its loops are the chain's, and
+    each point of these is computed once (``tile-coverage``).
+    """
+    places, last = tiling.places, len(tiling.units) - 1
+    for index in places.homes.values():
+        place = places.all[index]
+        free = place.unit < last and not tiling.units[place.unit].bound
+        if free and tiling.depth(place) < tiling.unit_depth(place.unit):
+            return False
+    return True
+
+
+@dataclass
+class Search:
+    """The best tilings of a chain's candidates."""
+
+    candidates: Sequence[Candidates]
+    priced: list[tuple[float, int, Tiling]] = field(default_factory=list[tuple[float, int, Tiling]])
+    """Cycles of what was priced, best first, with the order in which that was done."""
+    stopped: bool = False
+    """True if the search left out tilings whose bound is below the best cycles."""
+
+    @property
+    def count(self) -> int:
+        """The tilings that were looked at."""
+        return sum(
+            len(many) for candidate in self.candidates for many in candidate.tilings.values()
+        )
+
+    def run(self) -> None:
+        """Price the best of the coarse round, then what lies around them."""
+        for coarse in (True, False):
+            for candidate in self.candidates:
+                candidate.look(coarse=coarse)
+            every = (many for candidate in self.candidates for many in candidate.tilings.values())
+            self._price([tiling for many in every for tiling in many])
+            if self.priced:
+                break
+        for candidate in self.candidates:
+            candidate.thinned |= any(len(sizes) > len(COARSE) for sizes in candidate.sizes.values())
+        done: set[tuple[int, Steps]] = set()
+        while self.priced:
+            best = [self._steps(tiling) for _, _, tiling in self.priced[: 2 * REFINED]]
+            new = [key for key in dict.fromkeys(best) if key not in done][:REFINED]
+            near = [tiling for number, steps in new for tiling in self._around(number, steps)]
+            done |= set(new)
+            if not near:
+                break
+            self._price(near)
+
+    def _around(self, number: int, steps: Steps) -> list[Tiling]:
+        return self.candidates[number].around(steps)
+
+    def _steps(self, tiling: Tiling) -> tuple[int, Steps]:
+        """The candidate of a tiling, and its tile."""
+        for number, candidate in enumerate(self.candidates):
+            if candidate.places is tiling.places:
+                sizes = tiling.shape.sizes
+                return number, tuple(
+                    candidate.sizes[dim].index(sizes[dim]) for dim in candidate.sizes
+                )
+        raise KeyError("the tiling is of no candidate")
+
+    def _price(self, tilings: list[Tiling]) -> None:
+        """Price those that fit, best estimate first; an estimate takes a tiling's slots, and so is
+        made when the tiling's turn comes by the least that it may be."""
+        most = PRICED // 3 if self.priced else PRICED
+        best, done = min((entry[0] for entry in self.priced), default=inf), 0
+        queue = [
+            (space_of_tiling.least, -space_of_tiling.tile_points, n, False)
+            for n, space_of_tiling in enumerate(tilings)
+        ]
+        heapify(queue)
+        while queue:
+            _, points, number, fits = heappop(queue)
+            tiling = tilings[number]
+            if tiling.bound > best:
+                continue
+            if not fits:
+                if tiling.fits():
+                    heappush(queue, (tiling.estimate, points, number, True))
+                continue
+            if done == most:
+                self.stopped = True
+                break
+            cycles = Commands(tiling).cycles()
+            self.priced.append((cycles, len(self.priced), tiling))
+            best, done = min(best, cycles), done + 1
+        self.priced.sort(key=lambda entry: entry[:2])

@@ -1,0 +1,1 @@
+"""The cost of schedules: cycles, traffic, and the bounds below them."""

@@ -1,0 +1,1 @@
+"""Schedules as the papers of swTVM and swATOP describe them."""

@@ -1,0 +1,179 @@
+"""Outer tilings: the tiles of the memories next to main memory, around several inner tilings.
+
+One space holds those around all inner tilings, a row for each pair. See planning/space/levels.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from math import prod
+from typing import Self
+
+import numpy as np
+
+from tilewright.machine import Primitive
+from tilewright.planning.cost.bounds import main_bandwidth
+from tilewright.planning.domain import Operand
+from tilewright.planning.layout import Layout
+from tilewright.planning.space.footprint import Bools, Counts, Floats, Ints, picked, uses_of
+from tilewright.planning.space.inner_tiles import Cuts, InnerTiling, Tiles, cuts_of
+from tilewright.planning.space.levels import on_the_way, outer_view
+from tilewright.planning.space.sizes import EFFORTS, tile_sizes
+from tilewright.planning.space.tilings import Space, fitting, uncrossed
+
+
+@dataclass
+class OuterSpace(Space):
+    """The outer tilings of a kernel around some inner tilings."""
+
+    inner: tuple[InnerTiling, ...] = ()
+    around: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Per row, the number of its inner tiling."""
+
+    @property
+    def rows(self) -> int:
+        """The number of tilings in the space."""
+        return len(self.around)
+
+    def take(self, rows: Ints) -> Self:
+        """The tilings of the given rows, in that order."""
+        index = {dim: column[rows] for dim, column in self.index.items()}
+        return replace(self, index=index, around=self.around[rows])
+
+    def compute(self, tile: Tiles) -> Floats:
+        """Cycles of outer tiles of these sizes, one for each row."""
+        cycles = np.zeros(self.rows)
+        for cuts, rows, own in self._parts(tile):
+            cycles[rows] = cuts.cycles(own)
+        return cycles
+
+    def _parts(self, tile: Tiles) -> list[tuple[Cuts, Ints, Tiles]]:
+        """Return how tiles are cut within: cuts, their rows, and these rows' tiles."""
+        return [
+            (cuts, rows, {dim: picked(size, rows) for dim, size in tile.items()})
+            for cuts, rows in cuts_of(self.inner, self.around)
+        ]
+
+    def inner_size(self, dim: str) -> Ints:
+        """Column of a dim's sizes of inner tiles."""
+        return np.array([tiling.sizes[dim] for tiling in self.inner], np.int64)[self.around]
+
+    def allowed(self) -> Bools:
+        """Return True, for each row, if sums stay where they are: a tile of a cut reduction is one
+        tile of the result."""
+        reduction, cut = self.kernel.anchor.reduction, np.zeros(self.rows, np.bool_)
+        single = np.ones(self.rows, np.bool_)
+        for dim in self.index:
+            if dim in reduction:
+                cut |= self.trips(dim) > 1
+            else:
+                single &= self.size(dim) <= self.inner_size(dim)
+        return super().allowed() & (single | ~cut)
+
+    def computes(self, row: int) -> float:
+        """Computes of one tiling."""
+        tile = {dim: self.size(dim)[row : row + 1] for dim in self.index}
+        tiles = prod(float(self.trips(dim)[row]) for dim in self.index)
+        return tiles * float(self.tiling(row).cuts.computes(tile)[0])
+
+    def tiling(self, row: int) -> InnerTiling:
+        """The inner tiling of a row."""
+        return self.inner[int(self.around[row])]
+
+    def complete(self, cycles: Floats, moved: Floats) -> Floats:
+        """Column of the cycles with those at the ends of a kernel that the outer view leaves out:
+        no fewer than so many bytes take to pass main memory."""
+        return np.maximum(cycles + self.ends(), moved / main_bandwidth(self.machine))
+
+    def ends(self) -> Floats:
+        """Column of the cycles that the outer view leaves out at the ends, less those that it has
+        too many: results leave tile by tile."""
+        return self._column("ends", self._ends)
+
+    def _ends(self) -> Floats:
+        output = next(use for use in self.uses if use.output)
+        tile, last = self.tile(), dict[str, Counts]()
+        for dim, size in tile.items():
+            trips = -(-self.extents[dim] // size)
+            last[dim] = self.extents[dim] - (trips - 1) * size
+        ends, late = np.zeros(self.rows), np.zeros(self.rows)
+        for cuts, rows, own in self._parts(tile):
+            ends[rows] = cuts.ends(own)
+        if output.move is not None:
+            for cuts, rows, own in self._parts(last):
+                stores = cuts.last_store(own) / output.move.bytes_per_cycle
+                # What the last outer tile stores while it is computed.
+                late[rows] = np.minimum(stores, cuts.cycles(own))
+        return ends - late
+
+
+def outer_spaces(tilings: Sequence[InnerTiling], max_rows: int) -> list[OuterSpace]:
+    """All outer tilings around some inner ones of one kernel that fit.
+
+    Windows are cut around those inner tilings around which nothing else fits.
+    """
+    spaces: list[OuterSpace] = []
+    left = tuple(tilings)
+    for cut, small in EFFORTS[:2]:
+        if left:
+            space = _crossed(left, max_rows, cut=cut, small=small)
+            left = tuple(t for n, t in enumerate(left) if not (space.around == n).any())
+            spaces += [space] if space.rows else []
+    return spaces
+
+
+def _crossed(
+    tilings: tuple[InnerTiling, ...], max_rows: int, *, cut: bool, small: bool
+) -> OuterSpace:
+    """The outer tilings of one effort (sizes.py)."""
+    inside = tilings[0].inside
+    kernel = inside.kernel
+    view, primitive = outer_view(inside.machine, inside.primitive, {})
+    uses = tuple(
+        use if use.output else replace(use, multiples=_blocks(use.operand, primitive), whole=True)
+        for use in uses_of(kernel, view, primitive)
+    )
+    choices: list[dict[str, Ints]] = []
+    for tiling in tilings:
+        granular = primitive.model_copy(update={"multiples": tiling.sizes})
+        choices.append(tile_sizes(kernel, granular, uses, cut=cut, small=small))
+    sizes = {
+        dim: np.unique(np.concatenate([choice[dim] for choice in choices]))[::-1]
+        for dim in choices[0]
+    }
+    plain = uncrossed(kernel, view, primitive, uses, sizes)
+    known = {column.name: getattr(plain, column.name) for column in fields(plain) if column.init}
+    space = OuterSpace(**known, inner=tilings, around=np.arange(len(tilings)))
+    done, checked = set[str](), set[str]()
+    for dim, every in sizes.items():
+        own = [np.flatnonzero(np.isin(every, choice[dim])) for choice in choices]
+        count = np.array([len(some) for some in own])
+        while count[space.around].sum() > max_rows and count.max() > 2:
+            own = [some if len(some) <= 2 else np.append(some[:-1:2], some[-1]) for some in own]
+            count = np.array([len(some) for some in own])
+            space.cuts += [] if "rows" in space.cuts else ["rows"]
+        # Each row goes on with every size that its inner tiling takes.
+        further = count[space.around]
+        row = np.repeat(np.arange(space.rows), further)
+        place = np.arange(len(row)) - (np.cumsum(further) - further)[row]
+        begin = np.cumsum(count) - count
+        column = np.concatenate(own)[begin[space.around[row]] + place]
+        before = space.take(row)
+        done.add(dim)
+        space = replace(
+            before,
+            index=before.index | {dim: column},
+            considered=space.considered + len(row),
+        )
+        space = fitting(space, done, checked)
+    return space.take(np.flatnonzero(space.allowed()))
+
+
+def _blocks(operand: Operand, primitive: Primitive) -> tuple[int, ...]:
+    """Per axis, the indices that pass memories together."""
+    layout = Layout.parse(operand.layout, len(operand.shape))
+    return on_the_way(layout, operand.shape, operand.access, primitive.whole)
+
+
+__all__ = ["OuterSpace", "outer_spaces"]

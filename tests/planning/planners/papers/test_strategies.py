@@ -1,0 +1,278 @@
+"""Schedule spaces: their text, how many strategies they have, and that each means the kernel."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tilewright
+from tests.planning.planners.test_cores import in_floats
+from tests.planning.planners.test_swatop import convolution
+from tests.planning.planning_kernels import pool
+from tilewright.errors import TilewrightError
+from tilewright.planning.domain import Kernel
+from tilewright.planning.planners.listed import best_of
+from tilewright.planning.planners.papers.strategies import (
+    Cut,
+    Factors,
+    ScheduleSpace,
+    Seed,
+    count,
+    strategies,
+)
+from tilewright.planning.planners.papers.strategy_text import parse_spaces, seed_text, spaces_text
+from tilewright.planning.planners.registry import planner_of
+from tilewright.planning.planners.stated import stated_plan
+from tilewright.planning.schedule import Schedule
+from tilewright.targets.sunway.machine import MACHINE
+from tilewright.targets.sunway.mesh import MESH
+from tilewright.tile.build import build
+from tilewright.tile.dialect import programs_of
+from tilewright.tile.interpreter import run
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+LENET = EXAMPLES / "lenet5" / "lenet5.onnx"
+FILE = EXAMPLES / "scheduling" / "conv2.space"
+SMALL = convolution(1, 8, 16, 8)
+
+TEXT = """\
+space conv
+  seed n 1, co 16, oh 8, ow 8; ci 8, kh 3, kw 3
+  compute output[n, co, oh, ow] += input[n, ci, oh + kh, ow + kw] * weight[co, ci, kh, kw]
+  primitive conv
+  cores one
+  cores co by 2 4, oh by 3
+  cores mesh co, oh
+  split oh by 1 2
+  split ci by all
+  split ow by 4
+  reorder oh ow ci
+  reorder ow oh ci
+  double input weight
+  double none
+"""
+
+
+def space_of(text: str) -> ScheduleSpace:
+    (space,) = parse_spaces(text)
+    return space
+
+
+def test_text_is_read_and_printed() -> None:
+    space = space_of(TEXT)
+    assert spaces_text((space,)) == TEXT
+    assert space.seed == Seed.of(SMALL)
+    assert space.cuts[1:] == (
+        Cut((Factors("co", (2, 4)), Factors("oh", (3,)))),
+        Cut((), ("co",), ("oh",)),
+    )
+    commented = TEXT.replace("\n", "   # so\n").replace("space conv", "\n  space   conv")
+    assert parse_spaces(commented) == (space,)
+    named = spaces_text(parse_spaces('space "a node, of two" "none" b/c:0\n  double "none"\n'))
+    assert named == 'space "a node, of two" "none" b/c:0\n  double "none"\n'
+    assert parse_spaces(named)[0].doubles == (("none",),)
+
+
+DIMS = st.sampled_from(("n", "co", "oh", "ow", "ci"))
+SIZES = st.lists(st.integers(1, 2000), max_size=3).map(tuple)
+FACTORS = st.lists(st.tuples(DIMS, SIZES), max_size=4, unique_by=lambda pair: pair[0]).map(
+    lambda pairs: tuple(Factors(*pair) for pair in pairs)
+)
+NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1)
+
+
+@st.composite
+def spaces(draw: st.DrawFn) -> ScheduleSpace:
+    splits = draw(FACTORS)
+    orders = draw(st.lists(st.permutations([f.dim for f in splits]), max_size=2))
+    cuts = draw(st.lists(FACTORS.map(lambda parts: Cut(parts)), max_size=2))
+    return ScheduleSpace(
+        tuple(draw(st.lists(NAMES, min_size=1, max_size=3, unique=True))),
+        draw(st.sampled_from((None, Seed.of(SMALL), Seed.of(in_floats(pool(8, 12, 2, 2)))))),
+        tuple(draw(st.lists(st.sampled_from(("conv", "matmul")), max_size=2))),
+        (*cuts, *draw(st.sampled_from(((), (Cut((), ("co", "n"), ("oh",)),))))),
+        splits,
+        tuple(tuple(order) for order in orders if order),
+        tuple(map(tuple, draw(st.lists(st.lists(NAMES, max_size=2), max_size=2)))),
+    )
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(st.lists(spaces(), min_size=1, max_size=2))
+def test_every_space_comes_back(found: list[ScheduleSpace]) -> None:
+    nodes = [node for space in found for node in space.nodes]
+    text = spaces_text(tuple(found))
+    if len(set(nodes)) == len(nodes):
+        assert parse_spaces(text) == tuple(found)
+    else:
+        with pytest.raises(TilewrightError, match="two spaces"):
+            parse_spaces(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("", "file", "has no space"),
+        ("split co by 4", "file:1:1", "before any space"),
+        ("space", "file:1:6", "a name is missing"),
+        ("space a\nspace b a", "file:2:1", "node a has two spaces"),
+        ("space a\n  tile co by 4", "file:2:3", "tile is no statement (space, seed, compute"),
+        ("space a\n  layout x NCHW", "file:2:3", "layouts are assigned before"),
+        ("space a\n  split co 4", "file:2:12", "by is missing behind co"),
+        ("space a\n  split co by", "file:2:14", "the end is no number"),
+        ("space a\n  split co by 4 x", "file:2:17", "x is no number above 0"),
+        ("space a\n  split co by 0", "file:2:15", "0 is no number above 0"),
+        ("space a\n  split co by 4\n  split co by 8", "file:3:9", "co is split twice"),
+        ("space a\n  split co by all 4", "file:2:19", "4 stands behind the statement"),
+        ("space a\n  reorder co", "file:2:11", "not of the dims that are split"),
+        ("space a\n  split co by 4\n  reorder co co", "file:3:11", "not of the dims"),
+        ("space a\n  cores co by 4, co by 2", "file:2:24", "cut twice"),
+        ("space a\n  cores mesh co", "file:2:16", "rows and columns"),
+        ("space a\n  cores mesh co, co", "file:2:9", "none together"),
+        ("space a\n  seed n 1\n  seed n 1", "file:3:3", "a seed already"),
+        ("space a\n  seed n 1, n 2", "file:2:13", "n occurs twice"),
+        ("space a\n  seed n 1 x", "file:2:12", "in the place of a comma"),
+        ("space a\n  compute output[n] += input[n] * weight[n]", "file:2:11", "seed stands before"),
+        ("space a\n  seed n 1\n  compute output[n]", "file:3:11", "is no product"),
+        (
+            "space a\n  seed n 1\n  compute output[n] += input[m] * weight[n]",
+            "file:3:30",
+            "no dim m",
+        ),
+        (
+            "space a\n  seed n 1\n  compute output[n] += input[n n] * weight[n]",
+            "file:3:30",
+            "n n is no sum of dims",
+        ),
+        ("space a\n  double", "file:2:9", "a name is missing"),
+        ('space a\n  double "x', "file:2:10", "no second one"),
+    ],
+)
+def test_bad_text_is_refused_where_it_stands(text: str, place: str, words: str) -> None:
+    with pytest.raises(TilewrightError) as raised:
+        parse_spaces(text, "file")
+    (problem,) = raised.value.problems
+    assert problem.code == "space-syntax"
+    assert problem.where == place
+    assert words in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        ("space conv\n  seed n 1, co 8", "space-seed", "it is: seed n 1, co 16, oh 8, ow 8; ci 8"),
+        (TEXT.replace("oh + kh", "oh*2 + kh"), "space-seed", "compute output[n, co, oh, ow] +="),
+        ("space conv\n  split m by 4", "space-dim", "has no dim m"),
+        ("space conv\n  cores ci by 4", "space-dim", "same elements"),
+        ("space conv\n  primitive pool", "space-primitive", "no primitive pool"),
+        ("space conv\n  double mask", "space-empty", "there is no operand mask"),
+    ],
+)
+def test_what_a_kernel_is_not_is_refused(text: str, code: str, words: str) -> None:
+    with pytest.raises(TilewrightError) as raised:
+        best_of(space_of(text), SMALL, MACHINE, MESH)
+    (problem,) = raised.value.problems
+    assert problem.code == code
+    assert words in str(problem)
+
+
+def test_large_spaces_are_refused_by_their_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.planning.planners.papers.strategies.MOST", 159)
+    with pytest.raises(TilewrightError, match=r"space-size.*160 strategies .* more than 159"):
+        best_of(space_of(TEXT), SMALL, MACHINE, MESH)
+
+
+def test_a_space_is_counted_before_it_is_listed() -> None:
+    space = space_of(TEXT)
+    # A cut by none, two sizes of parts, one cut of the mesh; tiles; orders; slots.
+    assert count(space, SMALL, MACHINE, MESH) == (1 + 2 + 1) * (2 * 5 * 1) * 2 * 2
+    found = list(strategies(space, SMALL, MACHINE, MESH))
+    assert len(found) == count(space, SMALL, MACHINE, MESH)
+    again = list(strategies(space, SMALL, MACHINE, MESH))
+    assert [str(strategy) for strategy in found] == [str(strategy) for strategy in again]
+    assert Factors("d").values(10) == [1, 2, 3, 4, 5, 10]
+    with pytest.raises(TilewrightError, match="space-mesh"):
+        count(space, SMALL, MACHINE)
+
+
+def meaning(kernel: Kernel, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    _, _, height, width = kernel.output.shape
+    wanted = np.zeros(kernel.output.shape, np.float32)
+    for i in range(w.shape[2]):
+        for j in range(w.shape[3]):
+            part = x[:, :, i : i + height, j : j + width]
+            wanted += np.einsum("nchw,oc->nohw", part, w[:, :, i, j])
+    return wanted
+
+
+def test_every_strategy_means_the_seed() -> None:
+    space = space_of(TEXT.replace("by all", "by 3 8").replace("  reorder oh ow ci\n", ""))
+    random = np.random.default_rng(3)
+    x, w = (random.integers(-4, 5, size=o.shape).astype(np.float32) for o in SMALL.inputs)
+    wanted = meaning(SMALL, x, w)
+    schedules = [
+        each
+        for each in dict.fromkeys(strategies(space, SMALL, MACHINE, MESH))
+        if isinstance(each, Schedule)
+    ]
+    assert len(schedules) > 15
+    assert any(schedule.exchanged for schedule in schedules)
+    for schedule in schedules:
+        (program,) = programs_of(build(SMALL, schedule, MACHINE))
+        assert np.array_equal(run(program, {"x": x, "w": w})["y"], wanted), str(schedule)
+
+
+@pytest.mark.slow
+def test_the_fastest_strategy_is_taken() -> None:
+    space = space_of(TEXT)
+    best = best_of(space, SMALL, MACHINE, MESH)
+    found = [s for s in strategies(space, SMALL, MACHINE, MESH) if isinstance(s, Schedule)]
+    prices = [stated_plan(SMALL, MACHINE, s, "", MESH).predicted_cycles for s in found]
+    assert best.predicted_cycles == min(prices)
+    assert (best.candidates, best.priced) == (160, len(set(map(str, found))))
+    # A larger space has no slower best.
+    assert (
+        best.predicted_cycles
+        <= best_of(
+            space_of("space conv\n  cores co by 2, oh by 3"), SMALL, MACHINE, MESH
+        ).predicted_cycles
+    )
+
+
+def test_seeds_of_kernels_print() -> None:
+    assert seed_text(Seed.of(SMALL)) == TEXT.splitlines()[1:3]
+    assert seed_text(Seed.of(in_floats(pool(8, 12, 2, 2)))) == [
+        "  seed n 1, c 8, oh 6, ow 6; kh 2, kw 2"
+    ]
+
+
+def test_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
+    for text, code in (
+        ("space", "option-planner"),
+        ("space{top=4}", "option-planner"),
+        (f"space{{file={tmp_path}/missing}}", "space-file"),
+    ):
+        with pytest.raises(TilewrightError, match=code), planner_of(text, MACHINE):
+            pass
+    file = tmp_path / "of no node.space"
+    file.write_text("space conv9\n  cores one\n")
+    with pytest.raises(TilewrightError, match=r"space-node.*of no node.space:1:1.*conv9"):
+        tilewright.compile(LENET, "sunway", planner=f"space{{file={file}}}")
+
+
+@pytest.mark.slow
+def test_the_example_is_what_its_node_runs() -> None:
+    package = tilewright.compile(LENET, "sunway", planner=f"space{{file={FILE}}}")
+    inputs = {
+        info.name: np.random.default_rng(6).normal(size=[int(n) for n in info.shape]).astype("f4")
+        for info in package.inputs
+    }
+    assert package.check(inputs, package.run(inputs)).equal
+    text = next(Path(str(package.runner.directory)).glob("layers/*conv2_slave.c")).read_text()  # type: ignore[attr-defined]
+    assert re.search(r"exchange_\w+", text)

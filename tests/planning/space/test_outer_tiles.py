@@ -1,0 +1,134 @@
+"""Two levels of tiles: what pricing shares, and that columns say what single tiles do."""
+
+from math import inf
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.planning.planning_kernels import conv, dense
+from tilewright.machine.load import load_machine
+from tilewright.planning import Plan, PlanKey, Planner
+from tilewright.planning.cost.columns import cost_of
+from tilewright.planning.cost.level_commands import LevelCommands
+from tilewright.planning.domain import Kernel
+from tilewright.planning.plan import Budget
+from tilewright.planning.planners.exact import inner_tilings, search
+from tilewright.planning.schedule import Schedule
+from tilewright.planning.space.levels import inner_view
+from tilewright.planning.space.outer_tiles import OuterSpace, outer_spaces
+from tilewright.simulate.timing import simulate
+from tilewright.targets.generic.isa import derive
+from tilewright.targets.generic.lower import Lowering
+from tilewright.targets.generic.timer import place_dense, timed_kernel, timer
+from tilewright.tile.lower import tile
+
+FILE = Path(__file__).parents[3] / "examples" / "machines" / "five-buffers.toml"
+MACHINE = load_machine(FILE).with_values({"element": "fixed16", "accumulator": "fixed32"})
+
+KERNELS = {
+    "conv": conv(24, 48, 14, 3),
+    "strided": conv(3, 40, 27, 5, stride=2),
+    "dense": dense(96, 200, n=7),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_space_around_many_inner_tilings_is_those_around_each(name: str) -> None:
+    kernel, (primitive, *_) = KERNELS[name], MACHINE.primitives
+    view = inner_view(MACHINE, primitive)
+    within = search(kernel, view, primitive, Budget(), 60, single_level=True)
+    tilings = inner_tilings(within.candidates, kernel, MACHINE, primitive)
+    together = {row for space in outer_spaces(tilings, 10_000) for row in _rows(space)}
+    apart = [row for t in tilings for space in outer_spaces([t], 10_000) for row in _rows(space)]
+    assert len(tilings) > 2
+    assert len(apart) == len(set(apart))
+    assert together == set(apart)
+
+
+def _rows(space: OuterSpace) -> list[tuple[object, ...]]:
+    """Each tiling with its inner one, the cycles of its full tile, and those at its ends."""
+    tile = {dim: space.size(dim) for dim in space.index}
+    cycles, ends = space.compute(tile), space.ends()
+    return [
+        (
+            tuple(space.tiling(row).sizes.items()),
+            tuple((dim, int(size[row])) for dim, size in tile.items()),
+            round(float(cycles[row]), 6),
+            round(float(ends[row]), 6),
+        )
+        for row in range(space.rows)
+    ]
+
+
+def _drawn(seed: int) -> Kernel:
+    """A convolution, or a product of some rows."""
+    pick = np.random.default_rng(seed)
+    ci, co = (int(channels) for channels in pick.integers(8, 200, 2))
+    if seed % 3 == 0:
+        return dense(8 * ci, 4 * co, n=int(pick.integers(1, 100)))
+    size, window = int(pick.integers(7, 40)), int(pick.choice((1, 3, 5)))
+    return conv(ci, co, size, window, stride=int(pick.integers(1, 3)), residual=seed % 2 == 0)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("planned_anew")
+def test_what_is_left_out_by_its_least_cycles_is_never_the_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn = [_drawn(seed) for seed in range(9)]
+    plans = [Planner(MACHINE).plan(kernel) for kernel in drawn]
+    priced, left_out = LevelCommands.price, list[bool]()
+
+    def every(
+        self: LevelCommands, schedule: Schedule, limit: float = inf
+    ) -> tuple[float, int] | None:
+        known, least = priced(self, schedule), priced(self, schedule, 0.0)
+        if known is not None and least is not None:
+            assert least[0] <= known[0] and least[1] == known[1]
+            left_out.append(cost_of(*least, self.machine) > limit)
+        return known
+
+    monkeypatch.setattr(LevelCommands, "price", every)
+    for kernel, pruned in zip(drawn, plans, strict=True):
+        exhaustive = Planner(MACHINE).plan(kernel)
+        assert exhaustive.schedule == pruned.schedule
+        assert exhaustive.predicted_cycles == pruned.predicted_cycles
+    assert 20 < sum(left_out) < len(left_out) - 20
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_timer_chooses_among_what_was_priced_without_one(name: str) -> None:
+    kernel = KERNELS[name]
+    cache: dict[PlanKey, Plan] = {}
+    priced = Planner(MACHINE, cache=cache).plan(kernel)
+    asked: list[Schedule] = []
+    known = timer(MACHINE)
+
+    def cycles(kernel: Kernel, schedule: Schedule) -> float:
+        asked.append(schedule)
+        return known(kernel, schedule)
+
+    timed = Planner(MACHINE, timer=cycles, cache=cache).plan(kernel)
+    offered = [priced.schedule, *(other.schedule for other in priced.others)]
+    assert len(asked) == len(offered) == timed.timed
+    assert timed.schedule in offered
+    assert timed.timed_cycles == min(known(kernel, schedule) for schedule in offered)
+    assert not timed.others
+    assert len(cache) == 2
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_waits_that_others_imply_take_no_time(name: str) -> None:
+    kernel = KERNELS[name]
+    schedule = Planner(MACHINE).plan(kernel).schedule
+    known = derive(MACHINE)
+    placements, size = place_dense(kernel)
+    waits, cycles = list[int](), list[int]()
+    for check in (True, False):
+        program = tile(kernel, schedule, known.machine, placements, check=check)
+        table = timed_kernel(program, Lowering(known, {"alone": 0, "tables": size}))
+        waits.append(int(np.count_nonzero(table["waits"])))
+        cycles.append(simulate(table, known.machine).cycles)
+    assert cycles[0] == cycles[1]
+    assert waits[0] <= waits[1]
