@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 from tests.examples.installed import EXAMPLES, installed
 from tests.examples.networks import attention, residual_block
 from tests.test_docs import commands
-from tilewright.choices import target_names
 from tilewright.cli.main import app
 from tilewright.codegen.c.compiler import find_compiler
 from tilewright.compiler import api as compiling
 from tilewright.errors import TilewrightError
 from tilewright.runtime import Executable
+from tilewright.system.choices import target_names
 from tilewright.targets.base import Target, find_target
 
 NAMES = ("heron", "tern")

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from tests.machine.bundled import bundled_records
-from tilewright.choices import target_names
 from tilewright.errors import TilewrightError
 from tilewright.machine.records import (
     MachineRecord,
@@ -14,6 +13,7 @@ from tilewright.machine.records import (
     PrimitiveRecord,
     Record,
 )
+from tilewright.system.choices import target_names
 from tilewright.targets.base import find_target
 
 KINDS: tuple[type[Record], ...] = (

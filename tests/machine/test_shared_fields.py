@@ -5,10 +5,10 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from tilewright.choices import target_names
 from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
 from tilewright.machine.records import Record
+from tilewright.system.choices import target_names
 from tilewright.targets.base import find_target
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import PROCESSORS

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from benchmarks.papers.ascend.matmul import Matrices
 from benchmarks.report import Column, Table, percent, whole
 from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.machine import Machine
@@ -15,7 +16,6 @@ from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.formats import heads as layout_of_heads
 from tilewright.targets.ascend.formats import nz
 from tilewright.targets.ascend.grids import GridPlans
-from tilewright.targets.ascend.kernels.matmul import Matrices
 from tilewright.targets.ascend.lower import lower_kernel
 from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.lowering.launches import Device

@@ -199,7 +199,7 @@ def tables(
     ``seconds``, and nothing on others than ``targets``: the table says what is missing, or older
     than the code.
     """
-    from tilewright.choices import target_names
+    from tilewright.system.choices import target_names
 
     known = [name for name in TARGETS if name in target_names()]
     measurements, missing = rows_of(networks, known, resume, seconds, targets or known)

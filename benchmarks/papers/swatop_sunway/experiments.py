@@ -27,6 +27,7 @@ from benchmarks.papers.swatop_sunway.methods import (
     method_rows,
     methods_table,
 )
+from benchmarks.papers.swatop_sunway.products import VARIANTS, gemm_cycles
 from benchmarks.report import RESULTS, Column, Table, percent, whole
 from tilewright.machine import Machine
 from tilewright.numerics.element_types import ElementType
@@ -34,7 +35,7 @@ from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
 from tilewright.planning.planners.linear_fit import Form, fit_to
 from tilewright.planning.planners.swatop import Swatop
-from tilewright.targets.sunway.gemm.mesh import ROLES, VARIANTS, gemm_cycles, role_loop
+from tilewright.targets.sunway.gemm.mesh import ROLES, role_loop
 from tilewright.targets.sunway.machine import CPES, CURVES, MACHINE
 from tilewright.targets.sunway.mesh import MESH
 from tilewright.targets.sunway.pipeline import steady

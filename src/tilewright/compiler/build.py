@@ -35,8 +35,8 @@ from tilewright.runtime.executable import Executable, Progress, quiet, replacing
 from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest, Tensor
 from tilewright.runtime.package import write_package
 from tilewright.shapes import Settled, sizes_of
+from tilewright.system.temporary import make_folder, remove_folder, temporary_folder
 from tilewright.targets.base import Target, find_target
-from tilewright.temporary import make_folder, remove_folder, temporary_folder
 
 
 def opened_model(

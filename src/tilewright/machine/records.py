@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, SerializationInfo
 from pydantic import ValidationError as _ValidationError
 
-from tilewright.choices import target_points
 from tilewright.machine.rounding import Rounding
+from tilewright.system.choices import target_points
 
 if TYPE_CHECKING:
     from tilewright.machine.model import Machine, Memory, Primitive

@@ -15,10 +15,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tilewright.choices import target_names, target_points
 from tilewright.codegen.program.interface import Compilation, Runner, RunTimer
 from tilewright.errors import Problem, TilewrightError, choose, refuse
 from tilewright.numerics.element_types import ElementType
+from tilewright.system.choices import target_names, target_points
 from tilewright.tile.decisions import EVERY_DECISION, Decision
 
 if TYPE_CHECKING:

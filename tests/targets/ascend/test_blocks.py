@@ -10,6 +10,7 @@ from tests.slow import but_fast
 from tests.targets.ascend.ascend_arrays import built
 from tests.targets.ascend.cube_kernels import Convolution, Halves, Product, levels, planned
 
+from tilewright.codegen.nest.value import equal, least, select, variable
 from tilewright.errors import TilewrightError
 from tilewright.planning.planners.cores import core_beside, grids, parts_of, whole_schedule
 from tilewright.targets.ascend.blocks import alike, conflicts, traces
@@ -19,16 +20,7 @@ from tilewright.targets.ascend.host import build
 from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910, DaVinci
 from tilewright.targets.ascend.network import chip_machine
-from tilewright.targets.ascend.program import (
-    BLOCK_INDEX,
-    Flag,
-    Loop,
-    Program,
-    equal,
-    least,
-    select,
-    variable,
-)
+from tilewright.targets.ascend.program import BLOCK_INDEX, Flag, Loop, Program
 from tilewright.targets.ascend.proof import prove
 from tilewright.targets.ascend.reader.kernels import read_kernels, verified
 from tilewright.targets.ascend.sharing import (

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from tilewright.errors import TilewrightError, refuse
-from tilewright.temporary import temporary_folder
+from tilewright.system.temporary import temporary_folder
 
 FLAGS = ("-std=gnu99", "-O2", "-fno-math-errno", "-fPIC", "-pthread", "-Wall", "-Wextra")
 """-O2 does not vectorise by itself where it should not, and contracts multiply-adds;

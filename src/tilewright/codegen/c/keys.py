@@ -9,7 +9,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from tilewright.places import key_file
+from tilewright.system.places import key_file
 
 _FEWEST_BYTES, _MOST_BYTES = 32, 4096
 

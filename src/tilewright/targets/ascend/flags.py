@@ -42,6 +42,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
+from tilewright.codegen.nest.value import Value, select
 from tilewright.errors import TilewrightError, refuse
 from tilewright.targets.ascend.blocks import alike, conflicts, traces
 from tilewright.targets.ascend.fields import check_fields
@@ -55,8 +56,6 @@ from tilewright.targets.ascend.program import (
     Program,
     Statement,
     Tensor,
-    Value,
-    select,
     statements,
 )
 from tilewright.targets.ascend.proof import Problem, missing_barriers, prove

@@ -32,12 +32,12 @@ from tilewright.machine import Machine
 from tilewright.simulate.commands import timed_table
 from tilewright.simulate.timing import Timeline
 from tilewright.simulate.trace import write_trace
+from tilewright.system.temporary import temporary_folder
 from tilewright.targets.sunway.chip import GROUPS
 from tilewright.targets.sunway.emit.charge import counting
 from tilewright.targets.sunway.emit.makefile import SHIM_FLAGS, SHIM_LINK
 from tilewright.targets.sunway.emit.package import MANIFEST, core_groups, sources_of
 from tilewright.targets.sunway.mesh import MESH
-from tilewright.temporary import temporary_folder
 
 OPTIMISED = ("-O2", "-Wall", "-Wextra")
 """How programs are built where nothing else is asked."""

@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
 from numpy.typing import NDArray
 from tests.slow import but_fast, few
 from tests.targets.ascend.ascend_arrays import built, empty, pack, run, unpack, whole_numbers
@@ -25,7 +26,6 @@ from tilewright.targets.ascend.fields import check_fields
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.host import ORDERS, Kernel, Outcome
-from tilewright.targets.ascend.kernels.matmul import Matrices, Tiling, matmul
 from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910
 from tilewright.targets.ascend.network import network_machine

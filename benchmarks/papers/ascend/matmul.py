@@ -2,8 +2,8 @@
 
 C = A B, with the thesis' letters: A is M x N, B is N x K, and N is summed. All lie in main memory
 in Nz; B as N x K, or as K x N (``transposed``: keys of attention, weights kept by output channel).
-Networks take the same road from the schedules of a planner; here tiles are given, as the thesis'
-tables ask for.
+Networks compile by the same lowering from the schedules of a planner; here tiles are given, as the
+thesis' tables ask for.
 """
 
 from __future__ import annotations
