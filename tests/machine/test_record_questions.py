@@ -29,7 +29,6 @@ ALLOWED = {
     "skips_padding": "elsewhere positions in the padding take their time",
     "block_by_block": "other machines move boxes of several blocks at once",
     "keeps_sums_along": "other machines load operands anew only where they have a memory apart",
-    "keeps_values": "other machines begin each kernel with empty memories",
     "weights_in_words": "other machines take weights one by one",
 }
 """The questions that one family alone answers, each with what makes the others answer alike."""

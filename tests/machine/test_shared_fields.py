@@ -28,7 +28,6 @@ FOR_MACHINE_FILES = {
     *("Primitive.sizes", "Primitive.blocks", "Storage.turned", "Storage.alternatives"),
     *("Machine.temporary_space", "Storage.along"),
     *("Storage.gathered", "Storage.converted", "Move.transforms", "Storage.element_bytes"),
-    "Memory.resident",  # dpu alone is bundled with it.
 }
 """Fields that one bundled family sets, or none: they are documented for machine files."""
 

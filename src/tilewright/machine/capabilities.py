@@ -59,11 +59,6 @@ def records(machine: Machine) -> Iterator[tuple[str, Record]]:
                 yield f"{place}own.{part.own.family}", part.own
 
 
-def keeps_values(machine: Machine) -> bool:
-    """Return True if values may stay in one of its memories from one kernel to the next."""
-    return any(memory.own.keeps_values() for memory in machine.memories)
-
-
 def keeps_tensors(machine: Machine) -> bool:
     """Return True if whole tensors may stay in one of its memories from one kernel to others."""
     return any(memory.resident for memory in machine.memories)

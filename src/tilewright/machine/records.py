@@ -4,17 +4,17 @@ Every part of a machine has a field ``own``. A target that knows more of a part 
 fields say derives a record from one of the classes here, in the module ``capabilities`` of its
 own folder::
 
-    class CambriconMemory(MemoryRecord):
+    class CambriconMove(MoveRecord):
         family: ClassVar[str] = "cambricon"
-        holds: bool = False
+        linear: bool = False
 
-        def keeps_values(self) -> bool:
-            return self.holds
+        def block_by_block(self) -> bool:
+            return self.linear
 
 Shared code never names such a class: it asks the questions that the classes here answer for
 machines that have nothing of their own. Questions that need more than this folder, or that one
 family alone has reason to answer, are in planning/own.py and graph/passes/own.py. Files and JSON
-name the family, ``own = { cambricon = { holds = true } }``, and a machine with records of another
+name the family, ``own = { cambricon = { linear = true } }``, and a machine with records of another
 family is refused by a target (``Target.check_machine``).
 """
 
@@ -71,11 +71,6 @@ class MemoryRecord(Record):
         """Yield the problems of this record on a memory of a machine."""
         del memory, machine
         yield from ()
-
-    def keeps_values(self) -> bool:
-        """Return True if values, and weights that several kernels read, may stay in it between
-        kernels."""
-        return False
 
 
 class MoveRecord(Record):

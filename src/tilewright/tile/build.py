@@ -489,7 +489,5 @@ class _Nest:
 
     def place_output(self) -> None:
         """Let the output's buffers live through all of the reduction."""
-        if self.kernel.output.name in self.shared.stays:
-            return
         reduced = {self.names.get(dim, dim) for dim in self.kernel.anchor.reduction}
         hold_sums(self.compute, reduced, always=keeps_sums(self.kernel, self.primitive))

@@ -56,12 +56,6 @@ class CompiledKernel:
     """The ``tile.program`` after the tile passes; None for a kernel on the host."""
     predicted_cycles: float = 0.0
     """What the planner expects of it."""
-    machine: Machine | None = None
-    """The machine with the memory that values held on the chip leave to this kernel; None if that
-    is all."""
-    keeps: str = ""
-    """The operand whose weights stay on the chip in memory that ``machine`` lacks: other kernels
-    read them, too."""
 
     @property
     def on_host(self) -> bool:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from tilewright.graph.passes.own import OwnPasses
 from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine, Primitive
-from tilewright.machine.records import Finding, MemoryRecord, MoveRecord
+from tilewright.machine.records import Finding, MoveRecord
 from tilewright.planning.domain import Kernel
 from tilewright.planning.own import FormsKernels, StoresTiles, TakesTurns
 from tilewright.planning.space.footprint import Ints
@@ -33,19 +33,6 @@ class CambriconMachine(FormsKernels, OwnPasses):
         """Results in blocks of channels."""
         reason = "after layouts: transfers of one contiguous block ask for more"
         return [PassEntry(BlockChannels(), reason)]
-
-
-class CambriconMemory(MemoryRecord):
-    """A scratchpad."""
-
-    family: ClassVar[str] = "cambricon"
-
-    holds: bool = False
-    """Whether values, and weights that several kernels read, may stay in it between kernels."""
-
-    def keeps_values(self) -> bool:
-        """``holds``."""
-        return self.holds
 
 
 class CambriconMove(MoveRecord):
@@ -116,7 +103,6 @@ class CambriconOperand(StoresTiles):
 
 __all__ = [
     "CambriconMachine",
-    "CambriconMemory",
     "CambriconMove",
     "CambriconOperand",
     "CambriconPrimitive",

@@ -30,7 +30,8 @@ class CambriconTarget(Target):
     elements = ("fixed16",)
     family = "cambricon"
     honours = HONOURS
-    implements = frozenset({Capability.ISSUE})
+    implements = frozenset({Capability.ISSUE, Capability.RESIDENT})
+    residents = frozenset({"results", "constants"})
     falls_back = True
 
     def __init__(self, size: Configuration = ORIGINAL) -> None:

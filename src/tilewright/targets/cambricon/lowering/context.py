@@ -122,7 +122,7 @@ class Context:
 
     def inside(self, operand: Operand) -> frozenset[str]:
         """Dims whose loops step through what an operand's buffer holds."""
-        return frozenset() if operand.held else self.stepped(operand.buffer)
+        return frozenset() if operand.stays else self.stepped(operand.buffer)
 
     def base(self, operand: Operand, tile: Tile) -> Value:
         """Where a tile's own part of a buffer begins."""

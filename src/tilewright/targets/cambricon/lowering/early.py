@@ -109,8 +109,6 @@ class Need:
     bytes: int
     """Of all slots, or places."""
     places: int
-    fixed: int | None = None
-    """Where they lie, if that is not free to choose."""
     apart: int = 0
     """Bytes from the first place to the second."""
     tiles: int = 1
@@ -183,8 +181,6 @@ class EarlyLoads:
         ends = [end for kernel in reversed(self._passed) for _, end in kernel.used]
         behind = -(-ends[0] // ALIGNMENT) * ALIGNMENT if ends else 0
         bases = (behind, 0, (room - need.bytes) // ALIGNMENT * ALIGNMENT)
-        if need.fixed is not None:
-            bases, room = (need.fixed,), need.fixed + need.bytes
         places = [
             Place(base, later)
             for base in bases

@@ -55,7 +55,7 @@ class Transfers:
         tensor, loops = operand.buffer.tensor_op, self.nest.loops
         depth = next(load.depth for load in self.nest.loads if load.buffer is operand.buffer)
         cut = self.segments.get(tensor)
-        if cut is None or operand.slots < 2 or depth < len(loops) or self.walk.stays is not None:
+        if cut is None or operand.slots < 2 or depth < len(loops):
             return None
         extents = self.program.extents
         most = least = cut.width
@@ -66,7 +66,7 @@ class Transfers:
         cycles = 0.0
         for load in self.nest.loads:
             other = self.operands[load.buffer]
-            if load.depth == depth and load.buffer.memory == "vsm" and not other.held:
+            if load.depth == depth and load.buffer.memory == "vsm" and not other.stays:
                 # The first one stands behind the products.
                 cycles += (self._pieces(other) - 1) * self._longest(other)
         bridge = bridge_of(self.e, self.machine, t, (least, most), busy, cycles)
@@ -133,7 +133,7 @@ class Transfers:
             ):
                 continue
             operand = self.operands[move.buffer]
-            if not operand.held:
+            if not operand.stays:
                 cycles = pause_of(self._took(operand), interval, early)
                 hooks += self._pieces(operand) * (cycles // max(round(interval), 1) + 1)
         return hooks
