@@ -50,7 +50,7 @@ to be tried: planning for the memory that is left takes time."""
 CONSTANTS_WORTH = 1e-2
 """The same for constants, which take room from all kernels before their last reader."""
 
-NEIGHBOURS = 16
+NEIGHBOURS = 8
 """Kernels in a row that are timed together at least, where there are so many: a kernel may load
 what it needs several kernels ahead."""
 
