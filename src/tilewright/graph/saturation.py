@@ -27,7 +27,7 @@ from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, Weight
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
-from tilewright.numerics.operators import operators
+from tilewright.numerics.operators import has, operators
 
 Bounds = tuple[float, float]
 """A least and a greatest number: what lies beyond is as good as the bound itself."""
@@ -252,7 +252,7 @@ def _back(
         return -high, -low
     if name in ("mul", "div"):
         return _behind_factor(op, index, within, seen, constants)
-    joins = name in ("conv", "matmul") and index == 2  # a bias, beside the product
+    joins = has(name, "product") and index == 2  # a bias, beside the product
     if not joins and name not in ("add", "sub"):
         return UNBOUNDED
     least, most = seen(op.result if joins else op.inputs[1 - index])

@@ -21,6 +21,7 @@ Trait = Literal[
     "activation",  # a function that networks have behind products
     "finite",  # a map that gives finite numbers for finite ones
     "homogeneous",  # f(c x) = c f(x) for each channel's positive factor c
+    "saturates",  # limits numbers to constant bounds, which a saturating conversion can do
     "keeping",  # has the type of its first operand in fixed point
     "selecting",  # gives numbers of its operands, as they are
     "view",  # elements of one operand at other places, which may turn out to be addresses
@@ -49,6 +50,7 @@ class Function:
 
 _TABLE: tuple[Trait, ...] = ("table", "finite")
 _ACTIVATION: tuple[Trait, ...] = (*_TABLE, "activation")
+_BOUNDING: tuple[Trait, ...] = (*_ACTIVATION[1:], "map", "function", "keeping", "saturates")
 
 FUNCTIONS: dict[str, Function] = {
     "sigmoid": Function("1 / (1 + F(exp)(-a))", _ACTIVATION),
@@ -91,8 +93,9 @@ def _are(names: str, *traits: Trait) -> dict[str, frozenset[Trait]]:
 
 
 OPERATORS: dict[str, frozenset[Trait]] = {
-    **_are("relu leaky_relu", *_ACTIVATION[1:], "map", "function", "homogeneous", "keeping"),
-    **_are("clip", *_ACTIVATION[1:], "map", "function", "keeping"),
+    **_are("relu", *_BOUNDING, "homogeneous"),
+    **_are("leaky_relu", *_ACTIVATION[1:], "map", "function", "homogeneous", "keeping"),
+    **_are("clip", *_BOUNDING),
     **_are("neg abs", "map", "function", "finite", "keeping"),
     **_are("sign", "map", "function"),
     **{

@@ -18,6 +18,7 @@ from tilewright.machine import Machine, Primitive
 from tilewright.machine.numbers import is_mixed, seen_by
 from tilewright.memory.alignment import align_up
 from tilewright.numerics.element_types import ELEMENTS
+from tilewright.numerics.operators import has
 from tilewright.planning.domain import Stage
 from tilewright.planning.space.operand_layouts import takes_operand
 
@@ -163,7 +164,7 @@ def _numbers(asked: Candidate, machine: Machine) -> str | None:
         return None
     if machine.number.kind == "integer":
         return _integers(asked, machine)
-    biases = asked.op.inputs[2:] if asked.op.operation in ("conv", "matmul") else ()
+    biases = asked.op.inputs[2:] if has(asked.op.operation, "product") else ()
     if not all(isinstance(bias.owner, WeightOp) or _has_32_bits(bias) for bias in biases):
         return "its bias is computed, and 32-bit biases have to be constants"
     element = fixed_element(asked, machine.fixed_bits)
@@ -238,7 +239,7 @@ def fixed_element(asked: Candidate, bits: int) -> str | None:
     """Element of the result on fixed-point operands of ``bits``; None if that has no meaning."""
     kinds = [tensor_type(value) for value in asked.op.inputs]
     fixed = [tensor(kind.get_shape(), FixedType.of(bits, bits - 2)) for kind in kinds]
-    if asked.op.operation in ("conv", "matmul") and len(fixed) == 3:
+    if has(asked.op.operation, "product") and len(fixed) == 3:
         fixed[2] = tensor(fixed[2].get_shape(), FixedType.of(32, 2 * bits - 4))
     try:
         return element_name(asked.op.infer(fixed).element_type)

@@ -50,11 +50,6 @@ def compiler(ctx: Context) -> CompilerContext:
     return ctx
 
 
-def operation_name(op: AnyOperation) -> str:
-    """The name without the dialect (``conv``)."""
-    return op.name.removeprefix("graph.")
-
-
 def operations_of(module: AnyOperation) -> list[Operation]:
     """The operations that stand directly in the network, in order."""
     return [op for op in network_of(module).block.ops if isinstance(op, Operation)]

@@ -20,9 +20,9 @@ from tilewright.ir import SSAValue, f32
 from tilewright.ir.types import shape_of, tensor_type
 from tilewright.numerics.operators import operators
 
-PRODUCTS = ("conv", "matmul")
+PRODUCTS = operators("product")
 
-ACTIVATIONS = ("relu", "clip")
+ACTIVATIONS = operators("saturates")
 """Maps that belong to the product or sum whose only reader they are."""
 
 SHARING = ("max_pool", *operators("view"))

@@ -25,6 +25,7 @@ from tilewright.graph.passes.integers.sums import Bytes, ByteWeights, convolved,
 from tilewright.ir import Attribute, Context, ModuleOp, ModulePass, SSAValue, f32, i8, i32
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import UNSIGNED, Array, element_dtype, shape_of, tensor_type
+from tilewright.numerics.operators import has
 
 _IMAGE, _WEIGHT = np.dtype(np.uint8), np.dtype(np.int8)
 """What processors multiply: unsigned bytes by signed ones."""
@@ -64,7 +65,7 @@ class MultiplyBytes(ModulePass):
         """Rewrite the module in place."""
         context = compiler(ctx)
         for step in operations_of(op):
-            if step.operation not in ("conv", "matmul") or _element(step.result) != i32:
+            if not has(step.operation, "product") or _element(step.result) != i32:
                 continue
             rewrite = _convolution if step.operation == "conv" else _product
             for last in dict.fromkeys((_with_bias(step), step)):

@@ -38,6 +38,7 @@ from tilewright.ir.types import (
     tensor_type,
 )
 from tilewright.numerics import fixed
+from tilewright.numerics.operators import has
 
 ALWAYS = "always"
 """No input whatever makes the accumulator overflow."""
@@ -200,7 +201,7 @@ class NumbersRewriter:
             for index, value in enumerate(op.inputs):
                 if value not in outer:
                     operands.append(known[value])
-                elif index == 2 and op.operation in ("conv", "matmul"):
+                elif index == 2 and has(op.operation, "product"):
                     operands.append(self.bias(value, outer[value], step.point, kernel))
                 else:
                     operands.append(self.operand(value, outer[value], kernel))
@@ -266,7 +267,7 @@ class NumbersRewriter:
 
     def guarantee(self, op: Operation) -> str:
         """Whether no input at all can make a product's accumulator overflow."""
-        if op.operation not in ("conv", "matmul"):
+        if not has(op.operation, "product"):
             return CALIBRATED
         weight = constant(op.inputs[1], self.ctx)
         bias = constant(op.inputs[2], self.ctx) if len(op.inputs) == 3 else np.zeros(1, np.int32)

@@ -22,7 +22,7 @@ from tilewright.ir import SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array
 from tilewright.machine.rounding import Rounding
-from tilewright.numerics.operators import operators
+from tilewright.numerics.operators import has, operators
 
 KEEPING = frozenset(operators("keeping"))
 """Operations whose result has the type of their first operand."""
@@ -30,7 +30,7 @@ KEEPING = frozenset(operators("keeping"))
 ALIGNING = frozenset(("add", "sub"))
 """Operations that shift their operands to one binary point, and take accumulators."""
 
-PRODUCTS = frozenset(("conv", "matmul", "mul"))
+PRODUCTS = frozenset((*operators("product"), "mul"))
 
 LOWEST, HIGHEST = -16, 30
 """Bounds of every binary point."""
@@ -240,7 +240,7 @@ class Points:
         current: SSAValue | None = None
         for op in kernel.operations:
             assert isinstance(op, Operation)
-            operands = op.inputs[:2] if op.operation in ("conv", "matmul") else op.inputs
+            operands = op.inputs[:2] if has(op.operation, "product") else op.inputs
             requantise, before = None, None
             if wide and current is not None and not _takes_wide(op):
                 requantise = (self.class_of(current), point)
@@ -332,7 +332,7 @@ class Points:
         ranges = [self.range_of(outer.get(value, value), value) for value in op.inputs]
         full = [self.full_range_of(outer.get(value, value)) for value in op.inputs]
         most, result = [max(map(abs, own)) for own in ranges], self.full_range_of(op.result)
-        if op.operation in ("conv", "matmul"):
+        if has(op.operation, "product"):
             cut = len(op.inputs) == 3 and ranges[2] != full[2]
             bias = most[2] if len(op.inputs) == 3 else 0.0
             if cut:
@@ -377,7 +377,7 @@ def _only_bias(argument: SSAValue) -> bool:
     """Whether a kernel reads an operand as a bias and in no other way."""
     uses = [(use.operation, use.index) for use in argument.uses]
     return bool(uses) and all(
-        isinstance(op, Operation) and op.operation in ("conv", "matmul") and index == 2
+        isinstance(op, Operation) and has(op.operation, "product") and index == 2
         for op, index in uses
     )
 

@@ -24,8 +24,9 @@ from tilewright.ir import Context, ModuleOp, ModulePass, PythonValue, SSAValue, 
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import shape_of, tensor_type
 from tilewright.machine import Machine
+from tilewright.numerics.operators import operators
 
-PRODUCTS = ("conv", "matmul")
+PRODUCTS = operators("product")
 
 LARGEST_FOLDED = 1 << 18
 """Bytes of float32 up to which a constant that no product reads is widened at compile time."""

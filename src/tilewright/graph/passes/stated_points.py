@@ -21,6 +21,7 @@ from tilewright.ir import Block, SSAValue
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import FixedType, element_name, tensor_type
+from tilewright.numerics.operators import has
 
 _QUANTISE, _DEQUANTISE = "graph.quantise_linear", "graph.dequantise_linear"
 
@@ -53,7 +54,7 @@ def read_points(network: NetworkOp, ctx: CompilerContext) -> StatedPoints:
     for op in reversed(list(network.block.ops)):
         if isinstance(op, Operation) and (op.operation in _MOVING or _pads_with_zero(op)):
             _move_before(op, ctx)
-        elif isinstance(op, Operation) and op.operation in ("relu", "clip"):
+        elif isinstance(op, Operation) and has(op.operation, "saturates"):
             _drop_before(op, ctx)
     points = _rounded_values(network, ctx)
     stated.count = len(points)

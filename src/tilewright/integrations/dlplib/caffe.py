@@ -27,6 +27,7 @@ from tilewright.integrations.dlplib.handle import Handle, Ran
 from tilewright.integrations.dlplib.layers import STEPS, Device, Step
 from tilewright.ir.types import Array, shape_of
 from tilewright.numbers.calibration import Samples
+from tilewright.numerics.operators import has
 from tilewright.system.choices import ENGINES
 
 
@@ -181,7 +182,7 @@ class Net:
 
 def _activation_of(op: Operation) -> Operation | None:
     """The ReLU that a layer with weights computes along with it."""
-    if op.operation not in ("conv", "matmul"):
+    if not has(op.operation, "product"):
         return None
     user = only_user(op.result)
     return user if isinstance(user, Operation) and user.operation == "relu" else None

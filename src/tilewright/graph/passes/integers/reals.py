@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import constant, make, only_user
 from tilewright.ir import PythonValue, SSAValue
@@ -15,6 +14,7 @@ from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, element_dtype, tensor_type
 from tilewright.machine.numbers import integers_of
 from tilewright.numerics import affine
+from tilewright.numerics.operators import has
 
 BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
 
@@ -140,7 +140,7 @@ def ending_of(op: Operation, ctx: CompilerContext) -> tuple[SSAValue, Ending] | 
         op, number, int(zero.reshape(-1)[0]), zero.dtype, int(limits.min), int(limits.max)
     )
     value, low, high = op.inputs[0], ending.low, ending.high
-    while isinstance(value.owner, Operation) and value.owner.operation in ("relu", "clip"):
+    while isinstance(value.owner, Operation) and has(value.owner.operation, "saturates"):
         step = value.owner
         relu = step.operation == "relu"
         if only_user(step.result) is None:
@@ -182,8 +182,3 @@ def activations(real: Real, before: Operation, ctx: CompilerContext) -> tuple[SS
     least = int(np.iinfo(wanted).min)
     numbers = (np.arange(256) + least).astype(wanted)
     return table(real.value, numbers, before), real.origin + least - int(np.iinfo(real.dtype).min)
-
-
-def is_constant(value: SSAValue) -> bool:
-    """Whether a value is a weight."""
-    return isinstance(value.owner, WeightOp)
