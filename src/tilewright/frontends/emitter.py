@@ -1,4 +1,4 @@
-"""What the importers of single nodes and layers have in common: emitting, checking, refusing."""
+"""Emitting, checking and refusing, for importers of single nodes and layers."""
 
 from __future__ import annotations
 

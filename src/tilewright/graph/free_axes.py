@@ -39,7 +39,7 @@ SUMMING = ("matmul", "attention")
 
 @dataclass(frozen=True)
 class FreeAxes:
-    """Where a free dim goes."""
+    """The axes of values and the dims of kernels that a free dim determines."""
 
     values: Mapping[SSAValue, Axes]
     dims: Mapping[str, frozenset[str]]

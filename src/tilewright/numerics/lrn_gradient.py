@@ -25,7 +25,7 @@ LEAST = 2.0**-40
 
 @dataclass(frozen=True)
 class Points:
-    """How ``in_fixed_point`` scales what lies between its operands and its result."""
+    """The scales of ``in_fixed_point`` between its operands and its result."""
 
     factor: float
     """2*alpha*beta/size."""

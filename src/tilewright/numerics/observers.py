@@ -81,7 +81,7 @@ class Histogram:
 
 @dataclass
 class Observer:
-    """What was seen of one value."""
+    """Statistics of one value over all samples."""
 
     name: ObserverName = "minimum-maximum"
     levels: int = 127

@@ -1,4 +1,4 @@
-"""How far from a model a number format may take its results (docs/number-formats.md)."""
+"""Bounds of the error that a number format may cause in a model (docs/number-formats.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.numerics.element_types import ElementType
 
 @dataclass(frozen=True)
 class Precision:
-    """What one rounding to a number format does, and how much of an output it may spoil in all."""
+    """The error of one rounding to a number format, and the most that an output may lose in all."""
 
     step: float
     """The distance of neighbouring numbers: of the largest magnitude of a tensor for formats with

@@ -112,7 +112,7 @@ def _chosen(at: Lowering, condition: SSAValue, first: Item, second: Item) -> Ite
 
 
 def _equal(first: Constant, second: Constant) -> bool:
-    """Whether two constants are the same, bit for bit."""
+    """Return True if two constants are the same, bit for bit."""
     a, b = first.array, second.array
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
@@ -228,7 +228,8 @@ def _no_rows(
     scope: Scope,
     axes: Sequence[int],
 ) -> Sequence[Value]:
-    """What a body that is never run collects along ``axes``: nothing, of the shapes of a round.
+    """Return the results that a body which never runs collects along ``axes``: empty, of the shapes
+    of a round.
 
     Those that it does not state, a round for the values ``given`` has; its operations have no
     reader.

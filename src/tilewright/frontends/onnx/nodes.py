@@ -60,7 +60,7 @@ class Node:
 
     @property
     def version(self) -> int:
-        """Of the operator set of the node's domain; 0 if the model does not say."""
+        """The version of the node's operator set; 0 if the model states none."""
         return self.versions.get(self.domain, 0)
 
     @cached_property
@@ -75,7 +75,7 @@ class Node:
 
     @property
     def where(self) -> str:
-        """How messages call the node: by that of the model in which it stands, if in one."""
+        """The node's name in messages, with that of the function or subgraph in which it is."""
         if self.name == self.origin:
             return f"node {shown(self.name)} ({self.key})"
         inner = self.name.removeprefix(f"{self.origin}/")
@@ -206,7 +206,7 @@ def _schema(operator: str, version: int, domain: str) -> onnx.defs.OpSchema | No
 
 
 def takes_lists(node: Node) -> bool:
-    """Whether ONNX lets an operand of the node's operator be a sequence or an optional."""
+    """Return True if ONNX lets an operand of the node's operator be a sequence or an optional."""
     schema = schema_of(node)
     kinds = [kind for formal in schema.inputs for kind in formal.types] if schema else []
     return any(kind.startswith(("seq(", "optional(")) for kind in kinds)

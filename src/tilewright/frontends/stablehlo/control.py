@@ -125,7 +125,7 @@ def branch(
 def tuple_(
     body: Body, op: Operation, label: str, operands: Sequence[Entry], scope: Scope
 ) -> Sequence[Entry | None]:
-    """Entries as one."""
+    """Combine several entries into one tuple."""
     return [tuple(operands)]
 
 

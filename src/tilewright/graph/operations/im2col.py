@@ -38,7 +38,7 @@ class Im2colOp(Operation):
 
     @property
     def how(self) -> str:
-        """The method."""
+        """Name the method and its sizes."""
         rows, columns = self.integers("kernel", 2, 1)
         return f"explicit method, windows of {rows}x{columns}"
 

@@ -46,7 +46,7 @@ class SeparableConvOp(Operation):
 
     @property
     def how(self) -> str:
-        """What `tilewright explain` tells of it."""
+        """The text by which `tilewright explain` tells of the kernel."""
         return "depthwise and 1x1 convolution in one kernel, block by block"
 
     def infer(self, types: Sequence[Type]) -> Type:

@@ -49,7 +49,7 @@ class SparseProductOp(Operation):
 
     @property
     def how(self) -> str:
-        """What compression made of the weights."""
+        """The number of weights that compression left, as a text."""
         x, streams = shape_of(self.inputs[0]), shape_of(self.inputs[1])
         taps = prod(self.integers("kernel", 2, 1))
         whole = self.integer("channels", 1, 2**24) * x[1] * taps
@@ -96,7 +96,7 @@ class SparseProductOp(Operation):
         return self.result_of((x[0], channels, oh, ow), element)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact modulo 2**32."""
+        """Compute the result, exact modulo 2**32."""
         x, streams = arrays[:2]
         channels, lanes = self.integer("channels", 1, 2**24), self.integer("lanes", 1, 2**10)
         kh, kw = self.integers("kernel", 2, 1)

@@ -16,7 +16,7 @@ from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
 class WinogradStage(Operation):
-    """What both transforms have: tiles of ``tile`` x ``tile`` outputs, windows of ``taps`` x
+    """A transform of Winograd's method: tiles of ``tile`` x ``tile`` outputs, windows of ``taps`` x
     ``taps``."""
 
     @property
@@ -35,7 +35,7 @@ class WinogradStage(Operation):
 
     @property
     def how(self) -> str:
-        """The method."""
+        """Name the method and its sizes."""
         tile, taps = self.sizes
         return f"Winograd's method, F({tile}x{tile}, {taps}x{taps})"
 

@@ -207,7 +207,8 @@ def _reduced(array: Array) -> Array:
 
 
 def _multiplied(op: Operation) -> str:
-    """What primitives call an operation: convolutions of one channel each are depthwise ones."""
+    """Return the name that primitives have for an operation: ``depthwise_conv`` for convolutions of
+    one channel per group."""
     return candidate(op).operation if op.operation == "conv" else op.operation
 
 

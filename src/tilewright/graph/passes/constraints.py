@@ -1,4 +1,4 @@
-"""What a machine must offer so that an operation can run on its accelerator.
+"""The conditions under which an operation can run on a machine's accelerator.
 
 Each constraint is a named check with a reason as concrete as it can be: the reasons are what a
 user reads when part of a network runs on the host.
@@ -96,7 +96,8 @@ def _extents(asked: Candidate, machine: Machine) -> str | None:
 
 
 def _serves(primitive: Primitive, asked: Candidate, machine: Machine) -> bool:
-    """Whether a primitive takes an operation of these extents; without any, only in place."""
+    """Return True if a primitive takes an operation of these extents; without any, only in
+    place."""
     places = {storage.memory for storage in primitive.operands.values()}
     return primitive.serves(asked.operation, asked.extents) and (
         bool(asked.extents) or places == {machine.main}
@@ -104,7 +105,7 @@ def _serves(primitive: Primitive, asked: Candidate, machine: Machine) -> bool:
 
 
 def _places(asked: Candidate, machine: Machine) -> str | None:
-    """Whether a primitive has a place for every operand."""
+    """Return the reason why no primitive has a memory for every operand; None if one has."""
     if asked.stage is None:
         return None
     roles = dict.fromkeys(operand.role for operand in (*asked.stage.inputs, asked.stage.output))
@@ -118,7 +119,8 @@ def _places(asked: Candidate, machine: Machine) -> str | None:
 
 
 def fills(op: Operation, machine: Machine) -> bool:
-    """Whether every primitive that computes an operation says what its image's padding holds."""
+    """Return True if every primitive that computes an operation says what its image's padding
+    holds."""
     element = machine.element_of(element_name(tensor_type(op.inputs[0]).element_type), "input")
     primitives = [
         primitive
@@ -131,7 +133,8 @@ def fills(op: Operation, machine: Machine) -> bool:
 
 
 def _fill(asked: Candidate, machine: Machine) -> str | None:
-    """Whether padding that is not 0 can be had."""
+    """Return the reason why padding with numbers other than 0 is impossible; None if it is
+    possible."""
     fill = asked.op.get("fill", 0) if "fill" in asked.op.DEFAULTS else 0
     if not fill or fills(asked.op, machine):
         return None
@@ -139,14 +142,16 @@ def _fill(asked: Candidate, machine: Machine) -> str | None:
 
 
 def _elements(asked: Candidate, machine: Machine) -> str | None:
-    """Whether primitives with numbers of their own take the operands'."""
+    """Return the reason why primitives with element types of their own refuse the operands'; None
+    if one takes them."""
     if is_mixed(machine) and not serving(asked, machine):
         return _own_numbers(asked, machine)
     return None
 
 
 def _numbers(asked: Candidate, machine: Machine) -> str | None:
-    """Whether the operation has a meaning on the machine's elements."""
+    """Return the reason why the operation is undefined on the machine's elements; None if it is
+    defined."""
     if is_mixed(machine):
         others = _own_numbers(asked, machine)
         if machine.computes_as_given or others is None:
@@ -186,7 +191,8 @@ def _taken(asked: Candidate, machine: Machine) -> set[str]:
 
 
 def _own_numbers(asked: Candidate, machine: Machine) -> str | None:
-    """Whether a primitive that takes the operands has the operation on its own elements."""
+    """Return the reason why no primitive that takes the operands has the operation on its element
+    types."""
     primitives = serving(asked, machine)
     if not machine.computes_as_given:
         primitives = tuple(p for p in primitives if p.element is not None)
@@ -198,7 +204,7 @@ def _own_numbers(asked: Candidate, machine: Machine) -> str | None:
 
 
 def has_meaning(asked: Candidate, machine: Machine) -> bool:
-    """Whether an operation within a kernel has a meaning on the machine's elements."""
+    """Return True if an operation within a kernel has a meaning on the machine's elements."""
     if machine.number.kind == "integer":
         return _integers(asked, machine) is None
     return machine.number.kind == "float" or fixed_element(asked, machine.fixed_bits) is not None
@@ -214,7 +220,8 @@ ON_INTEGERS = frozenset(
 
 
 def _integers(asked: Candidate, machine: Machine) -> str | None:
-    """Whether the operation goes from the machine's integers, or sums of them, to such."""
+    """Return the reason why an integer operation does not map the machine's integers, or sums of
+    them, to such."""
     own = (machine.element, machine.accumulator)
     ends = [
         element_name(tensor_type(v).element_type) for v in (asked.op.inputs[0], asked.op.result)
@@ -230,7 +237,7 @@ def _integers(asked: Candidate, machine: Machine) -> str | None:
 
 
 def _has_32_bits(value: SSAValue) -> bool:
-    """Whether a value is 32-bit fixed point, in a network that came with its numbers."""
+    """Return True if a value is 32-bit fixed point, in a network that came with its numbers."""
     element = ELEMENTS[element_name(tensor_type(value).element_type)]
     return element.kind == "fixed" and element.bits == 32
 
@@ -266,7 +273,8 @@ def serving(asked: Candidate, machine: Machine) -> tuple[Primitive, ...]:
 
 
 def _whole(asked: Candidate, machine: Machine) -> str | None:
-    """Whether dims that a tile must cover whole fit limits and memories."""
+    """Return the reason why dims that a tile must cover whole exceed limits or memories; None if
+    they fit."""
     reasons: list[str] = []
     for primitive in serving(asked, machine):
         shortage = _shortage(asked, primitive, machine)
@@ -277,7 +285,8 @@ def _whole(asked: Candidate, machine: Machine) -> str | None:
 
 
 def _larger(asked: Candidate, machine: Machine) -> Mapping[str, int]:
-    """What the first primitive that serves the operation lacks."""
+    """Return the machine keys that must grow for the first primitive that serves the operation,
+    with their values."""
     for primitive in serving(asked, machine):
         shortage = _shortage(asked, primitive, machine)
         if shortage is not None:
@@ -287,7 +296,7 @@ def _larger(asked: Candidate, machine: Machine) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class _Shortage:
-    """What is too small for an operation's whole dims."""
+    """A limit or memory that is too small for an operation's whole dims."""
 
     reason: str
     key: str
@@ -339,7 +348,8 @@ def _shortage(asked: Candidate, primitive: Primitive, machine: Machine) -> _Shor
 
 
 def _windows(asked: Candidate, machine: Machine) -> str | None:
-    """Whether every window meets the image, where primitives leave the padding out."""
+    """Return the reason why a window may lie in the padding alone, where primitives leave padding
+    out; None if none does."""
     primitives = serving(asked, machine)
     if asked.stage is None or not all(primitive.own.skips_padding() for primitive in primitives):
         return None

@@ -62,7 +62,7 @@ class JoinGroups(ModulePass):
 
 
 def joined(op: Operation, machine: Machine) -> int:
-    """How many groups of a convolution become one; 1 where none need to."""
+    """Return the number of groups of a convolution that become one; 1 where none need to."""
     if op.operation != "conv" or op.integer("group", 1, 2**24) == 1:
         return 1
     asked = candidate(op)

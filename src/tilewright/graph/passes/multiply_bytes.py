@@ -91,7 +91,8 @@ def _with_bias(op: Operation) -> Operation:
 
 
 def _row_of(add: Operation, op: Operation) -> SSAValue | None:
-    """What is added to a product, if it has one number for each output channel."""
+    """Return the addend of a sum with a product, if it has one number for each output channel; else
+    None."""
     own, axis = shape_of(op.result), 1 if op.operation == "conv" else -1
     others = [value for value in add.inputs if value is not op.result]
     if len(others) != 1 or shape_of(add.result) != own:
@@ -224,7 +225,7 @@ def _uncast(value: SSAValue) -> SSAValue | None:
 
 
 def _integers(value: SSAValue, ctx: CompilerContext) -> Array | None:
-    """Constant int32."""
+    """Return the int32 array of a constant; None for values that are not constant."""
     array = constant(value, ctx)
     if array is None:
         centred = _centred(value, ctx)
@@ -247,12 +248,12 @@ def _matrix(value: SSAValue, op: Operation, ctx: CompilerContext) -> Bytes | Non
 
 
 def _single(x: Bytes) -> bool:
-    """Whether there is one zero point."""
+    """Return True if there is one zero point."""
     return isinstance(x.zero, int) or prod(shape_of(x.zero)) == 1
 
 
 def _rows(x: Bytes, axis: int) -> bool:
-    """Whether zero points do not vary along an axis."""
+    """Return True if zero points do not vary along an axis."""
     return isinstance(x.zero, int) or (shape_of(x.zero)[axis:] or (1,))[0] == 1
 
 

@@ -240,7 +240,7 @@ class NumbersRewriter:
         return values
 
     def operand(self, argument: SSAValue, outer: SSAValue, before: AnyOperation) -> SSAValue:
-        """A kernel's operand."""
+        """Return a kernel's operand in the machine's numbers."""
         array = constant(outer, self.ctx)
         if array is None:
             return self.fixed_of(outer, before)
@@ -266,7 +266,8 @@ class NumbersRewriter:
         return bias
 
     def guarantee(self, op: Operation) -> str:
-        """Whether no input at all can make a product's accumulator overflow."""
+        """Tell by what reason a product's accumulator cannot overflow: for all inputs, or for the
+        samples."""
         if not has(op.operation, "product"):
             return CALIBRATED
         weight = constant(op.inputs[1], self.ctx)

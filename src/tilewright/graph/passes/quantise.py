@@ -139,7 +139,7 @@ class _Quantiser:
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """The integers' type."""
+        """The type of the integers."""
         return np.dtype(np.int8 if self.format.bits == 8 else np.int16)
 
     def run(self, network: NetworkOp, sites: Sites) -> dict[SSAValue, SSAValue]:

@@ -51,7 +51,7 @@ class Layer:
             step.reshape()
 
     def forward(self) -> None:
-        """Call the operators."""
+        """Call the operators of the layer in order."""
         for step in self.steps:
             step.forward()
 

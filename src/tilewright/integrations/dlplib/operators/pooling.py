@@ -148,7 +148,7 @@ def _maximum_gradient(
 def _taken(
     net: OperatorNetwork, seen: Sequence[SSAValue], largest: SSAValue, gradient: SSAValue
 ) -> list[SSAValue]:
-    """What each element takes of the gradient, one after the other."""
+    """Return the part of the gradient that each element takes, one after the other."""
     parts: list[SSAValue] = []
     left, kind = gradient, net.type_of(gradient)
     for element in seen[:-1]:
