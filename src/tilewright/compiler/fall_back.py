@@ -48,9 +48,9 @@ def give_to_host(state: CompilationState, error: KernelError) -> None:
             raise refusal
     inserted = state.runner.context.inserted
     # What passes inserted is there for kernels that may be the host's by then: judged again.
-    own = [refusal for refusal in refusals if refusal.symbol not in inserted]
-    if own:
-        _refuse_formed(state, formed, own)
+    original = [refusal for refusal in refusals if refusal.symbol not in inserted]
+    if original:
+        _refuse_formed(state, formed, original)
     else:
         for refusal in refusals:
             if inserted[refusal.symbol] in state.refused:

@@ -138,9 +138,9 @@ class _Builder:
             )
         meaning = {f"d{axis}": access for axis, access in enumerate(target.access)}
         reduced = set[str]()
-        for own, access in zip(stage.output.access, target.access, strict=True):
-            if own.dims and own.dims[0] in stage.reduction:
-                meaning[own.dims[0]] = access
+        for inner_access, access in zip(stage.output.access, target.access, strict=True):
+            if inner_access.dims and inner_access.dims[0] in stage.reduction:
+                meaning[inner_access.dims[0]] = access
                 reduced |= set(access.dims)
         inputs = tuple(
             replace(

@@ -131,15 +131,15 @@ class OverflowObserver:
         limit = float(ml_dtypes.finfo(after.dtype).max)
         beyond = limit * (1 + float(ml_dtypes.finfo(after.dtype).eps) / 4)
         magnitudes = np.abs(before.astype(np.float64))
-        held = np.isfinite(magnitudes) & (magnitudes < beyond)
+        finite = np.isfinite(magnitudes) & (magnitudes < beyond)
         count = int(np.count_nonzero(np.isfinite(magnitudes) & (magnitudes >= beyond)))
         if count and name not in self._hidden and name not in self._masks:
             self.lost[name] = max(count, self.lost.get(name, 0))
-        largest = float(magnitudes.max(initial=0.0, where=held))
+        largest = float(magnitudes.max(initial=0.0, where=finite))
         if not 0 < largest < float(ml_dtypes.finfo(after.dtype).smallest_normal):
             return
-        error = np.where(held, after.astype(np.float64) - before, 0.0)
-        size = float(np.sqrt(np.mean(np.square(np.where(held, magnitudes, 0.0) / largest))))
+        error = np.where(finite, after.astype(np.float64) - before, 0.0)
+        size = float(np.sqrt(np.mean(np.square(np.where(finite, magnitudes, 0.0) / largest))))
         share = float(np.sqrt(np.mean(np.square(error / largest)))) / size
         if share > max(LOST, self.small.get(name, (0.0, 0.0))[0]):
             self.small[name] = share, largest

@@ -251,7 +251,7 @@ def _back(
     if name == "neg":
         return -high, -low
     if name in ("mul", "div"):
-        return _behind_factor(op, index, within, seen, constants)
+        return _before_factor(op, index, within, seen, constants)
     joins = has(name, "product") and index == 2  # a bias, beside the product
     if not joins and name not in ("add", "sub"):
         return UNBOUNDED
@@ -264,7 +264,7 @@ def _back(
     return low - 2 * max(most, 0.0), high - 2 * min(least, 0.0)
 
 
-def _behind_factor(
+def _before_factor(
     op: GraphOperation, index: int, within: Bounds, seen: Seen, constants: Sequence[bool]
 ) -> Bounds:
     """The bounds of an operand of a product or quotient with a constant.

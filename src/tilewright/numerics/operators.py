@@ -147,4 +147,6 @@ def has(operation: str, *traits: Trait) -> bool:
 def named(names: Iterable[str]) -> tuple[str, ...]:
     """The names, with the operations that have it for each that is a trait's."""
     traits = {name: operators(name) for name in get_args(Trait)}
-    return tuple(dict.fromkeys(one for name in names for one in traits.get(name, (name,))))
+    return tuple(
+        dict.fromkeys(operation for name in names for operation in traits.get(name, (name,)))
+    )

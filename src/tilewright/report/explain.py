@@ -288,8 +288,8 @@ class _Fates:
         elif op is not kernel.operations[0]:
             how = f"follows {_shown(kernel.operations[0].node_name)}"
         else:  # The last kernel of a node that is several, or else one of the others.
-            own = (op for _, op, _ in reversed(entries) if isinstance(op, Operation))
-            how = next((op.how for op in own if op.how), "")
+            operations = (op for _, op, _ in reversed(entries) if isinstance(op, Operation))
+            how = next((op.how for op in operations if op.how), "")
         if not hosts:
             return replace(blank, place="accelerator", kernels=symbols, how=how)
         # Of a node that is several kernels the product says most: the others only prepare it.

@@ -289,10 +289,10 @@ def _path_of(directory: Path, resolved: Path, name: str) -> Path:
         if not inside or path.resolve() != resolved / parts:
             reason = f"file {name!r} lies outside the package"
             raise refuse("package-invalid", reason, str(directory))
-        there = path.is_file()
+        exists = path.is_file()
     except (OSError, ValueError, RuntimeError) as error:
         reason = f"file {name[:80]!r} cannot be looked at: {error}"
         raise refuse("package-invalid", reason, str(directory)) from error
-    if not there:
+    if not exists:
         raise refuse("package-damaged", f"file {name!r} is missing", str(directory))
     return path

@@ -35,8 +35,8 @@ class Files:
     @property
     def mapped(self) -> tuple[MappedFile, ...]:
         """All files that arrays may be views of."""
-        own = (self.own,) if isinstance(self.own, MappedFile) else ()
-        return (*own, *self.beside.values())
+        mapped = (self.own,) if isinstance(self.own, MappedFile) else ()
+        return (*mapped, *self.beside.values())
 
     def within(self, start: int, end: int) -> NDArray[np.uint8] | None:
         """Some of the model's own bytes; None if it has none there."""

@@ -106,11 +106,13 @@ def captured(proto: NodeProto) -> tuple[str, ...]:
         if attribute.type != AttributeProto.GRAPH:
             continue
         graph = attribute.g
-        own = {value.name for value in graph.input} | {t.name for t in graph.initializer}
-        own |= {name for node in graph.node for name in node.output}
+        defined = {value.name for value in graph.input} | {t.name for t in graph.initializer}
+        defined |= {name for node in graph.node for name in node.output}
         for node in graph.node:
-            names.update(dict.fromkeys(n for n in (*node.input, *captured(node)) if n not in own))
-        names.update(dict.fromkeys(v.name for v in graph.output if v.name not in own))
+            names.update(
+                dict.fromkeys(n for n in (*node.input, *captured(node)) if n not in defined)
+            )
+        names.update(dict.fromkeys(v.name for v in graph.output if v.name not in defined))
     return tuple(names)
 
 
@@ -177,8 +179,8 @@ def _cycle(nodes: Sequence[Node], maker: dict[str, int], waiting: Sequence[int])
         )
     cycle = list(steps)[steps[index] :]
     names = [shown(nodes[i].name) for i in reversed(cycle)]
-    trail = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    return refuse("onnx-cycle", f"nodes read each other's results: {trail}", nodes[index].where)
+    path = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    return refuse("onnx-cycle", f"nodes read each other's results: {path}", nodes[index].where)
 
 
 def live_nodes(ordered: Sequence[Node], outputs: Iterable[str]) -> list[Node]:

@@ -180,8 +180,8 @@ def _optional(at: Lowering, operands: Items) -> Item:
 
 
 def _has(at: Lowering, operands: Items) -> Item:
-    there = bool(operands) and operands[0] is not None and not isinstance(operands[0], Absent)
-    return Constant(np.array(there), f"{at.node.name}.there")
+    present = bool(operands) and operands[0] is not None and not isinstance(operands[0], Absent)
+    return Constant(np.array(present), f"{at.node.name}.there")
 
 
 def _get(at: Lowering, operands: Items) -> Item:

@@ -181,8 +181,8 @@ class BitCastOp(PlainOperation):
         to = self.get("to", "")
         self.need(isinstance(to, str) and to in CAST_TYPES, f"no elements are called {to!r}")
         shape, wanted = super().infer(types).get_shape(), np.dtype(to)
-        own = element_dtype(types[0].element_type)
-        self.need(own.itemsize == wanted.itemsize, f"{own} and {to} are not of one size")
+        source = element_dtype(types[0].element_type)
+        self.need(source.itemsize == wanted.itemsize, f"{source} and {to} are not of one size")
         return self.result_of(shape, element_of(wanted))
 
 

@@ -69,8 +69,8 @@ class ConcatOp(JoinOperation):
         dims += [Dim("axis", shape[axis]), Dim("parts", len(self.inputs), "reduction")]
 
         def access(offset: int) -> list[Affine]:
-            own = along("axis", 1, -offset)
-            return [own if i == axis else along(f"d{i}") for i in range(len(shape))]
+            moved = along("axis", 1, -offset)
+            return [moved if i == axis else along(f"d{i}") for i in range(len(shape))]
 
         accesses: list[tuple[list[Affine], Role]] = [
             (access(part[axis].start), "input") for part in self.parts()
@@ -318,8 +318,8 @@ class PadOp(Operation):
         """Every extent plus its pads."""
         self.check_operands(types)
         if len(types) == 2:
-            own, computed = types[0].element_type, types[1]
-            alone = computed.element_type == own and not computed.get_shape()
+            element, computed = types[0].element_type, types[1]
+            alone = computed.element_type == element and not computed.get_shape()
             self.need(alone, "what it is padded with is one element of the same type")
             stated = self.get("mode", "constant") != "constant" or self.get("value", 0.0) != 0.0
             self.need(not stated, "its value is an operand or an attribute")

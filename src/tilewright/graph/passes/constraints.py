@@ -159,10 +159,12 @@ def _numbers(asked: Candidate, machine: Machine) -> str | None:
     if machine.computes_as_given:
         return None
     elements = {element_name(tensor_type(value).element_type) for value in asked.op.inputs}
-    own = {machine.element, machine.accumulator} | _taken(asked, machine)
+    computable = {machine.element, machine.accumulator} | _taken(asked, machine)
     if machine.number.kind == "float":
         elements.add(element_name(tensor_type(asked.op.result).element_type))
-    others = sorted(name for name in elements if not ELEMENTS[name].is_plain and name not in own)
+    others = sorted(
+        name for name in elements if not ELEMENTS[name].is_plain and name not in computable
+    )
     if others:
         return f"{machine.name} computes on {machine.element}, not on {', '.join(others)}"
     if machine.number.kind == "float":
@@ -222,15 +224,15 @@ ON_INTEGERS = frozenset(
 def _integers(asked: Candidate, machine: Machine) -> str | None:
     """Return the reason why an integer operation does not map the machine's integers, or sums of
     them, to such."""
-    own = (machine.element, machine.accumulator)
+    integers = (machine.element, machine.accumulator)
     ends = [
         element_name(tensor_type(v).element_type) for v in (asked.op.inputs[0], asked.op.result)
     ]
-    if asked.op.operation in ON_INTEGERS and all(end in own for end in ends):
+    if asked.op.operation in ON_INTEGERS and all(end in integers for end in ends):
         return None
-    if asked.op.operation == "dequantise_linear" and ends[0] in own:
+    if asked.op.operation == "dequantise_linear" and ends[0] in integers:
         return None  # On the way out: its result is a float.
-    others = ", ".join(sorted(set(ends) - set(own)))
+    others = ", ".join(sorted(set(ends) - set(integers)))
     if others:
         return f"{machine.name} computes on {machine.element}, not on {others}"
     return f"{asked.op.operation} is not defined on {machine.element}"

@@ -147,8 +147,8 @@ def _absorb(into: GraphOperation, op: Operation) -> None:
     """Note in ``into`` the nodes of ``op``, whose result it gives from now on."""
     if into.result_node == op.result_node:
         return
-    own, noted = op.node, op.merged
-    gained = [*([own] if own is not None else []), *(noted.data if noted else ())]
+    node, noted = op.node, op.merged
+    gained = [*([node] if node is not None else []), *(noted.data if noted else ())]
     # The attributes of names are kept, and compared by their text: chains of thousands of nodes
     # may become one operation.
     names_gained = [
@@ -211,10 +211,10 @@ def per_channel(array: Array, shape: Sequence[int], axis: int) -> Array | None:
     rank, channels = len(shape), shape[axis]
     if array.ndim > rank:
         return None
-    own = (1,) * (rank - array.ndim) + array.shape
-    if any(extent != 1 for index, extent in enumerate(own) if index != axis):
+    padded = (1,) * (rank - array.ndim) + array.shape
+    if any(extent != 1 for index, extent in enumerate(padded) if index != axis):
         return None
-    if own[axis] not in (1, channels):
+    if padded[axis] not in (1, channels):
         return None
     return np.broadcast_to(array.astype(np.float64).reshape(-1), (channels,))
 

@@ -54,9 +54,9 @@ class JoinGroups(ModulePass):
             if weights is None:
                 continue
             group = step.integer("group", 1, 2**24)
-            held = add_weight(context, spread(weights, group, count), step, "grouped")
+            symbol = add_weight(context, spread(weights, group, count), step, "grouped")
             values = {**step.values, "group": group // count}
-            inputs = [step.inputs[0], held, *step.inputs[2:]]
+            inputs = [step.inputs[0], symbol, *step.inputs[2:]]
             replace(step, make("conv", inputs, values, before=step, like=step).result)
         sweep(network_of(op))
 

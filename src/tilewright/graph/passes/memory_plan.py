@@ -170,23 +170,24 @@ class _Planner:
         """Let kernels write over dying operands, place what is left, and tell about it."""
         groups = self.shared_groups()
         problem = self.problem(groups)
-        own = [group for group in groups if temporary and self.of_one_layer(group)]
+        temporaries = [group for group in groups if temporary and self.serves_one_layer(group)]
         start: int | None = None
-        if own:
+        if temporaries:
             # The largest need of a layer: those of different layers are not live together.
-            rest = [group for group in groups if group not in own]
+            rest = [group for group in groups if group not in temporaries]
             allocation = self.allocate(self.problem(rest))
             start = align_up(allocation.peak, self.alignment)
-            behind = self.allocate(self.problem(own))
+            temporary_plan = self.allocate(self.problem(temporaries))
             offsets = dict(zip(map(id, rest), allocation.offsets, strict=True))
             offsets |= {
-                id(group): start + offset for group, offset in zip(own, behind.offsets, strict=True)
+                id(group): start + offset
+                for group, offset in zip(temporaries, temporary_plan.offsets, strict=True)
             }
             bound, busiest = problem.bound
             allocation = Allocation(
                 tuple(offsets[id(group)] for group in groups),
-                *(start + behind.peak, bound, busiest, allocation.heuristic),
-                optimal=start + behind.peak == bound,
+                *(start + temporary_plan.peak, bound, busiest, allocation.heuristic),
+                optimal=start + temporary_plan.peak == bound,
             )
         else:
             allocation = self.allocate(problem)
@@ -204,7 +205,7 @@ class _Planner:
         plan = self.report(groups, problem.buffers, allocation, placements, weight_bytes)
         return replace(plan, temporary=start)
 
-    def of_one_layer(self, group: _Group) -> bool:
+    def serves_one_layer(self, group: _Group) -> bool:
         """Return True if what lies there is written and read by kernels of one node of the model
         alone."""
         kernels: list[KernelOp] = []
@@ -251,15 +252,15 @@ class _Planner:
         Safe is an operand of the result's size and layout that owns its memory whole, is read by
         nothing later, and by this kernel only element by element, at the index that is written.
         """
-        own = self.groups.get(kernel.result)
+        group = self.groups.get(kernel.result)
         address = self.address[kernel.result]
-        if own is None or address.root is not kernel.result or own.first != self.steps[kernel]:
+        if group is None or address.root is not kernel.result or group.first != self.steps[kernel]:
             return
         for index, value in enumerate(kernel.inputs):
             source = self.groups.get(value)
-            if source is None or source is own or isinstance(value, BlockArgument):
+            if source is None or source is group or isinstance(value, BlockArgument):
                 continue
-            same = source.bytes == own.bytes and self.address[value].root is value
+            same = source.bytes == group.bytes and self.address[value].root is value
             alike = layout_of(value) == layout_of(kernel.result)
             alike = alike and shape_of(value) == shape_of(kernel.result)
             dying = source.last == self.steps[kernel]
@@ -269,9 +270,9 @@ class _Planner:
                 if position != index
             )
             if same and alike and dying and alone and _read_in_step(kernel, index):
-                source.roots += own.roots
-                source.last = own.last
-                for root in own.roots:
+                source.roots += group.roots
+                source.last = group.last
+                for root in group.roots:
                     self.groups[root] = source
                 return
 

@@ -93,12 +93,12 @@ def _with_bias(op: Operation) -> Operation:
 def _row_of(add: Operation, op: Operation) -> SSAValue | None:
     """Return the addend of a sum with a product, if it has one number for each output channel; else
     None."""
-    own, axis = shape_of(op.result), 1 if op.operation == "conv" else -1
+    shape_of_sum, axis = shape_of(op.result), 1 if op.operation == "conv" else -1
     others = [value for value in add.inputs if value is not op.result]
-    if len(others) != 1 or shape_of(add.result) != own:
+    if len(others) != 1 or shape_of(add.result) != shape_of_sum:
         return None
-    shape = (1,) * (len(own) - len(shape_of(others[0]))) + shape_of(others[0])
-    channels = own[axis]
+    shape = (1,) * (len(shape_of_sum) - len(shape_of(others[0]))) + shape_of(others[0])
+    channels = shape_of_sum[axis]
     return others[0] if shape[axis] == channels == prod(shape) else None
 
 
@@ -212,8 +212,12 @@ def _centred(value: SSAValue, ctx: CompilerContext) -> Bytes | None:
         limits = np.iinfo(element_dtype(_element(source)))
         number = int(array.reshape(()))
         return Bytes(source, number) if limits.min <= number <= limits.max else None
-    own = _uncast(zero)
-    return Bytes(source, own) if own is not None and _element(own) == _element(source) else None
+    operand = _uncast(zero)
+    return (
+        Bytes(source, operand)
+        if operand is not None and _element(operand) == _element(source)
+        else None
+    )
 
 
 def _uncast(value: SSAValue) -> SSAValue | None:
@@ -229,9 +233,9 @@ def _integers(value: SSAValue, ctx: CompilerContext) -> Array | None:
     array = constant(value, ctx)
     if array is None:
         centred = _centred(value, ctx)
-        own = constant(centred.value, ctx) if centred is not None else None
-        if centred is not None and own is not None and isinstance(centred.zero, int):
-            array = own.astype(np.int32) - np.int32(centred.zero)
+        stored = constant(centred.value, ctx) if centred is not None else None
+        if centred is not None and stored is not None and isinstance(centred.zero, int):
+            array = stored.astype(np.int32) - np.int32(centred.zero)
     return array if array is not None and array.size else None
 
 
@@ -243,8 +247,8 @@ def _matrix(value: SSAValue, op: Operation, ctx: CompilerContext) -> Bytes | Non
     weights = _weights(array.reshape(1, -1))
     if weights is None:
         return None
-    own = add_weight(ctx, weights.array.reshape(array.shape), op, op.node_name or "matrix")
-    return Bytes(own, int(weights.zero[0]))
+    symbol = add_weight(ctx, weights.array.reshape(array.shape), op, op.node_name or "matrix")
+    return Bytes(symbol, int(weights.zero[0]))
 
 
 def _single(x: Bytes) -> bool:
@@ -262,13 +266,13 @@ def _as_bytes(x: Bytes, to: np.dtype[np.generic], before: Operation, ctx: Compil
     that is computed has no axes."""
 
     def moved(value: SSAValue) -> SSAValue:
-        own, bit = element_dtype(_element(value)), np.array(128, np.uint8)
-        if own == to:
+        dtype, bit = element_dtype(_element(value)), np.array(128, np.uint8)
+        if dtype == to:
             return value
         array = constant(value, ctx)
         if array is not None:
-            return add_weight(ctx, (array ^ bit.view(own)).view(to), before, "moved")
-        operands = [value, add_weight(ctx, bit.view(own), before, "bit")]
+            return add_weight(ctx, (array ^ bit.view(dtype)).view(to), before, "moved")
+        operands = [value, add_weight(ctx, bit.view(dtype), before, "bit")]
         flipped = make("bit_xor", operands, before=before, like=before).result
         return make("bit_cast", [flipped], {"to": to.name}, before=before, like=before).result
 

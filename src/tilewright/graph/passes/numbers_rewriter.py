@@ -70,9 +70,11 @@ def quantise_bias(array: Array, point: int, bits: int) -> NDArray[np.int32]:
     if bits == 32 or not largest:
         return fixed.quantise32(array, point)
     limit = 2 ** (bits - 1) - 1
-    own = min(floor(log2(limit / largest)), point)
-    scaled = np.rint(array.astype(np.float64) * 2.0**own)
-    return (np.clip(scaled, -limit - 1, limit).astype(np.int64) << (point - own)).astype(np.int32)
+    fitting = min(floor(log2(limit / largest)), point)
+    scaled = np.rint(array.astype(np.float64) * 2.0**fitting)
+    return (np.clip(scaled, -limit - 1, limit).astype(np.int64) << (point - fitting)).astype(
+        np.int32
+    )
 
 
 @dataclass

@@ -331,7 +331,7 @@ class Points:
         outer = dict[SSAValue, SSAValue](zip(kernel.body.block.args, kernel.inputs, strict=True))
         ranges = [self.range_of(outer.get(value, value), value) for value in op.inputs]
         full = [self.full_range_of(outer.get(value, value)) for value in op.inputs]
-        most, result = [max(map(abs, own)) for own in ranges], self.full_range_of(op.result)
+        most, result = [max(map(abs, ends)) for ends in ranges], self.full_range_of(op.result)
         if has(op.operation, "product"):
             cut = len(op.inputs) == 3 and ranges[2] != full[2]
             bias = most[2] if len(op.inputs) == 3 else 0.0

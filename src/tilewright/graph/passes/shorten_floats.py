@@ -73,10 +73,10 @@ class ShortFloats:
             return
         owner = op.inputs[index].owner
         assert isinstance(owner, WeightOp)
-        held = add_weight(
+        symbol = add_weight(
             self.ctx, self._short(array), op, owner.symbol.data.rsplit("_", 1)[0]
         )  # fmt: skip
-        op.operands[index] = self._cast(held, "float32", op, None)
+        op.operands[index] = self._cast(symbol, "float32", op, None)
 
     def _short(self, array: Array) -> Array:
         """An array in the format; finite numbers stay finite."""

@@ -78,9 +78,9 @@ def _move_before(view: Operation, ctx: CompilerContext) -> None:
     for index, source in enumerate(view.inputs):
         if _has_point(source, point, ctx):
             continue
-        held = [add_weight(ctx, scale, view, "scale"), add_weight(ctx, zero, view, "zero")]
-        integers = make("quantise_linear", [source, *held], before=view, like=like).result
-        back = make("dequantise_linear", [integers, *held], before=view, like=like).result
+        constants = [add_weight(ctx, scale, view, "scale"), add_weight(ctx, zero, view, "zero")]
+        integers = make("quantise_linear", [source, *constants], before=view, like=like).result
+        back = make("dequantise_linear", [integers, *constants], before=view, like=like).result
         view.operands[index] = back
     for step in readers:
         for reader in _readers(step):

@@ -160,14 +160,14 @@ def _bias(at: Lowering, batch: int, length: int, total: int, past: int) -> _Bias
             sign = 1 if distance is ahead else -1
             bias.kept = bias.kept & (distance <= limit + sign * (column - length))
         return bias
-    there = at.reshape(at.cast(at.tensor(6), np.int64), (batch, 1, 1, 1))
+    lengths = at.reshape(at.cast(at.tensor(6), np.int64), (batch, 1, 1, 1))
     places = at.weight(np.arange(total)[None, None, None], f"{at.node.name}.places")
-    bias.seen.append(at.emit("less", places, there))
+    bias.seen.append(at.emit("less", places, lengths))
     for distance, limit in limits:
-        # distance <= limit + (there - length), where the first query stands
+        # distance <= limit + (lengths - length), where the first query stands
         sign = 1 if distance is ahead else -1
         table = at.weight((distance - limit + sign * length)[None, None], f"{at.node.name}.order")
-        bound = there if sign > 0 else at.emit("neg", there)
+        bound = lengths if sign > 0 else at.emit("neg", lengths)
         bias.seen.append(at.emit("less_equal", table, bound))
     return bias
 

@@ -106,8 +106,8 @@ def _pixel(
     inside = within(at, place, 0.0, last) if axis.padding == "zeros" else None
     index = at.cast(at.emit("clip", place, minimum=0.0, maximum=last), np.int64)
     if inside is not None:
-        there = at.cast(inside, dtype_of(place))
-        weight = there if weight is None else at.emit("mul", weight, there)
+        mask = at.cast(inside, dtype_of(place))
+        weight = mask if weight is None else at.emit("mul", weight, mask)
     return index, weight
 
 

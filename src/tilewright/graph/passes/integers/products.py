@@ -70,12 +70,12 @@ def _bias(value: SSAValue, scale: Array, ctx: CompilerContext) -> Array | None:
     real, array = real_of(value, ctx), constant(value, ctx)
     if real is not None and real.dtype == np.int32 and not real.zero.any():
         integers = constant(real.value, ctx)
-        own = real.scale.reshape(-1)
+        scales = real.scale.reshape(-1)
         if integers is None or integers.size not in (1, scale.size):
             return None
-        if np.allclose(own, scale, rtol=1e-5, atol=0.0):
+        if np.allclose(scales, scale, rtol=1e-5, atol=0.0):
             return np.broadcast_to(integers.reshape(-1).astype(np.int64), scale.shape)
-        array = integers.reshape(-1).astype(np.float64) * own
+        array = integers.reshape(-1).astype(np.float64) * scales
     if array is None or array.size not in (1, scale.size):
         return None
     with np.errstate(all="ignore"):

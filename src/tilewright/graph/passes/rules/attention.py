@@ -49,8 +49,8 @@ def recognise_attention(op: Operation, ctx: CompilerContext) -> bool:
     orders = (swapped, swapped if product.get("transpose_b", False) else turned, swapped)
     steps: list[Operation] = []
     for value, order in zip((q, k, v), orders, strict=True):
-        there: dict[str, PythonValue] = {"permutation": order}
-        steps.append(make("transpose", [value], there, before=op, like=product))
+        permutation: dict[str, PythonValue] = {"permutation": order}
+        steps.append(make("transpose", [value], permutation, before=op, like=product))
     operands: list[SSAValue] = [step.result for step in steps]
     if scores.mask is not None:
         shape = shape_of(scores.mask)

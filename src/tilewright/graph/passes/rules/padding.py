@@ -52,10 +52,10 @@ def merge_pad(op: Operation, ctx: CompilerContext) -> bool:
 def _fill(op: Operation, pad: Operation, ctx: CompilerContext) -> int | None:
     """Return the fill of a convolution's padding once a pad is merged into it; None for zeros, and
     where the convolution's own padding holds something else."""
-    value, own = float(pad.get("value", 0.0)), op.get("fill", 0)
+    value, fill = float(pad.get("value", 0.0)), op.get("fill", 0)
     if op.operation != "conv" or not fills(op, ctx.machine):
         return None
-    if not value.is_integer() or (any(op.integers("pads")) and value != own):
+    if not value.is_integer() or (any(op.integers("pads")) and value != fill):
         return None
     return int(value) or None
 

@@ -97,14 +97,14 @@ def split_phases(op: Operation, ctx: CompilerContext) -> bool:
     parts: list[SSAValue] = []
     for row in range(down):
         for pixel in range(along):
-            own = [
+            phase_weights = [
                 np.ascontiguousarray(
                     a.reshape(phases.outer, down, along, inner, *a.shape[1:])[:, row, pixel]
                 ).reshape(channels, *a.shape[1:])
                 for a in known
             ]
             sizes = [len(range(row, extents[0], down)), len(range(pixel, extents[1], along))]
-            parts.append(_phase(conv, own, sizes, op, ctx).result)
+            parts.append(_phase(conv, phase_weights, sizes, op, ctx).result)
     steps: dict[str, PythonValue] = {"steps": phases.steps}
     value = make("interleave", parts, steps, before=op, like=op).result
     replace(op, reshaped(value, shape_of(op.result), op) if len(shape_of(op.result)) < 4 else value)
