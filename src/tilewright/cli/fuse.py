@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def complete_search(incomplete: str) -> list[str]:
-    """Searches for tab completion, behind those that are given already."""
+    """Searches for tab completion, after those that are given already."""
     before, comma, last = incomplete.rpartition(",")
     searches = before.split(",")
     return [

@@ -1,7 +1,7 @@
 """Kernels that a target cannot plan or lower run on the host: the pipeline runs again from there.
 
 A network is kept as it is once its kernels are formed and calibrated. When a later stage, or the
-target's ``emit``, refuses a kernel, the stages behind run again on a copy of it: numbers, layouts
+target's ``emit``, refuses a kernel, the later stages run again on a copy of it: numbers, layouts
 and places in memory depend on which engine has which kernel. A kernel that was formed is marked
 there as the host's, with the reason; one that a pass inserted later (a copy to another layout, a
 view that moves data) is not in it yet, so the pass is told when it inserts it again.
@@ -90,7 +90,7 @@ def _refuse_formed(
 
 
 def _readers(values: Iterable[SSAValue], formed: Set[str]) -> set[str]:
-    """Names of the nearest kernels behind values that are as they were formed.
+    """Names of the nearest kernels after values that are as they were formed.
 
     The last step of a method has the name of the kernel whose method it is.
     """

@@ -57,7 +57,7 @@ class Axis:
 
     @property
     def count(self) -> int:
-        """Elements of a phase; the last may lie behind the result."""
+        """Elements of a phase; the last may lie beyond the result."""
         return ceil_div(self.result, self.stride)
 
     @property

@@ -227,8 +227,8 @@ class KernelOp(IRDLOperation):
     a C identifier, unique in the network. ``engine`` is ``accelerator`` or ``host``; ``reason``
     says why a kernel is on the host.
 
-    Operations behind the first are applied to its results as these are written. One that ``begins``
-    a further compute instead reads the result of an earlier one on the chip; the operations behind
+    Operations after the first are applied to its results as these are written. One that ``begins``
+    a further compute instead reads the result of an earlier one on the chip; the operations after
     it are applied to its own results.
     """
 

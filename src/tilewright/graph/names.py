@@ -78,7 +78,7 @@ class Namer:
         self._next: dict[str, int] = {}
 
     def unique(self, name: str, fallback: str = "value") -> str:
-        """An identifier for ``name``: itself made safe, else with _2, _3, ... behind."""
+        """An identifier for ``name``: itself made safe, else with _2, _3, ... appended."""
         base = identifier(name, fallback)
         candidate = base
         while candidate in self.originals:

@@ -18,7 +18,7 @@ Trait = Literal[
     "arithmetic",  # a map of two real numbers, as machines with vector instructions have it
     "commutative",  # a map of two numbers whose order does not matter
     "table",  # a function that fixed point interpolates in a table
-    "activation",  # a function that networks have behind products
+    "activation",  # a function that networks have after products
     "finite",  # a map that gives finite numbers for finite ones
     "homogeneous",  # f(c x) = c f(x) for each channel's positive factor c
     "saturates",  # limits numbers to constant bounds, which a saturating conversion can do

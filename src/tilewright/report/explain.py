@@ -37,7 +37,7 @@ Place = Literal["accelerator", "host", "address", "constant", "none"]
 
 @dataclass(frozen=True)
 class Objection:
-    """Why an operation is on the host."""
+    """A reason for which an operation runs on the host."""
 
     constraint: str
     reason: str

@@ -1,4 +1,4 @@
-"""Which operations a machine's accelerator runs: found by asking the constraints about samples."""
+"""The operations that a machine's accelerator runs: the constraints are asked about samples."""
 
 from __future__ import annotations
 

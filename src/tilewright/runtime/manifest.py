@@ -137,7 +137,7 @@ class FileEntry(_Part):
 
 
 class Manifest(_Part):
-    """The contents of ``manifest.json``."""
+    """The contents of a package's ``manifest.json``."""
 
     format: int = FORMAT
     tilewright: str

@@ -1,4 +1,5 @@
-"""If, Loop and Scan: branches chosen at import or, both computed, at run time; loops unrolled."""
+"""The operators If, Loop and Scan: branches chosen at import or, both computed, at run time; loops
+unrolled."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from tilewright.ir.types import shape_of
 
 @dataclass(frozen=True)
 class ValueList:
-    """A sequence of tensors."""
+    """A sequence of tensors, known at import."""
 
     items: tuple[Value, ...]
 

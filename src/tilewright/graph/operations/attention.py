@@ -24,7 +24,7 @@ class AttentionOp(Operation):
     """softmax(q @ k^T * scale + mask) @ v, head by head: [b, m, h, e].
 
     Operands are q [b, m, h, d], k [b, t, h, d], v [b, t, h, e], and perhaps a mask that broadcasts
-    to [b, h, m, t]. Heads lie behind the rows, as the products before and after have them.
+    to [b, h, m, t]. Heads lie after the rows, as the products before and after have them.
     Vaswani et al., "Attention is all you need", 2017, equation 1. Floats only: simplify makes it
     of two products and a softmax, for machines that compute it at once.
     """

@@ -51,7 +51,7 @@ class GuardedSum(SumOperation):
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"guard": None}
 
     def result_point(self, fractions: Sequence[int]) -> int:
-        """The larger of the operands' points, or the guard bits behind the smaller."""
+        """The larger of the operands' points, or the guard bits after the smaller."""
         point = super().result_point(fractions)
         if self.get("guard", -1) == -1:
             return point

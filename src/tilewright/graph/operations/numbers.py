@@ -86,7 +86,7 @@ def _need_narrow(op: Operation, element: Attribute) -> None:
 
 @irdl_op_definition
 class DequantiseOp(RepresentationOperation):
-    """Fixed point to float32."""
+    """A conversion from fixed point to float32."""
 
     name = "graph.dequantise"
 

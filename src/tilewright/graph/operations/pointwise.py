@@ -89,14 +89,14 @@ class ReluOp(PointwiseOperation):
 
 @irdl_op_definition
 class NegOp(PointwiseOperation):
-    """-x; fixed point saturates."""
+    """The negation -x; fixed point saturates."""
 
     name = "graph.neg"
 
 
 @irdl_op_definition
 class AbsOp(PointwiseOperation):
-    """|x|; fixed point saturates."""
+    """The magnitude |x|; fixed point saturates."""
 
     name = "graph.abs"
 
@@ -125,7 +125,7 @@ class ClipOp(PointwiseOperation):
 class LeakyReluOp(PointwiseOperation):
     """x, or alpha * x where x is negative; in fixed point alpha has 14 fraction bits.
 
-    A ``factor`` (a, s) stands for alpha behind sums of 32 bits: the result is exact, x * 2**s or
+    A ``factor`` (a, s) stands for alpha after sums of 32 bits: the result is exact, x * 2**s or
     x * a with s fraction bits more, saturated to 32 bits.
     """
 

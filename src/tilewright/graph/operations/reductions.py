@@ -115,7 +115,7 @@ class FoldOperation(ReduceOperation):
 
 @irdl_op_definition
 class ReduceSumOp(FoldOperation):
-    """The sum over ``axes``."""
+    """The sum of the elements along ``axes``."""
 
     name = "graph.reduce_sum"
     axes = prop_def()
@@ -125,7 +125,7 @@ class ReduceSumOp(FoldOperation):
 
 @irdl_op_definition
 class ReduceProductOp(FoldOperation):
-    """The product over ``axes``."""
+    """The product of the elements along ``axes``."""
 
     name = "graph.reduce_product"
     axes = prop_def()

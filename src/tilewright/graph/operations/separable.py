@@ -18,7 +18,7 @@ BETWEEN = ("", "clip", *(name for name in operators("activation") if not PARAMET
 
 @irdl_op_definition
 class SeparableConvOp(Operation):
-    """A depthwise convolution, a map, and the 1x1 convolution behind it, by way of scratch.
+    """A depthwise convolution, a map, and the 1x1 convolution after it, by way of scratch.
 
     Chollet, "Xception", 2017; Howard et al., "MobileNets", 2017, section 3.1. Operands are images
     [n, c, h, w], depthwise weights [c, 1, kh, kw], weights [co, c, 1, 1], scratch [elements], and

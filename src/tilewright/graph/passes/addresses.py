@@ -1,4 +1,4 @@
-"""Which memory every value of a network lies in: its own, or part of another value's."""
+"""The memory of every value of a network: its own, or part of another value's."""
 
 from __future__ import annotations
 

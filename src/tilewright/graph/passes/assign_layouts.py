@@ -271,7 +271,7 @@ class _Applier:
 def copy_kernel(
     value: SSAValue, layout: str, before: AnyOperation, context: CompilerContext, symbols: set[str]
 ) -> KernelOp:
-    """A kernel in front of ``before`` that copies a value into a tensor of that layout."""
+    """A kernel before ``before`` that copies a value into a tensor of that layout."""
     kind = tensor_type(value)
     result = tensor(kind.get_shape(), kind.element_type, layout)
     op = make("convert_layout", [value], before=before, result_type=result)

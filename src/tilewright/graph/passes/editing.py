@@ -68,7 +68,7 @@ def add_weight(
     hint: str,
     element: Attribute | None = None,
 ) -> SSAValue:
-    """A new weight in front of ``before``; typed by the array unless ``element`` is given."""
+    """A new weight before ``before``; typed by the array unless ``element`` is given."""
     array = np.asarray(array, order="C")
     kind = tensor(array.shape, element or element_of(array.dtype))
     weight = WeightOp.of(ctx.weights.add(array, hint), kind)
@@ -77,7 +77,7 @@ def add_weight(
 
 
 def insert(op: AnyOperation, before: AnyOperation) -> None:
-    """Put an operation in front of another."""
+    """Put an operation before another."""
     block = before.parent
     assert block is not None
     block.insert_op_before(op, before)
@@ -92,7 +92,7 @@ def make(
     like: Operation | None = None,
     result_type: TensorType[Any] | None = None,
 ) -> Operation:
-    """A new operation in front of ``before``, with the node name (and engine) of ``like``."""
+    """A new operation before ``before``, with the node name (and engine) of ``like``."""
     node = like.node_name if like is not None else ""
     operation = cast(
         Operation,
@@ -106,7 +106,7 @@ def make(
 
 
 def reshaped(value: SSAValue, shape: tuple[int, ...], before: Operation) -> SSAValue:
-    """A value in another shape, in front of ``before``; the last reshape is shared if it is it."""
+    """A value in another shape, before ``before``; the last reshape is shared if it is it."""
     last = value.first_use.operation if value.first_use is not None else None
     if isinstance(last, Operation) and last.operation == "reshape":
         same = shape_of(last.result) == shape

@@ -65,7 +65,7 @@ class Site:
     products: tuple[Operation, ...]
     way: Way
     """Whose result is divided: a layer normalisation's, by its scale and shift; that of a product
-    with constant weights, by these; or the value itself, by a multiplication behind it."""
+    with constant weights, by these; or the value itself, by a multiplication after it."""
     producer: Operation | None = None
     """The normalisation or product."""
 

@@ -112,7 +112,7 @@ def _fast(asked: Candidate, machine: Machine) -> list[Primitive]:
 
 
 def _sums(anchor: Operation) -> set[Operation]:
-    """The first map of two computed values behind an anchor, if the accelerator computes it."""
+    """The first map of two computed values after an anchor, if the accelerator computes it."""
     step = only_user(anchor.result)
     while isinstance(step, MAPS):
         computed = [v for v in step.inputs if not isinstance(v.owner, WeightOp)]
@@ -147,7 +147,7 @@ def joins(step: Operation, value: SSAValue, primitive: Primitive, machine: Machi
         return False
     if not _elements_fit(step, value, primitive, machine):
         return False
-    # Behind dequantised sums of integers come the machine's own floats.
+    # After dequantised sums of integers come the machine's own floats.
     plain = ELEMENTS[element_name(tensor_type(value).element_type)].is_plain
     dequantised = plain and machine.number.is_short_float
     return has_meaning(candidate(step), machine if dequantised else seen_by(machine, primitive))

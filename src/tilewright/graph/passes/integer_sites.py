@@ -2,7 +2,7 @@
 
 The rules are those of onnxruntime.quantization for networks of quantise and dequantise nodes
 (symmetric, products and what lies between them): every activation that an integer operation reads
-is quantised. Three things differ, each for less error: an activation function behind a product
+is quantised. Three things differ, each for less error: an activation function after a product
 belongs to it, so the value between them is not quantised; sums, pools and views compute on integers
 only where a product reads them, so that what a network computes in floats alone (the residual sums
 of Transformers, say) keeps them; and a product that floats read gives them its sums unrounded.
@@ -44,7 +44,7 @@ class Sites:
     """Quantised value -> the value whose scale it has, in program order."""
 
     inside: set[SSAValue] = field(default_factory=set[SSAValue])
-    """Results that only the activation function behind them reads."""
+    """Results that only the activation function after them reads."""
 
     @property
     def layers(self) -> list[Operation]:

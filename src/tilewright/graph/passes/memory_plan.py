@@ -98,7 +98,7 @@ def memory_plan_of(
     """Plan the memory of the network in ``module``; the same module always gives the same plan.
 
     ``exact`` searches for the least peak where no heuristic reaches the bound (bounded work).
-    ``temporary`` keeps what one layer alone needs in a space behind all else.
+    ``temporary`` keeps what one layer alone needs in a space after all else.
     Refuses (``memory-view``) if a view is no address: run eliminate-views first.
     """
     network = module if isinstance(module, NetworkOp) else network_of(module)

@@ -83,7 +83,7 @@ def _element(value: SSAValue) -> Attribute:
 
 
 def _with_bias(op: Operation) -> Operation:
-    """The addition of a number for each output channel behind a product, else the product."""
+    """The addition of a number for each output channel after a product, else the product."""
     step = only_user(op.result)
     if len(op.inputs) > 2 or not isinstance(step, Operation) or step.operation != "add":
         return op
@@ -115,7 +115,7 @@ def _convolution(op: Operation, last: Operation, ctx: CompilerContext) -> SSAVal
 
 
 def _bias(op: Operation, last: Operation, ctx: CompilerContext) -> Array | SSAValue:
-    """A product's own bias, or what the operation behind it adds."""
+    """A product's own bias, or what the operation after it adds."""
     channels = shape_of(op.result)[1 if op.operation == "conv" else -1]
     row = op.inputs[2] if len(op.inputs) > 2 else None if last is op else _row_of(last, op)
     if row is None:

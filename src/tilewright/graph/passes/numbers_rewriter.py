@@ -180,7 +180,7 @@ class NumbersRewriter:
         return view.result
 
     def kernel(self, kernel: KernelOp) -> KernelOp:
-        """A kernel in fixed point, in front of the one in float32."""
+        """A kernel in fixed point, before the one in float32."""
         walk = self.points.walk(kernel)
         outer = dict[SSAValue, SSAValue](zip(kernel.body.block.args, kernel.inputs, strict=True))
         known: dict[SSAValue, SSAValue] = {}

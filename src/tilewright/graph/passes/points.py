@@ -280,7 +280,7 @@ class Points:
         return KernelPoints(steps, None)
 
     def slope_of(self, op: Operation) -> tuple[int, int] | None:
-        """The factor of a leaky ReLU behind a sum, if the machine has one for its slope."""
+        """The factor of a leaky ReLU after a sum, if the machine has one for its slope."""
         if op.operation != "leaky_relu":
             return None
         return self.rounding.slope_of(op.number("alpha"))

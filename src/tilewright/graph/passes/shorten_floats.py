@@ -102,7 +102,7 @@ class ShortFloats:
         return owner.inputs[0] if dtype_of(owner.inputs[0]) == self.element.dtype else None
 
     def _view(self, op: Operation, shorts: list[SSAValue]) -> SSAValue:
-        """A view of values in the format, which then become float32 behind it."""
+        """A view of values in the format, which then become float32 after it."""
         after = op.next_op
         assert after is not None
         view = make(op.operation, shorts, op.values, before=op, like=op)

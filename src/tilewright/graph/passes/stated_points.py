@@ -41,8 +41,8 @@ class StatedPoints:
 
 
 def read_points(network: NetworkOp, ctx: CompilerContext) -> StatedPoints:
-    """The points that pairs state. A pair behind a view moves to where the tensor is computed, and
-    one in front of an activation goes if it is the same again behind it."""
+    """The points that pairs state. A pair after a view moves to where the tensor is computed, and
+    one before an activation goes if it is the same again after it."""
     stated = StatedPoints()
     for op in list(network.block.ops):
         step = _Step.of(op, _QUANTISE)
@@ -50,7 +50,7 @@ def read_points(network: NetworkOp, ctx: CompilerContext) -> StatedPoints:
             reason = _objection(step, ctx)
             if reason:
                 stated.left.append(f"{step.op.node_name}: {reason}")
-    # From the end, so that what has moved in front of a view may move on.
+    # From the end, so that what has moved before a view may move on.
     for op in reversed(list(network.block.ops)):
         if isinstance(op, Operation) and (op.operation in _MOVING or _pads_with_zero(op)):
             _move_before(op, ctx)
@@ -92,7 +92,7 @@ def _pads_with_zero(op: Operation) -> bool:
 
 
 def _drop_before(step: Operation, ctx: CompilerContext) -> None:
-    """A pair in front of an activation goes where the same stands behind it: numbers that the
+    """A pair before an activation goes where the same stands after it: numbers that the
     format has stay what they are, and the others keep their order."""
     point = _common_point(step.result, ctx)
     quantise = _has_point(step.inputs[0], point, ctx)

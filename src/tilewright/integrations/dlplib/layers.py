@@ -190,7 +190,7 @@ class PoolingStep(Step):
 
 
 class ActivationStep(Step):
-    """relu, sigmoid and tanh."""
+    """A step for relu, sigmoid and tanh."""
 
     def setup(self) -> None:
         """Set the descriptor of the activation."""
@@ -217,7 +217,7 @@ class LrnStep(Step):
 
 
 class SoftmaxStep(Step):
-    """softmax along the channels."""
+    """A step for softmax along the channels."""
 
     def forward(self) -> None:
         """Call the operator for softmax, over channels alone."""
@@ -243,7 +243,7 @@ class ReshapeStep(Step):
 
     @property
     def flattens(self) -> bool:
-        """True if the products behind take the image as it is."""
+        """True if the products after it take the image as it is."""
         source, target = shape_of(self.op.inputs[0]), shape_of(self.op.result)
         users = [use.operation for use in self.op.result.uses]
         return (

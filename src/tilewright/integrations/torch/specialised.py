@@ -89,6 +89,8 @@ def _bound(
     torch = torch_library()
 
     class Bound(torch.nn.Module):
+        """The graph with its fixed inputs as buffers."""
+
         def __init__(self) -> None:
             super().__init__()
             self.graph = graph

@@ -1,4 +1,4 @@
-"""Gemm, MatMul and Det."""
+"""The operators Gemm, MatMul and Det."""
 
 from __future__ import annotations
 

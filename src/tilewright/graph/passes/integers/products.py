@@ -66,7 +66,7 @@ def weights_of(real: Real | None, axis: int, ctx: CompilerContext) -> Weights | 
 
 def _bias(value: SSAValue, scale: Array, ctx: CompilerContext) -> Array | None:
     """A constant bias as int64 in units of ``scale`` [co]; None if it is none, or too large, or not
-    of whole units where the machine adds up floats behind its sums."""
+    of whole units where the machine adds up floats after its sums."""
     real, array = real_of(value, ctx), constant(value, ctx)
     if real is not None and real.dtype == np.int32 and not real.zero.any():
         integers = constant(real.value, ctx)
@@ -84,7 +84,7 @@ def _bias(value: SSAValue, scale: Array, ctx: CompilerContext) -> Array | None:
     if not (np.abs(units) < 2**31).all():
         return None
     if integers_of(ctx.machine) is None and (np.abs(units - exact) > _PART).any():
-        return None  # Float steps behind the sums add it as it is.
+        return None  # Float steps after the sums add it as it is.
     return np.broadcast_to(units.astype(np.int64), scale.shape)
 
 

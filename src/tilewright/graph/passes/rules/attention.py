@@ -25,7 +25,7 @@ class _Scores:
 def recognise_attention(op: Operation, ctx: CompilerContext) -> bool:
     """softmax(q @ k * c + mask) @ v, of four axes, with c constant and between the two any order.
 
-    Operands and result get transposes that put heads behind rows, and back: models mostly have
+    Operands and result get transposes that put heads after rows, and back: models mostly have
     the opposite ones there, and the two cancel.
     """
     if op.operation != "matmul" or len(op.inputs) != 2 or len(shape_of(op.result)) != 4:

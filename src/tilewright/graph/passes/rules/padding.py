@@ -15,10 +15,10 @@ _LOWEST = float(np.finfo(np.float32).min)
 
 
 def merge_pad(op: Operation, ctx: CompilerContext) -> bool:
-    """pad(0) in front of a convolution or average, pad(lowest) in front of a maximum.
+    """pad(0) before a convolution or average, pad(lowest) before a maximum.
 
     In front of a convolution on a machine whose images' padding may hold it, any integer of 8 bits
-    becomes the convolution's ``fill``. In an average the padding counts. Zeros in front of a
+    becomes the convolution's ``fill``. In an average the padding counts. Zeros before a
     maximum are dropped too if what is padded is never negative. Windows that would lie wholly in
     padding keep the pad.
     """

@@ -82,7 +82,7 @@ def split_phases(op: Operation, ctx: CompilerContext) -> bool:
 
     Rows of taps at the edges that are zero go; a phase all of whose taps would read nothing but
     padding somewhere keeps as many of them that every window meets the image, as most machines
-    want it. A slice behind takes rows or pixels off the last phases.
+    want it. A slice after it takes rows or pixels off the last phases.
     """
     phases = _phases_of(op)
     if phases is None or not _writes_apart(phases, ctx.machine):
@@ -114,7 +114,7 @@ def split_phases(op: Operation, ctx: CompilerContext) -> bool:
 
 
 def _phases_of(op: Operation) -> Phases | None:
-    """The convolution behind what puts phases together, if that is what ``op`` ends."""
+    """Return the phases of the convolution whose phases ``op`` puts together; None for others."""
     last: object = op
     if isinstance(op, SliceOp):
         last = op.inputs[0].owner

@@ -1,4 +1,4 @@
-"""Pooling and its gradients."""
+"""Operators for pooling and its gradients."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _average_gradient(net: OperatorNetwork, settings: Pooling, shape: Shape) -> 
     shares = shares.reshape(shares.shape[-2:])[: extents[0], : extents[1]]
     factors = np.broadcast_to(shares, (1, c, *extents))
     part = net.emit("mul", gradient, net.constant(factors, finest(float(shares.max()))))
-    # What is divided by at least k has log2(k) bits more behind the point.
+    # What is divided by at least k has log2(k) bits more after the point.
     spare = floor(log2(1 / float(shares.max())))
     part = net.to(part, fixed16(min(net.fraction(gradient) + spare, 30)))
     kh, kw = settings.window

@@ -64,7 +64,7 @@ class Convolution:
 class Pooling:
     """A pool; ``counted`` is the part of the pads that an average counts as zeros.
 
-    ``ceil`` rounds the number of windows up, as Caffe does: a last window may reach behind the
+    ``ceil`` rounds the number of windows up, as Caffe does: a last window may reach beyond the
     pads, and counts what it meets there in no case.
     """
 
@@ -113,7 +113,7 @@ class Lrn:
 
 @dataclass(frozen=True)
 class ActivationSettings:
-    """A map over elements."""
+    """The settings of a map over elements."""
 
     mode: Activation = "relu"
 
@@ -191,7 +191,7 @@ class LrnDescriptor(Descriptor[Lrn]):
 
 
 class ActivationDescriptor(Descriptor[ActivationSettings]):
-    """Which map is applied."""
+    """A descriptor of the map that is applied."""
 
     label = "activation descriptor"
 
