@@ -136,7 +136,7 @@ OPERATORS: dict[str, frozenset[Trait]] = {
 
 def operators(*traits: Trait) -> tuple[str, ...]:
     """The operations that have any of the traits."""
-    return tuple(name for name, own in OPERATORS.items() if not own.isdisjoint(traits))
+    return tuple(name for name, kinds in OPERATORS.items() if not kinds.isdisjoint(traits))
 
 
 def has(operation: str, *traits: Trait) -> bool:

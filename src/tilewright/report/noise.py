@@ -20,7 +20,7 @@ class Noise:
 
     total: Measures
     """Against the float32 network on the same inputs."""
-    own: Measures
+    added: Measures
     """Against the kernel in float32 on the operands that the machine gave it: its own share."""
 
 

@@ -45,7 +45,7 @@ def read_model(source: ModelSource) -> Source:
     if isinstance(source, bytes):
         data = np.frombuffer(source, np.uint8)
         digest = hashlib.sha256(source).hexdigest()
-        return Source(_parse(data, "model"), digest, Files(own=data), "model")
+        return Source(_parse(data, "model"), digest, Files(content=data), "model")
     path = Path(source)
     title = shown(str(path))
     try:

@@ -390,7 +390,7 @@ CONSTRAINTS: tuple[Constraint, ...] = (
     Constraint(
         "numbers",
         _numbers,
-        "compute on floats (DequantizeLinear in front of a product), or use an operation that the "
+        "compute on floats (DequantizeLinear before a product), or use an operation that the "
         "machine's numbers have",
     ),
     Constraint(

@@ -108,7 +108,7 @@ def _fast(asked: Candidate, machine: Machine) -> list[Primitive]:
     primitives = serving(asked, machine)
     cycles: list[Any] = [parse_expression(p.cycles).evaluate(asked.extents) for p in primitives]
     least = min(cycles, default=0.0)
-    return [p for p, own in zip(primitives, cycles, strict=True) if own <= MUCH_SLOWER * least]
+    return [p for p, taken in zip(primitives, cycles, strict=True) if taken <= MUCH_SLOWER * least]
 
 
 def _sums(anchor: Operation) -> set[Operation]:

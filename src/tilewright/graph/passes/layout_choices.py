@@ -219,10 +219,10 @@ def _turned(
     roles = operand_roles(kernel)
     for choice in choices:
         ways: list[list[str | None]] = []
-        for value, text, own in zip(kernel.inputs, choice.operands, roles, strict=True):
-            turned = machine.turned_layout(primitive, own[0], len(shape_of(value)))
+        for value, text, used_as in zip(kernel.inputs, choice.operands, roles, strict=True):
+            turned = machine.turned_layout(primitive, used_as[0], len(shape_of(value)))
             constant = isinstance(value.owner, WeightOp)
-            ways.append([text, turned] if turned and not constant and len(own) == 1 else [text])
+            ways.append([text, turned] if turned and not constant and len(used_as) == 1 else [text])
         both_ways += [
             Choice(operands, choice.result, choice.primitive)
             for operands in product(*ways)
@@ -384,8 +384,8 @@ def _shared(
     for text in candidates(machine, kernel.result) if free else ("",):
         target = text if result == "any" else plain(result, len(shape))
         operands = [
-            _operand_layout(value, asked, text, shape, own)
-            for value, asked, own in zip(kernel.inputs, demands, images, strict=True)
+            _operand_layout(value, asked, text, shape, image)
+            for value, asked, image in zip(kernel.inputs, demands, images, strict=True)
         ]
         if _lanes_are_safe(kernel, operands, target, result == "any"):
             choices.append(Choice(tuple(operands), target, primitive))

@@ -89,7 +89,7 @@ class Step:
     """Binary point of the result."""
     sources: tuple[PointClass, ...]
     """Classes that the accumulator's binary point is made of."""
-    own: tuple[PointClass, ...]
+    brought: tuple[PointClass, ...]
     """Those of them that this operation brings."""
     before: int | None
     """Binary point of the accumulator that a sum starts from."""
@@ -301,7 +301,7 @@ class Points:
             if step.op.operation in ALIGNING:
                 # An accumulator never shifts; and operands lie at most a word apart.
                 most = min(step.points) + 31 if step.before is None else step.before
-                if any([_set_highest(point_class, most) for point_class in step.own]):  # noqa: C419
+                if any([_set_highest(point_class, most) for point_class in step.brought]):  # noqa: C419
                     return True
             largest = self._largest(kernel, step.op)
             excess = step.point - floor(log2(self.limit / largest)) if largest > 0 else 0
@@ -347,7 +347,7 @@ def _drop(step: Step, excess: int) -> bool:
     """Take fraction bits from what an accumulator is made of: from weights first."""
     sources = list(dict.fromkeys(step.sources))
     if step.op.operation in ALIGNING:
-        sources = [source for source in step.own if source.fraction == step.point] or sources
+        sources = [source for source in step.brought if source.fraction == step.point] or sources
     weights = [source for source in sources if source.is_weight]
     for source in weights:
         room = source.fraction - (source.finest - (source.bits - 1) + WEIGHT_BITS_KEPT)

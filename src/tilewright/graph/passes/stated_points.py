@@ -180,8 +180,8 @@ def _objection(step: _Step, ctx: CompilerContext) -> str | None:
     for reader in _readers(step):
         others = [constant(value, ctx) for value in reader.inputs[1:]]
         if any(
-            other is None or not np.array_equal(np.ravel(other), np.ravel(own))
-            for other, own in zip(others, (scale, zero), strict=True)
+            other is None or not np.array_equal(np.ravel(other), np.ravel(written))
+            for other, written in zip(others, (scale, zero), strict=True)
         ):
             return "it is read with another scale than it is written with"
     return None
