@@ -17,6 +17,7 @@ from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.machine import ASCEND_910, DaVinci, Rate, assumptions
 from tilewright.targets.ascend.network import network_machine
 from tilewright.targets.ascend.program import Command, trace
+from tilewright.targets.ascend.target import AscendTarget
 from tilewright.targets.ascend.timing import simulate
 from tilewright.tile.lower import tile
 
@@ -95,7 +96,9 @@ def layers() -> list[dict[str, Any]]:
     for name, sizes in LAYERS.items():
         kernel = Matrices(*sizes, transposed=True, bias=True).kernel("product")
         schedule = Planner(machine, budget=Budget(greedy=False)).plan(kernel).schedule
-        program = cube_kernel(tile(kernel, schedule, machine), ASCEND_910, "product")
+        program = cube_kernel(
+            tile(kernel, schedule, machine, honours=AscendTarget.honours), ASCEND_910, "product"
+        )
         found = simulate(synchronised(program), ASCEND_910)
         stored = sizes[0] * sizes[2]
         rows.append(

@@ -23,6 +23,7 @@ from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.network import chip_machine
 from tilewright.targets.ascend.program import Program
 from tilewright.targets.ascend.sharing import MainMemory, main_memory, simulate_blocks
+from tilewright.targets.ascend.target import AscendTarget
 from tilewright.targets.ascend.timing import Timing
 from tilewright.tile.lower import tile, tile_module
 
@@ -128,7 +129,11 @@ def program_of(part: Part, machine: Machine) -> Program:
     if isinstance(part.of, Matrices):
         kernel = part.of.kernel("product")
         schedule = Planner(machine, budget=Budget(greedy=False)).plan(kernel).schedule
-        return synchronised(cube_kernel(tile(kernel, schedule, machine), ASCEND_910, "product"))
+        return synchronised(
+            cube_kernel(
+                tile(kernel, schedule, machine, honours=AscendTarget.honours), ASCEND_910, "product"
+            )
+        )
     found = GridPlans(machine, None)(part.of)
     assert found is not None
     module = tile_module(part.of, found.schedule, machine)

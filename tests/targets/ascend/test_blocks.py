@@ -30,6 +30,7 @@ from tilewright.targets.ascend.sharing import (
     makespan,
     simulate_blocks,
 )
+from tilewright.targets.ascend.target import AscendTarget
 from tilewright.tile.lower import tile
 
 CASES: dict[str, Product | Convolution] = {
@@ -45,7 +46,11 @@ def kernel_on(of: Product | Convolution, cores: int, core: DaVinci = ASCEND_910)
     """The kernel as it is planned for so many cores."""
     machine = chip_machine(core).with_values({"cores": cores})
     kernel = of.kernel() if isinstance(of, Product) else of.of_kernel()
-    return cube_kernel(tile(kernel, planned(kernel, machine), machine), core, "kernel")
+    return cube_kernel(
+        tile(kernel, planned(kernel, machine), machine, honours=AscendTarget.honours),
+        core,
+        "kernel",
+    )
 
 
 def four_blocks(rows: int = 64, columns: int = 64, *, residual: bool = False) -> Program:
@@ -54,7 +59,9 @@ def four_blocks(rows: int = 64, columns: int = 64, *, residual: bool = False) ->
     part = {"m": 32, "co": 32, "ci": 32}
     schedule = whole_schedule(levels(part, part, (), ()), {"m": 32, "co": 32}, machine)
     kernel = Product(rows, 32, columns, residual=residual).kernel()
-    return cube_kernel(tile(kernel, schedule, machine), ASCEND_910, "kernel")
+    return cube_kernel(
+        tile(kernel, schedule, machine, honours=AscendTarget.honours), ASCEND_910, "kernel"
+    )
 
 
 def result_of(program: Program, of: Product | Convolution, order: int = 0) -> Halves:
