@@ -162,7 +162,7 @@ def samples_of(kind: type[Operation]) -> list[Operation]:
 
 
 def operation_rows(machine: Machine) -> list[OperationRow]:
-    """One row for each operation that a model can have, in the registry's order."""
+    """List a row for each operation that a model can have, by name."""
     rows: list[OperationRow] = []
     for kind in OPERATIONS:
         name = kind.name.removeprefix("graph.")
@@ -170,7 +170,7 @@ def operation_rows(machine: Machine) -> list[OperationRow]:
             continue
         for op in samples_of(kind):
             rows.append(_row(op, machine))
-    return rows
+    return sorted(rows, key=lambda row: row.operation)
 
 
 def _row(op: Operation, machine: Machine) -> OperationRow:

@@ -13,13 +13,14 @@ from tilewright.graph.operations.base import (
     along,
     broadcast_access,
     broadcast_shape,
+    definition,
 )
-from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.ir import PythonValue
 from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
-@irdl_op_definition
+@definition
 class AttentionOp(Operation):
     """softmax(q @ k^T * scale + mask) @ v, head by head: [b, m, h, e].
 
@@ -30,7 +31,6 @@ class AttentionOp(Operation):
     """
 
     name = "graph.attention"
-    scale = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"scale": 1.0}
     ARITY: ClassVar[tuple[int, int]] = (3, 4)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from tilewright.ir import (
     f32,
     f64,
     i1,
+    irdl_op_definition,
+    opt_prop_def,
 )
 from tilewright.ir.types import (
     Array,
@@ -65,6 +67,8 @@ class Operation(GraphOperation):
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {}
     ARITY: ClassVar[tuple[int, int]] = (1, 1)
     """Fewest and most operands."""
+    FIXED_POINT: ClassVar[bool] = True
+    """True if operands may be fixed point."""
     RESULT_CHOSEN: ClassVar[bool] = False
     """Whether the builder chooses the result's binary point (checked by ``verify_element``)."""
 
@@ -168,6 +172,8 @@ class Operation(GraphOperation):
             raise self.wrong(f"takes {span} operands, has {len(types)}")
         for index, kind in enumerate(types):
             self.check_shape(kind.get_shape(), "operand", index)
+            fixed_point = isinstance(kind.element_type, FixedType)
+            self.need(self.FIXED_POINT or not fixed_point, "is not defined on fixed point")
 
     def check_shape(self, shape: Sequence[int], subject: str, number: int | None = None) -> None:
         """Check that a shape is static, of bounded rank and of bounded size; messages call it
@@ -345,6 +351,23 @@ def broadcast_shape(operation: Operation, shapes: Sequence[Sequence[int]]) -> tu
         )
         result.append(wide.pop() if wide else 1)
     return tuple(result)
+
+
+Kind = TypeVar("Kind", bound=type[Operation])
+
+OPERATIONS: list[type[Operation]] = []
+"""Every operation of the dialect, in the order of its definition."""
+
+
+def definition(kind: Kind) -> Kind:
+    """Add an operation to the dialect; those of its ``DEFAULTS`` that it does not declare itself
+    are attributes that may be absent."""
+    for name in kind.DEFAULTS:
+        if name not in vars(kind):
+            setattr(kind, name, opt_prop_def())
+    defined = irdl_op_definition(kind)
+    OPERATIONS.append(defined)
+    return defined
 
 
 def is_float(element: Attribute) -> bool:

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Type, broadcast_shape
+from tilewright.graph.operations.base import Type, broadcast_shape, definition
 from tilewright.graph.operations.pointwise import PointwiseOperation
-from tilewright.ir import PythonValue, i1, irdl_op_definition, opt_prop_def, prop_def
+from tilewright.ir import PythonValue, i1, prop_def
 from tilewright.ir.types import Array, FixedType, element_dtype, element_of
 from tilewright.numerics import pointwise
 
@@ -18,15 +18,7 @@ class PlainOperation(PointwiseOperation):
     """A map that fixed point does not have."""
 
     LOGICAL: ClassVar[bool] = True
-
-    def infer(self, types: Sequence[Type]) -> Type:
-        """Return the type of the operands' broadcast shape."""
-        self.check_operands(types)
-        self.need(
-            not any(isinstance(kind.element_type, FixedType) for kind in types),
-            "is not defined on fixed point",
-        )
-        return super().infer(types)
+    FIXED_POINT: ClassVar[bool] = False
 
 
 class ComparisonOperation(PlainOperation):
@@ -39,21 +31,21 @@ class ComparisonOperation(PlainOperation):
         return self.result_of(super().infer(types).get_shape(), i1)
 
 
-@irdl_op_definition
+@definition
 class EqualOp(ComparisonOperation):
     """The comparison x = y, element by element; NaN equals nothing."""
 
     name = "graph.equal"
 
 
-@irdl_op_definition
+@definition
 class LessOp(ComparisonOperation):
     """The comparison x < y, element by element."""
 
     name = "graph.less"
 
 
-@irdl_op_definition
+@definition
 class LessEqualOp(ComparisonOperation):
     """The comparison x <= y, element by element."""
 
@@ -73,28 +65,28 @@ class BitOperation(PlainOperation):
         return result
 
 
-@irdl_op_definition
+@definition
 class BitAndOp(BitOperation):
     """The bits that x and y both have."""
 
     name = "graph.bit_and"
 
 
-@irdl_op_definition
+@definition
 class BitOrOp(BitOperation):
     """The bits that x or y has."""
 
     name = "graph.bit_or"
 
 
-@irdl_op_definition
+@definition
 class BitXorOp(BitOperation):
     """The bits that one of x and y has."""
 
     name = "graph.bit_xor"
 
 
-@irdl_op_definition
+@definition
 class BitNotOp(BitOperation):
     """The bits that x has not; of booleans, the negation."""
 
@@ -102,12 +94,11 @@ class BitNotOp(BitOperation):
     ARITY: ClassVar[tuple[int, int]] = (1, 1)
 
 
-@irdl_op_definition
+@definition
 class BitShiftOp(BitOperation):
     """x with its bits moved by y places: up if ``left``, else down."""
 
     name = "graph.bit_shift"
-    left = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"left": False}
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -117,7 +108,7 @@ class BitShiftOp(BitOperation):
         return result
 
 
-@irdl_op_definition
+@definition
 class SelectOp(PlainOperation):
     """x where the condition, the first operand, is true, else y; all three broadcast."""
 
@@ -140,7 +131,7 @@ class SelectOp(PlainOperation):
         return self.result_of(shape, types[1].element_type)
 
 
-@irdl_op_definition
+@definition
 class CastOp(PlainOperation):
     """x as elements of type ``to`` (``int64``, ``float16``).
 
@@ -151,7 +142,6 @@ class CastOp(PlainOperation):
 
     name = "graph.cast"
     to = prop_def()
-    saturate = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"to": None, "saturate": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -163,7 +153,7 @@ class CastOp(PlainOperation):
         return self.result_of(super().infer(types).get_shape(), element_of(np.dtype(to)))
 
 
-@irdl_op_definition
+@definition
 class BitCastOp(PlainOperation):
     """The bits of x as elements of type ``to``, which has as many."""
 

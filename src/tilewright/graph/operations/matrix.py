@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, along, broadcast_shape
+from tilewright.graph.operations.base import Operation, Type, along, broadcast_shape, definition
 from tilewright.graph.operations.convolution import factors, product_element
-from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.ir import PythonValue
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import fixed, reference
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
-@irdl_op_definition
+@definition
 class MatMulOp(Operation):
     """a @ b over the last two axes, leading axes broadcast, plus an optional broadcast bias.
 
@@ -25,8 +25,6 @@ class MatMulOp(Operation):
     """
 
     name = "graph.matmul"
-    transpose_a = opt_prop_def()
-    transpose_b = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "transpose_a": False,
         "transpose_b": False,

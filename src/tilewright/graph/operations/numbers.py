@@ -10,10 +10,11 @@ from tilewright.graph.operations.base import (
     Operation,
     Type,
     axis_dims,
+    definition,
     identity,
     is_float,
 )
-from tilewright.ir import Attribute, PythonValue, f32, irdl_op_definition
+from tilewright.ir import Attribute, PythonValue, f32
 from tilewright.ir.types import Array, FixedType, element_dtype, shape_of, tensor_type
 from tilewright.numerics import fixed
 from tilewright.planning.domain import Stage
@@ -32,7 +33,7 @@ class RepresentationOperation(Operation):
         return self.make_stage(axis_dims(shape), operands, [(target, "input")], result, target)
 
 
-@irdl_op_definition
+@definition
 class RequantiseOp(RepresentationOperation):
     """Fixed point to 8 or 16 bits at the result's binary point: round half up, saturate."""
 
@@ -56,7 +57,7 @@ class RequantiseOp(RepresentationOperation):
         _need_narrow(self, element)
 
 
-@irdl_op_definition
+@definition
 class QuantiseOp(RepresentationOperation):
     """Float to fixed point of 8 or 16 bits: round half to even, saturate."""
 
@@ -84,7 +85,7 @@ def _need_narrow(op: Operation, element: Attribute) -> None:
         raise op.wrong(f"result has elements {element}, needs fixed point of 8 or 16 bits")
 
 
-@irdl_op_definition
+@definition
 class DequantiseOp(RepresentationOperation):
     """A conversion from fixed point to float32."""
 
@@ -103,7 +104,7 @@ class DequantiseOp(RepresentationOperation):
         return fixed.dequantise(arrays[0], self.fractions[0])
 
 
-@irdl_op_definition
+@definition
 class ConvertLayoutOp(RepresentationOperation):
     """The same tensor; its type, which is given, has another layout."""
 

@@ -11,9 +11,10 @@ from tilewright.graph.operations.base import (
     axis_dims,
     broadcast_access,
     broadcast_shape,
+    definition,
     identity,
 )
-from tilewright.ir import PythonValue, i1, irdl_op_definition, opt_prop_def
+from tilewright.ir import PythonValue, i1
 from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import pointwise
 from tilewright.numerics.element_types import widened
@@ -80,28 +81,28 @@ class TableOperation(PointwiseOperation):
         return self.result_of(types[0].get_shape(), types[0].element_type)
 
 
-@irdl_op_definition
+@definition
 class ReluOp(PointwiseOperation):
     """The rectified linear function max(x, 0)."""
 
     name = "graph.relu"
 
 
-@irdl_op_definition
+@definition
 class NegOp(PointwiseOperation):
     """The negation -x; fixed point saturates."""
 
     name = "graph.neg"
 
 
-@irdl_op_definition
+@definition
 class AbsOp(PointwiseOperation):
     """The magnitude |x|; fixed point saturates."""
 
     name = "graph.abs"
 
 
-@irdl_op_definition
+@definition
 class ClipOp(PointwiseOperation):
     """min(max(x, minimum), maximum); a bound that is absent does not bind.
 
@@ -109,8 +110,6 @@ class ClipOp(PointwiseOperation):
     """
 
     name = "graph.clip"
-    minimum = opt_prop_def()
-    maximum = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"minimum": None, "maximum": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -121,7 +120,7 @@ class ClipOp(PointwiseOperation):
         return super().infer(types)
 
 
-@irdl_op_definition
+@definition
 class LeakyReluOp(PointwiseOperation):
     """x, or alpha * x where x is negative; in fixed point alpha has 14 fraction bits.
 
@@ -130,8 +129,6 @@ class LeakyReluOp(PointwiseOperation):
     """
 
     name = "graph.leaky_relu"
-    alpha = opt_prop_def()
-    factor = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"alpha": 0.01, "factor": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -151,7 +148,7 @@ class LeakyReluOp(PointwiseOperation):
         return self.result_of(result.get_shape(), FixedType.of(32, element.fraction.data + shift))
 
 
-@irdl_op_definition
+@definition
 class PReluOp(PointwiseOperation):
     """x, or slope * x where x is negative; the slope broadcasts to x.
 

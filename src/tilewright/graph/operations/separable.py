@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, along
-from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.graph.operations.base import Operation, Type, along, definition
+from tilewright.ir import PythonValue
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import pointwise, reference
 from tilewright.numerics.operators import PARAMETERS, operators
@@ -16,7 +16,7 @@ BETWEEN = ("", "clip", *(name for name in operators("activation") if not PARAMET
 """What may lie between both convolutions: nothing, or a map without attributes but bounds."""
 
 
-@irdl_op_definition
+@definition
 class SeparableConvOp(Operation):
     """A depthwise convolution, a map, and the 1x1 convolution after it, by way of scratch.
 
@@ -28,12 +28,6 @@ class SeparableConvOp(Operation):
     """
 
     name = "graph.separable_conv"
-    strides = opt_prop_def()
-    pads = opt_prop_def()
-    dilations = opt_prop_def()
-    between = opt_prop_def()
-    minimum = opt_prop_def()
-    maximum = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "strides": (1, 1),
         "pads": (0, 0, 0, 0),
@@ -43,6 +37,7 @@ class SeparableConvOp(Operation):
         "maximum": None,
     }
     ARITY: ClassVar[tuple[int, int]] = (6, 6)
+    FIXED_POINT: ClassVar[bool] = False
 
     @property
     def how(self) -> str:
@@ -52,7 +47,6 @@ class SeparableConvOp(Operation):
     def infer(self, types: Sequence[Type]) -> Type:
         """[n, co, oh, ow] with oh and ow as of the depthwise convolution."""
         self.check_operands(types)
-        self.need(not self.is_fixed, "is not defined on fixed point")
         x, window, w = (kind.get_shape() for kind in types[:3])
         strides, pads = self.integers("strides", 2, 1), self.integers("pads", 4, 0)
         dilations = self.integers("dilations", 2, 1)

@@ -15,8 +15,9 @@ from tilewright.graph.operations.base import (
     Type,
     along,
     axis_dims,
+    definition,
 )
-from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def, prop_def
+from tilewright.ir import PythonValue, prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
@@ -29,7 +30,7 @@ class JoinOperation(Operation):
         raise NotImplementedError
 
 
-@irdl_op_definition
+@definition
 class ConcatOp(JoinOperation):
     """The operands joined along ``axis``; all have one element type."""
 
@@ -90,7 +91,7 @@ class ConcatOp(JoinOperation):
         return parts
 
 
-@irdl_op_definition
+@definition
 class InterleaveOp(JoinOperation):
     """Images joined pixel by pixel, ``steps`` of them along the rows and along the pixels of a row.
 
@@ -144,7 +145,7 @@ class InterleaveOp(JoinOperation):
         ]
 
 
-@irdl_op_definition
+@definition
 class ReshapeOp(Operation):
     """The same elements in row-major order, in another shape."""
 
@@ -177,7 +178,7 @@ class ReshapeOp(Operation):
         return arrays[0].reshape(shape_of(self.result))
 
 
-@irdl_op_definition
+@definition
 class TransposeOp(Operation):
     """Axis i of the result is axis ``permutation[i]`` of the operand."""
 
@@ -209,7 +210,7 @@ class TransposeOp(Operation):
         return self.make_stage(dims, operands, [(access, "input")], result, target)
 
 
-@irdl_op_definition
+@definition
 class SliceOp(Operation):
     """Elements starts[i], starts[i] + steps[i], ... before ends[i] along axes[i].
 
@@ -220,8 +221,6 @@ class SliceOp(Operation):
     name = "graph.slice"
     starts = prop_def()
     ends = prop_def()
-    steps = opt_prop_def()
-    axes = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "starts": None,
         "ends": None,
@@ -294,7 +293,7 @@ def slice_bounds(start: int, end: int, step: int, extent: int) -> tuple[int, int
 PAD_MODES: Mapping[str, str] = {"constant": "constant", "reflect": "reflect", "edge": "edge"}
 
 
-@irdl_op_definition
+@definition
 class PadOp(Operation):
     """The operand surrounded by ``pads`` elements: before each axis, then after each axis.
 
@@ -305,8 +304,6 @@ class PadOp(Operation):
 
     name = "graph.pad"
     pads = prop_def()
-    mode = opt_prop_def()
-    value = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "pads": None,
         "mode": "constant",
