@@ -28,7 +28,7 @@ class DpuMachine(ExecutesRows):
 
 
 class DpuOperand(OperandRecord):
-    """The facts about an operand of a CNN core's primitive."""
+    """The facts about an operand that a CNN core's primitive reads."""
 
     family: ClassVar[str] = "dpu"
 

@@ -103,7 +103,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Need:
-    """The room that a kernel's weights take there, and their first load as if placed at byte 0."""
+    """The room of a kernel's weights in the scratchpad, and their first load as if at byte 0."""
 
     load: FirstLoad
     bytes: int

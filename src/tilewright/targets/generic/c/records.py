@@ -181,5 +181,5 @@ def _record(writer: Writer, instruction: Instruction, named: Interface) -> None:
 
 
 def result_of(named: Interface) -> str:
-    """Return the C type that a function which starts a command returns."""
+    """Return the C result type of functions that start a command."""
     return "void" if named.signal else named.ticket
