@@ -1,4 +1,4 @@
-"""What a target may do beyond the rest: the keys of machines that take its own support.
+"""The optional capabilities of targets: keys of machines that a target must itself support.
 
 Planning prices these keys, or passes act on them, because the lowering or the hardware does
 something; where a target does not, the key would make predictions wrong without a word. So every

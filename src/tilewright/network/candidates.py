@@ -54,7 +54,7 @@ class Trials:
 def placements_of(
     op: KernelOp, names: Mapping[SSAValue, str], kernel: Kernel
 ) -> dict[str, Placement]:
-    """Where the operands of a network's kernel lie in main memory, as the tile level takes it.
+    """Return the arena, offset and strides of each operand of a network's kernel in main memory.
 
     Constants are dense as planning's kernel has them: it may see them in another shape
     (targets/cambricon/planning/channel_blocks.py).

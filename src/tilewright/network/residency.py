@@ -70,7 +70,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Residency:
-    """What a search has found."""
+    """The tensors that a search chose to keep on chip, with their kernels' plans."""
 
     plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
     """The plans of the kernels that run while a tensor stays, by their symbols."""
@@ -326,7 +326,7 @@ class _Search:
         return 0.0
 
     def _cycles(self, symbols: Sequence[str], trial: Mapping[str, Plan]) -> float:
-        """What kernels in a row take, some of them as a trial has them."""
+        """Return the cycles of kernels in a row under a trial's plans; infinity if it fails."""
         try:
             kernels = [self._ready(symbol, trial) for symbol in symbols]
             key = _alike(kernels)

@@ -256,7 +256,7 @@ def _name(use: _Use | None) -> str | None:
 
 
 def _image(operand: Operand, kernel: Kernel, memory: Memory, storage: Storage) -> object:
-    """What an operand's bytes look like in a memory: a whole tensor lies as it does in main memory,
+    """Return a key of an operand's image in a memory: a whole tensor lies as in main memory,
     whatever shape a kernel gives it, unless it is spread over banks. Rows that windows step over go
     to banks by the step; constants may lie as the loops of their kernels take them."""
     if operand.role in CONSTANTS:
@@ -307,7 +307,7 @@ def _is_run_of(value: SSAValue, source: SSAValue) -> bool:
 
 
 def _users(value: SSAValue) -> Iterator[Operation]:
-    """What reads a tensor, under all of its names."""
+    """Yield the operations that read a tensor, also through operations that only rename it."""
     for use in value.uses:
         operation = use.operation
         if isinstance(operation, GraphOperation) and _root(operation.result) is _root(value):

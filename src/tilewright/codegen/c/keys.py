@@ -25,7 +25,7 @@ def sealed(text: str) -> str:
 
 
 def is_sealed(text: str, seal: str) -> bool:
-    """Whether a seal of a text was made with the user's key."""
+    """Return True if a text's seal was computed with the user's key."""
     key = _key(key_file())
     if not key or not seal.isascii():
         return False

@@ -1,1 +1,1 @@
-"""Where a tile lies in the loops of a tile program, as expressions of the C that is emitted."""
+"""The position of a tile in a tile program's loops, as expressions of the emitted C."""

@@ -70,7 +70,7 @@ class Loop:
         return self._around(at).start
 
     def end(self, at: str) -> Value:
-        """What its variable stays below."""
+        """Return the exclusive upper bound of the loop's variable."""
         around = self._around(at)
         return min(self.op.upper_bound, self.extent) if self.outer is None else around.end
 

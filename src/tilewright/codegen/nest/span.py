@@ -27,11 +27,11 @@ class Span:
         return self.start + self.size
 
     def trips(self, step: int, upper: int) -> int:
-        """How often a loop over it runs at most, ``step`` indices at a time, up to ``upper``."""
+        """Return the most trips of a loop over the span by ``step`` indices, up to ``upper``."""
         return ceil_div(min(self.most, upper), step)
 
     def count(self, step: int, upper: int) -> Value:
-        """How often that loop runs."""
+        """Return the trips of that loop, as a C expression if the size varies."""
         if isinstance(self.size, int):
             return self.trips(step, upper)
         return (self.size + (step - 1)) // step
@@ -58,7 +58,7 @@ def box(
     spans: Mapping[str, Span],
     extents: Mapping[str, int],
 ) -> list[Span]:
-    """What a window reads of a tensor, by axes, where dims have some spans of all their
+    """Return the span that a window reads along each axis of a tensor, for spans of dims out of
     ``extents``."""
     return [_axis(affine, size, spans, extents) for affine, size in zip(window, shape, strict=True)]
 

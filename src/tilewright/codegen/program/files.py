@@ -1,4 +1,4 @@
-"""What all packages of instruction words have in common: their files, written and read.
+"""The files that all packages of instruction words have in common, written and read.
 
 program.bin     the instruction words
 weights.bin     the arena of weights, as it lies in main memory
@@ -68,7 +68,7 @@ class KernelRow(BaseModel):
 
 
 class ProgramFile(BaseModel):
-    """What ``program.json`` holds."""
+    """The content of a package's ``program.json``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
     machine: dict[str, Any]
@@ -168,7 +168,7 @@ def kernel_rows(
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where the arenas lie in main memory."""
+    """The sizes and base addresses of the arenas in main memory."""
 
     arenas: Mapping[str, int]
     """Bytes of each."""
@@ -272,7 +272,7 @@ def check_words(parts: ProgramParts, word_bytes: int) -> None:
 
 
 def remarks_of(rows: Sequence[KernelRow]) -> list[tuple[int, str]]:
-    """What stands before each kernel's first instruction in a listing."""
+    """Return the listing's remark before each kernel's first instruction, with its place."""
     return [
         (row.start, f"kernel {row.symbol}: {', '.join(row.nodes)}".rstrip(": ")) for row in rows
     ]

@@ -1,4 +1,4 @@
-"""What compilers of kernels, writers of programs and their runners agree on.
+"""The interface between compilers of kernels, writers of programs and their runners.
 
 Whoever runs a package that is there needs neither graph nor planning, which take longer to import
 than a library to load: what only compiling needs is imported where it is needed.
@@ -59,7 +59,7 @@ class CompiledKernel:
 
     @property
     def on_host(self) -> bool:
-        """Whether the host runs it."""
+        """True if the host runs the kernel, which then has no program."""
         return self.program is None
 
 
@@ -69,7 +69,7 @@ RunTimer = Callable[[Sequence[CompiledKernel]], float]
 
 @dataclass(frozen=True)
 class Form:
-    """How a package of C is written."""
+    """The options for writing a package of C."""
 
     weights: str = "file"
     """``file`` (weights.bin), or ``array``: constant arrays in C."""
@@ -115,7 +115,7 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class KernelProfile:
-    """What one kernel took in one run; a host kernel of a simulated run has no cycles."""
+    """One kernel's cycles and time in one run; a host kernel of a simulated run has no cycles."""
 
     symbol: str
     nodes: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Where operands lie: addresses and strides of boxes in buffers and in main memory."""
+"""The addresses and strides of operands' boxes in buffers and in main memory."""
 
 from __future__ import annotations
 

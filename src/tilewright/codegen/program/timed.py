@@ -83,7 +83,7 @@ def one_by_one(programs: Iterable[ProgramOp], machine: Machine) -> TimedArray:
 
 
 def _fill(table: TimedArray, op: Command, queues: Queues, machine: Machine) -> None:
-    """What a command takes."""
+    """Fill in a compute's cycles, or a transfer's move, latency and bytes."""
     order = queues.order
     if isinstance(op, ComputeOp):
         rows, extents = order.rows(op).renamed(op.dim_names), own_extents(op, order.program)

@@ -1,4 +1,4 @@
-"""What ACC-C's machines have of their own: memories, moves and primitives that no other one has."""
+"""The records of ACC-C's machines alone: their own facts about memories, moves and primitives."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CambriconMachine(FormsKernels, OwnPasses):
 
 
 class CambriconMove(MoveRecord):
-    """A transfer."""
+    """The facts about a transfer of ACC-C that planning reads."""
 
     family: ClassVar[str] = "cambricon"
 
@@ -45,12 +45,12 @@ class CambriconMove(MoveRecord):
     has blocks, each with its latency."""
 
     def block_by_block(self) -> bool:
-        """``linear``."""
+        """Return ``linear``: True if a box moves as contiguous blocks, one after the other."""
         return self.linear
 
 
 class CambriconPrimitive(TakesTurns):
-    """What an instruction of several loops does on its way through a tile."""
+    """The facts about a primitive of ACC-C, whose instructions run several loops over a tile."""
 
     family: ClassVar[str] = "cambricon"
 
@@ -62,7 +62,7 @@ class CambriconPrimitive(TakesTurns):
     both have one slot, they take turns at two (targets/cambricon/planning/replaced.py)."""
 
     def skips_padding(self) -> bool:
-        """``clips``."""
+        """Return ``clips``: True if window positions outside of the image take no time."""
         return self.clips
 
     def slots(self, space: Space, arrangement: Arrangement) -> Mapping[str, Ints]:
@@ -87,11 +87,11 @@ class CambriconOperand(StoresTiles):
     reduction while other operands in the same memory come anew for each tile."""
 
     def lies_by_tile(self) -> bool:
-        """``by_tile``."""
+        """Return ``by_tile`` under the name that planning calls."""
         return self.by_tile
 
     def keeps_sums_along(self) -> tuple[str, ...]:
-        """``waits``."""
+        """Return ``waits`` under the name that planning calls."""
         return self.waits
 
     def findings(self, dims: frozenset[str]) -> Iterator[Finding]:

@@ -415,7 +415,7 @@ def lanes_of(machine: Machine) -> int:
 
 
 def part_of(machine: Machine, channels: int) -> int:
-    """How many of a pixel's channels are summed up at once: parts alike, of whole blocks."""
+    """Return the number of channels of a pixel summed at once: equal parts of whole blocks."""
     lanes, most = lanes_of(machine), machine.primitive("conv").limits["co"]
     if channels <= most:
         return channels

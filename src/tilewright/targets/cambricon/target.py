@@ -84,5 +84,5 @@ class CambriconTarget(Target):
             raise refuse("package-invalid", str(error)[:300], str(directory)) from None
 
     def manual(self, machine: Machine) -> str:
-        """The instruction manual."""
+        """Return the text of the machine's instruction manual."""
         return manual(machine)

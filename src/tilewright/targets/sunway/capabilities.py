@@ -1,4 +1,4 @@
-"""What SW26010's machines have of their own."""
+"""The records of SW26010's machines alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilewright.targets.sunway.passes.staged_methods import stages_methods
 
 
 class SunwayMachine(StartsCores, OwnPasses):
-    """Core groups."""
+    """The facts about core groups as a machine."""
 
     family: ClassVar[str] = "sunway"
 
@@ -26,7 +26,7 @@ class SunwayMachine(StartsCores, OwnPasses):
     """Cycles to start the CPEs on a kernel and to wait for the last of them."""
 
     def start_cycles(self) -> int:
-        """``spawn_cycles``."""
+        """Return ``spawn_cycles``: the cycles to start the CPEs and await the last one."""
         return self.spawn_cycles
 
     def method_passes(self, machine: Machine) -> list[PassEntry]:
@@ -35,8 +35,8 @@ class SunwayMachine(StartsCores, OwnPasses):
         return [PassEntry(ChooseMethods(), reason)] if stages_methods(machine) else []
 
     def joins_pixels(self, rows: int, columns: int) -> bool:
-        """Whether they come in eight parts, or rows and columns do not either: 49 pixels in a row
-        do not (seven of 7), as 7 x 7 they do (4 x 2), and so eight CPEs share what they load."""
+        """Return True if all pixels come in eight parts, or rows and columns do not either: 49
+        pixels in a row do not (seven of 7), as 7 x 7 they do (4 x 2); eight CPEs share loads."""
         return divides([rows * columns], MESH.side) or not divides([rows, columns], MESH.side)
 
 
@@ -50,7 +50,7 @@ class SunwayPrimitive(DividesUnlike):
     (gemm/turns.py)."""
 
     def in_turns(self) -> bool:
-        """``turns``."""
+        """Return ``turns``: True if the CPEs multiply together, each sending its tiles in turn."""
         return self.turns
 
 

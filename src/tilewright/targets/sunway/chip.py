@@ -192,7 +192,7 @@ def grid_of(kernel: Kernel, schedule: Schedule) -> dict[str, int]:
 
 
 def sums(kernel: Kernel, schedule: Schedule) -> tuple[object, ...]:
-    """What the order of an element's sum depends on: the primitive, and the loops over tiles along
+    """Return what the order of an element's sum depends on: the primitive, and tile loops along
     reductions."""
     reduction, extents = kernel.anchor.reduction, kernel.anchor.extents
     level = schedule.levels[-1]
@@ -205,7 +205,7 @@ def sums(kernel: Kernel, schedule: Schedule) -> tuple[object, ...]:
 
 
 def whole_channels(kernel: Kernel, schedule: Schedule) -> bool:
-    """Whether parts begin at multiples of the channels that products take together."""
+    """Return True if parts begin at multiples of the channels that products take together."""
     return grid_of(kernel, schedule).get("co", CHANNELS) % CHANNELS == 0
 
 
@@ -238,7 +238,7 @@ def divided(kernel: Kernel, machine: Machine, schedule: Schedule, grid: dict[str
 
 
 def share_text(kernel: Kernel, schedule: Schedule, cores: int) -> str:
-    """How many core groups have parts, and along which dims these differ: ``4 by n``."""
+    """Return the number of core groups with parts and the dims that part them: ``4 by n``."""
     grid, extents = grid_of(kernel, schedule), kernel.anchor.extents
     trips = {dim: ceil(extents[dim] / size) for dim, size in grid.items()}
     parts = prod(trips.values())

@@ -68,7 +68,7 @@ class SunwayRunner(Runner):
         """The same with what each tile takes in it."""
 
     def prepare(self) -> None:
-        """Build the program."""
+        """Build the program from its C, if that is not done yet."""
         if self.program is None:
             self.program = build(self.directory, self.manifest)
 
@@ -162,7 +162,7 @@ class SunwayRunner(Runner):
             watch(str(row["symbol"]), arenas)
 
     def profile(self, counts: str) -> Profile:
-        """What the shim counted: a line for each kernel and core group (shim/count.c).
+        """Return the profile in the shim's counts, a line per kernel and core group (shim/count.c).
 
         A kernel takes what its slowest core group does.
         """
@@ -221,7 +221,7 @@ class SunwayRunner(Runner):
 
 
 def figures(machine: Machine) -> str:
-    """What the shim needs to count: SHIM_MACHINE's file, with the rates of one core group."""
+    """Return the shim's figures for counting: SHIM_MACHINE's file, with one core group's rates."""
     groups = core_groups(machine)
     main = machine.memory(machine.main).bytes_per_cycle
     lines = [f"memory {(main or 1e9) / groups!r}", f"issue {machine.issue_cycles}"]

@@ -33,7 +33,7 @@ class Flat(Stepping):
     """The flat loop being emitted."""
 
     def emit(self) -> None:
-        """The loop."""
+        """Emit the flat loop over all tiles."""
         e = self.e
         again, take, last = e.label("tile"), e.label("take"), e.label("last")
         for register in (*self.now, *self.next):

@@ -52,11 +52,11 @@ class Compute(Protocol):
     """The code of one kind of anchor."""
 
     def prologue(self) -> None:
-        """What stands before all tiles."""
+        """Emit the code that runs before all tiles."""
         ...
 
     def emit(self, tile: Tile) -> None:
-        """One tile."""
+        """Emit the code of one tile."""
         ...
 
 

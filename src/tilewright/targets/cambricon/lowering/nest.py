@@ -18,7 +18,7 @@ class Filled:
 
 @dataclass
 class Nest:
-    """What a program consists of."""
+    """The loops, transfers and compute operation of a tile program."""
 
     program: ProgramOp
     loops: list[LoopOp] = field(default_factory=list[LoopOp])
@@ -81,5 +81,5 @@ def nest_of(program: ProgramOp) -> Nest:
 
 
 def _uneven(outer: LoopOp, inner: LoopOp) -> bool:
-    """Whether two loops over one dim do not step through whole tiles of the inner one."""
+    """Return True if the outer of two loops over one dim does not step by whole inner tiles."""
     return outer.step_size % inner.step_size > 0 or inner.upper_bound != outer.step_size

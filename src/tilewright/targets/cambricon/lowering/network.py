@@ -102,7 +102,7 @@ class Lowering:
 
     @property
     def statements(self) -> list[Statement]:
-        """The whole program."""
+        """The statements of the whole program."""
         gaps = self.early.places
         return [line for part in self.parts for line in part if id(line) not in gaps]
 
@@ -141,7 +141,7 @@ class Lowering:
             ]
 
     def _settle(self, need: Need, room: int) -> Settled:
-        """Where a kernel's weights lie, and what a kernel before takes of their first load."""
+        """Choose the place of a kernel's weights, and the part that an earlier kernel loads."""
         self.settled = self.early.settle(need, room)
         if self.begun:
             self.settled = Settled(self.settled.place, need.at(self.settled.place))
@@ -181,12 +181,12 @@ class Lowering:
         return self.bases[CONSTANTS] + offset
 
     def words(self) -> Words:
-        """The program's words."""
+        """Return the program's encoded instruction words."""
         return assemble_statements(self.statements)
 
 
 def shared_weights(programs: list[ProgramOp]) -> Counter[int]:
-    """How many kernels read the weights at each offset."""
+    """Return the number of kernels that read the weights at each offset."""
     counts: Counter[int] = Counter()
     for program in programs:
         offsets = {

@@ -34,7 +34,7 @@ class Operand:
 
     @property
     def name(self) -> str:
-        """The operand's name."""
+        """The name of the operand's buffer."""
         return self.buffer.symbol.data
 
     @property
@@ -86,7 +86,7 @@ class Operand:
 
     @property
     def bytes(self) -> int:
-        """Of all slots."""
+        """The bytes of all slots together."""
         return self.slots * self.slot_bytes
 
     @property

@@ -23,7 +23,7 @@ UNBEGUN = -2
 
 
 class Stepping:
-    """What a flat loop knows of its tiles, and how it steps to the next one."""
+    """The state of a flat loop over tiles, and the code that steps to the next tile."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class Stepping:
                 self._renew_once()
 
     def _ahead_in(self, depth: int) -> list[Filled]:
-        """What the step loads within so many loops; what comes once may be there already."""
+        """Return the step's loads inside ``depth`` loops, without those that have already begun."""
         loads = [load for load in self.ahead if load.depth == depth]
         if depth:
             return loads
@@ -186,7 +186,7 @@ class Stepping:
         return max((walk.pause(walk.operands[buffer]) for buffer in there), default=0)
 
     def _advance(self, labels: Sequence[str], done: str) -> None:
-        """The odometer."""
+        """Emit the step of the loop indices to the next tile, like an odometer."""
         e = self.e
         for number in range(self.depth - 1, -1, -1):
             at = self.next[number]

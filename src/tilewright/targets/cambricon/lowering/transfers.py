@@ -27,7 +27,7 @@ from tilewright.tile.dialect import BufferOp, ProgramOp, TensorOp
 
 
 class Transfers:
-    """What a kernel's lowering knows of its moves."""
+    """The state from which a kernel's transfers are lowered."""
 
     e: Emitter
     program: ProgramOp
@@ -75,7 +75,7 @@ class Transfers:
         return bridge
 
     def _start_of(self, operand: Operand) -> int:
-        """Where the segments of a tensor begin in main memory."""
+        """Return the address at which a tensor's segments begin in main memory."""
         return self.copies.get(operand.buffer.tensor_op, operand.place.address)
 
     def _stream(self, operand: Operand) -> Stream | None:
@@ -89,7 +89,7 @@ class Transfers:
         return Stream(self.e, text, runs, operand.element, self.spare, pause)
 
     def _streams(self, operand: Operand) -> bool:
-        """Whether an operand's boxes have several runs, or its tiles have hooks."""
+        """Return True if an operand moves in a stream of runs between a tile's instructions."""
         if operand.role not in self.streams or operand.buffer.tensor_op in self.segments:
             return False
         interval, depth = self.walk.interval, self.walk.depth(operand.buffer)
@@ -111,7 +111,7 @@ class Transfers:
         return runs_of(trial, box, operand.place, operand.order)
 
     def is_crowded(self) -> bool:
-        """Whether the transfers of each tile are more than its hooks have place for."""
+        """Return True if a tile has more transfers than its hooks have room for."""
         places = self.walk.places
         return places is not None and self._hooks(EARLY) > places
 

@@ -162,7 +162,7 @@ class Walk:
         return Spans(start, size)
 
     def end(self, number: int, starts: Sequence[Register]) -> Value:
-        """Where loop ``number`` ends when those around it stand at ``starts``."""
+        """Return the end of loop ``number`` while the loops around it stand at ``starts``."""
         loop = self.loops[number]
         around = [other for other in self.loops[:number] if other.dim == loop.dim]
         extent = self.extents[loop.dim.data]
@@ -180,7 +180,7 @@ class Walk:
         return frozenset(within) & buffer.window.dims
 
     def kept(self, buffer: BufferOp, spans: Spans, starts: Sequence[Register]) -> Spans:
-        """What a buffer holds while the tile of ``spans`` is computed."""
+        """Return the spans that a buffer holds while the tile of ``spans`` is computed."""
         stepped = self.stepped(buffer)
         if not stepped:
             return spans
@@ -198,6 +198,6 @@ class Walk:
         return Spans(start, size)
 
     def depth(self, buffer: BufferOp) -> int:
-        """How many loops stand around a buffer."""
+        """Return the number of loops around a buffer's transfer."""
         filled = [*self.nest.loads, *([self.nest.output] if self.nest.output else [])]
         return next(move.depth for move in filled if move.buffer is buffer)

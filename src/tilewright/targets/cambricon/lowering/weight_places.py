@@ -1,4 +1,4 @@
-"""Where one kernel's weights lie in the matrix scratchpad, and how the first of them come."""
+"""The places of one kernel's weights in the matrix scratchpad, and their first loads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilewright.tile.implied import visits
 
 
 class WeightPlaces(Transfers):
-    """What a kernel's lowering knows of its weights."""
+    """The state from which a kernel's weights are placed and loaded."""
 
     own: Temporaries
     """The end of the matrix scratchpad, which buffers leave to the primitive."""
@@ -56,7 +56,7 @@ class WeightPlaces(Transfers):
         return start, start + operand.slot_bytes
 
     def _uneven(self, buffer: BufferOp) -> bool:
-        """Whether one of two loops over a dim around it is shorter in its last round."""
+        """Return True if the outer of two loops over a dim around it has a short last iteration."""
         loops = self.nest.loops[: self.walk.depth(buffer)]
         return any(
             loop.dim == other.dim and self.walk.extents[loop.dim.data] % loop.step_size > 0
@@ -110,7 +110,7 @@ class WeightPlaces(Transfers):
             e.emit("MLOAD", e.loaded(load.chip), count, e.loaded(0), load.main)
 
     def _awaits_nothing(self) -> bool:
-        """Whether the image of the first tile is there."""
+        """Return True if the image of the first tile was already loaded."""
         return any(self.operands[buffer].role == "input" for buffer in self.walk.begun)
 
     def _pass(self, last: bool) -> None:

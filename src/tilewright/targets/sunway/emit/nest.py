@@ -31,7 +31,7 @@ class PartNest(Nest):
 
     @cached_property
     def places(self) -> tuple[int, ...]:
-        """Of each loop that the cores share its iterations; where CPEs exchange what they load,
+        """The iterations of each loop that the cores share; where CPEs exchange what they load,
         with those that a spare row or column of the mesh repeats."""
         trips = tuple(loop.trips for loop in self.shared)
         exchanged = {axis for _, axis in self.program.get("exchanged", ())}
@@ -44,7 +44,7 @@ class PartNest(Nest):
 
     @property
     def spare(self) -> bool:
-        """Whether some CPEs go through a part that is another's."""
+        """True if some CPEs have no part of their own and repeat another's."""
         return any(loop.trips < count for loop, count in zip(self.shared, self.places, strict=True))
 
     def own(self, op: Operation) -> list[Loop | Domain]:

@@ -45,7 +45,7 @@ class Operand:
         return step if isinstance(step, int) else variable(self.place.step_names[axis])
 
     def innermost(self, dim: str) -> bool:
-        """Whether indices of a dim lie side by side."""
+        """Return True if successive indices of a dim are adjacent in memory."""
         moving = self.moving(dim)
         return len(moving) == 1 and moving[0][1] == 1 and self.step_of(moving[0][0]) == 1
 

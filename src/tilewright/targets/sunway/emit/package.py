@@ -65,7 +65,7 @@ SLAVE = ("cpe.h", "im2col.h", "ldm_slave.c", "mesh.h")
 
 
 def write_package(compilation: Compilation, directory: Path) -> None:
-    """Write all files.
+    """Write all files of a package into a directory.
 
     Raises KernelError for a kernel that the CPEs cannot run, TilewrightError for what the MPE
     cannot.

@@ -202,7 +202,7 @@ class Rows:
         self.close(before)
 
     def _start(self, at: Mapping[str, Value]) -> None:
-        """What the row is before anything is added."""
+        """Write the loop that initialises the row: with the bias, 0, or minus infinity."""
         value = {"max_pool": "-INFINITY"}.get(self.operation, "0.0f")
         if self.operation in PRODUCTS and len(self.anchor.inputs) > 2:
             bias = self.operand(self.anchor, 2)

@@ -96,7 +96,7 @@ class SlaveWriter:
         self.turns = any(place.turns for place in self.places.values())
 
     def text(self) -> str:
-        """The whole file."""
+        """Return the text of the whole file."""
         name = self.layer.name
         line = self.line
         line(f"/* {comment(', '.join(self.layer.nodes) or name)}: the CPEs' part.")
@@ -402,7 +402,7 @@ class SlaveWriter:
 
     @contextmanager
     def _unless_spare(self, own: bool = True) -> Generator[None]:
-        """What a CPE does for its own part alone: spare ones leave it out.
+        """Emit code within that a CPE runs for its own part alone: spare ones skip it.
 
         Not only in vain would they do it: what another reads of its part, and then writes over
         (results may lie where an operand did), must not be read by them meanwhile.

@@ -69,12 +69,12 @@ class Place:
 
     @property
     def meets(self) -> bool:
-        """Whether CPEs of a row or column exchange the box."""
+        """True if CPEs of a row or column exchange the box."""
         return self.exchanged in ("row", "column")
 
     @property
     def turns(self) -> bool:
-        """Whether CPEs of a row or column fetch boxes in turns, and send them as they compute."""
+        """True if CPEs of a row or column fetch boxes in turns, and send them as they compute."""
         return self.exchanged.endswith("in turns")
 
     @property
@@ -273,7 +273,7 @@ def _run(place: Place) -> tuple[list[int], list[int]]:
 
 
 def _equally_spaced(place: Place, outer: Sequence[int]) -> list[int]:
-    """Of the axes around a block the innermost, whose blocks make one command: each axis that is
+    """Return the innermost axes around a block whose blocks make one command: each axis that is
     whole ends where the next index of the one around it begins."""
     alike = [*outer[-1:]]
     for axis in reversed(outer[:-1]):

@@ -111,7 +111,7 @@ static inline void winograd_load(float *d, long inner, const float *x, long row_
 
 
 def header_text() -> str:
-    """slave/winograd.h."""
+    """Return the text of slave/winograd.h."""
     functions: list[str] = []
     for inner, text in sorted(INPUT.items()):
         along = f"transform_input_{inner}"

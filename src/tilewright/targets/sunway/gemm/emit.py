@@ -50,7 +50,7 @@ def convolution(rows: Rows) -> list[str]:
 
 
 def _positions_dense(result: Operand) -> bool:
-    """Whether a tile's output positions lie one behind the other."""
+    """Return True if a tile's output positions are the result's rows and columns at stride 1."""
     *_, rows, columns = result.window
     return (
         len(result.window) > 2

@@ -41,14 +41,14 @@ SIDE = 8
 
 @dataclass(frozen=True)
 class Role:
-    """What a CPE does in a phase: whether it sends its vectors, and its single elements."""
+    """The role of a CPE in a phase: whether it sends or gets vectors, and single elements."""
 
     sends_vectors: bool
     sends_elements: bool
 
     @property
     def name(self) -> str:
-        """``put_get`` sends vectors and gets elements."""
+        """The name of the role: ``put_get`` sends vectors and gets elements."""
         return "_".join("put" if sends else "get" for sends in self._both)
 
     @property
