@@ -144,11 +144,6 @@ OPENINGS = {
 }
 """Words with which no docstring of a module or public class begins: it names its subject."""
 
-UNNAMED = {
-    *("codegen", "machine", "memory", "network", "planning", "simulate", "targets", "tile"),
-}
-"""Rooms whose docstrings are not all so yet."""
-
 ROOMS = sorted(path.name for path in SOURCE.iterdir() if path.is_dir() and path.name[0] != "_")
 
 
@@ -183,7 +178,7 @@ def test_own_is_a_record(room: str) -> None:
     assert not uses, "name it for what it is"
 
 
-@pytest.mark.parametrize("room", [room for room in ROOMS if room not in UNNAMED])
+@pytest.mark.parametrize("room", ROOMS)
 def test_docstrings_name_their_subject(room: str) -> None:
     poor: list[str] = []
     for path in sorted((SOURCE / room).rglob("*.py")):
