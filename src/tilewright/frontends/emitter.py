@@ -1,4 +1,4 @@
-"""What the importers of single nodes and layers have in common: emitting, checking, refusing."""
+"""The base class of all importers of single nodes and layers: emitting, checking, refusing."""
 
 from __future__ import annotations
 

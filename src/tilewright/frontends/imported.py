@@ -1,4 +1,4 @@
-"""What every front-end hands on: a network, its weights, and where they came from."""
+"""The result of every front-end: a network, its weights, and the model nodes they came from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the importer of one layer sees: the layer, its operands, and ways to emit and refuse."""
+"""The context of one layer's importer: the layer, its operands, and methods to emit and refuse."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Lowering(Emitter):
 
     @property
     def x(self) -> SSAValue:
-        """The first bottom."""
+        """The value of the layer's first bottom."""
         return self.values[0]
 
     @property

@@ -37,7 +37,7 @@ class Parameters:
 
     @property
     def made_up(self) -> bool:
-        """Whether any parameter came from a seed."""
+        """True if any parameter was generated from a seed instead of read."""
         return self._seeded > 0
 
     def take(

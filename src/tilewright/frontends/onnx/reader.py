@@ -126,7 +126,7 @@ def check_model(source: Source) -> dict[str, int]:
 
 
 def _is_text(model: ModelProto) -> bool:
-    """Whether every name is UTF-8; protobuf lets through what is not, as bytes or as an error."""
+    """Return True if every name is UTF-8; protobuf may yield others as bytes, or raise an error."""
     try:
         return all(isinstance(name, str) for name in _names(model))
     except UnicodeDecodeError:

@@ -90,7 +90,7 @@ class Body:
     def call(
         self, name: str, operands: Sequence[Entry], op: Operation, label: str
     ) -> Sequence[Entry | None]:
-        """What a function gives for operands; raises TilewrightError."""
+        """Return the results of a function for operands; raises TilewrightError."""
         function = self.program.functions.get(name)
         if function is None or not function.regions:
             raise refuse("stablehlo-entry", f"there is no function {name[:60]!r}", where(op, label))

@@ -125,7 +125,7 @@ def branch(
 def tuple_(
     body: Body, op: Operation, label: str, operands: Sequence[Entry], scope: Scope
 ) -> Sequence[Entry | None]:
-    """Entries as one."""
+    """Return the operands as one tuple entry."""
     return [tuple(operands)]
 
 

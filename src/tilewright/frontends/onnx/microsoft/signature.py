@@ -1,4 +1,4 @@
-"""What an operator without an ONNX schema takes: counts of operands, and attributes."""
+"""Signatures of operators without an ONNX schema: counts of operands, and attributes."""
 
 from __future__ import annotations
 
