@@ -17,7 +17,7 @@ OBSERVERS: tuple[ObserverName, ...] = get_args(ObserverName)
 
 @dataclass(frozen=True)
 class Format:
-    """How the elements of a tensor are kept."""
+    """A number format of tensors: its element type and the kind of its scales."""
 
     name: str
     what: str
@@ -47,12 +47,12 @@ class Format:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it leaves the model's numbers as they are."""
+        """True if the format leaves the model's numbers as they are."""
         return self.kind == "float32"
 
     @property
     def has_bytes(self) -> bool:
-        """Whether it is one of integers of 8 bits."""
+        """True if the elements are integers of 8 bits."""
         return self.kind == "linear" and self.bits == 8
 
 
@@ -81,7 +81,7 @@ FORMATS: Mapping[str, Format] = {item.name: item for item in _FORMATS}
 
 @dataclass(frozen=True)
 class Numbers:
-    """What a compilation is asked for."""
+    """The number format that a compilation is asked for, with its options."""
 
     format: Format
     observer: ObserverName = "minimum-maximum"
@@ -92,14 +92,14 @@ class Numbers:
 
     @property
     def names(self) -> tuple[str, str | None, tuple[str, ...], bool | None]:
-        """What ``numbers_of`` makes the same of."""
+        """The arguments from which ``numbers_of`` makes these numbers again."""
         observer = self.observer if self.needs_ranges else None
         equalise = self.equalise if self.format.has_bytes else None
         return self.format.name, observer, self.keep_float, equalise
 
     @property
     def needs_ranges(self) -> bool:
-        """Whether the format's scales come from calibration."""
+        """True if the format's scales come from calibration."""
         return self.format.kind == "linear"
 
 

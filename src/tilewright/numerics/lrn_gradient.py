@@ -25,7 +25,7 @@ LEAST = 2.0**-40
 
 @dataclass(frozen=True)
 class Points:
-    """How ``in_fixed_point`` scales what lies between its operands and its result."""
+    """The binary points and shifts of the intermediate results of ``in_fixed_point``."""
 
     factor: float
     """2*alpha*beta/size."""

@@ -81,7 +81,7 @@ class Histogram:
 
 @dataclass
 class Observer:
-    """What was seen of one value."""
+    """The range of one value over calibration inputs, and its histogram if needed."""
 
     name: ObserverName = "minimum-maximum"
     levels: int = 127

@@ -1,4 +1,5 @@
-"""How far from a model a number format may take its results (docs/number-formats.md)."""
+"""Bounds on the error that a number format may add to a model's results
+(docs/number-formats.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from tilewright.numerics.element_types import ElementType
 
 @dataclass(frozen=True)
 class Precision:
-    """What one rounding to a number format does, and how much of an output it may spoil in all."""
+    """The error of one rounding to a number format, and the largest error allowed in an output."""
 
     step: float
     """The distance of neighbouring numbers: of the largest magnitude of a tensor for formats with

@@ -114,7 +114,7 @@ class Pace:
 
 
 def pace_of(streams: Array, lanes: int) -> Pace:
-    """How fast the elements go through streams [blocks, segments, words]."""
+    """Return the cycles that streams [blocks, segments, words] take for each pixel."""
     steps = steps_of(streams, lanes).transpose(1, 0, 2).reshape(-1, lanes)
     count, whole = len(steps), slowest(streams, lanes)
     alone = round(float(steps.max(axis=1).mean()) * SHARE)

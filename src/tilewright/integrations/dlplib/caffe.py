@@ -50,7 +50,7 @@ class Layer:
             step.reshape()
 
     def forward(self) -> None:
-        """Call the operators."""
+        """Call the operators of all steps, in order."""
         for step in self.steps:
             step.forward()
 

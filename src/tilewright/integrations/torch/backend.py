@@ -136,7 +136,7 @@ class Compiled:
 
 
 def _is_parameter(value: Any) -> bool:
-    """Whether an input is a parameter or buffer of the module: dynamo marks them."""
+    """Return True if an input is a parameter or buffer of the module, as marked by dynamo."""
     torch = torch_library()
     return isinstance(value, torch.nn.Parameter) or bool(
         getattr(value, "_dynamo_static_input_type", None)

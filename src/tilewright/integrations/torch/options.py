@@ -16,7 +16,7 @@ _PARAMETERS = ("versions", "values")
 
 @dataclass(frozen=True)
 class Options:
-    """How graphs are compiled."""
+    """The options with which graphs are compiled."""
 
     compile: Mapping[str, Any] = field(default_factory=dict[str, Any])
     by_values: bool = False
