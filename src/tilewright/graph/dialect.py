@@ -265,7 +265,7 @@ class KernelOp(IRDLOperation):
 
     @property
     def on_host(self) -> bool:
-        """Whether the kernel runs on the host."""
+        """True if the kernel runs on the host instead of the accelerator."""
         return self.engine is not None and self.engine.data == "host"
 
     @property

@@ -46,7 +46,7 @@ class SeparableConvOp(Operation):
 
     @property
     def how(self) -> str:
-        """What `tilewright explain` tells of it."""
+        """The description of the fused kernel for `tilewright explain`."""
         return "depthwise and 1x1 convolution in one kernel, block by block"
 
     def infer(self, types: Sequence[Type]) -> Type:

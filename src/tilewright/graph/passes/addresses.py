@@ -65,7 +65,8 @@ class Addresses:
 
     @staticmethod
     def _can_be_part(join: JoinOperation, value: SSAValue, part: list[range], whole: Box) -> bool:
-        """Whether whoever computes an operand could write it into the result."""
+        """Return True if the producer of an operand could write it directly into the join's
+        result."""
         owner = value.owner
         computed = isinstance(owner, KernelOp | JoinOperation)
         if not computed or layout_of(value) != layout_of(join.result):
@@ -80,7 +81,7 @@ class Addresses:
         return self._known[value]
 
     def is_part(self, join: JoinOperation, index: int, value: SSAValue) -> bool:
-        """Whether a join's operand ``value`` lies where the result wants it."""
+        """Return True if a join's operand ``value`` is written directly into the join's result."""
         return self.parts.get(value) == (join, index)
 
     def _find(self, value: SSAValue) -> Address | None:
