@@ -1,4 +1,4 @@
-"""How far a network's results may lie apart when they are computed in another order or precision.
+"""Estimates the error of a network's results in another order of summation or another precision.
 
 A right implementation of an operation gives the exact result for operands that differ from the true
 ones by a few units in the last place (Higham, "Accuracy and stability of numerical algorithms", 2nd
@@ -132,7 +132,7 @@ def rounding_errors(
 
 
 def is_float(array: Array) -> bool:
-    """Whether elements are floats, of whatever width."""
+    """Return True if elements are floats, of whatever width."""
     return array.dtype.kind == "f" or array.dtype == ml_dtypes.bfloat16
 
 

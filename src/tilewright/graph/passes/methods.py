@@ -36,7 +36,7 @@ TRIAL = "trial"
 
 @dataclass(frozen=True)
 class Form:
-    """What becomes of a convolution: Winograd's method, the explicit one, or what it was."""
+    """The method of a convolution: Winograd's, the explicit one, by pieces, or the direct one."""
 
     tile: int = 0
     """Extent of Winograd's tiles of outputs; 0 for the other methods."""
@@ -50,7 +50,7 @@ class Form:
 
     @property
     def direct(self) -> bool:
-        """Whether the convolution stays what it was."""
+        """True if the convolution keeps the direct method."""
         return not (self.tile or self.explicit or self.pieces)
 
 
@@ -120,7 +120,7 @@ class MethodChoice(ModulePass):
 
 
 def worthwhile(method: Priced, direct: Priced, spare: int) -> bool:
-    """Whether a method is faster than the direct one by enough, with so many bytes to spare."""
+    """Return True if a method saves enough cycles for its scratch, with ``spare`` bytes left."""
     return method.cycles < (GAIN if 4 * method.scratch <= spare else BEYOND) * direct.cycles
 
 

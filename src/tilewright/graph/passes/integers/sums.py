@@ -40,7 +40,7 @@ class ByteWeights:
 
     @property
     def sums(self) -> Array:
-        """Of the weights less their zero points, int64 [co]."""
+        """The sums of each channel's weights less its zero point, int64 [co]."""
         axes = tuple(range(1, self.array.ndim))
         count = prod(self.array.shape[1:])
         return self.array.sum(axis=axes, dtype=np.int64) - self.zero.astype(np.int64) * count
