@@ -288,4 +288,4 @@ def _stacked(body: Body, node: Node, items: Sequence[Item], axis: int) -> Value:
 
 
 CONTROL: Mapping[str, Control] = {"If": if_, "Loop": loop, "Scan": scan}
-"""By operator."""
+"""The importer of each operator with subgraphs."""

@@ -27,7 +27,7 @@ from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import UNSIGNED, Array, element_dtype, shape_of, tensor_type
 
 _IMAGE, _WEIGHT = np.dtype(np.uint8), np.dtype(np.int8)
-"""What processors multiply: unsigned bytes by signed ones."""
+"""The types that processors multiply: unsigned bytes by signed ones."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class Real:
     """A float tensor that is (integers - zero) * scale."""
 
     value: SSAValue
-    """The integers."""
+    """The tensor of integers."""
     scale: Array
     """float32; it broadcasts to the tensor."""
     zero: Array
@@ -80,7 +80,7 @@ class Ending:
     """The quantisation of a float result to 8 bits: one scale and zero point, perhaps bounds."""
 
     quantise: Operation
-    """The ``quantise_linear``."""
+    """The operation ``quantise_linear`` itself."""
     scale: np.float32
     zero: int
     dtype: np.dtype[Any]
