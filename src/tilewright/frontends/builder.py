@@ -1,4 +1,4 @@
-"""What every importer builds with: operations appended to a network, constants kept once."""
+"""The builder that all importers share: appends operations, stores equal constants once."""
 
 from __future__ import annotations
 

@@ -33,10 +33,10 @@ Convolve = Callable[[SSAValue, Array, SSAValue | None], SSAValue]
 
 @dataclass(frozen=True)
 class Axis:
-    """What happens along one spatial axis."""
+    """The extents, stride and taps of a transposed convolution along one spatial axis."""
 
     extent: int
-    """Of the input."""
+    """The extent of the input along the axis."""
     result: int
     """Extent of the result."""
     stride: int
@@ -127,7 +127,8 @@ def by_phases(
 
 
 def _parts(batch: int, co: int, axes: Sequence[Axis], group: int) -> dict[str, int]:
-    """What the convolution's result is made of, outermost first, by name; phases of 1 are none."""
+    """Return the named factors of the convolution's result, outermost first, phases of 1 left
+    out."""
     phases = {f"phase {i}": axis.stride for i, axis in enumerate(axes)}
     split = {name: extent for name, extent in {"group": group, **phases}.items() if extent > 1}
     counts = {f"place {i}": axis.count for i, axis in enumerate(axes)}

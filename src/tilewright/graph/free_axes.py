@@ -39,7 +39,7 @@ SUMMING = ("matmul", "attention")
 
 @dataclass(frozen=True)
 class FreeAxes:
-    """Where a free dim goes."""
+    """The axes and kernel dims of a network that may end early, at a length known at run time."""
 
     values: Mapping[SSAValue, Axes]
     dims: Mapping[str, frozenset[str]]

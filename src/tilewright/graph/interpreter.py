@@ -35,7 +35,7 @@ Rounding = Callable[[Array], Array]
 
 
 class WeightSource(Protocol):
-    """Where the interpreter gets constants."""
+    """The source from which the interpreter reads constants."""
 
     def get(self, symbol: str) -> Array:
         """The array of a symbol; raises KeyError."""

@@ -110,7 +110,7 @@ class _Builder:
         return replace(anchor, inputs=inputs)
 
     def constant(self, name: str) -> bool:
-        """Whether the network's value of that name is a constant."""
+        """Return True if the network's value of that name is a constant."""
         value = self.values.get(name)
         return value is not None and isinstance(value.owner, WeightOp)
 

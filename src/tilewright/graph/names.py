@@ -45,7 +45,8 @@ _HEADERS = frozenset(_HEADER_NAMES.split())
 
 
 def network_name(name: str) -> str:
-    """What a package's functions, files and headers are called, as close to ``name`` as may be."""
+    """Return the name of a package's functions, files and headers, as close to ``name`` as may
+    be."""
     text = identifier(name, "network").rstrip("_")
     return f"{text}_network" if text.lower() in _HEADERS or text in RESERVED else text
 

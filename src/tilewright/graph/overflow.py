@@ -107,7 +107,7 @@ class OverflowObserver:
 
     @property
     def watches(self) -> bool:
-        """Whether anything is rounded to 16 bits at all."""
+        """True if the network rounds any value to 16 bits."""
         return bool(self._rounded)
 
     def __call__(self, name: str, array: Array) -> None:
@@ -214,15 +214,15 @@ def _dtype(value: SSAValue) -> np.dtype[np.generic]:
 
 
 def _rounds(op: GraphOperation) -> bool:
-    """Whether an operation rounds a tensor to floats of 16 bits."""
+    """Return True if an operation rounds a tensor to floats of 16 bits."""
     return op.name == "graph.cast" and _dtype(op.result) in SHORT
 
 
 def losses_on(
     module: Operation, weights: WeightSource, samples: Iterable[Mapping[str, Array]]
 ) -> list[Overflow | Underflow]:
-    """What a network's 16-bit floats do not hold on any of several inputs; of each node the most
-    that was lost in one of them. Raises what ``interpret`` raises."""
+    """Return the values of each node that 16-bit floats do not hold, for the worst of several
+    inputs. Raises what ``interpret`` raises."""
     observer = OverflowObserver(module, weights)
     for inputs in samples if observer.watches else ():
         with np.errstate(all="ignore"):

@@ -57,7 +57,7 @@ CHOOSING = frozenset(
 
 
 class Weights(Protocol):
-    """Where constants are."""
+    """The source of the constants of a network."""
 
     def get(self, symbol: str) -> Array:
         """The array of a symbol."""
@@ -185,7 +185,7 @@ def rows_read(network: NetworkOp) -> dict[SSAValue, int]:
 
 
 def _operands(network: NetworkOp) -> dict[SSAValue, SSAValue]:
-    """What kernels are given for their arguments."""
+    """Return the network's value that each kernel's argument stands for."""
     return {
         argument: value
         for kernel in network.block.ops
@@ -292,5 +292,5 @@ def _behind_factor(
 
 
 def is_real(value: SSAValue) -> bool:
-    """Whether a value's elements are floats."""
+    """Return True if a value's elements are floats."""
     return element_dtype(tensor_type(value).element_type).kind in "fV"

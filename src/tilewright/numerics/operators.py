@@ -1,4 +1,4 @@
-"""What the operations are: traits, and the functions of one number with their C.
+"""Traits of the operations, and the functions of one number with their C.
 
 Passes, machines and code generators ask for traits (``operators``, ``has``), so that an operation
 is listed here alone. A function of one number is one definition in ``FUNCTIONS``, C included; one
@@ -137,7 +137,7 @@ def operators(*traits: Trait) -> tuple[str, ...]:
 
 
 def has(operation: str, *traits: Trait) -> bool:
-    """Whether an operation has any of the traits."""
+    """Return True if an operation has any of the traits."""
     return not OPERATORS.get(operation, frozenset()).isdisjoint(traits)
 
 

@@ -77,12 +77,13 @@ def _halves(values: Array) -> tuple[Array, Array]:
 
 
 def _cut(values: Array) -> Array:
-    """What the upper halves of float32 are by themselves."""
+    """Return float32 numbers with the lower 16 bits cleared."""
     return (values.view(np.uint32) & 0xFFFF0000).view(np.float32)
 
 
 def join_weights(parts: Array, channels: int, taps: tuple[int, ...]) -> Array:
-    """What ``split_weights`` made of weights, as [co, channels, *taps] of float32."""
+    """Return the float32 weights [co, channels, *taps] that ``split_weights`` split into
+    ``parts``."""
     co, count = parts.shape[0], int(np.prod(taps, dtype=np.int64))
     lying = parts.astype(np.float32).reshape(co, groups(channels), count, -1, HALF, 2)
     whole = lying.sum(3, dtype=np.float32).transpose(0, 1, 4, 3, 2)

@@ -50,7 +50,7 @@ def evaluate(
 
 
 def is_known(operation: str) -> bool:
-    """Whether ``evaluate`` has a map, of floats or of fixed point."""
+    """Return True if ``evaluate`` has a map for an operation, of floats or of fixed point."""
     return operation == "requantise" or any(
         operation in names for names in (tables.FUNCTIONS, PLAIN, FIXED)
     )

@@ -147,7 +147,7 @@ Place = Callable[..., Array]
 
 
 def place_of_extreme(x: Array, axis: int, place: Place, *, last: bool) -> Array:
-    """Where along an axis the extreme lies; the axis stays, of extent 1.
+    """Return the index of the extreme along an axis; the axis stays, of extent 1.
 
     Of equal ones, and of several NaN, it is the first, or the last.
     """

@@ -63,7 +63,7 @@ _NOTHING = Constant(np.zeros(0, np.float32), "")
 
 @dataclass
 class Scope:
-    """What the names of one graph stand for; a subgraph also sees those around it."""
+    """The values and stored constants of a graph by name; a subgraph sees enclosing graphs, too."""
 
     values: dict[str, Item | Unknown]
     tensors: Mapping[str, TensorProto]
@@ -83,7 +83,7 @@ class Body:
 
     network: NetworkBuilder
     files: Files
-    """Where external data may lie."""
+    """The files in which external data may lie."""
     own_functions: functions.Functions = field(
         default_factory=dict[tuple[str, str, str], FunctionProto]
     )
@@ -99,7 +99,7 @@ class Body:
             self._take(node, scope, used)
 
     def value(self, name: str, scope: Scope) -> Item | Unknown:
-        """What a name stands for; stored constants are read when first asked for."""
+        """Return the item that a name denotes in a scope; reads stored constants on first use."""
         where: Scope | None = scope
         while where is not None:
             if name in where.values:

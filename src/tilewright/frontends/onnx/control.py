@@ -112,7 +112,7 @@ def _chosen(at: Lowering, condition: SSAValue, first: Item, second: Item) -> Ite
 
 
 def _equal(first: Constant, second: Constant) -> bool:
-    """Whether two constants are the same, bit for bit."""
+    """Return True if two constants have the same type, shape and bits."""
     a, b = first.array, second.array
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
@@ -228,10 +228,10 @@ def _no_rows(
     scope: Scope,
     axes: Sequence[int],
 ) -> Sequence[Value]:
-    """What a body that is never run collects along ``axes``: nothing, of the shapes of a round.
+    """Return the results of a loop of zero iterations: constants of extent 0 along ``axes``.
 
-    Those that it does not state, a round for the values ``given`` has; its operations have no
-    reader.
+    Shapes that the body does not declare come from importing one iteration for the values
+    ``given``; the operations of that iteration have no reader.
     """
     at = Lowering(node, {}, (), body.network)
     declared = [_declared(value) for value in graph.output][-len(axes) :]
@@ -288,4 +288,4 @@ def _stacked(body: Body, node: Node, items: Sequence[Item], axis: int) -> Value:
 
 
 CONTROL: Mapping[str, Control] = {"If": if_, "Loop": loop, "Scan": scan}
-"""By operator."""
+"""The importer of each operator with subgraphs."""

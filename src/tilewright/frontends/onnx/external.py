@@ -23,10 +23,10 @@ from tilewright.frontends.onnx.limits import shown
 
 @dataclass
 class Files:
-    """Where the data of external tensors lie."""
+    """The files and bytes that hold the data of external tensors."""
 
     folder: Path | None = None
-    """Of the model; None if it did not come from a file."""
+    """The folder of the model; None if it did not come from a file."""
     own: MappedFile | NDArray[np.uint8] | None = None
     """The model's own bytes, to which its large constants refer."""
     beside: dict[Path, MappedFile] = field(default_factory=dict[Path, MappedFile])
@@ -88,7 +88,7 @@ def _within(tensor: TensorProto, files: Files, fields: Mapping[str, str]) -> NDA
 
 
 def is_within(tensor: TensorProto) -> bool:
-    """Whether an external tensor's data are bytes of the model's own file."""
+    """Return True if an external tensor's data are bytes of the model's own file."""
     return _fields(tensor).get("location", "") == WITHIN
 
 

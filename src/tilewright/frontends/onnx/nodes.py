@@ -54,13 +54,13 @@ class Node:
     outputs: tuple[str, ...]
     proto: NodeProto
     versions: Mapping[str, int]
-    """Of the operator sets that operators are looked up in, by domain."""
+    """Versions of the operator sets in which operators are looked up, by domain."""
     origin: str
     """Name of the model's node that it stands in, or its own."""
 
     @property
     def version(self) -> int:
-        """Of the operator set of the node's domain; 0 if the model does not say."""
+        """The operator set version of the node's domain; 0 if the model does not state it."""
         return self.versions.get(self.domain, 0)
 
     @cached_property
@@ -75,7 +75,8 @@ class Node:
 
     @property
     def where(self) -> str:
-        """How messages call the node: by that of the model in which it stands, if in one."""
+        """The node as messages name it: the model's node, and the inner one if it was expanded from
+        it."""
         if self.name == self.origin:
             return f"node {shown(self.name)} ({self.key})"
         inner = self.name.removeprefix(f"{self.origin}/")
@@ -206,7 +207,7 @@ def _schema(operator: str, version: int, domain: str) -> onnx.defs.OpSchema | No
 
 
 def takes_lists(node: Node) -> bool:
-    """Whether ONNX lets an operand of the node's operator be a sequence or an optional."""
+    """Return True if ONNX lets an operand of the node's operator be a sequence or an optional."""
     schema = schema_of(node)
     kinds = [kind for formal in schema.inputs for kind in formal.types] if schema else []
     return any(kind.startswith(("seq(", "optional(")) for kind in kinds)

@@ -29,9 +29,9 @@ class Source:
     model: ModelProto
     digest: str
     files: Files
-    """Where large constants and external data lie."""
+    """The files that hold large constants and external data."""
     title: str
-    """How messages call the model."""
+    """The model's name in messages."""
 
 
 def read_model(source: ModelSource) -> Source:
@@ -126,7 +126,7 @@ def check_model(source: Source) -> dict[str, int]:
 
 
 def _is_text(model: ModelProto) -> bool:
-    """Whether every name is UTF-8; protobuf lets through what is not, as bytes or as an error."""
+    """Return True if every name is UTF-8; protobuf may yield others as bytes, or raise an error."""
     try:
         return all(isinstance(name, str) for name in _names(model))
     except UnicodeDecodeError:

@@ -163,7 +163,7 @@ def _pads(
 
 
 def _ceil_pad(begun: int, end: int, span: int, stride: int) -> int:
-    """What to add behind an axis so that rounding the number of windows down rounds it up.
+    """Return the padding after an axis that makes floor division count windows as ceil would.
 
     ``begun`` is the extent with the padding before it: the last window must start inside it.
     """

@@ -21,14 +21,14 @@ from tilewright.numerics import reference
 
 
 def divided(at: Lowering, x: View, y: View) -> View | None:
-    """What x / y comes to, or None."""
+    """Return x / y as one operation (sigmoid, softmax, mean, average); None if it is none."""
     if isinstance(y.core, SSAValue):
         return _sigmoid(at, x, y) if x.number is not None else _softmax(at, x, y)
     return _mean(at, x, y) or _average(at, x, y)
 
 
 def multiplied(at: Lowering, x: View, y: View) -> View | None:
-    """What x * y comes to, or None."""
+    """Return x * sigmoid(x) as one silu; None for other products."""
     for value, factor in ((x, y), (y, x)):
         sigmoid = _made_by(factor.core, "sigmoid")
         same = sigmoid is not None and sigmoid.inputs[0] is value.core
@@ -109,7 +109,7 @@ def _softmax(at: Lowering, x: View, y: View) -> View | None:
 
 
 def _unshaped(value: SSAValue) -> SSAValue:
-    """What a value was before reshapes."""
+    """Return the value from which a chain of reshapes starts."""
     while (op := _made_by(value, "reshape")) is not None:
         value = op.inputs[0]
     return value

@@ -80,7 +80,7 @@ def _changed(program: Any) -> list[str]:
 
 
 def _declared(program: Any) -> list[str]:
-    """What a program whose operations write to nothing says that it changes."""
+    """Return the buffers and inputs that the program's signature says it mutates."""
     signature = program.graph_signature
     return [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
 

@@ -1,4 +1,4 @@
-"""What the operations share: attributes with defaults, checks, and the making of stages."""
+"""The base class of operations: attributes with defaults, checks, and the making of stages."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Operation(GraphOperation):
     ARITY: ClassVar[tuple[int, int]] = (1, 1)
     """Fewest and most operands."""
     RESULT_CHOSEN: ClassVar[bool] = False
-    """Whether the builder chooses the result's binary point (checked by ``verify_element``)."""
+    """True if the builder chooses the result's binary point (checked by ``verify_element``)."""
 
     def get(self, name: str, default: PythonValue = 0) -> Any:
         """The plain value of a property, or ``default``; raises VerifyException if not plain."""
@@ -102,12 +102,12 @@ class Operation(GraphOperation):
 
     @property
     def how(self) -> str:
-        """What `tilewright explain` tells of the form that a pass gave it; "" for nothing."""
+        """A pass's choice for the operation, in words for `tilewright explain`; "" for none."""
         return ""
 
     @property
     def is_fixed(self) -> bool:
-        """Whether the first operand holds fixed-point integers."""
+        """True if the first operand holds fixed-point integers."""
         return isinstance(tensor_type(self.inputs[0]).element_type, FixedType)
 
     def need(self, condition: bool, message: str) -> None:
@@ -116,7 +116,7 @@ class Operation(GraphOperation):
             raise self.wrong(message)
 
     def wrong(self, message: str) -> VerifyException:
-        """What ``need`` raises; for messages with types, which take long to print."""
+        """Return the exception of ``need``; for messages with types, which are slow to print."""
         place = f" (node {self.node_name!r})" if self.node_name else ""
         return VerifyException(f"{self.name}{place}: {message}")
 
@@ -202,7 +202,7 @@ class Operation(GraphOperation):
         return self.common_element(types)
 
     def as_result(self, values: Array) -> Array:
-        """What was computed of floats of 16 bits, as the result's elements."""
+        """Return float32 values rounded to the result's elements if those are floats of 16 bits."""
         dtype = element_dtype(tensor_type(self.result).element_type)
         if values.dtype == np.float32 and tensor_type(self.result).element_type in SHORT_FLOATS:
             return values.astype(dtype)
@@ -345,5 +345,5 @@ def broadcast_shape(operation: Operation, shapes: Sequence[Sequence[int]]) -> tu
 
 
 def is_float(element: Attribute) -> bool:
-    """Whether elements are float32."""
+    """Return True if the element type is float32."""
     return element == f32

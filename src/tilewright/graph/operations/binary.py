@@ -21,7 +21,7 @@ class SumOperation(BinaryOperation):
     """In fixed point: 32-bit at the larger binary point, modulo 2**32."""
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The broadcast shape."""
+        """Return the broadcast shape; of fixed point, with 32-bit elements."""
         self.check_operands(types)
         self.need(types[0].element_type != i1, "is not defined on booleans")
         elements = [kind.element_type for kind in types]
@@ -60,7 +60,7 @@ class GuardedSum(SumOperation):
 
 @irdl_op_definition
 class AddOp(GuardedSum):
-    """x + y."""
+    """The element-wise sum x + y."""
 
     name = "graph.add"
     guard = opt_prop_def()
@@ -68,7 +68,7 @@ class AddOp(GuardedSum):
 
 @irdl_op_definition
 class SubOp(GuardedSum):
-    """x - y."""
+    """The element-wise difference x - y."""
 
     name = "graph.sub"
     guard = opt_prop_def()
@@ -103,7 +103,7 @@ class FloatBinaryOperation(BinaryOperation):
     """A map that fixed point does not have."""
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The broadcast shape."""
+        """Return the broadcast shape with the operands' elements; fixed point is refused."""
         self.check_operands(types)
         self.need(
             not any(isinstance(kind.element_type, FixedType) for kind in types),

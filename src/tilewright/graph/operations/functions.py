@@ -16,7 +16,7 @@ class FloatOperation(PointwiseOperation):
     """A function of one float."""
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The operand's type."""
+        """Return the operand's type; elements other than floats are refused."""
         result = super().infer(types)
         self.need(not isinstance(result.element_type, FixedType), "is not defined on fixed point")
         self.need_float(result)
@@ -52,7 +52,7 @@ class SignOp(PointwiseOperation):
     name = "graph.sign"
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The operand's type."""
+        """Return the operand's type; fixed point is refused."""
         result = super().infer(types)
         self.need(not isinstance(result.element_type, FixedType), "is not defined on fixed point")
         return result

@@ -38,7 +38,7 @@ class Im2colOp(Operation):
 
     @property
     def how(self) -> str:
-        """The method."""
+        """The method of the convolution and its windows, for `tilewright explain`."""
         rows, columns = self.integers("kernel", 2, 1)
         return f"explicit method, windows of {rows}x{columns}"
 

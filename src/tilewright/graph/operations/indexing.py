@@ -38,7 +38,7 @@ class GatherOp(Operation):
         return self.result_of((*shape[:axis], *places, *shape[axis + 1 :]), element)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact."""
+        """Return the indexed elements, without any rounding."""
         x, places = arrays
         axis = self.integer("axis", 0, x.ndim - 1)
         return np.take(x, wrapped(places, x.shape[axis]), axis=axis)
@@ -66,7 +66,7 @@ def wrapped(places: Array, extent: int) -> Array:
 
 
 FOLDS = ("none", *operators("commutative"))
-"""What a scatter does where something is already: it replaces, or it combines."""
+"""The ways in which a scatter treats the old element: it replaces it, or combines both."""
 
 
 @irdl_op_definition
@@ -139,7 +139,7 @@ class RowOperation(Operation):
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axis": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The operand's type."""
+        """Return the first operand's type; fixed point is refused."""
         self.check_operands(types)
         shape, element = types[0].get_shape(), types[0].element_type
         _ = self.integer("axis", 0, len(shape) - 1)
@@ -160,7 +160,7 @@ class RunningOperation(RowOperation):
     """Element i is made of the elements up to i along ``axis``."""
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The operand's type."""
+        """Return the operand's type; booleans are refused."""
         result = super().infer(types)
         self.need(result.element_type != i1, "is not defined on booleans")
         return result
@@ -205,7 +205,7 @@ class ArgSortOp(RowOperation):
         return self.result_of(super().infer(types).get_shape(), i64)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact."""
+        """Return the indices that sort the operand along the axis."""
         return sorted_places(arrays[0], int(self.get("axis")), bool(self.get("descending", False)))
 
 

@@ -20,7 +20,7 @@ class PlainOperation(PointwiseOperation):
     LOGICAL: ClassVar[bool] = True
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The broadcast shape."""
+        """Return the broadcast shape; fixed point is refused."""
         self.check_operands(types)
         self.need(
             not any(isinstance(kind.element_type, FixedType) for kind in types),
@@ -41,21 +41,21 @@ class ComparisonOperation(PlainOperation):
 
 @irdl_op_definition
 class EqualOp(ComparisonOperation):
-    """Whether x = y; nothing equals what is not a number."""
+    """The element-wise comparison x = y; NaN equals nothing."""
 
     name = "graph.equal"
 
 
 @irdl_op_definition
 class LessOp(ComparisonOperation):
-    """Whether x < y."""
+    """The element-wise comparison x < y."""
 
     name = "graph.less"
 
 
 @irdl_op_definition
 class LessEqualOp(ComparisonOperation):
-    """Whether x <= y."""
+    """The element-wise comparison x <= y."""
 
     name = "graph.less_equal"
 
@@ -66,7 +66,7 @@ class BitOperation(PlainOperation):
     ARITY: ClassVar[tuple[int, int]] = (2, 2)
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The broadcast shape."""
+        """Return the broadcast shape; elements are booleans or integers."""
         result = super().infer(types)
         if result.element_type != i1:
             self.need_integer(result)
@@ -155,7 +155,7 @@ class CastOp(PlainOperation):
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"to": None, "saturate": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The operand's shape."""
+        """Return the operand's shape with elements of type ``to``."""
         to = self.get("to", "")
         known = "saturate" not in self.properties or to in ("float16", "bfloat16")
         self.need(known, f"saturates to floats of 16 bits, not to {to}")
@@ -177,7 +177,7 @@ class BitCastOp(PlainOperation):
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"to": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The operand's shape."""
+        """Return the operand's shape with elements of type ``to``, which has the same size."""
         to = self.get("to", "")
         self.need(isinstance(to, str) and to in CAST_TYPES, f"no elements are called {to!r}")
         shape, wanted = super().infer(types).get_shape(), np.dtype(to)

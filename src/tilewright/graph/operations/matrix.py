@@ -1,4 +1,4 @@
-"""Matrix products."""
+"""Matrix products as operations of the graph dialect."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class MatMulOp(Operation):
 
     @property
     def transposed(self) -> tuple[bool, bool]:
-        """Whether a and b are transposed."""
+        """True for each of a and b that is transposed."""
         return bool(self.get("transpose_a", False)), bool(self.get("transpose_b", False))
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -113,7 +113,7 @@ class MatMulOp(Operation):
 
     @property
     def _is_batch_of_rows(self) -> bool:
-        """Whether the innermost batch dim has several single rows, all by one matrix and bias."""
+        """True if the innermost batch dim has several single rows, all by one matrix and bias."""
         shape = shape_of(self.result)
         others = [shape_of(value)[:-1] for value in self.inputs[2:]]
         others.append(shape_of(self.inputs[1])[:-2])

@@ -41,7 +41,7 @@ class BatchNormOp(Operation):
         return self.result_of(shape, element)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """In float32."""
+        """Return the normalised operand, computed in float32."""
         x, scale, shift, mean, variance = arrays
         return reference.batch_norm(x, scale, shift, mean, variance, self.number("epsilon"))
 
@@ -55,7 +55,7 @@ class BatchNormOp(Operation):
 
 
 class LrnOperation(Operation):
-    """What local response normalisation and its gradient share: settings and shapes."""
+    """The base class of local response normalisation and its gradient: settings and shapes."""
 
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "size": None,

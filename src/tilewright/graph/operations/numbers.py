@@ -47,7 +47,7 @@ class RequantiseOp(RepresentationOperation):
         return self.result_of(types[0].get_shape(), FixedType.of(16, element.fraction.data))
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact; see numerics.fixed.requantise."""
+        """Return elements at the result's binary point; see numerics.fixed.requantise."""
         dtype = element_dtype(tensor_type(self.result).element_type)
         return fixed.requantise(arrays[0], self.fractions[0], self.result_fraction, dtype)
 
@@ -69,7 +69,7 @@ class QuantiseOp(RepresentationOperation):
         return self.result_of(types[0].get_shape(), FixedType.of(16, 0))
 
     def evaluate(self, *arrays: Array) -> Array:
-        """See numerics.fixed.quantise."""
+        """Return floats as fixed-point elements; see numerics.fixed.quantise."""
         dtype = element_dtype(tensor_type(self.result).element_type)
         return fixed.quantise(arrays[0], self.result_fraction, dtype)
 
@@ -110,7 +110,7 @@ class ConvertLayoutOp(RepresentationOperation):
     name = "graph.convert_layout"
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The operand's type."""
+        """Return the operand's shape and elements, without a layout."""
         self.check_operands(types)
         return self.result_of(types[0].get_shape(), types[0].element_type)
 

@@ -117,7 +117,7 @@ class PieceMatMulOp(Operation):
     ARITY: ClassVar[tuple[int, int]] = (3, 4)
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """[..., m, n]."""
+        """Return the product's type, float32 of shape [..., m, n]."""
         self.check_operands(types)
         x = list(types[0].get_shape())
         self.need(len(x) >= 2 and min(x) >= 1, f"rows must have rank 2 at least, have {x}")

@@ -25,7 +25,7 @@ class PointwiseOperation(Operation):
 
     ROLES: ClassVar[tuple[Role, ...]] = ("input", "input", "input")
     LOGICAL: ClassVar[bool] = False
-    """Whether it is defined on booleans."""
+    """True if the operation is defined on booleans."""
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The broadcast shape; elements of the first operand's type."""
@@ -68,7 +68,7 @@ class TableOperation(PointwiseOperation):
     RESULT_CHOSEN: ClassVar[bool] = True
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The operand's type."""
+        """Return the operand's type, after checking the attributes' numbers."""
         self.check_operands(types)
         for name, default in self.DEFAULTS.items():
             if isinstance(default, float):
@@ -82,7 +82,7 @@ class TableOperation(PointwiseOperation):
 
 @irdl_op_definition
 class ReluOp(PointwiseOperation):
-    """max(x, 0)."""
+    """The element-wise maximum max(x, 0)."""
 
     name = "graph.relu"
 
@@ -114,7 +114,7 @@ class ClipOp(PointwiseOperation):
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"minimum": None, "maximum": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The operand's type."""
+        """Return the operand's type, after checking the bounds."""
         for name in ("minimum", "maximum"):
             if name in self.properties:
                 _ = self.number(name)
@@ -135,7 +135,7 @@ class LeakyReluOp(PointwiseOperation):
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"alpha": 0.01, "factor": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The operand's type."""
+        """Return the operand's type, after checking alpha."""
         alpha = self.number("alpha")
         fixed = bool(types) and isinstance(types[0].element_type, FixedType)
         self.need(not fixed or -2 <= alpha < 2, f"alpha must lie in [-2, 2), is {alpha}")

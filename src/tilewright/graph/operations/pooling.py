@@ -122,7 +122,7 @@ class AveragePoolOp(PoolOperation):
 
     @property
     def counts_all(self) -> bool:
-        """Whether every window counts all of its elements."""
+        """True if the divisor of every window's average is the window's full size."""
         kernel, strides = self.integers("kernel"), self.integers("strides")
         pads, counted = self.integers("pads"), self.integers("counted")
         shape = shape_of(self.inputs[0])[2:]

@@ -22,7 +22,7 @@ class ReduceOperation(Operation):
 
     @property
     def keeps(self) -> bool:
-        """Whether the axes stay."""
+        """True if the reduced axes stay, with extent 1."""
         return bool(self.get("keep_dims", True))
 
     def reduced(self, rank: int) -> tuple[int, ...]:
@@ -94,7 +94,7 @@ class FoldOperation(ReduceOperation):
 
     FOLD: ClassVar[Callable[..., Array]]
     ORDERED: ClassVar[bool] = False
-    """Whether it is one of the elements, so that fixed point has it too."""
+    """True if the result is one of the elements, so that fixed point has it too."""
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape without the axes, or with extent 1 there."""
@@ -176,7 +176,7 @@ class PlaceOperation(ReduceOperation):
         return self.result_of(result.get_shape(), i64)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact."""
+        """Return the indices of the extreme elements along the axis."""
         (axis,) = self.reduced(arrays[0].ndim)
         last = bool(self.get("last", False))
         places = reference.place_of_extreme(arrays[0], axis, type(self).PLACE, last=last)
@@ -185,7 +185,7 @@ class PlaceOperation(ReduceOperation):
 
 @irdl_op_definition
 class ArgMaxOp(PlaceOperation):
-    """Where the largest element along the one axis in ``axes`` lies."""
+    """The index of the largest element along the one axis in ``axes``."""
 
     name = "graph.arg_max"
     axes = prop_def()
@@ -196,7 +196,7 @@ class ArgMaxOp(PlaceOperation):
 
 @irdl_op_definition
 class ArgMinOp(PlaceOperation):
-    """Where the smallest element along the one axis in ``axes`` lies."""
+    """The index of the smallest element along the one axis in ``axes``."""
 
     name = "graph.arg_min"
     axes = prop_def()

@@ -35,7 +35,7 @@ class ChannelShuffleOp(Operation):
         return self.result_of(shape, types[0].element_type)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact."""
+        """Return the channels in their shuffled order, values unchanged."""
         n, c, h, w = arrays[0].shape
         groups = self.integer("groups", 1, 2**24)
         grouped = arrays[0].reshape(n, groups, c // groups, h, w)

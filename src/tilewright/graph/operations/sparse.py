@@ -49,7 +49,8 @@ class SparseProductOp(Operation):
 
     @property
     def how(self) -> str:
-        """What compression made of the weights."""
+        """The share of weights kept and the bytes of the compressed weights, for `tilewright
+        explain`."""
         x, streams = shape_of(self.inputs[0]), shape_of(self.inputs[1])
         taps = prod(self.integers("kernel", 2, 1))
         whole = self.integer("channels", 1, 2**24) * x[1] * taps
@@ -96,7 +97,7 @@ class SparseProductOp(Operation):
         return self.result_of((x[0], channels, oh, ow), element)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact modulo 2**32."""
+        """Return the convolution or product, exact modulo 2**32."""
         x, streams = arrays[:2]
         channels, lanes = self.integer("channels", 1, 2**24), self.integer("lanes", 1, 2**10)
         kh, kw = self.integers("kernel", 2, 1)

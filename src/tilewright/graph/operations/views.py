@@ -57,7 +57,7 @@ class ConcatOp(JoinOperation):
         return self.result_of(result, self.common_element(types))
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact."""
+        """Return the operands joined along the axis, values unchanged."""
         return np.concatenate(arrays, axis=self.integer("axis", -MAXIMUM_RANK, MAXIMUM_RANK))
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
@@ -123,7 +123,7 @@ class InterleaveOp(JoinOperation):
         return self.result_of(result, self.common_element(types))
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact."""
+        """Return the operands interleaved along rows and pixels, values unchanged."""
         result = np.empty(shape_of(self.result), arrays[0].dtype)
         down, along_row = self.integers("steps")
         for index, array in enumerate(arrays):
@@ -173,7 +173,7 @@ class ReshapeOp(Operation):
         return self.result_of(shape, types[0].element_type)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact."""
+        """Return the operand in the result's shape, values unchanged."""
         return arrays[0].reshape(shape_of(self.result))
 
 
@@ -186,7 +186,7 @@ class TransposeOp(Operation):
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"permutation": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The permuted shape."""
+        """Return the permuted shape with the operand's elements."""
         self.check_operands(types)
         shape = types[0].get_shape()
         order = self.integers("permutation", len(shape), 0)
@@ -197,7 +197,7 @@ class TransposeOp(Operation):
         return self.result_of([shape[axis] for axis in order], types[0].element_type)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact."""
+        """Return the operand with permuted axes, values unchanged."""
         return np.asarray(arrays[0].transpose(self.integers("permutation")), order="C")
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
@@ -264,7 +264,7 @@ class SliceOp(Operation):
         return self.result_of(shape, types[0].element_type)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact."""
+        """Return the slice of the operand, values unchanged."""
         index = [
             slice(r.start, r.stop if r.stop >= 0 else None, r.step) if len(r) else slice(0, 0)
             for r in self.ranges(arrays[0].shape)
@@ -348,7 +348,7 @@ class PadOp(Operation):
         return self.result_of(result, types[0].element_type)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact."""
+        """Return the padded operand, values unchanged."""
         pads, x = self.integers("pads"), arrays[0]
         widths = list(zip(pads[: x.ndim], pads[x.ndim :], strict=True))
         mode = self.get("mode", "constant")

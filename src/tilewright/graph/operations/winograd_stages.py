@@ -16,8 +16,8 @@ from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
 class WinogradStage(Operation):
-    """What both transforms have: tiles of ``tile`` x ``tile`` outputs, windows of ``taps`` x
-    ``taps``."""
+    """The base class of both Winograd transforms: tiles of ``tile`` x ``tile`` outputs for windows
+    of ``taps`` x ``taps``."""
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -35,7 +35,7 @@ class WinogradStage(Operation):
 
     @property
     def how(self) -> str:
-        """The method."""
+        """The method and its tile sizes, for `tilewright explain`."""
         tile, taps = self.sizes
         return f"Winograd's method, F({tile}x{tile}, {taps}x{taps})"
 

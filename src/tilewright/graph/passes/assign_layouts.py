@@ -73,7 +73,7 @@ class AssignLayouts(ModulePass):
 
 
 def is_conversion(op: AnyOperation) -> bool:
-    """Whether an operation is a kernel that only converts a layout, or copies."""
+    """Return True if an operation is a kernel that only converts a layout, or copies."""
     if not isinstance(op, KernelOp) or len(op.operations) != 1:
         return False
     return op.operations[0].name == "graph.convert_layout"

@@ -207,7 +207,7 @@ def _reduced(array: Array) -> Array:
 
 
 def _multiplied(op: Operation) -> str:
-    """What primitives call an operation: convolutions of one channel each are depthwise ones."""
+    """Return an operation's name as primitives list it: a conv of one channel each is depthwise."""
     return candidate(op).operation if op.operation == "conv" else op.operation
 
 

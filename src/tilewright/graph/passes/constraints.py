@@ -1,4 +1,4 @@
-"""What a machine must offer so that an operation can run on its accelerator.
+"""The constraints that a machine must meet so that an operation can run on its accelerator.
 
 Each constraint is a named check with a reason as concrete as it can be: the reasons are what a
 user reads when part of a network runs on the host.
@@ -95,7 +95,8 @@ def _extents(asked: Candidate, machine: Machine) -> str | None:
 
 
 def _serves(primitive: Primitive, asked: Candidate, machine: Machine) -> bool:
-    """Whether a primitive takes an operation of these extents; without any, only in place."""
+    """Return True if a primitive takes an operation of these extents; without extents, only if all
+    its operands are in main memory."""
     places = {storage.memory for storage in primitive.operands.values()}
     return primitive.serves(asked.operation, asked.extents) and (
         bool(asked.extents) or places == {machine.main}
@@ -103,7 +104,7 @@ def _serves(primitive: Primitive, asked: Candidate, machine: Machine) -> bool:
 
 
 def _places(asked: Candidate, machine: Machine) -> str | None:
-    """Whether a primitive has a place for every operand."""
+    """Return the reason why no primitive has a place for every operand; None if one has."""
     if asked.stage is None:
         return None
     roles = dict.fromkeys(operand.role for operand in (*asked.stage.inputs, asked.stage.output))
@@ -117,7 +118,7 @@ def _places(asked: Candidate, machine: Machine) -> str | None:
 
 
 def fills(op: Operation, machine: Machine) -> bool:
-    """Whether every primitive that computes an operation says what its image's padding holds."""
+    """Return True if every primitive for an operation can fill its image's padding with a value."""
     element = machine.element_of(element_name(tensor_type(op.inputs[0]).element_type), "input")
     primitives = [
         primitive
@@ -130,7 +131,7 @@ def fills(op: Operation, machine: Machine) -> bool:
 
 
 def _fill(asked: Candidate, machine: Machine) -> str | None:
-    """Whether padding that is not 0 can be had."""
+    """Return the reason why padding other than 0 cannot be filled in; None if it can be."""
     fill = asked.op.get("fill", 0) if "fill" in asked.op.DEFAULTS else 0
     if not fill or fills(asked.op, machine):
         return None
@@ -138,14 +139,16 @@ def _fill(asked: Candidate, machine: Machine) -> str | None:
 
 
 def _elements(asked: Candidate, machine: Machine) -> str | None:
-    """Whether primitives with numbers of their own take the operands'."""
+    """Return the reason why no primitive of a mixed machine takes the operands' elements, or
+    None."""
     if is_mixed(machine) and not serving(asked, machine):
         return _own_numbers(asked, machine)
     return None
 
 
 def _numbers(asked: Candidate, machine: Machine) -> str | None:
-    """Whether the operation has a meaning on the machine's elements."""
+    """Return the reason why the operation is not defined on the machine's elements; None if it
+    is."""
     if is_mixed(machine):
         others = _own_numbers(asked, machine)
         if machine.computes_as_given or others is None:
@@ -185,7 +188,8 @@ def _taken(asked: Candidate, machine: Machine) -> set[str]:
 
 
 def _own_numbers(asked: Candidate, machine: Machine) -> str | None:
-    """Whether a primitive that takes the operands has the operation on its own elements."""
+    """Return the reason why no primitive that takes the operands computes the operation, or
+    None."""
     primitives = serving(asked, machine)
     if not machine.computes_as_given:
         primitives = tuple(p for p in primitives if p.element is not None)
@@ -197,7 +201,7 @@ def _own_numbers(asked: Candidate, machine: Machine) -> str | None:
 
 
 def has_meaning(asked: Candidate, machine: Machine) -> bool:
-    """Whether an operation within a kernel has a meaning on the machine's elements."""
+    """Return True if an operation within a kernel is defined on the machine's elements."""
     if machine.number.kind == "integer":
         return _integers(asked, machine) is None
     return machine.number.kind == "float" or fixed_element(asked, machine.fixed_bits) is not None
@@ -213,7 +217,8 @@ ON_INTEGERS = frozenset(
 
 
 def _integers(asked: Candidate, machine: Machine) -> str | None:
-    """Whether the operation goes from the machine's integers, or sums of them, to such."""
+    """Return the reason why an operation's elements are no integers or sums of the machine, or
+    None."""
     own = (machine.element, machine.accumulator)
     ends = [
         element_name(tensor_type(v).element_type) for v in (asked.op.inputs[0], asked.op.result)
@@ -229,7 +234,7 @@ def _integers(asked: Candidate, machine: Machine) -> str | None:
 
 
 def _has_32_bits(value: SSAValue) -> bool:
-    """Whether a value is 32-bit fixed point, in a network that came with its numbers."""
+    """Return True if a value is 32-bit fixed point, in a network that came with its numbers."""
     element = ELEMENTS[element_name(tensor_type(value).element_type)]
     return element.kind == "fixed" and element.bits == 32
 
@@ -265,7 +270,8 @@ def serving(asked: Candidate, machine: Machine) -> tuple[Primitive, ...]:
 
 
 def _whole(asked: Candidate, machine: Machine) -> str | None:
-    """Whether dims that a tile must cover whole fit limits and memories."""
+    """Return the reason why dims that a tile must cover whole exceed limits or memories, or
+    None."""
     reasons: list[str] = []
     for primitive in serving(asked, machine):
         shortage = _shortage(asked, primitive, machine)
@@ -276,7 +282,8 @@ def _whole(asked: Candidate, machine: Machine) -> str | None:
 
 
 def _larger(asked: Candidate, machine: Machine) -> Mapping[str, int]:
-    """What the first primitive that serves the operation lacks."""
+    """Return the first of the machine's values that is too small, with what would do; else
+    nothing."""
     for primitive in serving(asked, machine):
         shortage = _shortage(asked, primitive, machine)
         if shortage is not None:
@@ -286,7 +293,7 @@ def _larger(asked: Candidate, machine: Machine) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class _Shortage:
-    """What is too small for an operation's whole dims."""
+    """A limit or memory of the machine that is too small for an operation's whole dims."""
 
     reason: str
     key: str
@@ -338,7 +345,8 @@ def _shortage(asked: Candidate, primitive: Primitive, machine: Machine) -> _Shor
 
 
 def _windows(asked: Candidate, machine: Machine) -> str | None:
-    """Whether every window meets the image, where primitives leave the padding out."""
+    """Return the reason if a window lies wholly in padding that all primitives leave out, or
+    None."""
     primitives = serving(asked, machine)
     if asked.stage is None or not all(primitive.own.skips_padding() for primitive in primitives):
         return None

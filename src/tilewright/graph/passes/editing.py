@@ -225,5 +225,5 @@ def per_channel(array: Array, shape: Sequence[int], axis: int) -> Array | None:
 
 
 def finite(*arrays: Array) -> bool:
-    """Whether every number is finite."""
+    """Return True if every number of the arrays is finite."""
     return all(bool(np.isfinite(array).all()) for array in arrays)

@@ -43,7 +43,7 @@ def objected(op: Operation, machine: Machine) -> str | None:
 
 
 def form_of(op: Operation) -> Hashable:
-    """What an operation does to values of which type, for which node."""
+    """Return a hashable key of an operation's kind, node, attributes, types and layouts."""
     values = (*op.inputs, op.result)
     types = tuple((tensor_type(v).element_type, shape_of(v), layout_of(v)) for v in values)
     return op.operation, op.node_name, tuple(sorted(op.values.items())), types

@@ -1,4 +1,4 @@
-"""Where a network is quantised: which operations compute on integers, which values are kept so.
+"""The choice of the operations that compute on integers and of the values that are quantised.
 
 The rules are those of onnxruntime.quantization for networks of quantise and dequantise nodes
 (symmetric, products and what lies between them): every activation that an integer operation reads
@@ -37,7 +37,7 @@ DEEPEST = 1 << 16
 
 @dataclass
 class Sites:
-    """What is computed on integers, and which values are quantised."""
+    """The operations that compute on integers, and the values that are quantised."""
 
     integer: set[Operation] = field(default_factory=set[Operation])
     roots: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
@@ -75,7 +75,7 @@ def sites_of(
     only: Collection[str] | None = None,
     left: Collection[Operation] = (),
 ) -> Sites:
-    """Where a network is quantised.
+    """Return the operations of a network that are to compute on integers, and the quantised values.
 
     Operations of the nodes ``keep_float`` stay as they are, and those that are ``left``; with
     ``only``, so do all but theirs.
@@ -107,7 +107,7 @@ def sites_of(
 
 
 def _eligible(op: Operation, wanted: bool) -> bool:
-    """Whether an operation could compute on integers."""
+    """Return True if an operation could compute on integers."""
     if any(tensor_type(value).element_type != f32 for value in (*op.inputs, op.result)):
         return False
     if op.operation in PRODUCTS:

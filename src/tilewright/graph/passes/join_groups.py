@@ -62,7 +62,7 @@ class JoinGroups(ModulePass):
 
 
 def joined(op: Operation, machine: Machine) -> int:
-    """How many groups of a convolution become one; 1 where none need to."""
+    """Return the number of a convolution's groups to merge into one; 1 if none need to be."""
     if op.operation != "conv" or op.integer("group", 1, 2**24) == 1:
         return 1
     asked = candidate(op)

@@ -64,7 +64,7 @@ class JoinOnChip(ModulePass):
 
 
 def _is_worth_a_look(join: JoinOperation, context: CompilerContext) -> bool:
-    """Whether a primitive can join the operands, and any lies in several runs in the result.
+    """Return True if a primitive can join the operands, and one is not contiguous in the result.
 
     What lowering refused stays an address.
     """
@@ -82,7 +82,7 @@ def _is_worth_a_look(join: JoinOperation, context: CompilerContext) -> bool:
 
 
 def is_faster_on_chip(join: JoinOperation, network: NetworkOp, context: CompilerContext) -> bool:
-    """Whether a join takes fewer cycles as a kernel, with those around, or saves a copy.
+    """Return True if a join as a kernel, with its neighbours, takes fewer cycles or saves a copy.
 
     What only the host writes and reads is not brought onto the chip for that.
     """
@@ -150,7 +150,7 @@ def _strides(values: Mapping[str, SSAValue], addresses: Addresses) -> dict[str, 
 
 
 def _planned(kernel: Kernel, context: CompilerContext) -> float:
-    """What a kernel is expected to take; infinite where it has no plan."""
+    """Return the cycles that a kernel is expected to take; infinity if it has no plan."""
     try:
         return planner_in(context).plan(kernel).predicted_cycles
     except TilewrightError:

@@ -93,8 +93,8 @@ def candidates(machine: Machine, value: SSAValue) -> tuple[str, ...]:
 
 
 def _takes(machine: Machine, primitive: Primitive, role: str, element: str) -> bool:
-    """Whether a primitive takes elements; of integers on a machine of short floats only what names
-    them."""
+    """Return True if a primitive takes elements in a role; on a machine of short floats it must
+    name integers explicitly."""
     if machine.number.is_short_float and ELEMENTS[element].is_integer:
         storage = primitive.operands.get(role)
         named = storage is not None and element in storage.elements
@@ -142,7 +142,8 @@ def _view_choices(op: Operation, machine: Machine) -> list[Choice]:
 
 
 def _cuts_blocks(op: Operation, text: str) -> bool:
-    """Whether a part of a join, or a slice, is no address: it cuts blocks, or pixels apart."""
+    """Return True if a join or slice cuts blocks of the layout, so that strides cannot describe
+    it."""
     if text == "":
         return False
     if isinstance(op, SliceOp):
@@ -195,8 +196,8 @@ def _kernel_choices(kernel: KernelOp, machine: Machine, planner: Planner) -> lis
 
 
 def _same_bytes(kernel: KernelOp, source: str, target: str) -> bool:
-    """Whether two layouts of elements of several sizes are the same but for the innermost block,
-    which is as many bytes in both: a kernel changes elements where they lie."""
+    """Return True if two layouts differ at most in an innermost block of equal bytes, so that a
+    kernel can change the element size in place."""
     if "" in (source, target):
         return source == target
     widths = [
@@ -278,12 +279,12 @@ def _in_order(kernel: KernelOp, machine: Machine, planner: Planner) -> list[Prim
 
 
 def _scalars(kernel: KernelOp) -> bool:
-    """Whether all operands but the first hold one number."""
+    """Return True if every operand but the first holds a single number."""
     return all(prod(shape_of(value)) == 1 for value in kernel.inputs[1:])
 
 
 def _groups_fit_blocks(kernel: KernelOp, choice: Choice, primitive: Primitive) -> bool:
-    """Whether groups of channels start at whole blocks (``g*48 + ci`` on blocks of 16).
+    """Return True if groups of channels start at whole blocks (``g*48 + ci`` on blocks of 16).
 
     Read off the access maps: along an axis that the layout cuts, a coefficient is 1 or a multiple
     of the block. A primitive that keeps such a dim whole sees to it itself.
@@ -304,7 +305,7 @@ def _groups_fit_blocks(kernel: KernelOp, choice: Choice, primitive: Primitive) -
 
 
 def _runs_along(kernel: KernelOp, choice: Choice, primitive: Primitive) -> bool:
-    """Whether the anchor's operands lie along the dims that a primitive asks for."""
+    """Return True if the anchor's operands are contiguous along the dims that a primitive names."""
     anchor = kernel.operations[0]
     stage = candidate(anchor).stage if isinstance(anchor, Operation) else None
     if stage is None:
@@ -417,7 +418,7 @@ def _operand_layout(
 
 
 def _lanes_are_safe(kernel: KernelOp, operands: Sequence[str], result: str, free: bool) -> bool:
-    """Whether padded lanes stay finite through a kernel."""
+    """Return True if padded lanes stay finite through a kernel."""
     shape = shape_of(kernel.result)
     padded = pads(result, shape) or any(
         pads(text, shape_of(value))

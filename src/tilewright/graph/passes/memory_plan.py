@@ -53,7 +53,7 @@ class PlannedBuffer:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Where everything lies, and how good that is."""
+    """The offsets of all buffers, and the bound that tells how good they are."""
 
     buffers: tuple[PlannedBuffer, ...]
     peak: int
@@ -61,9 +61,9 @@ class MemoryPlan:
     lower_bound: int
     """Greatest sum of live bytes at one step (after values were let share their bytes)."""
     heuristic: str
-    """How the offsets were found."""
+    """The name of the heuristic that chose the offsets."""
     optimal: bool
-    """Whether it is known that no offsets need less."""
+    """True if it is known that no offsets need less."""
     busiest: str
     """The kernel during which the lower bound is live."""
     alive: tuple[tuple[str, int], ...]
@@ -74,7 +74,7 @@ class MemoryPlan:
     """Step and symbol of every kernel, in order."""
     placements: Mapping[SSAValue, Placement] = field(repr=False, compare=False)
     temporary: int | None = None
-    """Where the temporary space begins, which ends the arena; None where no layer needs any."""
+    """The offset of the temporary space, which ends the arena; None if no layer needs any."""
 
     def __str__(self) -> str:
         share = 100 * self.peak / self.lower_bound - 100 if self.lower_bound else 0
@@ -205,7 +205,7 @@ class _Planner:
         return replace(plan, temporary=start)
 
     def of_one_layer(self, group: _Group) -> bool:
-        """Whether what lies there is written and read by kernels of one node of the model alone."""
+        """Return True if kernels of a single node of the model alone access the group's bytes."""
         kernels: list[KernelOp] = []
         for value, address in self.address.items():
             if address.root not in group.roots:
@@ -227,11 +227,12 @@ class _Planner:
         return bool(named and frozenset.intersection(*map(frozenset, named)))
 
     def is_view(self, op: AnyOperation) -> bool:
-        """Whether an operation of the network gives an address in the memory of what it reads."""
+        """Return True if an operation's result is an address in the memory of its operand."""
         return len(op.results) == 1 and self.address[op.results[0]].root is not op.results[0]
 
     def shared_groups(self) -> list[_Group]:
-        """What takes bytes of its own, once kernels write over operands that die there."""
+        """Return the groups of values with bytes of their own, after in-place kernels share
+        theirs."""
         if self.in_place:
             for op in self.network.block.ops:
                 if isinstance(op, KernelOp):
@@ -239,7 +240,7 @@ class _Planner:
         return list({id(group): group for group in self.groups.values()}.values())
 
     def problem(self, groups: Sequence[_Group]) -> Problem:
-        """The allocator's problem."""
+        """Return the allocator's problem: each group's bytes and live range."""
         buffers = [Buffer(self.names[g.roots[-1]], g.bytes, g.first, g.last) for g in groups]
         return Problem(tuple(buffers), self.alignment)
 
@@ -337,7 +338,7 @@ class _Planner:
 
 
 def _read_in_step(kernel: KernelOp, index: int) -> bool:
-    """Whether a kernel reads an operand once, element by element as it writes its result."""
+    """Return True if a kernel reads an operand once, element by element as it writes its result."""
     argument = kernel.body.block.args[index]
     use = next(iter(argument.uses), None)
     if use is None or not argument.has_one_use():

@@ -27,7 +27,7 @@ from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import UNSIGNED, Array, element_dtype, shape_of, tensor_type
 
 _IMAGE, _WEIGHT = np.dtype(np.uint8), np.dtype(np.int8)
-"""What processors multiply: unsigned bytes by signed ones."""
+"""The types that processors multiply: unsigned bytes by signed ones."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def _with_bias(op: Operation) -> Operation:
 
 
 def _row_of(add: Operation, op: Operation) -> SSAValue | None:
-    """What is added to a product, if it has one number for each output channel."""
+    """Return the operand added to a product if it has one number for each output channel."""
     own, axis = shape_of(op.result), 1 if op.operation == "conv" else -1
     others = [value for value in add.inputs if value is not op.result]
     if len(others) != 1 or shape_of(add.result) != own:
@@ -223,7 +223,7 @@ def _uncast(value: SSAValue) -> SSAValue | None:
 
 
 def _integers(value: SSAValue, ctx: CompilerContext) -> Array | None:
-    """Constant int32."""
+    """Return a constant operand less its zero point; None if it is not constant or is empty."""
     array = constant(value, ctx)
     if array is None:
         centred = _centred(value, ctx)
@@ -246,12 +246,12 @@ def _matrix(value: SSAValue, op: Operation, ctx: CompilerContext) -> Bytes | Non
 
 
 def _single(x: Bytes) -> bool:
-    """Whether there is one zero point."""
+    """Return True if all elements share one zero point."""
     return isinstance(x.zero, int) or prod(shape_of(x.zero)) == 1
 
 
 def _rows(x: Bytes, axis: int) -> bool:
-    """Whether zero points do not vary along an axis."""
+    """Return True if zero points do not vary along an axis."""
     return isinstance(x.zero, int) or (shape_of(x.zero)[axis:] or (1,))[0] == 1
 
 

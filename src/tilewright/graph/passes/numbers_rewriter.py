@@ -239,7 +239,7 @@ class NumbersRewriter:
         return values
 
     def operand(self, argument: SSAValue, outer: SSAValue, before: AnyOperation) -> SSAValue:
-        """A kernel's operand."""
+        """Return a kernel's operand in fixed point; constants are quantised."""
         array = constant(outer, self.ctx)
         if array is None:
             return self.fixed_of(outer, before)
@@ -265,7 +265,7 @@ class NumbersRewriter:
         return bias
 
     def guarantee(self, op: Operation) -> str:
-        """Whether no input at all can make a product's accumulator overflow."""
+        """Return ``always`` if no input can overflow a product's sums, else ``calibrated``."""
         if op.operation not in ("conv", "matmul"):
             return CALIBRATED
         weight = constant(op.inputs[1], self.ctx)

@@ -70,7 +70,7 @@ class PointClass:
 
     @property
     def fraction(self) -> int:
-        """The binary point."""
+        """The binary point, which is the number of fraction bits."""
         return max(min(self.finest, self.highest), LOWEST)
 
 
@@ -84,7 +84,7 @@ class Step:
     requantise: tuple[PointClass, int] | None
     """Class to which the chain's 32-bit value is brought first, and that value's binary point."""
     wide: bool
-    """Whether the result is a 32-bit accumulator."""
+    """True if the result is a 32-bit accumulator."""
     point: int
     """Binary point of the result."""
     sources: tuple[PointClass, ...]
@@ -114,7 +114,7 @@ class Points:
     bits: int = 16
     """Bits of the values between kernels, and of weights."""
     rounding: Rounding = field(default_factory=Rounding)
-    """How the machine computes what is not exact."""
+    """The rounding of the machine's inexact operations."""
     stated: Mapping[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     """Points of values that the model rounds itself."""
     missing: list[str] = field(default_factory=list[str])
@@ -367,14 +367,14 @@ def _set_highest(point_class: PointClass, fraction: int) -> bool:
 
 
 def _takes_wide(op: Operation) -> bool:
-    """Whether an operation takes a 32-bit accumulator as it is."""
+    """Return True if an operation takes a 32-bit accumulator as it is."""
     return op.operation in ALIGNING or (
         op.operation in KEEPING and op.operation not in ("max", "min")
     )
 
 
 def _only_bias(argument: SSAValue) -> bool:
-    """Whether a kernel reads an operand as a bias and in no other way."""
+    """Return True if a kernel reads an operand only as the bias of products."""
     uses = [(use.operation, use.index) for use in argument.uses]
     return bool(uses) and all(
         isinstance(op, Operation) and op.operation in ("conv", "matmul") and index == 2

@@ -139,7 +139,7 @@ class _Quantiser:
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """The integers' type."""
+        """The NumPy type of the quantised integers, int8 or int16."""
         return np.dtype(np.int8 if self.format.bits == 8 else np.int16)
 
     def run(self, network: NetworkOp, sites: Sites) -> dict[SSAValue, SSAValue]:

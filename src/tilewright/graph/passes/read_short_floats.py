@@ -110,7 +110,7 @@ def _read(op: Operation, machine: Machine) -> None:
 
 
 def _takes(op: Operation, index: int, machine: Machine) -> bool:
-    """Whether a primitive with a layout of its own takes an operand in 16 bits."""
+    """Return True if a vector primitive would take the operation with this operand in 16 bits."""
     before, short = op.inputs[index], _short(op.inputs[index])
     if short is None:
         return False
@@ -158,7 +158,7 @@ def _read_integers(op: Operation, context: CompilerContext) -> bool:
 
 
 def _fast(op: Operation, machine: Machine) -> bool:
-    """Whether a primitive in vectors takes an operation, groups and all."""
+    """Return True if a primitive that computes in vectors takes an operation, groups included."""
     asked = candidate(op)
     extents = asked.extents
     for primitive in serving(asked, machine):

@@ -37,7 +37,7 @@ class ShortFloats:
 
     @property
     def element(self) -> Element:
-        """The format's elements."""
+        """The element type of the format."""
         return ELEMENTS[self.format.name]
 
     def run(self, network: NetworkOp) -> dict[SSAValue, SSAValue]:
@@ -123,7 +123,7 @@ def dtype_of(value: SSAValue) -> np.dtype[np.generic]:
 
 
 def _leaves_its_node(op: Operation) -> bool:
-    """Whether another node, or the network's output, reads an operation's result."""
+    """Return True if another node, or the network's output, reads an operation's result."""
     return any(
         isinstance(use.operation, OutputOp)
         or not isinstance(use.operation, Operation)

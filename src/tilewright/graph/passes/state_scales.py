@@ -53,7 +53,8 @@ class StateScales(ModulePass):
 
 
 def _stated(step: Operation, ctx: CompilerContext) -> bool:
-    """Whether an operation could be written so, and was."""
+    """Write an operation's constant scale and zero point as attributes; return False if
+    impossible."""
     scale, zero = (constant(value, ctx) for value in step.inputs[1:])
     if scale is None or zero is None or np.unique(zero).size != 1:
         return False

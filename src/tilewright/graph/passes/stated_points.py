@@ -103,7 +103,7 @@ def _drop_before(step: Operation, ctx: CompilerContext) -> None:
 
 
 def _has_point(value: SSAValue, point: int | None, ctx: CompilerContext) -> _Step | None:
-    """What rounds a value to a point, if that is what it is."""
+    """Return the step that quantises a value to a binary point; None if there is no such step."""
     before = _Step.of(value.owner, _DEQUANTISE)
     quantise = _Step.of(before.inputs[0].owner, _QUANTISE) if before is not None else None
     return quantise if quantise is not None and _point(quantise, ctx) == point else None
@@ -119,7 +119,7 @@ class _Step:
 
     @classmethod
     def of(cls, step: object, name: str) -> _Step | None:
-        """What an operation of the network is, if it is one of that name."""
+        """Return an operation of the network as a step if it has this name, else None."""
         if isinstance(step, KernelOp) and step.on_host and len(step.operations) == 1:
             inner = step.operations[0]
             if isinstance(inner, Operation) and inner.name == name:
@@ -132,7 +132,7 @@ class _Step:
 
 
 def _readers(step: _Step) -> list[_Step]:
-    """What dequantises the result of a step."""
+    """Return the steps that dequantise the result of a step."""
     steps = (_Step.of(use.operation, _DEQUANTISE) for use in step.result.uses)
     return [reader for reader in steps if reader is not None]
 

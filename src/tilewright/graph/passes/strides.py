@@ -17,7 +17,7 @@ from tilewright.planning.layout import Layout
 
 @dataclass(frozen=True)
 class Box:
-    """How a tensor lies: layout, logical shape, offset and physical strides, both in elements."""
+    """The layout of a tensor in memory: logical shape, offset and physical strides in elements."""
 
     layout: Layout
     shape: tuple[int, ...]
@@ -26,7 +26,7 @@ class Box:
 
     @property
     def dense(self) -> bool:
-        """Whether elements lie as in a tensor of its own (axes of extent 1 do not matter)."""
+        """True if the strides are those of a tensor in its own memory (axes of extent 1 aside)."""
         extents = self.layout.physical_shape(self.shape)
         own = self.layout.strides(self.shape)
         return all(
@@ -57,7 +57,7 @@ def size(text: str, shape: tuple[int, ...]) -> int:
 
 
 def pads(text: str, shape: tuple[int, ...]) -> bool:
-    """Whether the layout pads a tensor of this shape."""
+    """Return True if the layout pads a tensor of this shape."""
     return size(text, shape) != prod(shape)
 
 

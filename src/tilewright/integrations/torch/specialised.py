@@ -15,7 +15,7 @@ from tilewright.integrations.torch.parameters import Watched
 
 
 class Specialised:
-    """What runs a graph for one set of shapes; raises TilewrightError where that cannot be."""
+    """A graph compiled for one set of shapes; raises TilewrightError if it cannot be compiled."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class Specialised:
         self._executable.model = None  # Nothing here is checked, and the import would stay.
 
     def fits(self, inputs: Sequence[Any]) -> bool:
-        """Whether the parameters are those that it was compiled with."""
+        """Return True if the parameters are those that the graph was compiled with."""
         return self._watched.unchanged([inputs[number] for number in self._constant])
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """The graph's outputs."""
+        """Run the compiled graph and return its outputs, in order."""
         arrays = [array_of(inputs[number], "input") for number in self._free]
         outputs = self._executable.run(dict(zip(self._names, arrays, strict=True)))
         tensors = [

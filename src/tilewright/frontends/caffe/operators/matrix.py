@@ -1,4 +1,4 @@
-"""InnerProduct."""
+"""The importer of the layer InnerProduct."""
 
 from __future__ import annotations
 

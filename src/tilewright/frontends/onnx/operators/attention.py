@@ -25,7 +25,7 @@ _INPUTS = ("query", "key", "value", "mask", "past key", "past value", "number of
 
 @dataclass
 class _Bias:
-    """What is added to the scores, as far as it is known at import and beyond that."""
+    """The bias added to attention scores: the part known at import, and the part of the run."""
 
     at: Lowering
     kept: Array
@@ -135,7 +135,7 @@ def _repeated(at: Lowering, value: SSAValue, times: int) -> SSAValue:
 
 
 def _bias(at: Lowering, batch: int, length: int, total: int, past: int) -> _Bias:
-    """What hides keys from queries, and what the mask adds."""
+    """Return the bias of the mask operand, of causality, of local windows and of the key counts."""
     bias = _Bias(at, np.ones((1, 1), np.bool_))
     _take_mask(at, bias, total)
     # How far a key lies behind the query that is as far from the first one.

@@ -186,7 +186,7 @@ def trilu(at: Lowering) -> Value:
 
 
 def reverse_sequence(at: Lowering) -> Value:
-    """Of each sequence of a batch the first elements, as many as its length, in reverse."""
+    """Emit a gather that reverses the first elements of each sequence, as many as its length."""
     shape = at.shape(0)
     batch, time = at.integer("batch_axis", 1), at.integer("time_axis")
     if {batch, time} != {0, 1} or len(shape) < 2:

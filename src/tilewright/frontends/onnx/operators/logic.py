@@ -32,7 +32,7 @@ def bit_shift(at: Lowering) -> Value:
 
 
 def is_nan(at: Lowering) -> Value:
-    """What does not equal itself."""
+    """Emit booleans that are true where an element does not equal itself (NaN)."""
     x = at.tensor(0)
     return at.emit("bit_not", at.emit("equal", x, x))
 

@@ -1,4 +1,4 @@
-"""Normalisations and softmax."""
+"""Importers of normalisations and of softmax."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def softmax(at: Lowering) -> Value:
 
 
 def _softmax(at: Lowering, x: SSAValue, axis: int) -> SSAValue:
-    """Of short floats every step is rounded, as ONNX's reference has it."""
+    """Emit a softmax; of 16-bit floats every step is rounded, as in ONNX's reference."""
     short = dtype_of(x)
     if short not in SHORT:
         return at.emit("softmax", x, axis=axis)

@@ -46,7 +46,7 @@ def places_in_windows(at: Lowering, extents: Sequence[int], window: Window) -> t
 
 
 def pooled_places(at: Lowering, window: Window, sizes: Sequence[int]) -> SSAValue:
-    """Where in the operand, seen as one list, the largest element of each window lies."""
+    """Return each window's largest element as an index into the flattened operand."""
     shape = at.shape(0)
     flat, inside = places_in_windows(at, shape[2:], window)
     images, pixels = math.prod(shape[:2]), math.prod(shape[2:])

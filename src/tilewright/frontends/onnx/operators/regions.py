@@ -125,7 +125,7 @@ a pixel, have at most two between them; the others are for what rounding leaves.
 def _shares(
     at: Lowering, boxes: SSAValue, axis: int, cells: int, extent: int, *, half: bool
 ) -> SSAValue:
-    """How much each pixel along an axis counts in the mean of a cell: [roi, cells, extent]."""
+    """Return each pixel's weight in the mean of each cell along an axis: [roi, cells, extent]."""
     count = shape_of(boxes)[0]
     start, cell = _cell(at, boxes, axis, cells, half=half)
     samples = at.emit("ceil", cell)
@@ -156,7 +156,7 @@ def _shares(
 def _cell(
     at: Lowering, boxes: SSAValue, axis: int, cells: int, *, half: bool
 ) -> tuple[SSAValue, SSAValue]:
-    """Where every region begins along an axis, and how long its cells are: [roi, 1]."""
+    """Return the start of each region along an axis and the length of its cells: [roi, 1] both."""
     start, end = _column(at, boxes, 1 - axis), _column(at, boxes, 3 - axis)
     length = at.emit("sub", end, start)
     if not half:

@@ -23,7 +23,7 @@ CUBIC = -0.75
 
 @dataclass(frozen=True)
 class Axis:
-    """Where places along one axis of an image may lie, and what is beyond."""
+    """The extent of an image along one axis, and the padding of samples outside it."""
 
     extent: int
     padding: str = "zeros"
@@ -52,7 +52,7 @@ def sampled(
     mode: str,
     first: SSAValue,
 ) -> SSAValue:
-    """What lies at ``places``, one tensor of coordinates [s...] for each axis: [s..., c].
+    """Emit samples at ``places``, one tensor of coordinates [s...] for each axis: [s..., c].
 
     ``mode`` is nearest (places are whole numbers), linear or cubic; ``first`` [s...], or what
     broadcasts to it, is the row of each sample's image.
@@ -112,7 +112,7 @@ def _pixel(
 
 
 def within(at: Lowering, value: SSAValue, low: float, high: float) -> SSAValue:
-    """Whether elements lie in [low, high]."""
+    """Emit booleans that are true where elements lie in [low, high]."""
     below = constant(at, np.array(low), value, "low")
     return at.emit(
         "bit_and", at.emit("less_equal", below, value), at.apply("less_equal", value, high)

@@ -17,7 +17,7 @@ from tilewright.ir.types import shape_of
 
 @dataclass(frozen=True)
 class _Window:
-    """How the kernel slides, per spatial axis."""
+    """The strides, dilations and pads of a kernel for each spatial axis, and its groups."""
 
     strides: tuple[int, ...]
     dilations: tuple[int, ...]

@@ -25,7 +25,7 @@ from tilewright.ir.types import shape_of
 
 @dataclass(frozen=True)
 class _Axis:
-    """How the window slides along one axis."""
+    """The size, stride and pads of a window along one axis."""
 
     size: int
     stride: int
@@ -35,7 +35,7 @@ class _Axis:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing happens along the axis."""
+        """True if the window leaves the axis as it is: size 1, stride 1, no padding."""
         return (self.size, self.stride, self.low, self.high) == (1, 1, 0, 0)
 
 
@@ -70,7 +70,8 @@ def reduce_window(at: Lowering) -> View:
 
 
 def _lowest(fold: str, x: View, start: View) -> bool:
-    """Whether a pool starts from the lowest number there is: as good as infinity."""
+    """Return True if a float max (min) pool starts from its type's least (greatest) finite
+    number."""
     if x.dtype.kind != "f" or start.number is None or fold not in ("max", "min"):
         return False
     lowest = np.finfo(x.dtype).min

@@ -72,16 +72,16 @@ class _Dequantised:
         return _Dequantised(list(op.inputs), product)
 
     def is_computed(self, ctx: CompilerContext) -> bool:
-        """Whether the scale or the zero point is known only at run time."""
+        """Return True if the scale or the zero point is known only at run time."""
         return constant(self.scale, ctx) is None or constant(self.zero, ctx) is None
 
     @property
     def is_single(self) -> bool:
-        """Whether one scale and one zero point hold for all elements."""
+        """True if one scale and one zero point hold for all elements."""
         return prod(shape_of(self.scale)) == prod(shape_of(self.zero)) == 1
 
     def varies_along(self, axis: int) -> bool:
-        """Whether scales and zero points vary along one axis at most."""
+        """Return True if scales and zero points have as many elements as the axis."""
         rank = len(shape_of(self.value))
         for part in (self.scale, self.zero):
             shape = (1,) * (rank - len(shape_of(part))) + shape_of(part)

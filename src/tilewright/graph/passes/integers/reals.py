@@ -29,7 +29,7 @@ class Real:
     """A float tensor that is (integers - zero) * scale."""
 
     value: SSAValue
-    """The integers."""
+    """The tensor of integers."""
     scale: Array
     """float32; it broadcasts to the tensor."""
     zero: Array
@@ -37,12 +37,12 @@ class Real:
 
     @property
     def plain(self) -> bool:
-        """Whether one scale and one zero point hold for the whole tensor."""
+        """True if one scale and one zero point hold for the whole tensor."""
         return self.scale.size == self.zero.size == 1
 
     @property
     def factor(self) -> np.float32:
-        """The one scale."""
+        """The one scale of a plain tensor."""
         return np.float32(self.scale.reshape(-1)[0])
 
     @property
@@ -77,10 +77,10 @@ def plain_bytes(value: SSAValue, ctx: CompilerContext) -> Real | None:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a float result is quantised: one scale and zero point, 8 bits, perhaps an activation."""
+    """The quantisation of a float result to 8 bits: one scale and zero point, perhaps bounds."""
 
     quantise: Operation
-    """The ``quantise_linear``."""
+    """The operation ``quantise_linear`` itself."""
     scale: np.float32
     zero: int
     dtype: np.dtype[Any]
@@ -89,7 +89,7 @@ class Ending:
 
     @property
     def clipped(self) -> bool:
-        """Whether an activation narrows the type's range."""
+        """True if an activation narrows the type's range."""
         limits = np.iinfo(self.dtype)
         return (self.low, self.high) != (limits.min, limits.max)
 
@@ -109,7 +109,7 @@ class Ending:
         return np.clip(whole, self.low, self.high).astype(self.dtype)
 
     def same(self, real: Real) -> bool:
-        """Whether integers that pass through unchanged end so."""
+        """Return True if integers with this scale and zero point need no change to end so."""
         return (real.factor, real.origin, real.dtype, self.clipped) == (
             self.scale,
             self.zero,
@@ -128,7 +128,7 @@ class Ending:
 
 
 def ending_of(op: Operation, ctx: CompilerContext) -> tuple[SSAValue, Ending] | None:
-    """What a ``quantise_linear`` quantises, activations in front of it taken off, and how."""
+    """Return the value that a ``quantise_linear`` quantises, before its activations, and how."""
     scale, zero = (constant(operand, ctx) for operand in op.inputs[1:])
     if scale is None or zero is None or scale.size != 1 or zero.size != 1:
         return None
@@ -185,5 +185,5 @@ def activations(real: Real, before: Operation, ctx: CompilerContext) -> tuple[SS
 
 
 def is_constant(value: SSAValue) -> bool:
-    """Whether a value is a weight."""
+    """Return True if a value is a constant weight."""
     return isinstance(value.owner, WeightOp)

@@ -15,7 +15,7 @@ from tilewright.ir.types import shape_of, tensor_type
 
 @dataclass(frozen=True)
 class _Scores:
-    """What a softmax is taken of: the product, its factor, and what is added."""
+    """The operand of attention's softmax: the product, its factor, and the mask added to it."""
 
     product: Operation
     scale: float = 1.0

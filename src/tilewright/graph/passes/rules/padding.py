@@ -50,8 +50,8 @@ def merge_pad(op: Operation, ctx: CompilerContext) -> bool:
 
 
 def _fill(op: Operation, pad: Operation, ctx: CompilerContext) -> int | None:
-    """What a convolution's padding holds with a pad in front of it; None for zeros, and where the
-    convolution's own padding holds something else."""
+    """Return the value of a convolution's padding after it absorbs a pad; None for zeros, and if
+    its own padding holds another value."""
     value, own = float(pad.get("value", 0.0)), op.get("fill", 0)
     if op.operation != "conv" or not fills(op, ctx.machine):
         return None

@@ -57,9 +57,9 @@ class Phases:
     outer: int
     """Channels outside of the phases in the convolution's result, [n, outer, s, t, inner, h, w]."""
     image: tuple[int, int, int, int]
-    """What is put together, [n, channels, rows, pixels]."""
+    """The shape of the interleaved image, [n, channels, rows, pixels]."""
     chain: tuple[Operation, ...]
-    """What puts it together, first to last."""
+    """The operations that interleave it, first to last."""
 
 
 def split_phases(op: Operation, ctx: CompilerContext) -> bool:
@@ -164,7 +164,7 @@ def _as_image(shape: tuple[int, ...]) -> tuple[int, int, int, int] | None:
 
 
 def _cuts_end(op: Operation) -> bool:
-    """Whether a slice takes nothing but the ends off rows and pixels."""
+    """Return True if a slice only cuts the ends off rows and pixels."""
     assert isinstance(op, SliceOp)
     shape = shape_of(op.inputs[0])
     ranges = op.ranges(shape)
@@ -174,7 +174,7 @@ def _cuts_end(op: Operation) -> bool:
 
 
 def _orders(split: Operation, swap: Operation, steps: tuple[int, int], outer: int) -> bool:
-    """Whether a reshape and a transpose bring phases from the channels to rows and pixels."""
+    """Return True if a reshape and a transpose move phases from the channels to rows and pixels."""
     n, channels, rows, pixels = shape_of(split.inputs[0])
     inner = channels // prod(steps) // outer
     parts = {"n": n, "outer": outer, "s": steps[0], "t": steps[1], "inner": inner}
@@ -190,7 +190,7 @@ def _orders(split: Operation, swap: Operation, steps: tuple[int, int], outer: in
 
 
 def _writes_apart(phases: Phases, machine: Machine) -> bool:
-    """Whether every primitive for convolutions can write each phase where it belongs.
+    """Return True if every convolution primitive can write each phase in place, with strides.
 
     A transfer of one contiguous block (``MoveRecord.block_by_block``) would move one pixel.
     """
@@ -302,7 +302,7 @@ def sink_interleave(op: Operation, ctx: CompilerContext) -> bool:
 
 
 def _joins_convolutions(op: Operation, machine: Machine) -> bool:
-    """Whether a map becomes a part of convolutions whose results it reads."""
+    """Return True if a map can be fused into the convolutions whose results it reads."""
     return op.operation in AFFINE or any(
         primitive.epilogue_any or any(op.operation in group for group in primitive.epilogue)
         for primitive in machine.primitives_for("conv")

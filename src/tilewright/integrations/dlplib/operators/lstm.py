@@ -125,8 +125,8 @@ def lstm_backward(
 
 
 def _slopes(net: OperatorNetwork, rows: int, hidden: int) -> dict[str, SSAValue]:
-    """How c depends on h's gradient (``c``), pre's gates on theirs or c's, c on the next c
-    (``kept``): of all steps at once, [rows, hidden]."""
+    """Return the factors by which gradients flow back through the cells of all steps, [rows,
+    hidden]: from h to c (``c``), from h or c to the gates, and from the next c to c (``kept``)."""
     gates = net.reshape(net.values["gates"], (rows, 4 * hidden))
     states = net.values["c"]
     images = shape_of(states)[1]
@@ -144,7 +144,7 @@ def _slopes(net: OperatorNetwork, rows: int, hidden: int) -> dict[str, SSAValue]
         return net.to(net.sum("sub", value, square), quarter)
 
     def tangents(value: SSAValue) -> SSAValue:
-        """1 - y*y."""
+        """Emit 1 - y*y, tanh's derivative."""
         square = net.to(net.emit("mul", value, value), kind)
         return net.to(net.sum("sub", _ones(net, value, kind), square), kind)
 

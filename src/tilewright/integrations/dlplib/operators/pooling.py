@@ -148,7 +148,7 @@ def _maximum_gradient(
 def _taken(
     net: OperatorNetwork, seen: Sequence[SSAValue], largest: SSAValue, gradient: SSAValue
 ) -> list[SSAValue]:
-    """What each element takes of the gradient, one after the other."""
+    """Return each element's part of the gradient, which goes to the first largest of a window."""
     parts: list[SSAValue] = []
     left, kind = gradient, net.type_of(gradient)
     for element in seen[:-1]:

@@ -14,7 +14,7 @@ Pair = tuple[int, int]
 Activation = Literal["none", "relu", "sigmoid", "tanh"]
 ACTIVATIONS = ("none", "relu", "sigmoid", "tanh")
 LARGEST = 1 << 12
-"""Of strides, pads, dilations and windows."""
+"""The limit of strides, pads, dilations and windows."""
 
 
 def _need(condition: bool, reason: str) -> None:
@@ -123,13 +123,13 @@ class ActivationSettings:
 
 @dataclass(frozen=True)
 class BatchNorm:
-    """Whether the statistics are the batch's, whose gradient goes through them, or given."""
+    """The source of the statistics: the batch, through which the gradient then flows, or given."""
 
     of_batch: bool = True
 
 
 class ConvolutionDescriptor(Descriptor[Convolution]):
-    """What a convolution does."""
+    """The descriptor of a convolution's strides, pads, dilations, groups and activation."""
 
     label = "convolution descriptor"
 
@@ -141,7 +141,7 @@ class ConvolutionDescriptor(Descriptor[Convolution]):
         groups: int = 1,
         activation: Activation = "none",
     ) -> None:
-        """Set all attributes."""
+        """Set all attributes of the convolution."""
         self._put(
             Convolution(
                 pair("strides", strides),
@@ -154,7 +154,7 @@ class ConvolutionDescriptor(Descriptor[Convolution]):
 
 
 class PoolingDescriptor(Descriptor[Pooling]):
-    """What a pool does."""
+    """The descriptor of a pool's mode, window, strides and pads."""
 
     label = "pooling descriptor"
 
@@ -167,7 +167,7 @@ class PoolingDescriptor(Descriptor[Pooling]):
         counted: Sequence[int] = (0, 0),
         ceil: bool = False,
     ) -> None:
-        """Set all attributes."""
+        """Set all attributes of the pool."""
         self._put(
             Pooling(
                 mode,
@@ -181,12 +181,12 @@ class PoolingDescriptor(Descriptor[Pooling]):
 
 
 class LrnDescriptor(Descriptor[Lrn]):
-    """What a local response normalisation does."""
+    """The descriptor of a local response normalisation's size and coefficients."""
 
     label = "LRN descriptor"
 
     def set(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
-        """Set all attributes."""
+        """Set all attributes of the normalisation."""
         self._put(Lrn(size, float(alpha), float(beta), float(k)))
 
 
@@ -196,12 +196,12 @@ class ActivationDescriptor(Descriptor[ActivationSettings]):
     label = "activation descriptor"
 
     def set(self, mode: Activation) -> None:
-        """Set the map."""
+        """Set the function that is applied."""
         self._put(ActivationSettings(mode))
 
 
 class BatchNormDescriptor(Descriptor[BatchNorm]):
-    """What a batch normalisation's statistics are."""
+    """The descriptor that says if statistics are the batch's or given."""
 
     label = "batch normalisation descriptor"
 

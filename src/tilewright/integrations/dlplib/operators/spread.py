@@ -25,7 +25,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class Phase:
-    """How the pixels of one phase along an axis are computed."""
+    """The weights and pads that compute the pixels of one phase along an axis."""
 
     first: int
     """The first weight that they meet."""
@@ -171,7 +171,7 @@ def _phase(
     shape: tuple[int, ...],
     type: NumericType,
 ) -> SSAValue:
-    """One phase's pixels."""
+    """Return the pixels of one phase: a convolution of the gradient, or zeros without weights."""
     if any(phase.count == 0 for phase in phases):
         zeros = net.constant(np.zeros(shape, np.float32), type)
         return net.copied(zeros)
