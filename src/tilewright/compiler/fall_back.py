@@ -20,8 +20,8 @@ OTHER_CODES = (
     *("option-", "space-", "target-", "machine-", "tuning-", "cache-"),
     *("file-", "input-", "output-", "system-", "package-", "weights-", "cpu-"),
 )
-"""What the codes of refusals begin with that are of an option or a file, not of the kernel at
-hand: without that kernel the next would be refused for the same."""
+"""The first words of codes of refusals of an option or a file, not of the kernel at hand: without
+that kernel the next would be refused for the same."""
 
 
 def remember(state: CompilationState) -> None:

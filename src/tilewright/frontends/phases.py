@@ -36,7 +36,7 @@ class Axis:
     """The stride and taps of a transposed convolution along one spatial axis."""
 
     extent: int
-    """Of the input."""
+    """The extent of the input along the axis."""
     result: int
     """Extent of the result."""
     stride: int

@@ -27,10 +27,10 @@ class Element:
     name: str
     kind: Kind
     bits: int
-    """Of an element in memory; elements lie beside one another without gaps."""
+    """The bits of an element in memory; elements lie beside one another without gaps."""
     accumulator: str | None = None
-    """What sums of products of them are kept in, on machines that compute on them; None where
-    no machine does."""
+    """The type of sums of products, on machines that compute on the elements; None where no machine
+    does."""
 
     @property
     def bytes(self) -> int:

@@ -12,7 +12,7 @@ from tilewright.numerics.element_types import ELEMENTS, Element
 ObserverName = Literal["minimum-maximum", "percentile", "mean-squared-error"]
 
 OBSERVERS: tuple[ObserverName, ...] = get_args(ObserverName)
-"""What chooses ranges (observers.py); the first is the default."""
+"""The names of the methods that choose ranges (observers.py); the first is the default."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Format:
     name: str
     what: str
     power_of_two: bool = False
-    """Whether scales are powers of two."""
+    """True if scales are powers of two."""
     per_channel: bool = False
-    """Whether constant weights have a scale for each output channel."""
+    """True if constant weights have a scale for each output channel."""
     base: str = ""
     """The name of the element type, where it is another."""
 
@@ -88,7 +88,7 @@ class Numbers:
     keep_float: tuple[str, ...] = ()
     """Nodes of the model that are to compute in float32."""
     equalise: bool = False
-    """Whether channels of activations are made alike (pass equalise)."""
+    """True if the ranges of activations' channels are equalised (pass equalise)."""
 
     @property
     def names(self) -> tuple[str, str | None, tuple[str, ...], bool | None]:

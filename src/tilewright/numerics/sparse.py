@@ -31,7 +31,7 @@ SHARE = 64
 """Parts of a cycle in which the mean time of a block and segment is counted (dim ``d``)."""
 
 STEP = 255
-"""The longest step."""
+"""The longest step of a stream."""
 
 
 def encode(weights: Array, segment: int, lanes: int) -> NDArray[np.int16]:
@@ -106,11 +106,11 @@ class Pace:
     """
 
     alone: int
-    """Of one block and segment, in the mean."""
+    """The cycles of one block and segment, in the mean."""
     each: int
-    """Of every further one; of all of them exactly, with the lead."""
+    """The cycles of every further one; with the lead, exact for all of them."""
     lead: int
-    """How much longer the slowest element takes than the others, over ``GROUP`` of them."""
+    """The cycles by which the slowest element exceeds the mean, over ``GROUP`` of them."""
 
 
 def pace_of(streams: Array, lanes: int) -> Pace:

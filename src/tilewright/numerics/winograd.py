@@ -72,11 +72,11 @@ class Transforms:
     tile: int
     taps: int
     inputs: Array
-    """B^T, [inner, inner]."""
+    """The matrix B^T that transforms tiles of inputs, [inner, inner]."""
     weights: Array
-    """G, [inner, taps]."""
+    """The matrix G that transforms windows of weights, [inner, taps]."""
     outputs: Array
-    """A^T, [tile, inner]."""
+    """The matrix A^T that transforms products to outputs, [tile, inner]."""
 
     @property
     def inner(self) -> int:

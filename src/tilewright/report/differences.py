@@ -41,7 +41,7 @@ class Difference:
     layer: Layer
     measures: Measures
     beyond: bool
-    """Whether it lies beyond the tolerance."""
+    """True if the difference lies beyond the tolerance."""
     noise: Noise | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -80,12 +80,12 @@ class Comparison:
     target: str
     reference: str
     tolerance: float
-    """Of a layer's largest magnitude; 0 asks for equality."""
+    """The tolerance relative to a layer's largest magnitude; 0 asks for equality."""
     rows: tuple[Difference, ...]
     unmatched: tuple[str, ...]
     """Kernels whose result the reference does not have."""
     model: ModelCheck | None = None
-    """How far the outputs are from the model as it was written, where the reference is not."""
+    """The outputs' distance from the model as it was written, where the reference is not."""
 
     @property
     def passed(self) -> bool:

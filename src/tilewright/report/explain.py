@@ -60,8 +60,8 @@ class NodeFate:
     node: str
     operator: str
     place: Place
-    """Where it runs: ``address`` is a view that costs nothing, ``constant`` was computed at compile
-    time, and ``none`` leads to no output or does nothing."""
+    """The place where it runs: ``address`` is a view that costs nothing, ``constant`` was computed
+    at compile time, and ``none`` leads to no output or does nothing."""
     kernels: tuple[str, ...] = ()
     """The kernels that it is part of."""
     how: str = ""

@@ -29,7 +29,7 @@ class Sample:
     shapes: tuple[tuple[int, ...], ...] = (IMAGE,)
     attributes: tuple[tuple[str, PythonValue], ...] = ()
     computed: int = 1
-    """How many operands are computed; the rest are weights."""
+    """The number of computed operands; the rest are weights."""
     elements: tuple[str, ...] = ()
     """Element types of the computed operands; float32 if not given."""
 
@@ -82,7 +82,7 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
 """Operands and attributes of operations that need some of their own."""
 
 GENERAL = (Sample(), _both(IMAGE, IMAGE), _both(IMAGE, IMAGE, IMAGE))
-"""What is tried for every other operation, in order."""
+"""The samples that are tried for every other operation, in order."""
 
 SCALED: dict[str, tuple[str, Callable[[int], Sample]]] = {
     "softmax": ("axis", lambda n: Sample(((1, n),), (("axis", 1),))),

@@ -58,7 +58,7 @@ class Usage:
 
     entries: int
     bytes: int
-    """Of all files, each counted once however many entries link to it."""
+    """The bytes of all files, each counted once however many entries link to it."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ Interpreted = Callable[[Path, Manifest, Mapping[str, int]], "tuple[ModuleOp, Wei
 """The graph of a package's model at sizes of its free dims, for checks, and its constants."""
 
 Written = Callable[[Path, Manifest, Mapping[str, int]], "ModelSource"]
-"""What gives a package's model as it was written, at sizes of its free dims."""
+"""Returns a package's model as it was written, at sizes of its free dims."""
 
 
 class DynamicExecutable(Executable):

@@ -34,7 +34,7 @@ class Lowering(Emitter):
         super().__init__(network, layer.name, layer.name)
         self.layer = layer
         self.values = values
-        """The bottoms."""
+        """The values of the layer's bottoms, in order."""
         self.taken = 0
         """Parameters taken so far."""
         self._parameters = parameters

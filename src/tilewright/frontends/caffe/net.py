@@ -52,7 +52,7 @@ TYPES_V1 = {
     "THRESHOLD": "Threshold",
     "WINDOW_DATA": "WindowData",
 }
-"""What the older form calls a type, and the newer."""
+"""The type names of the older form of layers, and the newer names of each."""
 
 TRAINING = ("Accuracy", "Silence", "HDF5Output")
 """Layers, beside those that end in Loss, that compute nothing a deployed network hands out."""

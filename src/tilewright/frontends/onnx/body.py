@@ -83,7 +83,7 @@ class Body:
 
     network: NetworkBuilder
     files: Files
-    """Where external data may lie."""
+    """The files in which external data may lie."""
     own_functions: functions.Functions = field(
         default_factory=dict[tuple[str, str, str], FunctionProto]
     )

@@ -232,8 +232,8 @@ def _no_rows(
     """Return the results that a body which never runs collects along ``axes``: empty, of the shapes
     of a round.
 
-    Those that it does not state, a round for the values ``given`` has; its operations have no
-    reader.
+    Shapes that the body does not declare come from importing one iteration for the values
+    ``given``; the operations of that iteration have no reader.
     """
     at = Lowering(node, {}, (), body.network)
     declared = [_declared(value) for value in graph.output][-len(axes) :]
@@ -290,4 +290,4 @@ def _stacked(body: Body, node: Node, items: Sequence[Item], axis: int) -> Value:
 
 
 CONTROL: Mapping[str, Control] = {"If": if_, "Loop": loop, "Scan": scan}
-"""By operator."""
+"""The importer of each operator with subgraphs."""

@@ -21,7 +21,7 @@ class Definition:
     outputs: tuple[str, ...]
     nodes: tuple[NodeProto, ...]
     versions: Mapping[str, int]
-    """Of the operator sets that the nodes are of, by domain."""
+    """Versions of the operator sets that the nodes are of, by domain."""
 
 
 Functions = Mapping[tuple[str, str, str], FunctionProto]

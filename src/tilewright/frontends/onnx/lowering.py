@@ -17,7 +17,7 @@ from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
 
 Value = SSAValue | Constant
-"""What an ONNX name stands for: a tensor of the network, or an array known at import."""
+"""The value of an ONNX name: a tensor of the network, or an array known at import."""
 
 MAX_LIST = 4096
 """Entries of a constant that lists axes, sizes or indices."""

@@ -54,7 +54,7 @@ class Node:
     outputs: tuple[str, ...]
     proto: NodeProto
     versions: Mapping[str, int]
-    """Of the operator sets that operators are looked up in, by domain."""
+    """Versions of the operator sets in which operators are looked up, by domain."""
     origin: str
     """Name of the model's node that it stands in, or its own."""
 

@@ -29,9 +29,9 @@ class Source:
     model: ModelProto
     digest: str
     files: Files
-    """Where large constants and external data lie."""
+    """The files that hold large constants and external data."""
     title: str
-    """How messages call the model."""
+    """The model's name in messages."""
 
 
 def read_model(source: ModelSource) -> Source:

@@ -32,7 +32,7 @@ class Absent:
 
 
 Item = Value | ValueList | Absent
-"""What a name stands for."""
+"""The value that a name denotes: a tensor or constant, a list of them, or an absent optional."""
 
 Items = Sequence[Item | None]
 

@@ -25,7 +25,7 @@ from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
 Scope = dict[int, Entry | None]
-"""What values stand for; None for results of what was refused."""
+"""The entry of each value, by its number; None for results of a refused operation."""
 
 Control = Callable[["Body", Operation, str, Sequence[Entry], Scope], Sequence[Entry | None]]
 """Takes an operation that runs others, or that moves whole entries."""

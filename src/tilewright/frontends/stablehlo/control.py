@@ -168,4 +168,4 @@ CONTROL: Mapping[str, Control] = {
     "stablehlo.tuple": tuple_,
     "stablehlo.while": while_,
 }
-"""By operation."""
+"""The importer of each operation with control flow, by its name."""

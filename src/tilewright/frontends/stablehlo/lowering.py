@@ -32,7 +32,7 @@ class Lowering(Emitter):
         self.label = label
         """The operation's name in the model."""
         self.views = views
-        """The operands."""
+        """The operands of the operation, in order."""
 
     # Refusing
 

@@ -34,7 +34,7 @@ class Source:
     program: Program
     digest: str
     title: str
-    """How messages call it."""
+    """The program's name in messages."""
 
 
 def read_program(source: str | Path | bytes | Exported) -> Source:

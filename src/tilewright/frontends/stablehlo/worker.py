@@ -18,7 +18,7 @@ import numpy as np
 MAX_OPERATIONS, MAX_SECONDS = (int(argument) for argument in sys.argv[1:3])
 ELEMENTS = re.compile(r"^(f16|bf16|f32|f64|i1|u?i(8|16|32|64))$")
 PORTABLE = b"ML\xefR"
-"""How MLIR's bytecode begins."""
+"""The first bytes of MLIR's bytecode."""
 
 
 class Refused(Exception):

@@ -70,7 +70,7 @@ class Operation(GraphOperation):
     FIXED_POINT: ClassVar[bool] = True
     """True if operands may be fixed point."""
     RESULT_CHOSEN: ClassVar[bool] = False
-    """Whether the builder chooses the result's binary point (checked by ``verify_element``)."""
+    """True if the builder chooses the result's binary point (checked by ``verify_element``)."""
 
     def get(self, name: str, default: PythonValue = 0) -> Any:
         """The plain value of a property, or ``default``; raises VerifyException if not plain."""

@@ -66,7 +66,7 @@ def wrapped(places: Array, extent: int) -> Array:
 
 
 FOLDS = ("none", *operators("commutative"))
-"""What a scatter does where something is already: it replaces, or it combines."""
+"""The ways in which a scatter treats the old element: it replaces it, or combines both."""
 
 
 @definition

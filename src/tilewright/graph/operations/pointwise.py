@@ -26,7 +26,7 @@ class PointwiseOperation(Operation):
 
     ROLES: ClassVar[tuple[Role, ...]] = ("input", "input", "input")
     LOGICAL: ClassVar[bool] = False
-    """Whether it is defined on booleans."""
+    """True if the operation is defined on booleans."""
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The broadcast shape; elements of the first operand's type."""

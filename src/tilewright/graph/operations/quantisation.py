@@ -36,7 +36,7 @@ _INTEGERS: Mapping[str, PythonValue | None] = {
     "minimum": None,
     "maximum": None,
 }
-"""Of a result: its zero point, its type, and limits within its type."""
+"""The defaults of a quantised result: its zero point, its type, and limits within its type."""
 
 
 class AffineOperation(PointwiseOperation):

@@ -93,7 +93,7 @@ class FoldOperation(ReduceOperation):
 
     FOLD: ClassVar[Callable[..., Array]]
     ORDERED: ClassVar[bool] = False
-    """Whether it is one of the elements, so that fixed point has it too."""
+    """True if the result is one of the elements, so that fixed point has it too."""
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape without the axes, or with extent 1 there."""

@@ -13,7 +13,7 @@ from tilewright.numerics.operators import PARAMETERS, operators
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 BETWEEN = ("", "clip", *(name for name in operators("activation") if not PARAMETERS.get(name)))
-"""What may lie between both convolutions: nothing, or a map without attributes but bounds."""
+"""The maps allowed between both convolutions: none, or one without attributes but bounds."""
 
 
 @definition

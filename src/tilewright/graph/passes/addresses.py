@@ -47,7 +47,8 @@ class Addresses:
     _ranges: dict[JoinOperation, list[list[range]]] = field(
         default_factory=dict[JoinOperation, list[list[range]]]
     )
-    """What each operand of a join gives, worked out once for all of them."""
+    """The ranges of the result that each operand of a join fills, computed once for all
+    operands."""
 
     def __post_init__(self) -> None:
         for op in self.network.block.ops:

@@ -28,11 +28,11 @@ from tilewright.numerics.element_types import ELEMENTS
 from tilewright.numerics.operators import has
 
 MAPS = (PointwiseOperation, RequantiseOp)
-"""What joins the operation before it; networks that come with their numbers requantise."""
+"""The operations that can be fused; networks that come with their numbers requantise."""
 
 
 MUCH_SLOWER = 16
-"""How often the time of the fastest primitive an anchor may take so that a longer chain pays."""
+"""The factor over the fastest primitive's time that an anchor may take for a longer chain."""
 
 
 @dataclass(frozen=True)

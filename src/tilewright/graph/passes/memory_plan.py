@@ -61,9 +61,9 @@ class MemoryPlan:
     lower_bound: int
     """Greatest sum of live bytes at one step (after values were let share their bytes)."""
     heuristic: str
-    """How the offsets were found."""
+    """The name of the heuristic that chose the offsets."""
     optimal: bool
-    """Whether it is known that no offsets need less."""
+    """True if it is known that no offsets need less."""
     busiest: str
     """The kernel during which the lower bound is live."""
     alive: tuple[tuple[str, int], ...]
@@ -74,7 +74,7 @@ class MemoryPlan:
     """Step and symbol of every kernel, in order."""
     placements: Mapping[SSAValue, Placement] = field(repr=False, compare=False)
     temporary: int | None = None
-    """Where the temporary space begins, which ends the arena; None where no layer needs any."""
+    """The offset of the temporary space, which ends the arena; None if no layer needs any."""
 
     def __str__(self) -> str:
         share = 100 * self.peak / self.lower_bound - 100 if self.lower_bound else 0

@@ -41,12 +41,12 @@ class Form:
     tile: int = 0
     """Extent of Winograd's tiles of outputs; 0 for the other methods."""
     plain: bool = True
-    """Whether the weights stay what they are, and are transformed as the kernel runs."""
+    """True if the weights stay as they are, and are transformed as the kernel runs."""
     explicit: bool = False
-    """Whether windows are laid out in scratch (im2col)."""
+    """True if windows are laid out in scratch (im2col)."""
     pieces: int = 0
-    """How many pieces of bfloat16 numbers are split into, with weights in the order of tiles
-    (``plain`` is False); 0 if they are not."""
+    """The number of bfloat16 pieces of each number, with weights in the order of tiles (``plain``
+    is False); 0 if numbers are not split."""
 
     @property
     def direct(self) -> bool:
@@ -62,7 +62,7 @@ class Priced:
     primitive: str
     cycles: float
     scratch: int = 0
-    """Elements."""
+    """The elements of scratch memory."""
     weight_bytes: int = 0
 
 

@@ -28,7 +28,7 @@ from tilewright.ir.types import UNSIGNED, Array, element_dtype, shape_of, tensor
 from tilewright.numerics.operators import has
 
 _IMAGE, _WEIGHT = np.dtype(np.uint8), np.dtype(np.int8)
-"""What processors multiply: unsigned bytes by signed ones."""
+"""The types that processors multiply: unsigned bytes by signed ones."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ class KernelPair:
     second: KernelOp
     machine: Machine
     undo: ExitStack
-    """Erases the trials."""
+    """The stack that erases the trials."""
     reasons: list[str]
     """Why there are no forms."""
 

@@ -84,7 +84,7 @@ class Step:
     requantise: tuple[PointClass, int] | None
     """Class to which the chain's 32-bit value is brought first, and that value's binary point."""
     wide: bool
-    """Whether the result is a 32-bit accumulator."""
+    """True if the result is a 32-bit accumulator."""
     point: int
     """Binary point of the result."""
     sources: tuple[PointClass, ...]
@@ -114,7 +114,7 @@ class Points:
     bits: int = 16
     """Bits of the values between kernels, and of weights."""
     rounding: Rounding = field(default_factory=Rounding)
-    """How the machine computes what is not exact."""
+    """The rounding of the machine's inexact operations."""
     stated: Mapping[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     """Points of values that the model rounds itself."""
     missing: list[str] = field(default_factory=list[str])

@@ -87,7 +87,7 @@ class Net:
         self.handle = handle
         self.layers = self._layers(handle, calibration)
         self.ran: dict[str, tuple[Ran, ...]] = {}
-        """What the operators of each layer took when it last ran."""
+        """The costs of the operators of each layer in its last run."""
         for file in self.model.files:
             file.check()
         for layer in self.layers:

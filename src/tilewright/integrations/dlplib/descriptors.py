@@ -15,7 +15,7 @@ DataFormat = Literal["NCHW", "NHWC"]
 
 LARGEST_EXTENT = 1 << 24
 LARGEST_BYTES = 1 << 32
-"""Of one tensor or filter."""
+"""The size limit of one tensor or filter, in bytes."""
 
 ORDERS = {"NCHW": (0, 1, 2, 3), "NHWC": (0, 2, 3, 1)}
 """Place in memory -> logical axis."""

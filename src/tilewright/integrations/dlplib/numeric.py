@@ -71,7 +71,7 @@ class NumericType:
 
 
 FLOAT32 = NumericType()
-"""What the cpu engine computes in."""
+"""The type in which the cpu engine computes."""
 
 
 def fixed16(fraction: int) -> NumericType:

@@ -25,7 +25,8 @@ KEPT = 8
 """Packages that a graph keeps, for different shapes; those used longest ago are dropped."""
 
 CHANGES = 3
-"""How often a graph is compiled anew because parameters have changed, before PyTorch runs it."""
+"""The number of times that a graph is compiled anew because parameters have changed, before PyTorch
+runs it."""
 
 
 def backend(

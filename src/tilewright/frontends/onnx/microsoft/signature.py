@@ -33,7 +33,7 @@ class Contributed:
     optional: tuple[int, ...] = ()
     """Inputs before ``least`` that may be left out."""
     plain: bool = False
-    """Whether ONNX Runtime also writes it into the default domain."""
+    """True if ONNX Runtime also writes it into the default domain."""
 
     def values(self, node: Node) -> dict[str, AttributeValue]:
         """The node's attributes; raises TilewrightError for what the operator does not have."""

@@ -28,7 +28,7 @@ EXACT_FLOAT = 2**24
 
 
 _PART = 2.0**-8
-"""Of a unit of the sums: what a float bias may differ by from one in whole units."""
+"""The error of a float bias rounded to a unit of the sums that is allowed, in such units."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Weights:
 
     integers: ByteWeights
     scale: Array
-    """float32 [co]"""
+    """The scale of each output channel, float32 [co]."""
 
 
 def weights_of(real: Real | None, axis: int, ctx: CompilerContext) -> Weights | None:
@@ -109,7 +109,7 @@ class Sums:
     scale: Array
     """float32, shaped so that it broadcasts to the value."""
     biased: bool
-    """Whether the bias is in it."""
+    """True if the value includes the bias."""
 
 
 def convolution_sums(op: Operation, before: Operation, ctx: CompilerContext) -> Sums | None:

@@ -29,7 +29,7 @@ class Real:
     """A float tensor that is (integers - zero) * scale."""
 
     value: SSAValue
-    """The integers."""
+    """The tensor of integers."""
     scale: Array
     """float32; it broadcasts to the tensor."""
     zero: Array
@@ -81,7 +81,7 @@ class Ending:
     activation."""
 
     quantise: Operation
-    """The ``quantise_linear``."""
+    """The operation ``quantise_linear`` itself."""
     scale: np.float32
     zero: int
     dtype: np.dtype[Any]

@@ -36,7 +36,7 @@ class ByteWeights:
 
     array: Array
     zero: Array
-    """int32 [co]"""
+    """The zero point of each output channel, int32 [co]."""
 
     @property
     def sums(self) -> Array:
@@ -47,7 +47,7 @@ class ByteWeights:
 
 
 Bias = Array | SSAValue
-"""Of the sums, [co]: integers of any size, or computed int32."""
+"""The bias of the sums, [co]: integers of any size, or computed int32."""
 
 
 def convolved(

@@ -57,9 +57,9 @@ class Phases:
     outer: int
     """Channels outside of the phases in the convolution's result, [n, outer, s, t, inner, h, w]."""
     image: tuple[int, int, int, int]
-    """What is put together, [n, channels, rows, pixels]."""
+    """The shape of the interleaved image, [n, channels, rows, pixels]."""
     chain: tuple[Operation, ...]
-    """What puts it together, first to last."""
+    """The operations that interleave it, first to last."""
 
 
 def split_phases(op: Operation, ctx: CompilerContext) -> bool:

@@ -14,7 +14,7 @@ Pair = tuple[int, int]
 Activation = Literal["none", "relu", "sigmoid", "tanh"]
 ACTIVATIONS = ("none", "relu", "sigmoid", "tanh")
 LARGEST = 1 << 12
-"""Of strides, pads, dilations and windows."""
+"""The limit of strides, pads, dilations and windows."""
 
 
 def _need(condition: bool, reason: str) -> None:
