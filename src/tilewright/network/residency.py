@@ -125,11 +125,11 @@ class _Search:
         where little else is loaded."""
         rows = self._rows()
         every = [symbol for row in rows for symbol in row]
-        found = Candidates(self.machine, self.trials)
+        candidates = Candidates(self.machine, self.trials)
         for row in rows:
-            for tensor in found.of(row):
+            for tensor in candidates.of(row):
                 self._try([tensor], row, WORTH)
-        for together in found.constants(every):
+        for together in candidates.constants(every):
             self._try(together, every, CONSTANTS_WORTH)
         return Residency(self.chosen, tuple(self.tensors))
 

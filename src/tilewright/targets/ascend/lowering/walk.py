@@ -67,7 +67,7 @@ class Home:
     buffer: Buffer
     spans: Spans
     """The spans of the dims where the buffer is declared."""
-    made: Spans = field(default_factory=dict[str, Span])
+    computed: Spans = field(default_factory=dict[str, Span])
     """Of what one compute leaves to another, the spans of the dims of which the first makes all."""
 
     @property
@@ -259,7 +259,7 @@ class Walk:
         # Of what its compute makes all, the domain says, and no loop of its own.
         for compute in op.walk():
             if isinstance(compute, ComputeOp) and waiting(compute).result in self.homes:
-                self.homes[waiting(compute).result].made = inner
+                self.homes[waiting(compute).result].computed = inner
         self._block(op.body.block, body, inner, loops)
 
     def _summed(self, op: ComputeOp, loops: tuple[tuple[Loop, int, LoopOp], ...]) -> list[Loop]:
