@@ -17,7 +17,7 @@ from tilewright.targets.cpu.block_primitives import (
     separable,
     winograd,
 )
-from tilewright.targets.cpu.capabilities import CpuMachine, CpuPrimitive
+from tilewright.targets.cpu.capabilities import CpuMachine
 from tilewright.targets.cpu.functions import MOST, SHORT_FLOATS, c_function, storage
 from tilewright.targets.cpu.integer_primitives import integer_primitives
 from tilewright.targets.cpu.piece_primitives import piece_primitives
@@ -134,7 +134,6 @@ def _matmul(
             residual="NC",
             output="NC",
         ),
-        own=CpuPrimitive(rows=("layer_norm",)),
         cycles=f"b0*b1*m*n*ceil(co/{lanes})*ci/{vectors:g}",
         peak=f"b0*b1*m*n*co*ci/{lanes * vectors:g}",
         multiples={"co": block or lanes},
@@ -300,8 +299,6 @@ FUSIONS = (
     # tenths are predicted took as long either way (measured).
     Fusion(name="separable", query="depthwise -> conv[window=1, stride=1]", gain=0.85),
     Fusion(name="separable-sum", query="depthwise -> conv[window=1, stride=1] -> add", gain=0.85),
-    Fusion(name="rows", query="product -> layer_norm"),
-    Fusion(name="sum-rows", query="product -> add -> layer_norm"),
 )
 """What may be one kernel: search with ``tilewright fuse``."""
 

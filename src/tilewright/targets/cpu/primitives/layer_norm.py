@@ -1,7 +1,4 @@
-"""Layer normalisation: rows that stay in the first cache, read three times.
-
-Behind a product's tiles the row is normalised where it lies: the operand is the output.
-"""
+"""Layer normalisation: rows that stay in the first cache, read three times."""
 
 from __future__ import annotations
 
