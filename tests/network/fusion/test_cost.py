@@ -42,7 +42,7 @@ def cycles(kernel: KernelOp) -> float:
 def by_method(make: Callable[[], tuple[Builder, SSAValue]], sums: bool, pools: bool) -> float:
     """The fewest cycles of a network of one kernel, over all methods."""
     least = inf
-    for method in ("conv", "winograd_2", "winograd_4", "winograd_4_plain", "explicit_conv"):
+    for method in ("conv", "winograd_2", "winograd_4", "winograd_4_plain"):
         net, y = make()
         module, made = formed(net, y, sums=sums)
         ChooseMethods((method,)).apply(made, module)

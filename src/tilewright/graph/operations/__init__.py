@@ -29,7 +29,6 @@ from tilewright.graph.operations.binary import (
     SubOp,
 )
 from tilewright.graph.operations.convolution import ConvOp
-from tilewright.graph.operations.explicit import ExplicitConvOp
 from tilewright.graph.operations.functions import (
     FUNCTION_OPERATIONS,
     SignOp,
@@ -177,7 +176,6 @@ __all__ = [
     "DequantiseOp",
     "DivOp",
     "EqualOp",
-    "ExplicitConvOp",
     "GatherOp",
     "GraphOperation",
     "Im2colOp",

@@ -13,7 +13,6 @@ from functools import cache
 from tilewright.machine import Engine, Fusion, Machine, Memory, Primitive, Storage, Synchronisation
 from tilewright.targets.cpu.block_primitives import (
     FEW_CHANNELS,
-    explicit,
     separable,
     winograd,
 )
@@ -68,11 +67,6 @@ def _products(lanes: int, vectors: float, registers: int) -> tuple[Primitive, ..
             whole=("g", "co", "ci", "kh", "kw"),
             extents={"g": (2, MOST)},
         ),
-        explicit(
-            *("conv_explicit_first", lanes, vectors, "NCHW", f"OIHW{lanes}o"),
-            {"ci": (1, FEW_CHANNELS)},
-        ),
-        explicit("conv_explicit", lanes, vectors, image, blocked, {}),
         *(
             winograd(lanes, vectors, sizes, plain)
             for plain in (False, True)
@@ -272,7 +266,7 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
 _FITTED = ("conv", "matmul")
 """What names of primitives begin with whose register tiles are those calibrated."""
 
-_BLOCKED = ("conv_explicit", "winograd")
+_BLOCKED = "winograd"
 """The same of those that work in scratch, with a micro-kernel of their own."""
 
 

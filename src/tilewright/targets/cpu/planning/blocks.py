@@ -59,8 +59,7 @@ def block_schedules(
 ) -> Iterator[Schedule]:
     """Blocks of whole rows of tiles, or of parts of one row, that fit the kernel's scratch.
 
-    Explicit and separable convolutions have blocks of points in place of tiles, and register tiles
-    in a row.
+    Separable convolutions have blocks of points in place of tiles, and register tiles in a row.
     """
     extents = kernel.anchor.extents
     room = next(o.shape[0] for o in kernel.inputs if o.role == "scratch")
