@@ -10,7 +10,7 @@ Weights that are yet to be transformed (the stage then has the window's taps as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from typing import Any
 
@@ -43,6 +43,16 @@ def register_tiles(points: int, most: int) -> list[int]:
     parts = ceil(points / most)
     small, more = divmod(points, parts)
     return [small + 1] * more + [small] * (parts - more)
+
+
+def runs_of(parts: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:
+    """Register tiles of one size each: points, how many tiles, the first one's point and number."""
+    start = number = 0
+    for points in sorted(set(parts), reverse=True):
+        times = parts.count(points)
+        yield points, times, start, number
+        start += points * times
+        number += times
 
 
 def scratch_elements(primitive: Primitive, schedule: Schedule, kernel: Kernel) -> int:

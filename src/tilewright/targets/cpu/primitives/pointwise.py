@@ -14,7 +14,7 @@ from tilewright.targets.cpu.primitives.chain import (
     splat_name,
     write_steps,
 )
-from tilewright.targets.cpu.primitives.code import KernelCode
+from tilewright.targets.cpu.primitives.code import KernelCode, write_vectors
 from tilewright.targets.cpu.primitives.transposing import Run
 
 
@@ -66,7 +66,6 @@ def _innermost(writer: Writer, instance: Instance, run: Run, pointers: dict[str,
     steps = {
         address.pointer: step for address, step in zip(instance.addresses, run.steps, strict=True)
     }
-    full, rest = divmod(run.count, lanes)
 
     def body(start: str, count: int) -> None:
         def load(operand: Address) -> str:
@@ -85,12 +84,7 @@ def _innermost(writer: Writer, instance: Instance, run: Run, pointers: dict[str,
         else:
             writer.line(f"store_part{suffix}({place}, {name}, {count});")
 
-    if full:
-        with writer.block(f"for (long i = 0; i < {full * lanes}; i += {lanes})"):
-            body("i", lanes)
-    if rest:
-        with writer.block():
-            body(str(full * lanes), rest)
+    write_vectors(writer, run.count, lanes, body, lanes)
 
 
 def _runs(instance: Instance) -> list[Run] | None:
