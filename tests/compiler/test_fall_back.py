@@ -348,7 +348,7 @@ def test_a_refused_step_of_a_method_leaves_the_convolution_on_the_machine(step: 
                 raise refusals.pop()
 
         advance(state, (), refuse_once)
-        (kernel,) = [op for op in kernels() if op.operations[0].operation == "conv"]
+        (kernel,) = [op for op in kernels() if op.operations[0].name == "graph.conv"]
         return kernel
 
     assert len(kernels()) == 3

@@ -96,11 +96,9 @@ def _refuse_formed(
 
 def _is_changed(kernel: KernelOp, as_formed: KernelOp) -> bool:
     """Return True if a kernel computes something else than the one of its name that was formed."""
-    anchors = [
-        (op.operation, *map(shape_of, op.inputs))
-        for op in (kernel.operations[0], as_formed.operations[0])
-    ]
-    return len(kernel.computes) > 1 or anchors[0] != anchors[1]
+    anchors = [each.operations[0] for each in (kernel, as_formed)]
+    now, formed = [(op.name, *map(shape_of, op.inputs)) for op in anchors]
+    return len(kernel.computes) > 1 or now != formed
 
 
 def _readers(values: Iterable[SSAValue], formed: Set[str]) -> set[str]:
