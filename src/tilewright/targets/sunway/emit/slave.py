@@ -185,7 +185,7 @@ class SlaveWriter:
         return [dim for dim in self._reduction(op) if dim in cut]
 
     def _reduction(self, op: ComputeOp) -> tuple[str, ...]:
-        """The dims over which a compute reduces; a softmax's axis, too, which its result has."""
+        """The dims over which a compute reduces."""
         several = len(self.computes) > 1
         return reduced_dims(op, self.program) if several else self.program.reduction_dims
 
