@@ -145,9 +145,8 @@ class Text:
         for place in places:
             if place == 0:
                 continue
-            begun = self.once(
-                "first", f"arith.cmpi eq, {self.index(place)}, {self.index(0)} : index"
-            )
+            ends = f"{self.index(place)}, {self.index(0)}"
+            begun = self.once("first", f"arith.cmpi eq, {ends} : index")
             holds = self.once("first", f"arith.andi {holds}, {begun} : i1") if holds else begun
         return holds or self.constant("all", "true")
 
@@ -232,8 +231,8 @@ class Text:
         layout = strided(strides, place)
         view = View("", tuple(sizes), strides, of.element, of.space, layout, place)
         definition = (
-            f"memref.reinterpret_cast {of.name} to offset: [{self._size(offset)}], sizes: {list(sizes)}, "
-            f"strides: {list(strides)} : {of.type} to {view.type}"
+            f"memref.reinterpret_cast {of.name} to offset: [{self._size(offset)}], "
+            f"sizes: {list(sizes)}, strides: {list(strides)} : {of.type} to {view.type}"
         )
         return replace(view, name=self.once(f"{of.name[1:]}_at", definition))
 
