@@ -15,7 +15,6 @@ import numpy as np
 from tilewright.codegen.program.interface import CompiledKernel, RunTimer
 from tilewright.codegen.words import Columns
 from tilewright.machine import Machine
-from tilewright.machine.expression import parse_expression
 from tilewright.memory.alignment import align_up
 from tilewright.planning import Timer
 from tilewright.planning.domain import Kernel
@@ -30,7 +29,6 @@ from tilewright.targets.generic.lowering.carried import Carried
 from tilewright.targets.generic.program import decode
 from tilewright.targets.generic.timing import timed_program, whole_program
 from tilewright.tile.dialect import ComputeOp, ProgramOp, programs_of
-from tilewright.tile.iteration import own_extents
 from tilewright.tile.lower import tile
 from tilewright.tile.queues import Command
 from tilewright.tile.tensors import Placement
@@ -76,10 +74,10 @@ def run_timer(instructions: InstructionSet, arenas: Mapping[str, int]) -> RunTim
 def timed_kernel(program: ProgramOp, lowering: Lowering) -> TimedArray:
     """TIMED records of one program in program order."""
     kernel = KernelLowering(lowering, program)
-    carried = Carried(kernel.queues, kernel.machine)
+    carried = Carried(kernel)
     tables, keys = list[TimedArray](), list[np.ndarray]()
     fields: list[tuple[Instruction, Columns]] = []
-    for op in kernel.commands:
+    for op in kernel.all:
         tables.append(_timed(op, kernel))
         keys.append(kernel.order.rows(op).key)
         fields.append((kernel.instruction(op), carried.fields(op)))
@@ -99,14 +97,9 @@ def timed_kernel(program: ProgramOp, lowering: Lowering) -> TimedArray:
 
 
 def _timed(op: Command, kernel: KernelLowering) -> TimedArray:
-    rows = kernel.order.rows(op)
     if isinstance(op, ComputeOp):
-        table = timed_table(rows.count)
-        expression = parse_expression(kernel.machine.primitive(op.primitive.data).cycles)
-        extents, own = own_extents(op, kernel.program), rows.renamed(op.dim_names)
-        sizes = {dim: own.size(dim) for dim in expression.names if dim in extents}
-        cycles = np.asarray(expression.evaluate(sizes))
-        table["cycles"] = np.ceil(cycles) if cycles.dtype.kind == "f" else cycles
+        table = timed_table(kernel.order.rows(op).count)
+        table["cycles"] = kernel.cycles(op)
     else:
         table = kernel.transfer(op).timed(kernel.whole.instructions)
     table["engine"] = kernel.engines.index(op.engine.data)

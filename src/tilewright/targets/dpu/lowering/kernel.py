@@ -27,7 +27,7 @@ from tilewright.tile.boxes import Boxes, box_columns
 from tilewright.tile.circular import Circle
 from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, StageOp, TensorOp
 from tilewright.tile.iteration import Order
-from tilewright.tile.queues import Command, commands_of, wait_parts
+from tilewright.tile.queues import Command, buffers_of, commands_of, wait_parts
 
 if TYPE_CHECKING:
     from tilewright.targets.dpu.lowering.network import Bias, Lowering
@@ -86,7 +86,7 @@ class KernelLowering:
         waits, start = self.build.dependences, self.build.dependences.start
         for name in self._waits_of(op, rows=False):
             for user, end in self._ends.items():
-                if any(buffer.symbol.data == name for buffer in _buffers(user)):
+                if any(buffer.symbol.data == name for buffer in buffers_of(user)):
                     waits.wait(start + first, self.build.engine(end), start + end)
 
     def _waits_of(self, op: Command, *, rows: bool) -> frozenset[str]:
@@ -380,14 +380,6 @@ def _box(boxes: Boxes, row: int) -> Box:
 def _inputs(stage: StageOp) -> list[BufferOp]:
     """The buffers that a stage reads, in the order of its operands."""
     return [value.owner for value in stage.inputs if isinstance(value.owner, BufferOp)]
-
-
-def _buffers(op: Command) -> list[BufferOp]:
-    """The buffers that a command uses."""
-    if isinstance(op, MoveOp):
-        return [op.buffer]
-    owners = [value.owner for stage in op.stages for value in stage.inputs]
-    return [owner for owner in (*owners, op.output.owner) if isinstance(owner, BufferOp)]
 
 
 def _adds_bias(op: ComputeOp) -> bool:
