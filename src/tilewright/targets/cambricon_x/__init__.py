@@ -1,12 +1,13 @@
 """The Cambricon-X accelerator, simulated, in its three sizes."""
 
 from tilewright.targets.cambricon_x.isa import OPCODES
-from tilewright.targets.cambricon_x.machine import CONFIGURATIONS, machine
+from tilewright.targets.cambricon_x.machine import CONFIGURATIONS
+from tilewright.targets.cambricon_x.machine import machine as _machine
 from tilewright.targets.generic.target import BuiltTarget
 
 TARGET, MEDIUM, LARGE = (
     BuiltTarget(
-        machine(size),
+        _machine(size),
         f"Cambricon-X, {size.side} x {size.side} multipliers, 16-bit fixed point, simulated",
         OPCODES,
     )

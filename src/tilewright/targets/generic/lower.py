@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from tilewright.codegen.program.commands import Commands
 from tilewright.codegen.program.operands import Fields
-from tilewright.codegen.words import Column, Units, encode_columns
+from tilewright.codegen.program.word_files import encoded
+from tilewright.codegen.words import Column, Units
 from tilewright.errors import Refusals, refuse
 from tilewright.ir.types import Array, fraction_of
 from tilewright.simulate.commands import TIMED, TimedArray
@@ -76,23 +77,12 @@ class Lowering:
     def words(self) -> tuple[Units, list[int]]:
         """Units [instructions, units], and the first instruction of every kernel and of what would
         follow. Raises KernelError."""
-        width = self.instructions.instructions[0].units
-        chunks: list[Units] = [np.zeros((0, width), np.uint64)]
-        starts, refused = [0], Refusals()
+        chunks, starts, refused = [encoded(self.instructions, ())], [0], Refusals()
         for symbol, parts in zip(self.symbols, self.kernels, strict=True):
-            for part in parts:
-                words = chunks[0]
-                with refused.of(symbol):
-                    words = encode_columns(
-                        self.instructions, part.instruction, part.columns, part.keys.size
-                    )
-                chunks.append(words)
-            count = len(parts)
-            keys = [part.keys for part in parts]
-            if count and not refused.errors:
-                order = np.argsort(np.concatenate(keys), kind="stable")
-                chunks[-count:] = [np.concatenate(chunks[-count:])[order]]
-            starts.append(starts[-1] + sum(key.size for key in keys))
+            named = [(part.instruction, part.columns, part.keys) for part in parts]
+            with refused.of(symbol):
+                chunks.append(encoded(self.instructions, named))
+            starts.append(starts[-1] + sum(part.keys.size for part in parts))
         refused.check()
         return np.concatenate(chunks), starts
 

@@ -2,11 +2,12 @@
 
 from tilewright.targets.generic.target import BuiltTarget
 from tilewright.targets.shidiannao.isa import OPCODES
-from tilewright.targets.shidiannao.machine import CONFIGURATIONS, machine
+from tilewright.targets.shidiannao.machine import CONFIGURATIONS
+from tilewright.targets.shidiannao.machine import machine as _machine
 
 SMALL, TARGET, LARGE = (
     BuiltTarget(
-        machine(size),
+        _machine(size),
         f"ShiDianNao, an array of {size.side} x {size.side}, 16-bit fixed point, simulated",
         OPCODES,
     )
