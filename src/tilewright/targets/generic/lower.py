@@ -15,7 +15,6 @@ from tilewright.codegen.program.word_files import encoded
 from tilewright.codegen.words import Column, Units
 from tilewright.errors import Refusals, refuse
 from tilewright.ir.types import Array, fraction_of
-from tilewright.simulate.commands import TIMED, TimedArray
 from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.isa import Instruction, InstructionSet
 from tilewright.targets.generic.lowering.carried import Carried
@@ -85,19 +84,6 @@ class Lowering:
             starts.append(starts[-1] + sum(part.keys.size for part in parts))
         refused.check()
         return np.concatenate(chunks), starts
-
-    def timed(self) -> TimedArray:
-        """TIMED records of the program, without encoding it, each with the waits that its fields
-        count; not those for signals."""
-        chunks: list[TimedArray] = [np.zeros(0, TIMED)]
-        for number, parts in enumerate(self.kernels):
-            if not parts:
-                continue
-            table = np.concatenate([part.timed(self.instructions) for part in parts])
-            table["kernel"] = number
-            keys = np.concatenate([part.keys for part in parts])
-            chunks.append(table[np.argsort(keys, kind="stable")])
-        return np.concatenate(chunks)
 
 
 class KernelLowering(Commands):
