@@ -4,8 +4,8 @@ import re
 
 import numpy as np
 import pytest
-
 from tests.targets.ascend.hivm_interpreter import INDICES
+
 from tilewright.codegen.nest.value import Value, greatest, least, of, variable
 from tilewright.targets.ascend.hivm.views import Text
 
