@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from math import gcd, prod
 from typing import Any, Self, TypeVar
@@ -72,7 +73,7 @@ class Space:
     whole: tuple[Self, Ints] | None = field(default=None, init=False)
     """For a part of a space, the whole space and the part's rows there; else None."""
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """The number of tilings in the space."""
         return len(next(iter(self.index.values())))
