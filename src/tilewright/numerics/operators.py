@@ -147,6 +147,6 @@ def has(operation: str, *traits: Trait) -> bool:
 
 def named(names: Iterable[str]) -> tuple[str, ...]:
     """The names, with the operations that have it for each that is a trait's."""
-    traits = get_args(Trait)
-    known = (operators(name) if name in traits else (name,) for name in names)
+    traits: dict[str, Trait] = {trait: trait for trait in get_args(Trait)}
+    known = (operators(traits[name]) if name in traits else (name,) for name in names)
     return tuple(dict.fromkeys(chain.from_iterable(known)))

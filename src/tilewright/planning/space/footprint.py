@@ -261,7 +261,7 @@ def _distinct(axis: Affine, extent: int, extents: Mapping[str, int]) -> int:
     return min(count, cut)
 
 
-def run_elements(operand: Operand, lengths: Sequence[Ints]) -> Ints:
+def run_elements(operand: Operand, lengths: Sequence[Counts]) -> Ints:
     """Contiguous elements in main memory of boxes with these lengths along the logical axes.
 
     Boxes are taken to begin at whole blocks of the layout. Where the tensor is a part of a larger
@@ -269,7 +269,7 @@ def run_elements(operand: Operand, lengths: Sequence[Ints]) -> Ints:
     written, one after the other.
     """
     if operand.image is not None:
-        return prod(lengths, start=np.ones(1, np.int64))
+        return np.ones(1, np.int64) * prod(lengths, start=1)
     first = lengths[0] if lengths else np.ones(1, np.int64)  # a scalar has no axes
     run, whole = np.ones_like(first), np.ones_like(first, np.bool_)
     for axis, divisor, extent, least in _runs(operand.layout, operand.shape, operand.strides):
