@@ -88,6 +88,11 @@ class Writer:
         """Append one line of text at the current indentation."""
         self.lines.append("    " * self.depth + text if text else "")
 
+    def text(self, text: str) -> None:
+        """Append lines of text, each at the current indentation."""
+        for line in text.splitlines():
+            self.line(line)
+
     @contextmanager
     def block(self, head: str = "") -> Generator[None]:
         """Write ``head {``, the body, and ``}``."""

@@ -49,6 +49,21 @@ class KernelCall:
     scratch: Mapping[str, int]
     """Bytes of those that only this kernel works in."""
 
+    @property
+    def symbol(self) -> str:
+        """The kernel's name, which its function has."""
+        return self.kernel.kernel.symbol
+
+    @property
+    def text(self) -> str:
+        """The C of the kernel under its own name."""
+        return self.source.text.replace(KERNEL, self.symbol)
+
+    @property
+    def declaration(self) -> str:
+        """The declaration of the function of ``text``, without a semicolon."""
+        return self.source.prototype.replace(KERNEL, self.symbol)
+
     def place(self, parameter: Parameter) -> Place:
         """Arena and offset of a parameter's tensor; raises TilewrightError without a place."""
         place = self.places.get(parameter.tensor)
