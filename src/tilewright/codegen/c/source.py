@@ -89,8 +89,9 @@ class Writer:
         self.lines.append("    " * self.depth + text if text else "")
 
     def text(self, text: str) -> None:
-        """Append lines of text, each at the current indentation."""
-        for line in text.splitlines():
+        """Append lines of text, each at the current indentation; one that ends with a new line has
+        an empty last one."""
+        for line in text.split("\n"):
             self.line(line)
 
     @contextmanager

@@ -59,9 +59,9 @@ def write_package(compilation: Compilation, directory: Path, instructions: Instr
             for item in kernels
             if item.program is not None
         ]
-        write_c(
-            directory, network_of(compilation.network).symbol.data, instructions, whole, sources
-        )
+        name = network_of(compilation.network).symbol.data
+        sizes = [*addresses.arenas.values(), len(lowering.table_image)]
+        write_c(directory, name, instructions, whole, sources, sizes)
 
 
 def read_package(directory: Path, derive: Deriver) -> tuple[ProgramParts, InstructionSet]:
