@@ -31,7 +31,7 @@ from tilewright.ir.types import element_size
 from tilewright.machine import Machine
 from tilewright.machine.forms import machine_of
 from tilewright.memory.alignment import align_up
-from tilewright.tile.dialect import BufferOp, ProgramOp, programs_of
+from tilewright.tile.dialect import BufferOp, ProgramOp
 
 PAGE = 4096
 """Bytes to which the arenas are aligned in main memory."""
@@ -136,7 +136,7 @@ def lower_kernels(
             steps.append(("host", number))
             continue
         with refused.of(compiled.kernel.symbol):
-            for program in programs_of(compiled.program):
+            for program in compiled.programs:
                 kernel(program)
         steps.append(("words", len(kernels)))
         kernels.append(compiled)
@@ -157,9 +157,8 @@ def kernel_rows(
     }
     rows: list[KernelRow] = []
     for kernel, (start, end) in zip(kernels, spans, strict=True):
-        symbol, held = kernel.kernel.symbol, None
-        if kernel.program is not None:
-            held = held_result(programs_of(kernel.program), ops[symbol])
+        symbol = kernel.kernel.symbol
+        held = held_result(kernel.programs, ops[symbol])
         rows.append(
             KernelRow(symbol=symbol, nodes=kernel.kernel.nodes, start=start, end=end, held=held)
         )

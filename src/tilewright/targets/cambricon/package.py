@@ -35,7 +35,7 @@ from tilewright.targets.cambricon.lowering.network import (
     shared_weights,
 )
 from tilewright.targets.cambricon.statements import to_text as statements_text
-from tilewright.tile.dialect import ProgramOp, programs_of
+from tilewright.tile.dialect import ProgramOp
 
 WORD_BYTES = 8
 
@@ -44,8 +44,7 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     """Write the files; raises TilewrightError for what the instructions cannot say."""
     addresses = Addresses.of(compilation, CONSTANTS)
     network = network_of(compilation.network)
-    modules = [item.program for item in compilation.kernels if item.program is not None]
-    programs = [program for module in modules for program in programs_of(module)]
+    programs = [program for item in compilation.kernels for program in item.programs]
     cycles = {item.kernel.symbol: item.predicted_cycles for item in compilation.kernels}
     lowering = Lowering(compilation.machine, addresses.bases, shared_weights(programs))
     lowering.hold(programs)

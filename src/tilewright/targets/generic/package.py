@@ -29,7 +29,6 @@ from tilewright.targets.generic.c.program import KernelSource, write_c
 from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.isa import InstructionSet
 from tilewright.targets.generic.lower import Lowering
-from tilewright.tile.dialect import programs_of
 
 Deriver = Callable[[Machine], InstructionSet]
 
@@ -55,9 +54,7 @@ def write_package(compilation: Compilation, directory: Path, instructions: Instr
     if compilation.machine.c is not None:
         whole = Lowering(instructions, addresses.bases, {WEIGHTS: weights})
         sources = [
-            KernelSource(item.kernel.symbol, item.kernel.nodes, programs_of(item.program))
-            for item in kernels
-            if item.program is not None
+            KernelSource(item.kernel.symbol, item.kernel.nodes, item.programs) for item in kernels
         ]
         name = network_of(compilation.network).symbol.data
         sizes = [*addresses.arenas.values(), len(lowering.table_image)]
