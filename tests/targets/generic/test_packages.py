@@ -311,6 +311,17 @@ def test_wrong_inputs_are_refused() -> None:
             executable.run(inputs)
 
 
+@pytest.mark.parametrize("memory", ["sb", "nowhere", "dram"])
+def test_a_result_that_stays_where_nothing_does_is_refused(memory: str, tmp_path: Path) -> None:
+    folder = tmp_path / "program"
+    shutil.copytree(compiled().directory / "program", folder)
+    content = json.loads((folder / "program.json").read_text())
+    content["kernels"][0]["held"] = {"memory": memory, "address": 0, "place": 0, "bytes": 2}
+    (folder / "program.json").write_text(json.dumps(content))
+    with pytest.raises(TilewrightError, match=r"package-invalid.*stays where"):
+        TARGET.load(folder)
+
+
 FILES = ("program.json", "program.bin", "network.mlir", "weights.bin", "tables.bin")
 
 

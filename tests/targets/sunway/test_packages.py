@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -80,6 +81,18 @@ def test_the_order_of_the_cores_changes_nothing(package: Executable) -> None:
     runner.order = ""
     for name, array in first.items():
         assert np.array_equal(array, second[name])
+
+
+@pytest.mark.parametrize("header", ["files.h", "save.h", "layers/layers.h"])
+def test_a_header_that_has_changed_is_compiled(
+    package: Executable, header: str, tmp_path: Path
+) -> None:
+    runner = runner_of(package)
+    build(runner.directory, runner.manifest, STRICT)
+    copy = shutil.copytree(runner.directory, tmp_path / "program")
+    (copy / header).write_text("#error changed\n")
+    with pytest.raises(TilewrightError, match="changed"):
+        build(copy, runner.manifest, STRICT)
 
 
 def test_the_package_is_laid_out_as_swtvm_has_it(package: Executable) -> None:
