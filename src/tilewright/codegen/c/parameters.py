@@ -38,13 +38,8 @@ class Parameter:
         """The parameter in C."""
         return f"{self.pointer_type}{self.pointer}"
 
-    def address(self, op: TensorOp, activations: str = "activations") -> str:
-        """C of the argument for a tensor: the arena's pointer, ``weights`` or the one named here
-        for all else, and the tensor's offset. Raises TilewrightError for one without a place."""
-        return self.pointer_to(self.place(op), activations)
-
     def pointer_to(self, place: Place, activations: str = "activations") -> str:
-        """``address`` of what lies at a place."""
+        """C of the argument for what lies at a place."""
         return self.cast(place_text(*place, activations))
 
     def place(self, op: TensorOp) -> Place:

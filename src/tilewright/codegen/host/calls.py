@@ -71,9 +71,9 @@ class KernelCall:
             raise refuse("cpu-placement", "has no place in memory", parameter.tensor)
         return place
 
-    def arguments(self, activations: str = "activations") -> list[str]:
+    def arguments(self) -> list[str]:
         """C of the arguments, of which all lie in arenas; raises TilewrightError."""
-        return [each.pointer_to(self.place(each), activations) for each in self.source.parameters]
+        return [each.pointer_to(self.place(each)) for each in self.source.parameters]
 
     def divided_arguments(self, activations: str) -> tuple[tuple[str, ...], int]:
         """The arguments where threads may share the call, and the bytes of scratch that each

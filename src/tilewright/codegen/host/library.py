@@ -55,7 +55,7 @@ def library_of(
     flags: Sequence[str],
     obtain: Callable[..., Path] = libraries.obtain,
 ) -> Path:
-    """The shared library of C files, and of headers in ``include`` and ``src``, built once."""
+    """The shared library of C files and headers in folders of a package, built once."""
     digest = sha256()
     for path, text in texts.items():
         digest.update(f"{path.as_posix()} {len(text)}\n".encode() + text)

@@ -30,7 +30,7 @@ class Main:
     inputs: Sequence[Port]
     outputs: Sequence[Port]
     arenas: Mapping[str, int]
-    """Bytes of each arena; ``void *`` of their names are in reach."""
+    """Bytes of each arena, in the order in which they are allocated."""
     last: str = ""
     """A word behind the outputs' files that may be left out."""
     transfer: Callable[[str, str, Port], str] = whole_file
@@ -69,10 +69,9 @@ class Main:
                 line(statement)
             line("/* Memory. */")
             for arena, size in self.arenas.items():
-                if arena != WEIGHTS:
-                    line(f"{arena} = memory({size});")
+                line(f"{arena} = memory({size});")
             line("/* Parameters and input. */")
-            line(f"{WEIGHTS} = loaded({self.place(WEIGHTS_FILE)}, {self.arenas[WEIGHTS]});")
+            line(f"read_file({self.place(WEIGHTS_FILE)}, {WEIGHTS}, {self.arenas[WEIGHTS]});")
             begin = 1 + len(self.words)
             self._ports(writer, "read", begin, self.inputs)
             yield

@@ -49,8 +49,8 @@ class Outcome:
 
 def _library(name: str, texts: Mapping[str, str], includes: Sequence[Path]) -> Path:
     headers = [path for folder in includes for path in sorted(folder.glob("*.h"))]
-    sources = {Path("src", file): text.encode() for file, text in texts.items()}
-    sources |= {Path("include", path.name): path.read_bytes() for path in headers}
+    sources = {Path("shim", file): text.encode() for file, text in texts.items()}
+    sources |= {Path("shim", path.name): path.read_bytes() for path in headers}
     return library_of(sources, name, FLAGS)
 
 

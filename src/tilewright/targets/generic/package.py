@@ -25,7 +25,7 @@ from tilewright.codegen.words import to_bytes
 from tilewright.graph.dialect import network_of
 from tilewright.graph.placement import WEIGHTS
 from tilewright.machine import Machine
-from tilewright.targets.generic.c.program import KernelSource, write_c
+from tilewright.targets.generic.c.program import write_c
 from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.isa import InstructionSet
 from tilewright.targets.generic.lower import Lowering
@@ -53,12 +53,9 @@ def write_package(compilation: Compilation, directory: Path, instructions: Instr
     )
     if compilation.machine.c is not None:
         whole = Lowering(instructions, addresses.bases, {WEIGHTS: weights})
-        sources = [
-            KernelSource(item.kernel.symbol, item.kernel.nodes, item.programs) for item in kernels
-        ]
         name = network_of(compilation.network).symbol.data
         sizes = [*addresses.arenas.values(), len(lowering.table_image)]
-        write_c(directory, name, instructions, whole, sources, sizes)
+        write_c(directory, name, instructions, whole, kernels, sizes)
 
 
 def read_package(directory: Path, derive: Deriver) -> tuple[ProgramParts, InstructionSet]:

@@ -11,12 +11,12 @@ main.c, files.h, Makefile
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from tilewright.codegen.c.source import Writer, comment
 from tilewright.codegen.host.main import FILES
+from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.errors import Refusals
 from tilewright.graph.names import Namer, network_name
 from tilewright.targets.generic.c.calls import MEMORY, kernel_body
@@ -32,21 +32,12 @@ FOLDER = "c"
 FLAGS = ("-std=gnu99", "-O2", "-fPIC", "-Wall", "-Wextra")
 
 
-@dataclass(frozen=True)
-class KernelSource:
-    """A kernel to be written: its name, the model's nodes, and its programs."""
-
-    symbol: str
-    nodes: tuple[str, ...]
-    programs: Sequence[ProgramOp]
-
-
 def write_c(
     directory: Path,
     name: str,
     instructions: InstructionSet,
     lowering: Lowering,
-    kernels: Sequence[KernelSource],
+    kernels: Sequence[CompiledKernel],
     sizes: Sequence[int],
 ) -> None:
     """Write all files; raises KernelError for kernels that the functions cannot say, and
@@ -58,7 +49,7 @@ def write_c(
     check_host(instructions)
     network, prefix = network_name(name), c_of(instructions.machine).prefix
     namer = Namer()
-    functions = [f"{network}_{namer.unique(kernel.symbol)}" for kernel in kernels]
+    functions = [f"{network}_{namer.unique(item.kernel.symbol)}" for item in kernels]
     texts = {
         f"include/{prefix}.h": header_text(instructions),
         f"include/{network}_network.h": _network_header(network, prefix, kernels, functions),
@@ -69,9 +60,12 @@ def write_c(
         "Makefile": _makefile(network),
     }
     refused = Refusals()
-    for kernel, function in zip(kernels, functions, strict=True):
-        with refused.of(kernel.symbol):
-            texts[f"src/{function}.c"] = kernel_text(lowering, kernel, function, network, prefix)
+    for item, function in zip(kernels, functions, strict=True):
+        symbol, nodes = item.kernel.symbol, item.kernel.nodes
+        with refused.of(symbol):
+            own = f"{symbol}: {', '.join(nodes)}"
+            text = kernel_text(lowering, item.programs, own, function, network, prefix)
+            texts[f"src/{function}.c"] = text
     refused.check()
     for package, names in (
         ("tilewright.codegen.c", ("queues.c", "queues.h")),
@@ -86,18 +80,22 @@ def write_c(
 
 
 def kernel_text(
-    lowering: Lowering, kernel: KernelSource, function: str, network: str, prefix: str
+    lowering: Lowering,
+    programs: Sequence[ProgramOp],
+    about: str,
+    function: str,
+    network: str,
+    prefix: str,
 ) -> str:
-    """The file of one kernel."""
+    """The file of one kernel, ``about`` some nodes."""
     writer = Writer()
-    nodes = ", ".join(kernel.nodes)
     writer.text(f"""\
-/* {comment(f"{kernel.symbol}: {nodes}")} */
+/* {comment(about)} */
 #include "{network}_network.h"
 """)
     with writer.block(f"void {function}(const struct {prefix}_memory *{MEMORY})"):
-        several = len(kernel.programs) > 1
-        for number, program in enumerate(kernel.programs):
+        several = len(programs) > 1
+        for number, program in enumerate(programs):
             if several:
                 writer.line("{")
             name = f"{function}_{number}" if several else function
@@ -109,13 +107,13 @@ def kernel_text(
 
 
 def _network_header(
-    network: str, prefix: str, kernels: Sequence[KernelSource], functions: Sequence[str]
+    network: str, prefix: str, kernels: Sequence[CompiledKernel], functions: Sequence[str]
 ) -> str:
     guard = f"{network}_NETWORK_H".upper()
     declared = "\n".join(
-        f"/* {comment(', '.join(kernel.nodes))} */\n"
+        f"/* {comment(', '.join(item.kernel.nodes))} */\n"
         f"void {function}(const struct {prefix}_memory *{MEMORY});"
-        for kernel, function in zip(kernels, functions, strict=True)
+        for item, function in zip(kernels, functions, strict=True)
     )
     return f"""\
 /* {network}: its kernels, in their order. Each returns when its results are in
