@@ -257,7 +257,7 @@ def read_program(directory: Path, image: str) -> ProgramParts:
     except (ParseError, VerifyException) as error:
         raise refuse("package-invalid", str(error)[:300], str(directory / "network.mlir")) from None
     symbols = {op.symbol.data for op in network.block.ops if isinstance(op, KernelOp)}
-    _check(file, image, weights.size, symbols, directory)
+    _check(file, image, weights.size, symbols, directory, machine)
     return ProgramParts(file, machine, data, network, module, weights, behind, directory)
 
 
@@ -283,7 +283,16 @@ def _mapped(path: Path) -> NDArray[np.uint8]:
     return np.memmap(path, np.uint8, mode="r")
 
 
-def _check(file: ProgramFile, image: str, weights: int, symbols: Set[str], directory: Path) -> None:
+def _check(
+    file: ProgramFile,
+    image: str,
+    weights: int,
+    symbols: Set[str],
+    directory: Path,
+    machine: Machine,
+) -> None:
+    kept = {m.name: m.bytes or 0 for m in machine.memories if "results" in m.resident}
+    held = [row.held for row in file.kernels if row.held is not None]
     order = (WEIGHTS, ACTIVATIONS, image)
     bases = [file.bases.get(name, -1) for name in order]
     sizes = [file.arenas.get(name, -1) for name in (WEIGHTS, ACTIVATIONS)]
@@ -300,6 +309,14 @@ def _check(file: ProgramFile, image: str, weights: int, symbols: Set[str], direc
             "a kernel is none of the network's",
         ),
         (any(row.end < row.start for row in file.kernels), "a kernel ends before it starts"),
+        (
+            any(
+                each.address + each.bytes > kept.get(each.memory, -1)
+                or each.place + each.bytes > sizes[1]
+                for each in held
+            ),
+            "a result stays where it finds no room",
+        ),
         (
             not all(_is_step(kind, number, len(file.kernels)) for kind, number in file.steps),
             "a step is unknown",

@@ -60,7 +60,7 @@ class CompiledKernel:
 
     @property
     def programs(self) -> list[ProgramOp]:
-        """The tile programs of the kernel; none of one on the host."""
+        """The tile programs of ``program``; none for a kernel on the host."""
         from tilewright.tile.dialect import programs_of
 
         return [] if self.program is None else programs_of(self.program)

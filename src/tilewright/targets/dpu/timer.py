@@ -32,8 +32,7 @@ def run_timer(core: Core, machine: Machine) -> RunTimer:
     """Cycles of kernels that run one after the other in one program, their biases zeros."""
 
     def cycles(kernels: Sequence[CompiledKernel]) -> float:
-        programs = [program for kernel in kernels for program in kernel.programs]
-        return _cycles(core, machine, programs)
+        return _cycles(core, machine, [each for kernel in kernels for each in kernel.programs])
 
     return cycles
 
