@@ -38,7 +38,7 @@ they are proven for one of each kind (blocks.py); no block touches what another 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
@@ -94,6 +94,8 @@ def synchronised(program: Program, *, events: int = 4) -> Program:
     """The program with flags and barriers. Refuses (``lower-events``) what needs more events, and
     (``lower-flags``) what no flags of this kind make right."""
     every = cases(program)
+    if any(isinstance(statement, Flag) for statement in statements(program.body)):
+        return _proven(program, events, every)
     known = every[:1]
     while True:
         whole = _ordered(program, events, known, every)
@@ -106,6 +108,79 @@ def synchronised(program: Program, *, events: int = 4) -> Program:
             text = f"flags do not order {program.name} at length {wrong[0]}: {problem}"
             raise refuse("lower-flags", text)
         known.append(wrong)
+
+
+def _proven(program: Program, events: int, every: Sequence[Case]) -> Program:
+    """A program that has the flags of its tile program, with the barriers that it needs.
+
+    A move or a compute of the tile program is several commands here. Where the proof allows, a flag
+    is set before those of its pipe, and waited for behind those, that use nothing which the other
+    pipe does: L0C is free once its sums are in UB, and a bias is needed once they are there.
+    """
+
+    def problems(placed: Program) -> list[tuple[int, Problem]]:
+        proofs = ((n, prove(placed, events=events, most=1, length=n, block=b)) for n, b in every)
+        return [(length, problem) for length, proof in proofs for problem in proof]
+
+    barred = _barred(replace(program, body=list(program.body)), None, every)
+    used: dict[str, set[int]] = {}
+    for statement in statements(program.body):
+        if isinstance(statement, Command):
+            used.setdefault(statement.pipe, set()).update(_homes(statement))
+    close = replace(barred, body=_close(barred.body, used))
+    if not problems(close):
+        return close
+    for length, problem in problems(barred):
+        text = f"flags do not order {program.name} at length {length}: {problem}"
+        raise refuse("lower-flags", text)
+    return barred
+
+
+def _homes(statement: Statement) -> set[int]:
+    """The buffers and tensors that a statement's commands use."""
+    commands = [each for each in statements([statement]) if isinstance(each, Command)]
+    regions = [region for each in commands for region in (*each.reads, *each.writes)]
+    return {id(region.place.home) for region in regions}
+
+
+def _close(body: Sequence[Statement], used: Mapping[str, set[int]]) -> list[Statement]:
+    """Statements, in which flags stand beside those that use something of the other pipe's."""
+
+    def passes(flag: Flag, other: Statement) -> bool:
+        """Return True if a flag may stand on the other side of a statement."""
+        if isinstance(other, Flag):
+            return (other.kind, other.source, other.target) != (
+                *(flag.kind, flag.source, flag.target),
+            ) and flag.kind == "wait"
+        theirs = used.get(flag.target if flag.kind == "set" else flag.source, set[int]())
+        flags = any(isinstance(each, Flag) for each in statements([other]))
+        return not flags and not _homes(other) & theirs
+
+    inner = [
+        Loop(each.name, each.count, _close(each.body, used)) if isinstance(each, Loop) else each
+        for each in body
+    ]
+    early = _moved(inner, lambda each: isinstance(each, Flag) and each.kind == "set", passes)
+    late = _moved(early[::-1], lambda each: isinstance(each, Flag) and each.kind == "wait", passes)
+    return late[::-1]
+
+
+def _moved(
+    body: Sequence[Statement],
+    moves: Callable[[Statement], bool],
+    passes: Callable[[Flag, Statement], bool],
+) -> list[Statement]:
+    """Statements, of which some flags stand as far in front as they may."""
+    result: list[Statement] = []
+    for statement in body:
+        place = len(result)
+        if isinstance(statement, Flag) and moves(statement):
+            while place and passes(statement, result[place - 1]):
+                place -= 1
+            if not any(isinstance(each, Command | Loop) for each in result[place:]) or not place:
+                place = len(result)
+        result.insert(place, statement)
+    return result
 
 
 Case = tuple[int, int]

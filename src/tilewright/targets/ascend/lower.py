@@ -18,8 +18,7 @@ from tilewright.targets.ascend.lowering.cube import FORMS
 from tilewright.targets.ascend.lowering.launches import Device, Launches, Value
 from tilewright.targets.ascend.lowering.products import product
 from tilewright.targets.ascend.lowering.stages import STAGES, operand_of
-from tilewright.targets.ascend.lowering.walk import shared_loops
-from tilewright.tile.dialect import programs_of
+from tilewright.tile.dialect import programs_of, shared_loops
 
 PARTS = (1, 4, 16)
 """The numbers of parts into which UB is divided, that are tried for several cores."""

@@ -20,7 +20,6 @@ from tilewright.targets.ascend.package import FOLDER, core_of, read_package, wri
 from tilewright.targets.ascend.reader.kernels import read_kernels, verified
 from tilewright.targets.ascend.runner import AscendRunner
 from tilewright.targets.base import Target
-from tilewright.tile.decisions import Decision
 
 
 class AscendTarget(Target):
@@ -30,8 +29,6 @@ class AscendTarget(Target):
     take_lengths = True
     elements = ("float16",)
     family = "ascend"
-    honours = frozenset({Decision.ADDRESSES, Decision.ORDER, Decision.SLOTS})
-    """Of kernels of the cube (lowering/cube.py); flags are their own (flags.py)."""
     kernels_overlap = False
     implements = frozenset(
         {
@@ -40,6 +37,7 @@ class AscendTarget(Target):
                 Capability.IN_FLIGHT,
                 Capability.CORES,
                 Capability.ELEMENT,
+                Capability.AT_STORE,
                 Capability.FILLS,
                 Capability.STALLS,
                 Capability.SYNCHRONISATION,

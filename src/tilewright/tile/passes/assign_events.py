@@ -11,7 +11,7 @@ from tilewright.machine import Machine
 from tilewright.machine.synchronisation import Synchronisation
 from tilewright.tile.dialect import ProgramOp
 from tilewright.tile.event_ids import APART, Request, give_ids, needed
-from tilewright.tile.handovers import Handover, Placed, handovers_of, place, remove
+from tilewright.tile.handovers import Handover, Placed, handovers_of, merged, place, remove
 from tilewright.tile.issued import handovers_of_issued
 from tilewright.tile.iteration import Order
 from tilewright.tile.passes.base import TilePass
@@ -47,13 +47,17 @@ class AssignEvents(TilePass):
         tile.wait "compute" to "load" ids [1]
 
     A hand-over takes one id where ids count, and else one for each slot, so that the source can be
-    ahead. Hand-overs without which the proof (races.py) still holds are left out, in programs of at
-    most ``PROVEN`` executions.
+    ahead. Where engines set flags, hand-overs that stand side by side are one, which hands on all
+    that the source has brought. Hand-overs without which the proof (races.py) still holds are left
+    out, in programs of at most ``PROVEN`` executions.
+
+    Parts that cores share are told apart by a barrier at the end of each, as kernels are: signals
+    order what one part does.
 
     Where a pair of engines has too few ids, hand-overs share one if the proof holds with it, as
     registers are shared by values that do not live at once. What is still too much is made
-    narrower, least executed first: the slots of a buffer take turns no more (its engines wait for
-    the visit before), and then a barrier, which takes no id, stands in place of a wait and says
+    narrower, least executed first: half of the slots of a buffer take turns (its engines wait for
+    a later visit), and then a barrier, which takes no id, stands in place of a wait and says
     why.
 
     Where one engine gives the others their commands, each transfer counts up words of its own, and
@@ -74,6 +78,8 @@ class AssignEvents(TilePass):
         if not issued:
             _refuse_reordered(program, limits)
         handovers = list(handovers_of_issued(program)) if issued else handovers_of(program)
+        if limits.style == "flags":
+            handovers = merged(handovers)
         for op in commands_of(program):
             op.properties.pop("waits", None)
         if handovers:
@@ -211,7 +217,7 @@ class _Assignment:
         mine.sort(key=lambda item: self.runs[item.handover])
         for item in mine:
             if item.handover.of is not None and self._size(item) > 1:
-                self._one_slot(item)
+                self._fewer_slots(item)
                 return
         asked = sum(self._size(item) for item in mine)
         resources = {"flags": "flags", "replies": "reply words", "tokens": "queues of tokens"}
@@ -221,11 +227,14 @@ class _Assignment:
             mine[0], f"{asked} {resources[self.limits.style]}{between} are asked for; {has} exist"
         )
 
-    def _one_slot(self, item: Placed) -> None:
-        of = item.handover.of
+    def _fewer_slots(self, item: Placed) -> None:
+        """Let half of a buffer's slots take turns, or one of an odd number."""
+        of, slots = item.handover.of, item.handover.slots
+        fewer = 1 if slots % 2 else slots // 2
         for n, other in enumerate(self.items):
             if other.handover.of is of:
-                self._replace(n, replace(other.handover, of=None, slots=1))
+                turns = of if fewer > 1 else None
+                self._replace(n, replace(other.handover, of=turns, slots=fewer))
 
     def _replace(self, n: int, handover: Handover) -> None:
         self.runs[handover] = self.runs[self.items[n].handover]

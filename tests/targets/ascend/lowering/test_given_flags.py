@@ -1,0 +1,82 @@
+"""Flags of cube kernels are their tile programs', and as good as those that are derived without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.slow import but_fast
+from tests.targets.ascend.mutations import KINDS
+
+from tilewright.errors import TilewrightError
+from tilewright.targets.ascend.flags import synchronised
+from tilewright.targets.ascend.machine import ASCEND_910
+from tilewright.targets.ascend.program import (
+    Barrier,
+    Command,
+    Flag,
+    Loop,
+    Program,
+    Statement,
+    statements,
+)
+from tilewright.targets.ascend.timing import simulate
+
+
+def kernel(kind: str, seed: int) -> Program:
+    """A kernel at random, with the flags of its tile program; what is refused is drawn again."""
+    random = np.random.default_rng([seed, 5])
+    while True:
+        with suppress(TilewrightError):
+            return KINDS[kind](random)
+
+
+def without_flags(body: Sequence[Statement]) -> Iterator[Statement]:
+    """The statements without flags and barriers, in the same loops."""
+    for statement in body:
+        if isinstance(statement, Loop):
+            statement.body = list(without_flags(statement.body))
+        if not isinstance(statement, Flag | Barrier):
+            yield statement
+
+
+KERNELS = [(kind, seed) for kind in ("products", "convolutions") for seed in range(20)]
+
+
+@pytest.mark.parametrize("case", but_fast(KERNELS, [*KERNELS[:4], *KERNELS[20:24]]))
+def test_they_cost_no_more_than_flags_that_are_derived(case: tuple[str, int]) -> None:
+    given, bare = kernel(*case), kernel(*case)
+    flags = [each for each in statements(given.body) if isinstance(each, Flag)]
+    assert flags
+    whole = synchronised(given)
+    kept = [each for each in statements(whole.body) if isinstance(each, Flag)]
+    assert len(kept) == len(flags)
+    derived = synchronised(replace(bare, body=list(without_flags(bare.body))))
+    cycles = [simulate(program, ASCEND_910).cycles for program in (whole, derived)]
+    assert cycles[0] <= 1.01 * cycles[1] + 2
+
+
+@pytest.mark.parametrize("kind", ["products", "convolutions"])
+def test_a_kernel_with_too_few_flags_is_refused(kind: str) -> None:
+    """The proof of the C's own commands finds it, whatever the tile program says."""
+    for seed in range(4):
+        program = kernel(kind, seed)
+        flags = [each for each in statements(program.body) if isinstance(each, Flag)]
+        left_out = flags[-1].source, flags[-1].target
+
+        def some(
+            body: Sequence[Statement], pair: tuple[str, str] = left_out
+        ) -> Iterator[Statement]:
+            for statement in body:
+                if isinstance(statement, Loop):
+                    statement.body = list(some(statement.body, pair))
+                if not isinstance(statement, Flag) or (statement.source, statement.target) != pair:
+                    yield statement
+
+        fewer = replace(program, body=list(some(program.body)))
+        assert any(isinstance(each, Command) for each in statements(fewer.body))
+        with pytest.raises(TilewrightError, match="lower-flags"):
+            synchronised(fewer)
