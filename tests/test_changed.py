@@ -1,7 +1,7 @@
 """`make check` runs the tests that a change concerns most, and a few of everything."""
 
 from tests.changed import ALWAYS, REPRESENTATIVES, ROOT, concerned_by, near_tests
-from tilewright.choices import target_names
+from tilewright.system.choices import target_names
 
 
 def test_tests_of_a_file_come_first_and_then_a_few_of_everything() -> None:

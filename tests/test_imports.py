@@ -9,8 +9,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "tilewright"
 
 FLOORS: list[set[str]] = [
-    {"errors", "choices", "c_words", "files", "locks", "places", "temporary"}
-    | {"numerics", "machine", "memory", "shapes"},
+    {"errors", "system", "numerics", "machine", "memory", "shapes"},
     {"simulate", "ir"},
     {"planning"},
     {"graph", "tile"},
@@ -20,7 +19,7 @@ FLOORS: list[set[str]] = [
     {"network"},
     {"numbers"},
     {"compiler"},
-    {"report", "integrations", "papers"},
+    {"report", "integrations"},
     {"api"},
     {"cli"},
     {"__main__"},

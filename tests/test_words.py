@@ -1,7 +1,8 @@
-"""Files that docstrings, comments and pages name exist."""
+"""Words of the code and its pages: files that they name exist, and retired names stay away."""
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -58,3 +59,55 @@ def test_files_that_pages_name_exist() -> None:
 def test_files_that_texts_name_exist(room: str) -> None:
     paths = [p for p in (SOURCE / room).rglob("*") if p.suffix in (".py", ".md")]
     assert not [line for path in sorted(paths) for line in missing(path, prose(path))]
+
+
+RETIRED = {
+    "road": "pipeline",
+    "Station": "Stage",
+    "Work": "CompilationState",
+    "Arrivals": "prefetched operands",
+    "FirstTiles": "prefetch slots",
+    "LastTile": "prefetch in the last iteration",
+    "HeldConstant": "Resident",
+    "HeldKernel": "Resident",
+    "KeptTiles": "Resident",
+    "Mark": "patch point",
+    "Opening": "prefetch slot",
+    "Thrift": "register pressure",
+    "beside_neighbours": "refinement between kernels",
+    "containers": "DLIR's own word: benchmarks/papers/dlir",
+    "halo_keep": "circular buffer",
+    "held_constants": "residents",
+    "hold_values": "residency",
+    "keeps_values": "Memory.resident",
+    "learned": "costs follow from the machine",
+    "odometer": "coalesced loop nest",
+    "opening": "prefetch slot",
+    "resident_values": "residency",
+    "resident_weights": "residency",
+    "rolls": "circular buffer",
+    "row_ring": "circular buffer",
+    "weight_ring": "circular buffer",
+}
+"""Identifiers that have been renamed, each with the word that took its place."""
+
+
+def identifiers(path: Path) -> set[str]:
+    """The names that a module defines, uses or imports."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        for field in ("id", "attr", "arg", "name", "module"):
+            value = getattr(node, field, None)
+            if isinstance(value, str):
+                names |= {value, *value.split(".")}
+    return names
+
+
+@pytest.mark.parametrize("room", sorted(path.name for path in SOURCE.iterdir() if path.is_dir()))
+def test_retired_identifiers_stay_away(room: str) -> None:
+    uses = {
+        f"{path.relative_to(SOURCE)}: {name}, now {RETIRED[name]}"
+        for path in (SOURCE / room).rglob("*.py")
+        for name in identifiers(path) & RETIRED.keys()
+    }
+    assert not uses

@@ -18,9 +18,9 @@ from benchmarks.papers.ascend import (
     tables,
     traffic,
 )
+from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
 
 from tilewright.targets.ascend.flags import synchronised
-from tilewright.targets.ascend.kernels.matmul import Matrices, Tiling, matmul
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.timing import simulate
 

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.slow import few
-from tilewright.choices import target_names
 from tilewright.cli.main import COMMANDS, app, command
+from tilewright.system.choices import target_names
 
 HEAVY = {"numpy", "onnx", "xdsl", "numba", "torch", "tilewright.compiler", "tilewright.targets"}
 

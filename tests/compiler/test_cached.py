@@ -12,10 +12,10 @@ import pytest
 
 import tilewright
 from tilewright.compiler import pipeline
-from tilewright.places import default_directory
 from tilewright.runtime.cache import Cache
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.seal import SEALED
+from tilewright.system.places import default_directory
 
 LENET = Path(__file__).parents[2] / "examples" / "lenet5" / "lenet5.onnx"
 

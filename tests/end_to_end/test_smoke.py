@@ -7,7 +7,7 @@ import onnxruntime
 import pytest
 
 import tilewright
-from tilewright.choices import target_names
+from tilewright.system.choices import target_names
 from tilewright.targets.base import find_target
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.choices import target_names
+from tilewright.system.choices import target_names
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "targets"
 

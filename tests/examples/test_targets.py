@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 from tests.examples.installed import EXAMPLES, installed
 from tests.examples.networks import attention, residual_block
 from tests.test_docs import commands
-from tilewright.choices import target_names
 from tilewright.cli.main import app
 from tilewright.codegen.c.compiler import find_compiler
 from tilewright.compiler import api as compiling
 from tilewright.errors import TilewrightError
 from tilewright.runtime import Executable
+from tilewright.system.choices import target_names
 from tilewright.targets.base import Target, find_target
 
 NAMES = ("heron", "tern")
@@ -121,8 +121,8 @@ def test_lenet_has_chains_and_results_that_stay(name: str, folder: Path) -> None
     run_twice(executable)
     assert ("conv1", "relu1", "pool1") in chained(executable)
     assert staying(executable)
-    held = [entry for entry in executable.manifest.kernels if " held " in entry.schedule]
-    assert held, "the plan says what stays"
+    left = [entry for entry in executable.manifest.kernels if " stays at " in entry.schedule]
+    assert left, "the plan says what stays"
 
 
 @pytest.mark.slow
@@ -157,7 +157,7 @@ def test_the_walk_through_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, f"tilewright {' '.join(arguments)}\n{result.output}"
         if arguments[0] == "plan":
-            assert " held " in result.output and "; from " in result.output
+            assert " stays at " in result.output and "; from " in result.output
     _, _, section = page.read_text().partition("## A target outside")
     section, _, _ = section.partition("\n## ")
     named = set(re.findall(r"`(?:api/)?(\w+\.(?:py|toml|h|c))`", section))

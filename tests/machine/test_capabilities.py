@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.machine.bundled import bundled_records
-from tilewright.choices import target_names
 from tilewright.compiler.pipeline import resolve
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
@@ -21,6 +20,7 @@ from tilewright.machine.records import (
     OperandRecord,
     PrimitiveRecord,
 )
+from tilewright.system.choices import target_names
 from tilewright.targets.base import find_target
 
 ROOT = Path(__file__).parents[2]

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from tests.machine.bundled import bundled_records
-from tilewright.choices import target_names
 from tilewright.errors import TilewrightError
 from tilewright.machine.records import (
     MachineRecord,
@@ -14,6 +13,7 @@ from tilewright.machine.records import (
     PrimitiveRecord,
     Record,
 )
+from tilewright.system.choices import target_names
 from tilewright.targets.base import find_target
 
 KINDS: tuple[type[Record], ...] = (
@@ -25,19 +25,10 @@ KINDS: tuple[type[Record], ...] = (
 )
 
 ALLOWED = {
-    "start_cycles": "cores of other machines are started once for a network, not for each kernel",
-    "in_turns": "other machines have no mesh by whose registers cores multiply together",
-    "shared_cache": "cores of other machines share no cache, or compute in place behind theirs",
-    "on_one_core": "other machines with cores cut every kernel over them",
-    "multiplies_computed_integers": "other machines take computed operands wherever constant ones",
     "rounding_rules": "other machines of fixed point round once, half upwards",
     "skips_padding": "elsewhere positions in the padding take their time",
-    "lies_by_tile": "other machines move boxes of several blocks at once",
     "block_by_block": "other machines move boxes of several blocks at once",
-    "joins_pixels": "other machines with cores cut rows and columns alike",
     "keeps_sums_along": "other machines load operands anew only where they have a memory apart",
-    "keeps_values": "other machines begin each kernel with empty memories",
-    "stores_parts": "other machines have a second slot for results",
     "weights_in_words": "other machines take weights one by one",
 }
 """The questions that one family alone answers, each with what makes the others answer alike."""

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from tilewright.choices import target_names
 from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
 from tilewright.machine.records import Record
+from tilewright.system.choices import target_names
 from tilewright.targets.base import find_target
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import PROCESSORS
@@ -29,7 +29,6 @@ FOR_MACHINE_FILES = {
     *("Primitive.sizes", "Primitive.blocks", "Storage.turned", "Storage.alternatives"),
     *("Machine.temporary_space", "Storage.along"),
     *("Storage.gathered", "Storage.converted", "Move.transforms", "Storage.element_bytes"),
-    "Memory.resident",  # dpu alone is bundled with it.
 }
 """Fields that one bundled family sets, or none: they are documented for machine files."""
 

@@ -25,7 +25,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 STRIKES, AFTER = [1], {after}
 Path.mkdir = struck(Path.mkdir) if "{step}" == "mkdir" else Path.mkdir
 shutil.rmtree = struck(shutil.rmtree) if "{step}" == "rmtree" else shutil.rmtree
-from tilewright.temporary import temporary_folder
+from tilewright.system.temporary import temporary_folder
 
 try:
     with temporary_folder() as folder:
@@ -52,7 +52,7 @@ def test_nothing_stays(tmp_path: Path, step: str, after: bool) -> None:
 def test_a_forked_child_leaves_its_parents_folders(tmp_path: Path) -> None:
     program = """
 import os, sys
-from tilewright.temporary import make_folder
+from tilewright.system.temporary import make_folder
 folder = make_folder()
 child = os.fork()
 if not child:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.choices import target_names
+from tilewright.system.choices import target_names
 from tilewright.targets.base import find_target
 from tilewright.tile.decisions import EVERY_DECISION, Decision
 from tilewright.tile.passes import pipeline

@@ -6,10 +6,11 @@ import pytest
 from tests.end_to_end.end_to_end_models import image
 from tests.network.test_residency import resident_machine, residual
 from tilewright.compiler.pipeline import run_pipeline
-from tilewright.errors import Problem
+from tilewright.errors import Problem, TilewrightError
 from tilewright.ir import integer
 from tilewright.targets.base import find_target
-from tilewright.tile.dialect import BufferOp, ProgramOp, programs_of
+from tilewright.tile.accumulators import hold_sums
+from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, programs_of
 from tilewright.tile.residents import Residents
 
 
@@ -47,6 +48,21 @@ def test_what_is_found_was_left(programs: list[ProgramOp]) -> None:
     for buffer in stays(moved):
         buffer.address = integer(buffer.get("address") - 16)
     assert problems_of([*programs[:first], moved, *programs[first + 1 :]])
+
+
+def test_a_result_that_stays_has_no_room_for_sums(programs: list[ProgramOp]) -> None:
+    """Accumulators are wider than the elements that other kernels find."""
+    (compute, *_) = (
+        op
+        for program in programs
+        for op in program.walk()
+        if isinstance(op, ComputeOp)
+        and isinstance(op.output.owner, BufferOp)
+        and op.output.owner.stays is not None
+    )
+    hold_sums(compute, (), always=False)
+    with pytest.raises(TilewrightError, match="no room for its sums"):
+        hold_sums(compute, (), always=True)
 
 
 def test_a_buffer_over_what_stays_is_reported(programs: list[ProgramOp]) -> None:

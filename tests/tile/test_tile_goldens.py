@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
+from benchmarks.papers.dlir.passes import PASSES as DLIR_PASSES
 
 from tilewright.compiler.pipeline import resolve
 from tilewright.ir import Parser, PassPipeline, to_text
 from tilewright.ir.passes import CompilerContext
-from tilewright.papers.dlir import PASSES as DLIR_PASSES
 from tilewright.tile.dialect import load_into
 from tilewright.tile.passes import PASSES as TILE_PASSES
 

@@ -7,16 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.papers.ascend import ladder, pairs
+from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
 from benchmarks.report import Column, Table, percent, whole
 from tilewright.planning import Budget, Planner
 from tilewright.planning.planners.stationary import KINDS, Product, Room, best_tile
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.kernels.fractal import METHODS, fractalise
-from tilewright.targets.ascend.kernels.matmul import Matrices, Tiling, matmul
 from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.machine import ASCEND_910, DaVinci, Rate, assumptions
 from tilewright.targets.ascend.network import network_machine
 from tilewright.targets.ascend.program import Command, trace
+from tilewright.targets.ascend.target import AscendTarget
 from tilewright.targets.ascend.timing import simulate
 from tilewright.tile.lower import tile
 
@@ -95,7 +96,9 @@ def layers() -> list[dict[str, Any]]:
     for name, sizes in LAYERS.items():
         kernel = Matrices(*sizes, transposed=True, bias=True).kernel("product")
         schedule = Planner(machine, budget=Budget(greedy=False)).plan(kernel).schedule
-        program = cube_kernel(tile(kernel, schedule, machine), ASCEND_910, "product")
+        program = cube_kernel(
+            tile(kernel, schedule, machine, honours=AscendTarget.honours), ASCEND_910, "product"
+        )
         found = simulate(synchronised(program), ASCEND_910)
         stored = sizes[0] * sizes[2]
         rows.append(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from benchmarks.papers.ascend.matmul import Matrices
 from benchmarks.report import Column, Table, percent, whole
 from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.machine import Machine
@@ -15,7 +16,6 @@ from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.formats import heads as layout_of_heads
 from tilewright.targets.ascend.formats import nz
 from tilewright.targets.ascend.grids import GridPlans
-from tilewright.targets.ascend.kernels.matmul import Matrices
 from tilewright.targets.ascend.lower import lower_kernel
 from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.lowering.launches import Device
@@ -23,6 +23,7 @@ from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.network import chip_machine
 from tilewright.targets.ascend.program import Program
 from tilewright.targets.ascend.sharing import MainMemory, main_memory, simulate_blocks
+from tilewright.targets.ascend.target import AscendTarget
 from tilewright.targets.ascend.timing import Timing
 from tilewright.tile.lower import tile, tile_module
 
@@ -128,7 +129,11 @@ def program_of(part: Part, machine: Machine) -> Program:
     if isinstance(part.of, Matrices):
         kernel = part.of.kernel("product")
         schedule = Planner(machine, budget=Budget(greedy=False)).plan(kernel).schedule
-        return synchronised(cube_kernel(tile(kernel, schedule, machine), ASCEND_910, "product"))
+        return synchronised(
+            cube_kernel(
+                tile(kernel, schedule, machine, honours=AscendTarget.honours), ASCEND_910, "product"
+            )
+        )
     found = GridPlans(machine, None)(part.of)
     assert found is not None
     module = tile_module(part.of, found.schedule, machine)

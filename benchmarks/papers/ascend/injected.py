@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from tilewright.targets.ascend.program import Access, Barrier, Command, Executed, Expr, Flag
+from tilewright.codegen.nest.value import Expr
+from tilewright.targets.ascend.program import Access, Barrier, Command, Executed, Flag
 
 WIDTHS = {"f16": 2, "f32": 4}
 LANES = 128

@@ -20,19 +20,10 @@ from math import ceil
 from typing import Any, Literal
 
 from benchmarks.report import Column, Table, percent, whole
+from tilewright.codegen.nest.value import Value, equal
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.machine import ASCEND_910B1, FRACTAL, DaVinci, Rate
-from tilewright.targets.ascend.program import (
-    Buffer,
-    Command,
-    Loop,
-    Place,
-    Program,
-    Region,
-    Tensor,
-    Value,
-    equal,
-)
+from tilewright.targets.ascend.program import Buffer, Command, Loop, Place, Program, Region, Tensor
 from tilewright.targets.ascend.timing import Timing, simulate
 
 SIZE = 8192

@@ -5,17 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.papers.ascend.injected import COSTS, HELD, LANES, VECTOR_HEAD
+from tilewright.codegen.nest.value import Value
 from tilewright.targets.ascend.hivm.views import Text, View, dense
-from tilewright.targets.ascend.program import (
-    Buffer,
-    Command,
-    Loop,
-    Place,
-    Program,
-    Region,
-    Tensor,
-    Value,
-)
+from tilewright.targets.ascend.program import Buffer, Command, Loop, Place, Program, Region, Tensor
 
 ROWS, COLUMNS, TILES = 16, 128, 64
 """Of the vector loop: of a tile, and how many tiles there are."""

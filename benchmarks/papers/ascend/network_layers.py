@@ -114,7 +114,8 @@ def compiled(model: onnx.ModelProto, cores: int, directory: Path) -> tilewright.
     """A model's package for so many cores of an Ascend 910."""
     path = directory / "model.onnx"
     onnx.save(model, path)
-    _, machine = resolve("ascend910", values={"cores": cores})
+    # Layer by layer: none is computed with the next.
+    _, machine = resolve("ascend910", values={"cores": cores, "fusion": "off"})
     folder = directory / f"on-{cores}"
     package = tilewright.compile(path, "ascend910", machine=machine, directory=folder)
     assert isinstance(package, tilewright.Executable)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 PARTS = (
     *("frontends/caffe", "frontends/onnx", "graph", "machine", "numerics", "planning"),
-    *("simulate", "tile", "targets/generic"),
+    *("simulate", "system", "tile", "targets/generic"),
 )
 """What all simulated machines share, beside the modules at the top."""
 

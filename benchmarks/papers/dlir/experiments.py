@@ -199,7 +199,7 @@ def tables(
     ``seconds``, and nothing on others than ``targets``: the table says what is missing, or older
     than the code.
     """
-    from tilewright.choices import target_names
+    from tilewright.system.choices import target_names
 
     known = [name for name in TARGETS if name in target_names()]
     measurements, missing = rows_of(networks, known, resume, seconds, targets or known)
@@ -280,10 +280,9 @@ def tables(
 
 def _of_latency_bound(result: dict[str, Any]) -> float | None:
     """None where values stay on the chip: the bound has every kernel load and store its own."""
-    from tilewright.machine.capabilities import keeps_values
     from tilewright.targets.base import find_target
 
-    if keeps_values(find_target(result["target"]).machine()):
+    if any(memory.resident for memory in find_target(result["target"]).machine().memories):
         return None
     return result["latency_bound"] / result["cycles"]
 

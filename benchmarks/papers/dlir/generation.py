@@ -74,7 +74,7 @@ class Generated:
 
 def placed_bytes(kernel: Any, schedule: Any, machine: Any, *, best_fit: bool) -> int:
     """Bytes of the memories on the chip up to the last buffer of a kernel's program."""
-    from tilewright.papers.dlir import BestFit
+    from benchmarks.papers.dlir.passes import BestFit
     from tilewright.tile.build import build_program
     from tilewright.tile.dialect import BufferOp
     from tilewright.tile.passes import Allocate, DoubleBuffer, PlaceMoves
@@ -92,8 +92,8 @@ def placed_bytes(kernel: Any, schedule: Any, machine: Any, *, best_fit: bool) ->
 
 def generated(kernels: Sequence[Any], target: str) -> list[Generated]:
     """Kernels that run alone."""
+    from benchmarks.papers.dlir.passes import PAIRED
     from tilewright.compiler.pipeline import resolve
-    from tilewright.papers.dlir import PAIRED
     from tilewright.planning import PlanCache, Planner
     from tilewright.planning.planners.greedy import Greedy
     from tilewright.simulate.timing import simulate
@@ -169,8 +169,8 @@ def row_of(name: str, target: str, kernels: Sequence[Generated]) -> dict[str, An
 
 def memory_rows() -> list[dict[str, Any]]:
     """Peaks of the manager, which sees buffers come and go, and of ours, which sees all at once."""
+    from benchmarks.papers.dlir.passes import place_as_they_come
     from tilewright.memory import Problem, allocate
-    from tilewright.papers.dlir import place_as_they_come
 
     rows: list[dict[str, Any]] = []
     for shape, make in SHAPES.items():
@@ -197,7 +197,7 @@ def measured(measure: Callable[..., Any], name: str, target: str) -> dict[str, A
 
 def tables(networks: Sequence[str], resume: bool = False) -> list[Table]:
     """Generation over networks and the thesis' layers; memory over shapes of buffers."""
-    from tilewright.choices import target_names
+    from tilewright.system.choices import target_names
 
     targets = [name for name in ORIGINAL if name in target_names()]
     rows: list[dict[str, Any]] = []
@@ -222,7 +222,8 @@ def tables(networks: Sequence[str], resume: bool = False) -> list[Table]:
             (
                 "Tiles are those of `greedy{start=granule}` with single and with double buffers. "
                 "DLIR's generator runs units of two engines at a time, in containers that follow "
-                "one another (papers/dlir/containers.py); ours waits for dependences alone.",
+                "one another (benchmarks/papers/dlir/passes/containers.py); ours waits for "
+                "dependences alone.",
                 "ACC-C's words hold no waits that containers could be written as: its lowering "
                 "merges two iterations itself (docs/papers/dlir.md).",
                 "The thesis compares with code written by hand on machines of its own.",

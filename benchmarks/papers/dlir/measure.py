@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.measuring import model_path
 from benchmarks.tables.cambricon_x import figures
-from tilewright.machine.capabilities import keeps_values
+from tilewright.machine.capabilities import keeps_tensors
 
 if TYPE_CHECKING:
     from tilewright.machine import Machine
@@ -46,7 +46,7 @@ def run(network: str, target: str) -> dict[str, Any]:
     known = _remembering(found_target)
     exact: dict[str, tuple[Kernel, Plan]] = {}
     with TemporaryDirectory() as folder:
-        compiler = known if keeps_values(machine) else _watched(known, exact)
+        compiler = known if keeps_tensors(machine) else _watched(known, exact)
         made = compile(model, compiler, directory=f"{folder}/package", **options)
         random = np.random.default_rng(20240)
         inputs = {
@@ -56,7 +56,7 @@ def run(network: str, target: str) -> dict[str, Any]:
         checked = made.check(inputs, made.run(inputs))
         found = made.summary()
     network_kernels = [kernel for kernel, _ in exact.values()]
-    if keeps_values(machine):
+    if keeps_tensors(machine):
         state = run_pipeline(model, known, machine, until="plan", **options)
         network_kernels = [item.kernel for item in state.kernels if item.schedule is not None]
         # Planners are compared on kernels that run alone: nothing is held on the chip for others.

@@ -125,7 +125,7 @@ def measured(layer: str, target: str) -> dict[str, Any]:
 
 def tables(networks: Sequence[str], resume: bool = False) -> list[Table]:
     """Every layer on the original machines that there are."""
-    from tilewright.choices import target_names
+    from tilewright.system.choices import target_names
 
     targets = [name for name in ORIGINAL if name in target_names()]
     rows: list[dict[str, Any]] = []

@@ -27,14 +27,16 @@ from benchmarks.papers.swatop_sunway.methods import (
     method_rows,
     methods_table,
 )
+from benchmarks.papers.swatop_sunway.products import VARIANTS, gemm_cycles
 from benchmarks.report import RESULTS, Column, Table, percent, whole
 from tilewright.machine import Machine
 from tilewright.numerics.element_types import ElementType
 from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
+from tilewright.planning.own import start_cycles
 from tilewright.planning.planners.linear_fit import Form, fit_to
 from tilewright.planning.planners.swatop import Swatop
-from tilewright.targets.sunway.gemm.mesh import ROLES, VARIANTS, gemm_cycles, role_loop
+from tilewright.targets.sunway.gemm.mesh import ROLES, role_loop
 from tilewright.targets.sunway.machine import CPES, CURVES, MACHINE
 from tilewright.targets.sunway.mesh import MESH
 from tilewright.targets.sunway.pipeline import steady
@@ -130,7 +132,7 @@ def _sampled(shapes: Sequence[Any], sample: int | None) -> list[Any]:
 
 def _cycles(kernel: Kernel, search: Swatop, machine: Machine = MACHINE) -> tuple[float, Any]:
     found = Planner(machine, search=search).plan(kernel)
-    return found.predicted_cycles - machine.own.start_cycles(), found
+    return found.predicted_cycles - start_cycles(machine), found
 
 
 def _planned(name: str, group: int, kernel: Kernel) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.machine import Machine
 from tilewright.planning import PlanCache, Planner, Search
 from tilewright.planning.domain import Kernel
+from tilewright.planning.own import start_cycles
 from tilewright.planning.planners.ldm.planner import Ldm
 from tilewright.planning.planners.rows import Rows
 from tilewright.targets.sunway.mesh import MESH
@@ -276,7 +277,7 @@ def _sensitivity(layers: Sequence[Layer], base: Sequence[Mapping[str, Any]]) -> 
 
 
 def _pooled(setting: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    usual = machine_of({}).own.start_cycles()
+    usual = start_cycles(machine_of({}))
     spawn = SETTINGS.get(setting, {}).get("own.sunway.spawn_cycles", usual)
     seconds = spawn / machine_of({}).clock_hz
     row_of_setting: dict[str, Any] = {"setting": setting}

@@ -10,7 +10,7 @@ import typer
 
 from tilewright.cli import console, hlal
 from tilewright.errors import TilewrightError, refuse
-from tilewright.files import written
+from tilewright.system.files import written
 
 if TYPE_CHECKING:
     from tilewright.machine import Machine

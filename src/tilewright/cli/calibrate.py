@@ -9,7 +9,7 @@ import typer
 
 from tilewright.cli import console
 from tilewright.errors import refuse
-from tilewright.files import written
+from tilewright.system.files import written
 
 
 def calibrate_command(

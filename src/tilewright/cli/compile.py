@@ -11,7 +11,7 @@ import typer
 from tilewright.cli import console, numbers
 from tilewright.cli.sizes import with_constants
 from tilewright.errors import refuse
-from tilewright.files import written
+from tilewright.system.files import written
 
 
 def compile_command(

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilewright.choices import PLANNERS, target_names
 from tilewright.cli.refusals import errors, on_terminal, refusals
 from tilewright.errors import refuse
-from tilewright.files import written
+from tilewright.system.choices import PLANNERS, target_names
+from tilewright.system.files import written
 
 if TYPE_CHECKING:
     from tilewright.ir.types import Array

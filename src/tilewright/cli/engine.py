@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from tilewright.choices import ENGINES
 from tilewright.cli import console, numbers
 from tilewright.cli.inputs import inputs_for
 from tilewright.errors import refuse
+from tilewright.system.choices import ENGINES
 
 EngineOption = Annotated[
     str | None,

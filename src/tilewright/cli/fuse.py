@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright.choices import FUSION_COSTS, FUSION_SEARCHES
 from tilewright.cli import console
 from tilewright.cli.sizes import with_constants
-from tilewright.files import written
+from tilewright.system.choices import FUSION_COSTS, FUSION_SEARCHES
+from tilewright.system.files import written
 
 if TYPE_CHECKING:
     from tilewright.machine import Machine

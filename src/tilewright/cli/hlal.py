@@ -12,7 +12,7 @@ import typer
 from tilewright.cli import console
 from tilewright.cli.inputs import RandomOption, arrays_of_files
 from tilewright.errors import refuse
-from tilewright.files import written
+from tilewright.system.files import written
 
 if TYPE_CHECKING:
     from tilewright.ir.types import Array

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tilewright.cli import console, numbers
-from tilewright.files import written
+from tilewright.system.files import written
 
 
 def memory(

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from tilewright.choices import target_names
 from tilewright.compiler.pipeline import resolve
 from tilewright.errors import TilewrightError, choose, refuse
 from tilewright.graph.operations import context as graph_context
@@ -25,7 +24,7 @@ from tilewright.ir import (
     to_text,
 )
 from tilewright.ir.passes import CompilerContext, PassEntry, PassRunner
-from tilewright.papers.dlir import PASSES as DLIR_PASSES
+from tilewright.system.choices import target_names
 from tilewright.tile.decisions import Decision
 from tilewright.tile.dialect import context as tile_context
 from tilewright.tile.passes import PASSES as TILE_PASSES
@@ -35,8 +34,8 @@ MOST_CHARACTERS = 64 << 20
 """Longest text that is read."""
 
 
-SHARED_PASSES: dict[str, type[ModulePass]] = {**GRAPH_PASSES, **TILE_PASSES, **DLIR_PASSES}
-"""The passes that any machine may need, by name: graph, tile, and the papers'."""
+SHARED_PASSES: dict[str, type[ModulePass]] = {**GRAPH_PASSES, **TILE_PASSES}
+"""The passes that any machine may need, by name: graph and tile."""
 
 
 def all_passes() -> dict[str, type[ModulePass]]:

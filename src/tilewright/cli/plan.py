@@ -56,7 +56,6 @@ def plan_command(
     from tilewright.planning import Planner
     from tilewright.planning.cost.balance import imbalance
     from tilewright.planning.cost.limits import most_blocks, move_text
-    from tilewright.planning.space.held import held_text
 
     with console.refusals(as_json), console.progress(quiet) as progress:
         chosen, machine = resolve(target, None, console.machine_values(settings))
@@ -94,11 +93,7 @@ def plan_command(
             rows.append(row | {"engine": "host", "reason": reasons[item.kernel.symbol]})
             continue
         plan = state.plans[item.kernel.symbol]
-        row |= (
-            {"engine": "accelerator"}
-            | plan.to_json()
-            | {"text": str(plan.schedule) + held_text(item.kernel)}
-        )
+        row |= {"engine": "accelerator"} | plan.to_json() | {"text": str(plan.schedule)}
         row["unbalanced"] = imbalance(item.kernel, machine, plan.schedule)
         row["slow_move"] = move_text(item.kernel, machine, plan.schedule)
         blocks = most_blocks(item.kernel, machine, plan.schedule)

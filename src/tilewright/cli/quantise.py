@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from tilewright.choices import SAMPLES
 from tilewright.cli import console, numbers
 from tilewright.cli.sizes import bound_model
 from tilewright.errors import refuse
+from tilewright.system.choices import SAMPLES
 
 
 def quantise(

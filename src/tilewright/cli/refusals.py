@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tilewright.errors import Problem, TilewrightError
-from tilewright.files import problem_of
+from tilewright.system.files import problem_of
 
 if TYPE_CHECKING:
     from rich.console import Console

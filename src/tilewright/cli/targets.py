@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tilewright.choices import target_names
 from tilewright.cli import console
+from tilewright.system.choices import target_names
 
 
 def targets(

@@ -1,1 +1,1 @@
-"""What code generators of several targets share."""
+"""The parts of code generation that several targets share."""

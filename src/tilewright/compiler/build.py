@@ -35,8 +35,8 @@ from tilewright.runtime.executable import Executable, Progress, quiet, replacing
 from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest, Tensor
 from tilewright.runtime.package import write_package
 from tilewright.shapes import Settled, sizes_of
+from tilewright.system.temporary import make_folder, remove_folder, temporary_folder
 from tilewright.targets.base import Target, find_target
-from tilewright.temporary import make_folder, remove_folder, temporary_folder
 
 
 def opened_model(
@@ -86,20 +86,31 @@ def shapes_at(manifest: Manifest, sizes: Mapping[str, int]) -> dict[str, list[in
     }
 
 
+def without_chains(machine: Machine) -> Machine:
+    """Return the machine without fusions of kernels: what a domain computes of its producer follows
+    from a tile's size, and none has that of a length yet."""
+    return machine.model_copy(update={"fusions": ()})
+
+
 def bound(
     directory: Path,
     manifest: Manifest,
     sizes: Mapping[str, int],
     progress: Progress = quiet,
     until: str = "tile",
+    *,
+    lengths: bool = False,
 ) -> CompilationState:
-    """A package's model with sizes for its free dims, taken through the pipeline."""
+    """A package's model with sizes for its free dims, taken through the pipeline; kernels that take
+    ``lengths`` in a run compute one operation each."""
     model = manifest.open_model
     if model is None or model.file not in manifest.files:
         raise refuse("package-invalid", "it has no model", str(directory))
     shapes = shapes_at(manifest, sizes)
     target = find_target(manifest.target)
     machine = machine_of(manifest.machine, str(directory / MANIFEST))
+    if lengths:
+        machine = without_chains(machine)
     with target.planner("model", machine) as asked:
         return run_pipeline(
             directory / model.file,

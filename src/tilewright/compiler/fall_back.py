@@ -66,7 +66,7 @@ def give_to_host(state: CompilationState, error: KernelError) -> None:
     state.runner.context = context_of(state, formed.context.ranges)
     del state.notes[formed.notes :]
     state.kernels.clear()
-    state.plans, state.held, state.staying = {}, {}, ()
+    state.plans, state.staying = {}, ()
 
 
 def _refuse_formed(

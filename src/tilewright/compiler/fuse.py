@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tilewright.choices import FUSION_COSTS, SIMULATED
 from tilewright.compiler.pipeline import Stage, advance, run_pipeline
 from tilewright.compiler.state import CompilationState, Model, drop_dead_weights
 from tilewright.errors import choose, refuse
@@ -24,6 +23,7 @@ from tilewright.network.fusion.search import SEARCHES
 from tilewright.planning import Planner
 from tilewright.runtime.executable import Progress, quiet
 from tilewright.shapes import Shapes
+from tilewright.system.choices import FUSION_COSTS, SIMULATED
 from tilewright.targets.base import Target
 
 

@@ -33,11 +33,10 @@ from tilewright.ir import SSAValue, StringAttr
 from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
-from tilewright.machine.capabilities import keeps_tensors, keeps_values
+from tilewright.machine.capabilities import keeps_tensors
+from tilewright.network.candidates import placements_of
 from tilewright.network.fusion.chains import form_chains
 from tilewright.network.residency import keep_tensors
-from tilewright.network.resident_values import hold_values, placements_of
-from tilewright.network.resident_weights import hold_weights
 from tilewright.numbers.calibration import (
     Samples,
 )
@@ -148,22 +147,7 @@ def plan_kernels(state: CompilationState) -> None:
     if state.target.falls_back:
         _not_lowered(state, planned, ops, names, refused)
     refused.check()
-    # A planner that was asked for knows nothing of values that are held.
-    if state.hold and keeps_values(state.machine) and state.planner.ask is None:
-        by_symbol = {kernel.symbol: kernel for kernel in planned}
-        state.held = hold_values(
-            network, state.machine, by_symbol, state.plans, state.target.timer, state.exact_memory
-        )
-        state.held |= hold_weights(
-            network,
-            state.machine,
-            by_symbol,
-            state.plans,
-            state.held,
-            state.target.timer,
-            state.target.run_timer(state.machine, arenas_of(network)),
-        )
-        state.plans |= {symbol: kernel.plan for symbol, kernel in state.held.items()}
+    # A planner that was asked for knows nothing of what stays.
     if state.hold and keeps_tensors(state.machine) and state.planner.ask is None:
         by_symbol = {kernel.symbol: kernel for kernel in planned}
         run_timer = state.target.run_timer(state.machine, arenas_of(network))
@@ -182,16 +166,8 @@ def plan_kernels(state: CompilationState) -> None:
         if on_host:
             state.kernels.append(CompiledKernel(kernel))
         else:
-            chosen_plan, held = state.plans[kernel.symbol], state.held.get(kernel.symbol)
-            compiled_kernel = CompiledKernel(
-                kernel if held is None else held.kernel,
-                chosen_plan.schedule,
-                None,
-                chosen_plan.cycles,
-                None if held is None else held.machine,
-                "" if held is None else held.keeps,
-            )
-            state.kernels.append(compiled_kernel)
+            plan = state.plans[kernel.symbol]
+            state.kernels.append(CompiledKernel(kernel, plan.schedule, None, plan.cycles))
 
 
 def _described(op: KernelOp, names: Mapping[SSAValue, str], machine: Machine) -> Kernel:
@@ -269,18 +245,14 @@ def build_tiles(state: CompilationState) -> None:
             residents.forget()
             continue
         placements = placements_of(kernels[item.kernel.symbol], names, item.kernel)
-        machine = item.machine or state.machine
-        held = state.held.get(item.kernel.symbol)
-        if held is not None:
-            placements = held.placed(placements)
         passes = tile_pipeline(
-            machine,
+            state.machine,
             tuple(text for texts in used.values() for text in texts),
             honours=state.target.honours,
         )
-        state.runner.context = context_of(state, {}, machine)
+        state.runner.context = context_of(state, {})
         with refused.of(item.kernel.symbol):
-            program = build(item.kernel, item.schedule, machine, placements)
+            program = build(item.kernel, item.schedule, state.machine, placements)
             title = f"{item.kernel.symbol}-"
             state.runner.run(program, passes, title, verify_each=False)
             if state.target.kernels_overlap and state.machine.synchronisation.style != "none":
@@ -362,7 +334,7 @@ def run_pipeline(
 
     ``name`` is the network's; by default it is the model's own. ``ask`` is asked for each kernel's
     plan before the machine's cost model is.
-    With ``hold`` values may stay on the chip between kernels (network/resident_values.py).
+    With ``hold`` tensors may stay on the chip between kernels (network/residency.py).
     """
     runner = PassRunner(CompilerContext(machine), dump)
     state = CompilationState(

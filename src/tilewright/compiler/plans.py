@@ -93,7 +93,8 @@ def _write_plans(directory: Path, manifest: Manifest, progress: Progress) -> tup
         progress(f"plan for {dim.name} up to {size}", 0, 0)
         place = directory / PLANS / str(size)
         place.mkdir(parents=True)
-        emit(bound(directory, manifest, {dim.name: size}, progress), place, free=free)
+        state = bound(directory, manifest, {dim.name: size}, progress, lengths=True)
+        emit(state, place, free=free)
     return sizes
 
 
@@ -104,7 +105,7 @@ def _compare(
 
     def graph(size: int) -> tuple[NetworkOp, WeightStore]:
         progress(f"compare the graph at {name} {size}", 0, 0)
-        state = bound(directory, manifest, {name: size}, until="graph passes")
+        state = bound(directory, manifest, {name: size}, until="graph passes", lengths=True)
         return network_of(state.network), state.weights
 
     assert manifest.open_model is not None

@@ -11,8 +11,8 @@ from tilewright.errors import refuse
 from tilewright.ir import ModuleOp, to_text
 from tilewright.machine import Machine
 from tilewright.runtime.manifest import PROGRAM
+from tilewright.system.temporary import temporary_folder
 from tilewright.targets.base import Target
-from tilewright.temporary import temporary_folder
 from tilewright.tile.dialect import programs_of
 
 if TYPE_CHECKING:

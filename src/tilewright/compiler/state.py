@@ -19,7 +19,6 @@ from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.network.fusion.plan import StayingTensor
 from tilewright.network.residency import Known
-from tilewright.network.resident_values import HeldKernel
 from tilewright.numbers.calibration import Samples
 from tilewright.numerics.formats import Numbers
 from tilewright.planning import Plan, Planner
@@ -86,9 +85,7 @@ class CompilationState:
     numbers: Numbers | None = None
     """The number format asked for; None is the machine's own."""
     hold: bool = True
-    """True if values may stay on the chip between kernels (network/resident_values.py)."""
-    held: dict[str, HeldKernel] = field(default_factory=dict[str, HeldKernel])
-    """The kernels that run while values do, by their symbols."""
+    """True if tensors may stay on the chip between kernels (network/residency.py)."""
     staying: tuple[StayingTensor, ...] = ()
     """The tensors that stay for all kernels that read them (network/residency.py)."""
     shared: Known = field(default_factory=Known)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 
-from tilewright.c_words import RESERVED
 from tilewright.errors import refuse
+from tilewright.system.c_words import RESERVED
 
 LONGEST = 64
 """Characters of the longest identifier."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tilewright.c_words import RESERVED
+from tilewright.system.c_words import RESERVED
 
 if TYPE_CHECKING:
     from tilewright.machine.model import Machine

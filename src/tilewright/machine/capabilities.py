@@ -1,4 +1,4 @@
-"""What a target may do beyond the rest: the keys of machines that take its own support.
+"""The optional capabilities of targets: keys of machines that a target must itself support.
 
 Planning prices these keys, or passes act on them, because the lowering or the hardware does
 something; where a target does not, the key would make predictions wrong without a word. So every
@@ -58,11 +58,6 @@ def records(machine: Machine) -> Iterator[tuple[str, Record]]:
         for place, part in _parts(machine, kind):
             if not isinstance(part, Synchronisation) and part.own.family:
                 yield f"{place}own.{part.own.family}", part.own
-
-
-def keeps_values(machine: Machine) -> bool:
-    """Return True if values may stay in one of its memories from one kernel to the next."""
-    return any(memory.own.keeps_values() for memory in machine.memories)
 
 
 def keeps_tensors(machine: Machine) -> bool:

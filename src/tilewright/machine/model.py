@@ -69,10 +69,11 @@ class Memory(_Part):
     """Bandwidth that all moves touching this memory share; None is no limit of its own."""
     reserved: int = Field(default=0, ge=0, le=MAX_VALUE)
     """Bytes at its end that buffers leave alone, for what primitives keep there for themselves."""
-    resident: tuple[Literal["inputs", "results"], ...] = ()
+    resident: tuple[Literal["inputs", "results", "constants"], ...] = ()
     """The tensors that may stay in it, whole, from one kernel to others: ``inputs`` that several
-    kernels read, ``results`` that no other kernel needs in main memory. Tiles of what stays are any
-    boxes of it."""
+    kernels read, ``results`` that no other kernel needs in main memory, ``constants`` that are
+    loaded before the first kernel. Tiles of what stays are any boxes of it, or one contiguous block
+    where moves to it are (``MoveRecord.block_by_block``)."""
     own: OwnMemory = MemoryRecord()
     """The record of keys that one family of targets alone has for a memory (records.py)."""
 

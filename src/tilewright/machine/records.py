@@ -4,24 +4,24 @@ Every part of a machine has a field ``own``. A target that knows more of a part 
 fields say derives a record from one of the classes here, in the module ``capabilities`` of its
 own folder::
 
-    class CambriconMemory(MemoryRecord):
+    class CambriconMove(MoveRecord):
         family: ClassVar[str] = "cambricon"
-        holds: bool = False
+        linear: bool = False
 
-        def keeps_values(self) -> bool:
-            return self.holds
+        def block_by_block(self) -> bool:
+            return self.linear
 
 Shared code never names such a class: it asks the questions that the classes here answer for
-machines that have nothing of their own. Questions that need more than this folder are in
-planning/own.py. Files and JSON name the family, ``own = { cambricon = { holds = true } }``, and
-a machine with records of another family is refused by a target (``Target.check_machine``).
+machines that have nothing of their own. Questions that need more than this folder, or that one
+family alone has reason to answer, are in planning/own.py and graph/passes/own.py. Files and JSON
+name the family, ``own = { cambricon = { linear = true } }``, and a machine with records of another
+family is refused by a target (``Target.check_machine``).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint
@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, SerializationInfo
 from pydantic import ValidationError as _ValidationError
 
-from tilewright.choices import target_points
 from tilewright.machine.rounding import Rounding
+from tilewright.system.choices import target_points
 
 if TYPE_CHECKING:
     from tilewright.machine.model import Machine, Memory, Primitive
@@ -58,54 +58,19 @@ class MachineRecord(Record):
         """Return how fixed point computes otherwise than exactly with one rounding."""
         return Rounding()
 
-    def start_cycles(self) -> int:
-        """Cycles to start the cores on a kernel and to wait for the last of them."""
-        return 0
-
-    def joins_pixels(self, rows: int, columns: int) -> bool:
-        """Return True if one row of all pixels is cut over the cores as well as rows and columns
-        are."""
-        del rows, columns
-        return True
-
-    def multiplies_computed_integers(self) -> bool:
-        """Return True if both operands of a product of integers may be computed; else one is
-        constant."""
-        return True
-
     def findings(self, machine: Machine) -> Iterator[Finding]:
         """Yield the problems of this record on a machine."""
         del machine
         yield from ()
 
 
-@dataclass(frozen=True)
-class SharedCache:
-    """A cache in front of main memory that hardware manages and all cores share."""
-
-    bytes: int
-    hit_bytes_per_cycle: float
-    """The bytes that one core loads from it in a cycle."""
-
-
 class MemoryRecord(Record):
     """The record of a memory."""
-
-    def shared_cache(self) -> SharedCache | None:
-        """Return the cache in front of main memory that all cores share, or None. With it, moves of
-        main memory have the rates of each core's own path, and ``bytes_per_cycle`` is what all
-        cores share."""
-        return None
 
     def findings(self, memory: Memory, machine: Machine) -> Iterator[Finding]:
         """Yield the problems of this record on a memory of a machine."""
         del memory, machine
         yield from ()
-
-    def keeps_values(self) -> bool:
-        """Return True if values, and weights that several kernels read, may stay in it between
-        kernels."""
-        return False
 
 
 class MoveRecord(Record):
@@ -125,16 +90,6 @@ class PrimitiveRecord(Record):
         them out. Every window meets the image then."""
         return False
 
-    def in_turns(self) -> bool:
-        """Return True if the cores of a mesh compute it together, each of them in turn sending its
-        tiles to the others of its row and column while all multiply; ``cycles`` are those of one
-        turn. Planners that know no mesh leave it out (planning/space/mesh.py)."""
-        return False
-
-    def on_one_core(self) -> bool:
-        """Return True if one core computes it, where a machine has several, and the others wait."""
-        return False
-
     def weights_in_words(self) -> bool:
         """Return True if it takes weights in words of several, which a layout has to say."""
         return False
@@ -148,19 +103,10 @@ class PrimitiveRecord(Record):
 class OperandRecord(Record):
     """The record of a primitive's operand."""
 
-    def stores_parts(self) -> bool:
-        """Return True if parts of results are moved on while others of their tile are computed."""
-        return False
-
     def keeps_sums_along(self) -> tuple[str, ...]:
         """For the output, return the dims along which sums of several tiles may wait in its memory
         for the rest of their reduction while other operands there are loaded anew for each tile."""
         return ()
-
-    def lies_by_tile(self) -> bool:
-        """Return True if constants are stored in main memory tile by tile: each is one contiguous
-        block."""
-        return False
 
     def windows_apart(self) -> tuple[str, ...]:
         """For an input, return the dims of a window along which each window is moved by itself,

@@ -1,4 +1,4 @@
-"""Kernels of a network ready for a run timer: as it is now, or under another schedule."""
+"""Kernels of a network ready for a run timer: as planned, or under another schedule."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tilewright.codegen.program.interface import CompiledKernel
-from tilewright.graph.dialect import KernelOp, NetworkOp
+from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp
+from tilewright.graph.kernels import operand_values
+from tilewright.graph.placement import placement_of
 from tilewright.graph.values import value_names
-from tilewright.ir import ModuleOp
+from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Machine
-from tilewright.network.resident_values import HeldKernel, placements_of
 from tilewright.planning import Plan
 from tilewright.planning.domain import Kernel
+from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 from tilewright.tile.lower import tile
-
-Sizes = tuple[int | None, ...]
+from tilewright.tile.tensors import Placement
 
 
 @dataclass
 class Trials:
-    """The kernels of the accelerator; ``held`` has those that run while values are held."""
+    """The kernels of the accelerator, with their plans where nothing stays on the chip."""
 
     network: NetworkOp
     machine: Machine
     kernels: Mapping[str, Kernel]
     plans: Mapping[str, Plan]
-    held: Mapping[str, HeldKernel]
-    programs: dict[tuple[str, Schedule, Sizes], ModuleOp] = field(
-        default_factory=dict[tuple[str, Schedule, Sizes], ModuleOp]
+    programs: dict[tuple[str, Schedule], ModuleOp] = field(
+        default_factory=dict[tuple[str, Schedule], ModuleOp]
     )
-    """By symbol, schedule and the bytes of all memories: most trials share most of them."""
+    """By symbol and schedule: most trials share most of them."""
 
     def __post_init__(self) -> None:
         self.names = value_names(self.network)
@@ -41,41 +41,30 @@ class Trials:
             if isinstance(op, KernelOp) and op.symbol.data in self.plans
         }
 
-    def now(self, symbol: str) -> Plan:
-        """A kernel's plan."""
-        return self.held[symbol].plan if symbol in self.held else self.plans[symbol]
-
-    def kernel(self, symbol: str) -> Kernel:
-        """A kernel, its operands held as they are."""
-        return self.held[symbol].kernel if symbol in self.held else self.kernels[symbol]
-
-    def compiled(
-        self,
-        symbol: str,
-        schedule: Schedule,
-        machine: Machine,
-        keeps: str = "",
-        cycles: float = 0.0,
-    ) -> CompiledKernel:
+    def compiled(self, symbol: str, schedule: Schedule, cycles: float) -> CompiledKernel:
         """A kernel under a schedule, ready for the run timer."""
-        kernel = self.kernel(symbol)
-        key = symbol, schedule, sizes_of(machine)
+        kernel, key = self.kernels[symbol], (symbol, schedule)
         if key not in self.programs:
             placements = placements_of(self.ops[symbol], self.names, kernel)
-            if symbol in self.held:
-                placements = self.held[symbol].placed(placements)
-            program = tile(kernel, schedule, machine, placements, check=False)
+            program = tile(kernel, schedule, self.machine, placements, check=False)
             self.programs[key] = ModuleOp([program])
-        return CompiledKernel(kernel, schedule, self.programs[key], cycles, machine, keeps)
-
-    def ready(self, symbol: str, *trials: Mapping[str, HeldKernel]) -> CompiledKernel:
-        """A kernel as the first trial that has it says, or as it is now."""
-        held = next((trial[symbol] for trial in trials if symbol in trial), None)
-        if held is None:
-            return self.compiled(symbol, self.now(symbol).schedule, self.machine)
-        return self.compiled(symbol, held.plan.schedule, held.machine, cycles=held.plan.cycles)
+        return CompiledKernel(kernel, schedule, self.programs[key], cycles)
 
 
-def sizes_of(machine: Machine) -> Sizes:
-    """The bytes of all memories: in nothing else do a network's machines differ."""
-    return tuple(memory.bytes for memory in machine.memories)
+def placements_of(
+    op: KernelOp, names: Mapping[SSAValue, str], kernel: Kernel
+) -> dict[str, Placement]:
+    """Return the arena, offset and strides of each operand of a network's kernel in main memory.
+
+    Constants are dense as planning's kernel has them: it may see them in another shape
+    (targets/cambricon/planning/channel_blocks.py).
+    """
+    placements: dict[str, Placement] = {}
+    shapes = {argument.name: argument for argument in kernel.operands}
+    for name, value in operand_values(op, names).items():
+        place, operand = placement_of(value), shapes.get(name)
+        strides = place.strides
+        if operand is not None and isinstance(value.owner, WeightOp):
+            strides = Layout.parse(operand.layout, len(operand.shape)).strides(operand.shape)
+        placements[name] = place.arena, place.offset, strides
+    return placements

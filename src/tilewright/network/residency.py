@@ -2,9 +2,11 @@
 
 A tensor that several kernels read is loaded by the first and found by the others (siblings: DNNVM,
 section 4.3). A result that no other kernel needs in main memory is not stored at all: the kernels
-that read it find it where the one that computes it has left it. Such a tensor lies whole in the
-memory, and every tile of it is a box of what lies there (``Schedule.stays``); the buffers of all
-kernels that run at that time keep to the rest of the memory (``Schedule.rooms``).
+that read it find it where the one that computes it has left it. Constants are there from the start
+of the network on: each that several kernels read, and all biases where their latencies matter. Such
+a tensor lies whole at the memory's end, and every tile of it is a box of what lies there
+(``Schedule.stays``); kernels that run at that time have the rest of the memory
+(``Schedule.rooms``).
 
 Before::
 
@@ -21,27 +23,23 @@ faster so by the target's simulator.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, prod
 
 from tilewright.codegen.program.interface import CompiledKernel, RunTimer
 from tilewright.errors import TilewrightError
-from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp
-from tilewright.graph.kernels import operand_values
-from tilewright.graph.placement import placement_of
-from tilewright.ir import SSAValue
-from tilewright.ir.types import layout_of, shape_of
+from tilewright.graph.dialect import KernelOp, NetworkOp
 from tilewright.machine import Machine, Memory
 from tilewright.machine.capabilities import keeps_tensors
 from tilewright.memory import align_up, lowest_gap
 from tilewright.network.candidates import Trials
 from tilewright.network.fusion.plan import StayingTensor
+from tilewright.network.resident_candidates import Candidate, Candidates, computes
 from tilewright.planning import Plan, Planner, Timer
 from tilewright.planning.canonical import canonical, renamed
-from tilewright.planning.cost.bounds import main_bandwidth
-from tilewright.planning.domain import Kernel, Operand, with_operands
-from tilewright.planning.layout import Layout
+from tilewright.planning.domain import Kernel, with_operands
+from tilewright.planning.own import lies_by_tile
 from tilewright.planning.schedule import Resident, Schedule
 from tilewright.planning.space.held import holding
 
@@ -49,6 +47,12 @@ WORTH = 1e-3
 """Part of the cycles of kernels in a row that the transfers that are spared must take for a tensor
 to be tried: planning for the memory that is left takes time."""
 
+CONSTANTS_WORTH = 1e-2
+"""The same for constants, which take room from all kernels before their last reader."""
+
+NEIGHBOURS = 8
+"""Kernels in a row that are timed together at least, where there are so many: a kernel may load
+what it needs several kernels ahead."""
 
 Rooms = tuple[tuple[str, int], ...]
 """``Schedule.rooms``."""
@@ -66,7 +70,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Residency:
-    """What a search has found."""
+    """The tensors that a search chose to keep on chip, with their kernels' plans."""
 
     plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
     """The plans of the kernels that run while a tensor stays, by their symbols."""
@@ -90,54 +94,16 @@ def keep_tensors(
     """
     if run_timer is None or not keeps_tensors(machine):
         return Residency()
-    trials = Trials(network, machine, kernels, plans, {})
+    trials = Trials(network, machine, kernels, plans)
     return _Search(machine, trials, run_timer, timer, known or Known()).run()
 
 
 @dataclass(frozen=True)
-class _Storage:
-    """A tensor in a buffer of a kernel, whole."""
-
-    memory: Memory
-    bytes: int
-    """That it takes of the memory, in its granules."""
-    image: object
-    """How it lies there: kernels can hand it on if they have the same."""
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A tensor that kernels of a row hand on or share."""
-
-    name: str
-    """Its name as an operand."""
-    writer: str | None
-    """The kernel that computes it, which then does not store it; None if it is loaded."""
-    readers: frozenset[str]
-    memory: Memory
-    bytes: int
-    """That it takes of the memory, with the granules of its users."""
-    moved: int
-    """Its bytes, of one transfer."""
-
-    @property
-    def users(self) -> frozenset[str]:
-        """The kernels that have it in a buffer."""
-        return self.readers | ({self.writer} if self.writer else frozenset[str]())
-
-    @property
-    def spared(self) -> int:
-        """Bytes that no longer move: of all loads but one, or of all loads and the store."""
-        return self.moved * (len(self.readers) + (1 if self.writer else -1))
-
-
-@dataclass(frozen=True)
 class _Place:
-    """A tensor that stays: the first and last kernel of its row, and where it lies."""
+    """A tensor that stays, the kernels that run meanwhile, and where it lies."""
 
-    tensor: _Candidate
-    first: int
-    last: int
+    tensor: Candidate
+    time: tuple[str, ...]
     start: int
     """Bytes from the memory's end to its end; ``end`` is how many to its first byte."""
     end: int
@@ -151,35 +117,51 @@ class _Search:
     timer: Timer | None
     known: Known
     chosen: dict[str, Plan] = field(default_factory=dict[str, Plan])
+    placed: list[_Place] = field(default_factory=list["_Place"])
     tensors: list[StayingTensor] = field(default_factory=list[StayingTensor])
 
     def run(self) -> Residency:
-        """All rows of kernels, one after the other."""
-        for row in self._rows():
-            cycles = sum(self.trials.plans[symbol].cycles for symbol in row)
-            placed: list[_Place] = []
-            for tensor in self._candidates(row):
-                if tensor.spared / main_bandwidth(self.machine) < WORTH * cycles:
-                    continue
-                place = self._place(tensor, row, placed)
-                trial = self._trial([*placed, place], place, row)
-                if trial is None:
-                    continue
-                gain = self._gain(trial, row, place)
-                if gain > 0:
-                    placed.append(place)
-                    self.chosen |= self._in_a_row(trial, row[place.first : place.last + 1])
-                    self._note(tensor, trial, gain)
+        """All rows of kernels, one after the other; then constants, whose latencies count most
+        where little else is loaded."""
+        rows = self._rows()
+        every = [symbol for row in rows for symbol in row]
+        found = Candidates(self.machine, self.trials)
+        for row in rows:
+            for tensor in found.of(row):
+                self._try([tensor], row, WORTH)
+        for together in found.constants(every):
+            self._try(together, every, CONSTANTS_WORTH)
         return Residency(self.chosen, tuple(self.tensors))
 
-    def _note(self, tensor: _Candidate, trial: Mapping[str, Plan], gain: float) -> None:
-        users = (
-            symbol
-            for symbol, plan in trial.items()
-            if any(resident.operand == tensor.name for resident in plan.schedule.stays)
+    def _try(self, tensors: Sequence[Candidate], row: Sequence[str], worth: float) -> None:
+        """Let tensors stay where the kernels of their time are faster so."""
+        cycles = sum(self.trials.plans[symbol].cycles for symbol in row)
+        if sum(tensor.spared for tensor in tensors) < worth * cycles:
+            return
+        users = [n for n, symbol in enumerate(row) if any(symbol in t.names for t in tensors)]
+        # Constants come with one load before the first kernel, and lie side by side.
+        first = 0 if tensors[0].constant else users[0]
+        time = tuple(row[first : users[-1] + 1])
+        places: list[_Place] = []
+        for tensor in tensors:
+            places.append(self._place(tensor, time, [*self.placed, *places]))
+        trial = self._trial(places, time)
+        if trial is None:
+            return
+        gain = self._gain(trial, row, time)
+        if gain > 0:
+            self.placed += places
+            self.chosen |= self._in_a_row(trial, time)
+            for tensor in tensors:
+                self._note(tensor, trial, gain / len(tensors))
+
+    def _note(self, tensor: Candidate, trial: Mapping[str, Plan], gain: float) -> None:
+        users = tuple(
+            symbol for symbol, name in tensor.names.items() if stays(trial[symbol].schedule, name)
         )
-        memory, size = tensor.memory.name, tensor.bytes
-        self.tensors.append(StayingTensor(tensor.name, memory, tuple(users), size, gain))
+        self.tensors.append(
+            StayingTensor(tensor.name, tensor.memory.name, users, tensor.bytes, gain)
+        )
 
     def _rows(self) -> list[list[str]]:
         """Kernels that run one after the other, the host none between them."""
@@ -191,175 +173,90 @@ class _Search:
                 rows.append([])
         return rows
 
-    def _candidates(self, row: Sequence[str]) -> Iterator[_Candidate]:
-        """The tensors that several kernels of a row use, each in one memory and whole, those
-        touched first in front."""
-        reads: dict[SSAValue, dict[str, Operand]] = {}
-        writes: dict[SSAValue, tuple[str, Operand]] = {}
-        order: dict[SSAValue, None] = {}
-        for symbol in row:
-            values = operand_values(self.trials.ops[symbol], self.trials.names)
-            kernel = self.trials.kernels[symbol]
-            for operand in kernel.inputs:
-                value = values[operand.name]
-                if not isinstance(value.owner, WeightOp):
-                    reads.setdefault(value, {})[symbol] = operand
-                    order.setdefault(value)
-            output = values[kernel.output.name]
-            writes[output] = symbol, kernel.output
-            order.setdefault(output)
-        for value in order:
-            readers = reads.get(value, {})
-            if value in writes and readers:
-                everyone = {use.operation for use in value.uses}
-                inside = {self.trials.ops[symbol] for symbol in readers}
-                apart = everyone == inside and _is_dense(value)
-                if apart and (tensor := self._handed_on(writes[value], readers)):
-                    yield tensor
-                    continue
-            if len(readers) > 1 and (tensor := self._shared(readers)):
-                yield tensor
-
-    def _handed_on(
-        self, written: tuple[str, Operand], readers: Mapping[str, Operand]
-    ) -> _Candidate | None:
-        """A result that a kernel hands on to readers, all of which find it whole."""
-        symbol, output = written
-        storage = self._storage(symbol, output.name, written=True)
-        storages = [self._storage(reader, output.name) for reader in readers]
-        if storage is None or None in storages or "results" not in storage.memory.resident:
-            return None
-        return self._candidate(output, symbol, readers, [storage, *storages])
-
-    def _shared(self, readers: Mapping[str, Operand]) -> _Candidate | None:
-        """A tensor that the first of several readers loads for the others that can find it."""
-        alike: dict[object, dict[str, _Storage]] = {}
-        for symbol, operand in readers.items():
-            storage = self._storage(symbol, operand.name)
-            if storage is not None:
-                key = storage.memory.name, storage.image
-                alike.setdefault(key, {})[symbol] = storage
-        storages = max(alike.values(), key=len, default={})
-        if len(storages) < 2:
-            return None  # Others, if there are any, load it for themselves.
-        finding = {symbol: readers[symbol] for symbol in storages}
-        return self._candidate(next(iter(finding.values())), None, finding, [*storages.values()])
-
-    def _candidate(
-        self,
-        operand: Operand,
-        writer: str | None,
-        readers: Mapping[str, Operand],
-        storages: Sequence[_Storage | None],
-    ) -> _Candidate | None:
-        known = [storage for storage in storages if storage is not None]
-        if len({(storage.memory.name, storage.image) for storage in known}) != 1:
-            return None
-        memory, size = known[0].memory, max(storage.bytes for storage in known)
-        if size >= (memory.room or 0) or (writer is None and "inputs" not in memory.resident):
-            return None
-        moved = prod(operand.shape) * operand.element_bytes
-        return _Candidate(operand.name, writer, frozenset(readers), memory, size, moved)
-
-    def _storage(self, symbol: str, name: str, *, written: bool = False) -> _Storage | None:
-        """The resident memory in which a kernel has a tensor whole, in one buffer; None where it is
-        read twice, in parts, in place, or window by window."""
-        whole, plan = self.trials.kernels[symbol], self.trials.plans[symbol]
-        uses = (
-            [(whole, whole.output, plan.schedule)]
-            if written
-            else [
-                (kernel, operand, schedule)
-                for kernel, schedule in _computes(whole, plan.schedule)
-                for stage in kernel.stages
-                for operand in stage.inputs
-                if operand.name == name
-            ]
-        )
-        if len(uses) != 1 or uses[0][1].role in ("weight", "bias") or whole.behind:
-            return None
-        ((kernel, operand, schedule),) = uses
-        storage = self.machine.primitive(schedule.primitive).operands.get(operand.role)
-        if storage is None or operand.image is not None or storage.own.windows_apart():
-            return None
-        memory = self.machine.memory(storage.memory)
-        extents = kernel.anchor.extents
-        size = operand.element_bytes
-        for axis, extent in zip(operand.access, operand.shape, strict=True):
-            low, span = axis.interval({dim: (0, extents.get(dim, 1)) for dim in axis.dims})
-            if low > 0 or low + span < extent:
-                return None
-            size *= align_up(extent, axis.granule(storage.multiples))
-        if not memory.resident:
-            return None
-        image = _image(operand, kernel, memory)
-        return _Storage(memory, align_up(size, memory.granule), image)
-
-    def _place(self, tensor: _Candidate, row: Sequence[str], placed: Sequence[_Place]) -> _Place:
+    def _place(self, tensor: Candidate, time: tuple[str, ...], placed: Sequence[_Place]) -> _Place:
         """The lowest place, from the memory's end, beside what stays there at the same time."""
-        numbers = [number for number, symbol in enumerate(row) if symbol in tensor.users]
-        first, last = numbers[0], numbers[-1]
         beside = [
             (other.start, other.end)
             for other in placed
-            if other.tensor.memory.name == tensor.memory.name
-            and other.first <= last
-            and first <= other.last
+            if other.tensor.memory.name == tensor.memory.name and {*other.time} & {*time}
         ]
         start = lowest_gap(beside, tensor.bytes, 0)
         end = align_up(start + tensor.bytes, tensor.memory.granule)
-        return _Place(tensor, first, last, end - tensor.bytes, end)
+        return _Place(tensor, time, end - tensor.bytes, end)
 
-    def _top(self, memory: Memory) -> int:
-        """The end of what may stay in a memory: below what primitives reserve."""
-        besides = [
-            self.machine.memory_beside(primitive, memory.name)
-            for primitive in self.machine.primitives
-        ]
-        reserved = max((own.reserved for own in besides), default=memory.reserved)
-        return ((memory.bytes or 0) - reserved) // memory.granule * memory.granule
-
-    def _trial(
-        self, placed: Sequence[_Place], new: _Place, row: Sequence[str]
-    ) -> dict[str, Plan] | None:
-        """The plans of all kernels of a tensor's time beside all that stays then; None if one has
-        no room, or fewer than two can use the tensor where it lies."""
+    def _trial(self, new: Sequence[_Place], time: Sequence[str]) -> dict[str, Plan] | None:
+        """The plans of all kernels of some tensors' time beside all that stays then; None if one
+        has no room, or too few can use a tensor where it lies."""
         trial: dict[str, Plan] = {}
-        loaded = new.tensor.writer is not None
-        users = 0
-        for number in range(new.first, new.last + 1):
-            symbol = row[number]
-            alive = [place for place in placed if place.first <= number <= place.last]
-            plan = self._planned(symbol, alive, new if symbol in new.tensor.users else None, loaded)
+        users = dict.fromkeys((place.tensor.name for place in new), 0)
+        cuts: dict[str, set[object]] = {}
+        for symbol in time:
+            alive = [place for place in (*self.placed, *new) if symbol in place.time]
+            using = [place for place in new if symbol in place.tensor.names]
+            left = [
+                place.tensor.writer is not None
+                or place.tensor.constant
+                or users[place.tensor.name] > 0
+                for place in using
+            ]
+            residents = [
+                Resident(
+                    place.tensor.names[symbol],
+                    self._top(place.tensor.memory) - place.end + place.tensor.shifts[symbol],
+                    there and symbol != place.tensor.writer,
+                )
+                for place, there in zip(using, left, strict=True)
+            ]
+            plan = self._planned(symbol, alive, residents)
+            if plan is None and all(place.tensor.writer is None for place in using):
+                plan = self._planned(symbol, alive, ())
             if plan is None:
                 return None
             trial[symbol] = plan
-            if any(resident.operand == new.tensor.name for resident in plan.schedule.stays):
-                loaded, users = True, users + 1
-            elif new.tensor.writer is not None and symbol in new.tensor.users:
-                return None  # It is nowhere else.
-        return trial if users > 1 else None
+            for place in using:
+                name = place.tensor.names[symbol]
+                if stays(plan.schedule, name):
+                    users[place.tensor.name] += 1
+                    cuts.setdefault(place.tensor.name, set()).add(self._cut(symbol, name, plan))
+        least = [1 if place.tensor.constant else 2 for place in new]
+        enough = all(n >= wanted for n, wanted in zip(users.values(), least, strict=True))
+        return trial if enough and all(len(cut) == 1 for cut in cuts.values()) else None
+
+    def _cut(self, symbol: str, name: str, plan: Plan) -> object:
+        """The tiles of a constant that lies in memory tile by tile: all readers have the same."""
+        kernel, schedule = self.trials.kernels[symbol], plan.schedule
+        operand = next(operand for operand in kernel.operands if operand.name == name)
+        storage = self.machine.primitive(schedule.primitive).operands.get(operand.role)
+        if storage is None or not lies_by_tile(storage):
+            return None
+        extents = kernel.anchor.extents
+        return tuple(
+            min(level.size(dim, extents[dim]) for level in schedule.levels)
+            for dim in extents
+            if dim in operand.dims
+        )
+
+    def _top(self, memory: Memory) -> int:
+        """The end of what may stay in a memory."""
+        return (memory.bytes or 0) // memory.granule * memory.granule
 
     def _planned(
-        self, symbol: str, alive: Sequence[_Place], new: _Place | None, loaded: bool
+        self, symbol: str, alive: Sequence[_Place], new: Sequence[Resident]
     ) -> Plan | None:
-        """A kernel beside what stays, with what of that it uses where it lies; of the tensor that
-        is tried, only if a schedule does so."""
+        """A kernel beside what stays, with what of that it uses where it lies; None where no
+        schedule does so."""
         before = self.chosen.get(symbol)
-        stays = () if before is None else before.schedule.stays
-        if new is not None:
-            address = self._top(new.tensor.memory) - new.end
-            live_in = loaded and symbol != new.tensor.writer
-            stays = (*stays, Resident(new.tensor.name, address, live_in))
+        residents = (*(() if before is None else before.schedule.stays), *new)
         rooms: dict[str, int] = {}
+        memories: dict[str, str] = {}
         for place in alive:
             memory = place.tensor.memory
             left = self._top(memory) - place.end
             rooms[memory.name] = min(rooms.get(memory.name, left), left)
+            memories[place.tensor.names.get(symbol, "")] = memory.name
         kernel, machine = self.trials.kernels[symbol], self.machine
-        for resident in stays:
-            (place,) = (p for p in alive if p.tensor.name == resident.operand)
-            kernel = holding(kernel, {resident.operand}, place.tensor.memory.name)
+        for resident in residents:
+            kernel = holding(kernel, {resident.operand}, memories[resident.operand])
         key = tuple(sorted(rooms.items()))
         if key not in self.known.planners:
             values = {f"memory.{name}.bytes": size for name, size in key}
@@ -368,10 +265,8 @@ class _Search:
         try:
             plan = self.known.planners[key].plan(kernel)
         except TilewrightError:
-            if new is None or new.tensor.writer is not None:
-                return None
-            return self._planned(symbol, alive, None, loaded)
-        return replace(plan, schedule=replace(plan.schedule, stays=stays, rooms=key))
+            return None
+        return replace(plan, schedule=replace(plan.schedule, stays=residents, rooms=key))
 
     def _timer(self, rooms: Rooms) -> Timer | None:
         """The timer of kernels whose held operands lie behind the rooms of their memories."""
@@ -380,13 +275,14 @@ class _Search:
             return None
 
         def cycles(kernel: Kernel, schedule: Schedule) -> float:
-            held = {operand.name: operand.held for operand in kernel.operands if operand.held}
-            stays = tuple(
-                Resident(name, dict(rooms)[memory], name != kernel.output.name)
-                for name, memory in held.items()
-            )
+            ends, residents = dict(rooms), list[Resident]()
+            for operand in {o.name: o for o in kernel.operands if o.held}.values():
+                there = operand.name != kernel.output.name
+                residents.append(Resident(operand.name, ends[operand.held], there))
+                granule = self.machine.memory(operand.held).granule
+                ends[operand.held] += align_up(operand.bytes, granule)
             plain = with_operands(kernel, lambda operand: replace(operand, held=""))
-            return timer(plain, replace(schedule, stays=stays, rooms=rooms))
+            return timer(plain, replace(schedule, stays=tuple(residents), rooms=rooms))
 
         return cycles
 
@@ -399,13 +295,13 @@ class _Search:
         """
         taken = self._cycles(inside, trial)
         alone = sum(plan.cycles for plan in trial.values())
-        factor = taken / alone if taken < inf and alone else 1.0
+        factor = min(taken / alone, 1.0) if taken < inf and alone else 1.0
         plans: dict[str, Plan] = {}
         for symbol, plan in trial.items():
             loaded = {item.operand for item in plan.schedule.stays if not item.live_in}
             loads = sum(
                 prod(operand.shape) * operand.element_bytes
-                for kernel, _ in _computes(self.trials.kernels[symbol], plan.schedule)
+                for kernel, _ in computes(self.trials.kernels[symbol], plan.schedule)
                 for operand in kernel.inputs
                 if operand.name in loaded
             )
@@ -418,18 +314,19 @@ class _Search:
             )
         return plans
 
-    def _gain(self, trial: Mapping[str, Plan], row: Sequence[str], place: _Place) -> float:
+    def _gain(self, trial: Mapping[str, Plan], row: Sequence[str], time: Sequence[str]) -> float:
         """Cycles by which kernels of a row are faster so, with those before and after, or, where
         these cannot be timed, alone."""
-        first, last = place.first, place.last + 1
-        for around in (row[max(first - 1, 0) : last + 1], row[first:last]):
+        first, last = row.index(time[0]), row.index(time[-1]) + 1
+        beside = max((NEIGHBOURS - len(time)) // 2, 1)
+        for around in (row[max(first - beside, 0) : last + beside], row[first:last]):
             before = self._cycles(around, {})
             if before < inf:
                 return before - self._cycles(around, trial)
         return 0.0
 
     def _cycles(self, symbols: Sequence[str], trial: Mapping[str, Plan]) -> float:
-        """What kernels in a row take, some of them as a trial has them."""
+        """Return the cycles of kernels in a row under a trial's plans; infinity if it fails."""
         try:
             kernels = [self._ready(symbol, trial) for symbol in symbols]
             key = _alike(kernels)
@@ -441,28 +338,7 @@ class _Search:
 
     def _ready(self, symbol: str, trial: Mapping[str, Plan]) -> CompiledKernel:
         plan = trial.get(symbol) or self.chosen.get(symbol) or self.trials.plans[symbol]
-        return self.trials.compiled(symbol, plan.schedule, self.machine, cycles=plan.cycles)
-
-
-def _image(operand: Operand, kernel: Kernel, memory: Memory) -> object:
-    """What an operand's bytes look like in a memory: where it is one bank, a whole tensor lies as
-    it does in main memory, whatever shape a kernel gives it. Rows that windows step over go to
-    banks by the step."""
-    if memory.banks == 1:
-        return prod(operand.shape), operand.element_bytes
-    reduced = kernel.anchor.reduction
-    steps = tuple(
-        max((abs(step) for dim, step in axis.terms if dim not in reduced), default=1)
-        for axis in operand.access
-    )
-    return operand.shape, operand.layout, operand.element_bytes, steps
-
-
-def _is_dense(value: SSAValue) -> bool:
-    """Return True if a tensor's place in main memory has no gaps: not a part of another one's."""
-    shape = shape_of(value)
-    layout = Layout.parse(layout_of(value), len(shape))
-    return placement_of(value).strides == layout.strides(shape)
+        return self.trials.compiled(symbol, plan.schedule, plan.cycles)
 
 
 def _alike(kernels: Sequence[CompiledKernel]) -> object:
@@ -477,8 +353,6 @@ def _alike(kernels: Sequence[CompiledKernel]) -> object:
     return tuple(described)
 
 
-def _computes(kernel: Kernel, schedule: Schedule) -> Iterator[tuple[Kernel, Schedule]]:
-    """A kernel and its producers, and theirs, each with its schedule."""
-    yield kernel, schedule
-    for producer, inner in zip(kernel.producers, schedule.producers, strict=True):
-        yield from _computes(producer, inner)
+def stays(schedule: Schedule, operand: str) -> bool:
+    """Return True if an operand stays on the chip under a schedule."""
+    return any(resident.operand == operand for resident in schedule.stays)

@@ -13,6 +13,7 @@ from tilewright.planning.chains.cores import plan_chain_cores
 from tilewright.planning.chains.plans import plan_chain
 from tilewright.planning.cost.bounds import in_place, primitives_for
 from tilewright.planning.domain import Kernel
+from tilewright.planning.own import shared_cache
 from tilewright.planning.plan import Budget, Plan, Timer, for_methods, timed
 from tilewright.planning.planners.caches import in_place_planning
 from tilewright.planning.planners.cores import plan_cores
@@ -116,12 +117,12 @@ def planner_in(context: CompilerContext) -> Planner:
 
 def search_of(kernel: Kernel, machine: Machine) -> Search:
     """The search that a kernel on a machine asks for."""
-    shared_cache = machine.memory(machine.main).own.shared_cache() is not None
+    cached = shared_cache(machine) is not None
     if kernel.producers:  # Other searches cut one kernel.
-        return plan_chain if machine.cores == 1 and not shared_cache else plan_chain_cores
+        return plan_chain if machine.cores == 1 and not cached else plan_chain_cores
     if in_place(kernel, machine, primitives_for(kernel, machine)[0]):
         return in_place_planning(machine).plan
-    return plan_cores if machine.cores > 1 or shared_cache else plan_exact
+    return plan_cores if machine.cores > 1 or cached else plan_exact
 
 
 def _renamed(chosen: Plan, names: Mapping[str, str]) -> Plan:

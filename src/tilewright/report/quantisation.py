@@ -7,7 +7,6 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from tilewright.choices import SAMPLES
 from tilewright.compiler.pipeline import Model, Progress, quiet, run_pipeline
 from tilewright.compiler.quantise import check_numbers
 from tilewright.machine import Machine
@@ -16,6 +15,7 @@ from tilewright.numerics.formats import Numbers
 from tilewright.report.measures import Measures
 from tilewright.report.variants import FixedVariants, QuantisedVariants, Variants
 from tilewright.shapes import Shapes
+from tilewright.system.choices import SAMPLES
 from tilewright.targets.base import Target
 
 

@@ -26,14 +26,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.errors import TilewrightError
-from tilewright.locks import exclusive, in_use, share
-from tilewright.places import default_directory, make_own
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.links import drop_unused, inodes, share_blobs
 from tilewright.runtime.manifest import read_own
 from tilewright.runtime.requests import Answer, drop_dangling, read_answer, write_answer
 from tilewright.runtime.seal import SEALED, check_seal, seal
-from tilewright.temporary import make_folder, remove_folder
+from tilewright.system.locks import exclusive, in_use, share
+from tilewright.system.places import default_directory, make_own
+from tilewright.system.temporary import make_folder, remove_folder
 
 MOST_BYTES = 4 << 30
 """Bytes that a cache keeps unless it is told otherwise."""

@@ -21,11 +21,11 @@ from pathlib import Path
 
 from tilewright.codegen.c.compiler import find_compiler
 from tilewright.errors import TilewrightError, refuse
-from tilewright.files import written
 from tilewright.runtime.elf import MACHINES, Symbol, elf_bytes, elf_sections, is_elf, note
 from tilewright.runtime.manifest import LONGEST_NAME, MANIFEST, PROGRAM, read_manifest
+from tilewright.system.files import written
+from tilewright.system.temporary import temporary_folder
 from tilewright.targets.base import find_target
-from tilewright.temporary import temporary_folder
 
 FORM = 1
 """Version of the form; readers refuse any other."""

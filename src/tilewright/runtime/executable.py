@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from tilewright.codegen.c.compiler import has_compiler
 from tilewright.codegen.c.packaged import LIBRARIES, Packaged
 from tilewright.errors import TilewrightError, refuse
-from tilewright.files import written
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.runtime.elf import becomes_elf
 from tilewright.runtime.glance import report
@@ -36,7 +35,8 @@ from tilewright.runtime.replacing import replacing
 from tilewright.runtime.summary import summary
 from tilewright.shapes import Bounds
 from tilewright.shapes.run import check_sizes
-from tilewright.temporary import make_folder, remove_folder
+from tilewright.system.files import written
+from tilewright.system.temporary import make_folder, remove_folder
 
 if TYPE_CHECKING:
     from tilewright.codegen.program.interface import Profile, Runner, TensorInfo

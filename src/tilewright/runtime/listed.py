@@ -6,7 +6,7 @@ import weakref
 from pathlib import Path
 
 from tilewright.runtime.manifest import MODEL, PROGRAM, REFERENCE, Manifest
-from tilewright.temporary import make_folder, remove_folder
+from tilewright.system.temporary import make_folder, remove_folder
 
 
 def listed_only(directory: Path, manifest: Manifest, owner: object) -> Path:

@@ -15,7 +15,6 @@ from tilewright.ir.types import element_dtype
 from tilewright.planning import Plan
 from tilewright.planning.cost.balance import imbalance
 from tilewright.planning.cost.limits import most_blocks, move_text
-from tilewright.planning.space.held import held_text
 from tilewright.runtime.manifest import PROGRAM, REFERENCE, KernelEntry, Manifest, Tensor
 from tilewright.runtime.reference import packed_weights, write_reference
 from tilewright.targets.base import Target
@@ -87,7 +86,7 @@ def _entries(compilation: Compilation, plans: Mapping[str, Plan]) -> list[Kernel
                 name=symbol,
                 nodes=item.kernel.nodes,
                 engine="accelerator",
-                schedule=str(kernel_plan.schedule) + held_text(item.kernel),
+                schedule=str(kernel_plan.schedule),
                 predicted_cycles=kernel_plan.cycles,
                 physical_bound=kernel_plan.physical_bound,
                 granule_bound=kernel_plan.granule_bound,

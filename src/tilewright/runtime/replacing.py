@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 from tilewright.errors import TilewrightError, refuse
-from tilewright.files import problem_of
 from tilewright.runtime.manifest import MANIFEST
+from tilewright.system.files import problem_of
 
 
 class replacing:

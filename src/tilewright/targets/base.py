@@ -15,10 +15,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tilewright.choices import target_names, target_points
 from tilewright.codegen.program.interface import Compilation, Runner, RunTimer
 from tilewright.errors import Problem, TilewrightError, choose, refuse
 from tilewright.numerics.element_types import ElementType
+from tilewright.system.choices import target_names, target_points
 from tilewright.tile.decisions import EVERY_DECISION, Decision
 
 if TYPE_CHECKING:
@@ -49,6 +49,9 @@ class Target(ABC):
     kernels_overlap: ClassVar[bool] = True
     """Whether a kernel's first loads run beside the end of the kernel before, whose last tiles they
     then leave alone (``Allocate.avoid``)."""
+    residents: ClassVar[frozenset[str]] = frozenset({"inputs", "results"})
+    """The kinds of tensors that may stay in memories (``Memory.resident``), if that is implemented;
+    others are refused."""
     elements: tuple[ElementType, ...] = ("float32", "fixed16", "fixed8")
     """What machines may compute on; others are refused."""
     weights_file: str = ""
@@ -103,6 +106,11 @@ class Target(ABC):
                 reason = f"target {self.name} does not implement this key"
                 problem = Problem("machine-capability", reason, f"{before}{where}", hint)
                 problems.append(problem)
+        for memory in machine.memories:
+            if kinds := ", ".join(kind for kind in memory.resident if kind not in self.residents):
+                reason = f"target {self.name} lets no {kinds} stay on the chip"
+                where = f"{before}memory.{memory.name}.resident"
+                problems.append(Problem("machine-capability", reason, where, "leave them out"))
         for where, record in records(machine):
             if record.family != self.family:
                 reason = f"target {self.name} does not implement keys of {record.family}'s own"

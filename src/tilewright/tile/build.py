@@ -55,7 +55,7 @@ from tilewright.planning.space.windows import beside
 from tilewright.tile.accumulators import hold_sums
 from tilewright.tile.attributes import WindowAttr
 from tilewright.tile.circular import keep_rows
-from tilewright.tile.loops import TileLoop, tile_loops
+from tilewright.tile.loops import TileLoop, level_memories, tile_loops
 from tilewright.tile.operations import (
     BufferOp,
     ComputeOp,
@@ -172,7 +172,6 @@ class _Nest:
         ]
         top: list[Operation] = [self._tensor(operand) for operand in tensors]
         body = self.nest()
-        levels = max((each.levels for each in (self.schedule, *self.schedule.inner)), key=len)
         # In its block first: an outermost reduction loop's surroundings are the program's own.
         block = Block([*top, *self.shared.top, *body])
         for nest in self.shared.nests:
@@ -181,7 +180,7 @@ class _Nest:
             keep_rows(home, domain, self.kernel.symbol, ahead)
         slots = self._slots()
         ordered = sorted(self.shared.dims.values(), key=lambda dim: dim.kind == "reduction")
-        memories = tuple(level.memory for level in levels)
+        memories = level_memories(self.schedule, self.machine.main)
         issuer = self.machine.synchronisation.issuer
         exchanged, rooms = self.schedule.exchanged, self.schedule.rooms
         return ProgramOp.build(
@@ -275,16 +274,12 @@ class _Nest:
 
     def _depth(self, link: Link, loops: Sequence[TileLoop]) -> int:
         """The number of loops, outermost first, within which a producer's result is made: those of
-        the outermost level, up to the last that changes what is read of it."""
-        read, levels = link.operand.dims, self.schedule.levels
-        return max(
-            (
-                number
-                for number, (dim, _, _, memory) in enumerate(loops, 1)
-                if dim in read and (len(levels) == 1 or memory == levels[0].memory)
-            ),
-            default=0,
-        )
+        the grid of parts and of the outermost level within it, up to the last that changes what is
+        read of it."""
+        levels = [level.memory for level in self.schedule.levels]
+        further = [memory for memory in levels if memory != self.machine.main][1:]
+        changing = (loop[0] in link.operand.dims and loop[3] not in further for loop in loops)
+        return max((number for number, changes in enumerate(changing, 1) if changes), default=0)
 
     def _tensor(self, operand: Operand) -> TensorOp:
         if operand.name in self.values:
@@ -496,7 +491,5 @@ class _Nest:
 
     def place_output(self) -> None:
         """Let the output's buffers live through all of the reduction."""
-        if self.kernel.output.name in self.shared.stays:
-            return
         reduced = {self.names.get(dim, dim) for dim in self.kernel.anchor.reduction}
         hold_sums(self.compute, reduced, always=keeps_sums(self.kernel, self.primitive))

@@ -48,4 +48,13 @@ def tile_loops(schedule: Schedule, extents: Mapping[str, int], kernel: str) -> l
     return loops
 
 
-__all__ = ["TileLoop", "tile_loops"]
+def level_memories(schedule: Schedule, main: str) -> tuple[str, ...]:
+    """The memories of a program's levels: those of the kernel that has most, after the grid of
+    parts, which are of main memory and around all kernels."""
+    grid = [level.memory for level in schedule.levels if level.memory == main]
+    every = ([level.memory for level in each.levels] for each in (schedule, *schedule.inner))
+    tiled = ([memory for memory in levels if memory not in grid] for levels in every)
+    return (*grid, *max(tiled, key=len))
+
+
+__all__ = ["TileLoop", "level_memories", "tile_loops"]

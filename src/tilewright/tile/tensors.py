@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from tilewright.ir import Attribute, StringAttr, integer, to_attribute
 from tilewright.ir.arenas import ACTIVATIONS, WEIGHTS
 from tilewright.ir.types import FixedType, element_of, tensor
-from tilewright.machine import Machine
 from tilewright.memory import align_up
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.domain import Kernel, Operand
@@ -35,19 +34,12 @@ def tensor_of(operand: Operand, placement: Placement | None = None) -> TensorOp:
     return op
 
 
-def dense_placements(kernel: Kernel, machine: Machine) -> dict[str, Placement]:
-    """A place for each operand of a kernel that is timed alone, in the arena of its role.
-
-    Operands that stay on the chip lie after the end of their memory, as the kernel's ``machine``
-    has it: the whole machine has more.
-    """
+def dense_placements(kernel: Kernel) -> dict[str, Placement]:
+    """A place for each operand of a kernel that is timed alone, in the arena of its role."""
     placements: dict[str, Placement] = {}
     ends: dict[str, int] = {}
     for operand in kernel.operands:
         arena = WEIGHTS if operand.role in ("weight", "bias") else ACTIVATIONS
-        if operand.held:
-            arena = operand.held
-            ends.setdefault(arena, align_up(machine.memory(arena).bytes or 0))
         layout, start = Layout.parse(operand.layout, len(operand.shape)), ends.get(arena, 0)
         placements[operand.name] = (arena, start, layout.strides(operand.shape))
         ends[arena] = start + align_up(layout.size(operand.shape) * operand.element_bytes)

@@ -44,7 +44,7 @@ def test_kernels_one_by_one_take_their_sum() -> None:
     for seed in range(3):
         kernel = conv_case(seed, True).kernel
         schedule = Planner(machine).plan(kernel).schedule
-        programs.append(tile(kernel, schedule, machine, dense_placements(kernel, machine)))
+        programs.append(tile(kernel, schedule, machine, dense_placements(kernel)))
     alone = [simulate(one_by_one([program], machine), machine).cycles for program in programs]
     timeline = simulate(one_by_one(programs, machine), machine)
     assert timeline.cycles == pytest.approx(sum(alone), abs=len(alone))

@@ -99,7 +99,7 @@ static int get_weight(const struct k0_c_para *para, const struct box *whole,
         return 0;
     for (long i0 = 0; i0 < box->n[0]; i0++)
         athread_get(PE_MODE, (void *)(para->weight + box->at[0] * 144 + box->at[1] * 48 + box->at[3] + i0 * 144), to + i0 * box->n[1] * 6,
-                    box->n[1] * 3 * block * 4, (void *)reply, 0, (16 - block) * 4, block * 4);
+                    box->n[1] * block * 12, (void *)reply, 0, (16 - block) * 4, block * 4);
     return box->n[0];
 }
 
@@ -114,7 +114,7 @@ static int put_output(const struct k0_c_para *para, const struct box *box,
     const long block = 6;
     *reply = 0;
     athread_put(PE_MODE, (void *)(from), para->output + box->at[1] * 36 + box->at[2] * 6,
-                2 * block * 4, (void *)reply, (36 - block) * 4, block * 4);
+                block * 8, (void *)reply, (36 - block) * 4, block * 4);
     return 1;
 }
 

@@ -93,8 +93,8 @@ static void compute(const struct tile *at,
                 const long end = MIN(4, end_inside(kw - 1, 2, 8));
                 if (low >= end)
                     continue;
-                const float *x = input + (low * 2 + (at->c - input_b->at[1]) * input_step1 + at->oh * 16 + kh * 8 - input_b->at[2] * 8 + kw - 9);
-                const float *w = weight + (at->c * 9 - weight_b->at[0] * 9 + kh * 3 + kw);
+                const float *x = input + (at->c - input_b->at[1]) * input_step1 + at->oh * 16 + kh * 8 - input_b->at[2] * 8 + kw + low * 2 - 9;
+                const float *w = weight + at->c * 9 - weight_b->at[0] * 9 + kh * 3 + kw;
                 row_fma(y + low, x, 2, *w, end - low);
             }
         }

@@ -63,7 +63,7 @@ static void compute(const struct tile *at,
             y[i] = -INFINITY;
         for (long kh = 0; kh < 3; kh++) {
             for (long kw = 0; kw < 3; kw++) {
-                const float *x = input + (at->c * 21 - input_b->at[1] * 21 + at->oh * 14 + kh * 7 - input_b->at[2] * 7 + kw);
+                const float *x = input + at->c * 21 - input_b->at[1] * 21 + at->oh * 14 + kh * 7 - input_b->at[2] * 7 + kw;
                 row_max(y, x, 2, 3);
             }
         }

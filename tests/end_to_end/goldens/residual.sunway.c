@@ -56,7 +56,7 @@ static int get_weight(const struct k0_c_para *para, const struct box *box,
     const long block = 1;
     *reply = 0;
     athread_get(PE_MODE, (void *)(para->weight + box->at[3]), to,
-                8 * block * 4, (void *)reply, 0, (8 - block) * 4, block * 4);
+                block * 32, (void *)reply, 0, (8 - block) * 4, block * 4);
     return 1;
 }
 
@@ -66,7 +66,7 @@ static int get_input(const struct k0_c_para *para, const struct box *box,
     const long block = 2;
     *reply = 0;
     athread_get(PE_MODE, (void *)(para->input + box->at[3]), to,
-                8 * block * 4, (void *)reply, 0, (16 - block) * 4, block * 4);
+                block * 32, (void *)reply, 0, (16 - block) * 4, block * 4);
     return 1;
 }
 

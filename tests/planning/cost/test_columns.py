@@ -9,12 +9,12 @@ from tests.planning import planning_kernels as kernels
 from tests.planning.event_reference import run
 from tests.slow import but_fast
 from tilewright.machine import Machine
-from tilewright.machine.records import OperandRecord
 from tilewright.planning.cost.bounds import primitives_for
 from tilewright.planning.cost.columns import lower_bounds, price, rough_bounds
 from tilewright.planning.cost.pipeline import Pipeline
 from tilewright.planning.planners.schedules import schedule_of
 from tilewright.planning.space.cells import cells_of
+from tilewright.planning.space.footprint import StoredInParts
 from tilewright.planning.space.tilings import Space, build_space
 from tilewright.targets.cambricon_x.machine import MACHINE
 
@@ -94,17 +94,10 @@ def test_a_single_slot_costs_what_it_serialises() -> None:
     assert found[4] < 4 * transfer + 2 * compute + 350
 
 
-class Leaving(OperandRecord):
-    """Parts of results are moved on while others are computed."""
-
-    def stores_parts(self) -> bool:
-        return True
-
-
 def test_results_that_leave_as_they_are_computed_need_no_second_slot() -> None:
     kernel, small = kernels.pool(48, 21, 3, 2, 1), kernels.variant(MACHINE, nbout=1024)
     (first, *_) = primitives_for(kernel, small)
-    output = first.operands["output"].model_copy(update={"own": Leaving()})
+    output = first.operands["output"].model_copy(update={"own": StoredInParts()})
     leaving = first.model_copy(update={"operands": {**first.operands, "output": output}})
     plain, freed = (price(build_space(kernel, small, one)) for one in (first, leaving))
     single = 0

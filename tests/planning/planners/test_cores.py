@@ -11,6 +11,7 @@ import pytest
 from tests.planning.planning_kernels import add, conv, dense, depthwise, pool
 from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel, Operand
+from tilewright.planning.own import start_cycles
 from tilewright.planning.planners.cores import ROUNDS, grids, one_core, part_of, parts_of
 from tilewright.planning.planners.exact import plan_exact
 from tilewright.planning.planners.schedules import agreeing
@@ -70,7 +71,7 @@ def test_what_is_predicted_is_the_slowest_cores_time_and_the_spawn() -> None:
     parts = prod(ceil(extents[dim] / outer.size(dim, extents[dim])) for dim in outer.order)
     part = plan_exact(part_of(kernel, dict(outer.tile)), one_core(MACHINE))
     rounds = ceil(parts / MACHINE.cores)
-    spawn = MACHINE.own.start_cycles()
+    spawn = start_cycles(MACHINE)
     assert found.predicted_cycles == pytest.approx(rounds * part.predicted_cycles + spawn)
     assert found.predicted_cycles >= found.granule_bound
 

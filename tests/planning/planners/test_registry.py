@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.planning import planning_kernels as kernels
-from tilewright.choices import PLANNERS
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
 from tilewright.planning import Planner
 from tilewright.planning.planners.greedy import Greedy
 from tilewright.planning.planners.registry import planner_of
+from tilewright.system.choices import PLANNERS
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.targets.cpu.machine import machine as cpu
 

@@ -11,6 +11,7 @@ from tilewright.machine import Machine
 from tilewright.machine.records import MachineRecord
 from tilewright.planning import Planner
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
+from tilewright.planning.own import start_cycles
 from tilewright.planning.planners.linear_fit import fit
 from tilewright.planning.planners.stated import stated_plan
 from tilewright.planning.planners.swatop import Strategies, Swatop, strategies
@@ -94,7 +95,7 @@ def test_what_is_simulated_is_the_price_of_the_schedule() -> None:
         if not group.keeps_step(kernel, row):
             continue
         alone = stated_plan(kernel, MACHINE, planner.strategy(MACHINE, group, row), "", MESH)
-        own = float(group.simulated(MESH, [row])[0]) + MACHINE.own.start_cycles()
+        own = float(group.simulated(MESH, [row])[0]) + start_cycles(MACHINE)
         assert own == pytest.approx(alone.predicted_cycles)
 
 

@@ -12,7 +12,7 @@ from tilewright.errors import TilewrightError
 from tilewright.planning import Planner
 from tilewright.planning.domain import Operand
 from tilewright.planning.planners.greedy import Greedy
-from tilewright.planning.space.held import holding, last_fitting, tile_bytes, usable
+from tilewright.planning.space.held import holding, usable
 from tilewright.planning.space.tilings import build_space
 from tilewright.targets.cambricon.machine import machine
 
@@ -77,9 +77,3 @@ def test_the_space_of_a_held_operand_has_usable_tiles_alone() -> None:
     space = build_space(kernel, SMALL, SMALL.primitive("conv"))
     assert usable(kernel, {dim: space.size(dim) for dim in space.index}, SMALL).all()
     assert 0 < space.rows < free.rows
-
-
-def test_tiles_lie_in_order_and_the_last_that_fit_stay() -> None:
-    tiles = tile_bytes([(5, 2), (3, 2)], 10)
-    assert tiles == (40, 20, 40, 20, 20, 10)
-    assert [last_fitting(tiles, room) for room in (9, 10, 49, 50, 150, 1000)] == [0, 1, 2, 3, 6, 6]

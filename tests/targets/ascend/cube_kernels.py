@@ -17,6 +17,7 @@ from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
 from tilewright.targets.ascend.network import network_machine
 from tilewright.targets.ascend.program import Program
+from tilewright.targets.ascend.target import AscendTarget
 from tilewright.tile.lower import tile
 
 Halves = NDArray[np.float16]
@@ -165,7 +166,9 @@ def planned(kernel: Kernel, machine: Machine | None = None) -> Schedule:
 
 def program_of(kernel: Kernel, schedule: Schedule, core: DaVinci = ASCEND_910) -> Program:
     """The kernel of the cube, by way of the tile program."""
-    return cube_kernel(tile(kernel, schedule, network_machine(core)), core, "kernel")
+    return cube_kernel(
+        tile(kernel, schedule, network_machine(core), honours=AscendTarget.honours), core, "kernel"
+    )
 
 
 def levels(

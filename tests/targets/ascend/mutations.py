@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
+from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
 from numpy.typing import NDArray
 from tests.targets.ascend.cube_kernels import Convolution, planned, program_of
 
@@ -26,7 +27,6 @@ from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.host import ORDERS, Kernel, build_all
 from tilewright.targets.ascend.kernels.elementwise import elementwise
 from tilewright.targets.ascend.kernels.fractal import METHODS, defractalise, fractalise
-from tilewright.targets.ascend.kernels.matmul import Matrices, Tiling, matmul
 from tilewright.targets.ascend.kernels.moves import Dim, move_elements
 from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm, softmax
 from tilewright.targets.ascend.machine import ASCEND_910

@@ -57,6 +57,17 @@ def pointwise_depthwise(channels: int, between: int, stride: int) -> Callable[[N
     return layers
 
 
+def pooled(
+    inputs: int, outputs: int, kernel: int, window: int, stride: int, pads: int = 0
+) -> Callable[[Network], str]:
+    def layers(net: Network) -> str:
+        x = net.op("Relu", net.conv("x", inputs, outputs, kernel))
+        sizes = {"kernel_shape": [window] * 2, "strides": [stride] * 2, "pads": [pads] * 4}
+        return net.op("MaxPool", x, **sizes)
+
+    return layers
+
+
 def products(depth: int, between: int, outputs: int) -> Callable[[Network], str]:
     def layers(net: Network) -> str:
         x = net.op("Relu", net.op("MatMul", "x", net.weight(depth, between)))
@@ -68,6 +79,18 @@ def products(depth: int, between: int, outputs: int) -> Callable[[Network], str]
 CASES = {
     case.about: case
     for case in (
+        Case(
+            "3x3 convolution 16 to 32, 32 x 32, and a 2x2 pool",
+            (1, 16, 32, 32),
+            pooled(16, 32, 3, 2, 2),
+            {},
+        ),
+        Case(
+            "3x3 convolution 16 to 32, 112 x 112, and a 3x3 pool, stride 2",
+            (1, 16, 112, 112),
+            pooled(16, 32, 3, 3, 2, 1),
+            {},
+        ),
         Case(
             "1x1 convolution 32 to 64, 28 x 28, and a 1x1 to 32",
             (1, 32, 28, 28),
@@ -90,8 +113,6 @@ CASES = {
         Case("8,192 x 64 by 64 x 128, and by 128 x 64", (8192, 64), products(64, 128, 64), {}),
     )
 }
-
-FAST = "1x1 convolution 32 to 64, 28 x 28, and a 1x1 to 32"
 
 
 def compiled(path: Path, **values: Any) -> Executable:
@@ -134,7 +155,7 @@ def row(case: Case, folder: Path) -> list[int]:
     return numbers
 
 
-@pytest.mark.parametrize("about", but_fast(CASES, [FAST]))
+@pytest.mark.parametrize("about", but_fast(CASES, []))
 def test_a_chain_is_one_kernel_that_takes_less(about: str, tmp_path: Path) -> None:
     """Of time, of main memory, and as the README says."""
     cycles, moved, bound, *apart = row(CASES[about], tmp_path)
@@ -160,6 +181,21 @@ def test_shapes_that_nothing_divides(shape: tuple[int, ...], tmp_path: Path) -> 
     given = {"x": np.random.default_rng(3).normal(size=net.shape).astype(np.float32)}
     found = executable.run(given)
     assert executable.check(given, found).equal
+
+
+@pytest.mark.parametrize("pads", but_fast([0, 1], [1]))
+def test_pools_at_all_borders(pads: int, tmp_path: Path) -> None:
+    """Several images, channels that are no whole blocks, rows that no tile divides; what is no
+    number takes no part."""
+    net = Network(3, 5, 15, 15)
+    net.save(path := tmp_path / "model.onnx", pooled(5, 20, 1, 3, 2, pads)(net))
+    executable = compiled(path, cores=2)
+    assert len(bounds(executable)) == 1
+    x = np.random.default_rng(3).normal(size=net.shape).astype(np.float32)
+    for value in (0.0, np.nan):
+        x[1, 2, 3:5, 7] = value
+        found = executable.run({"x": x})
+        assert executable.check({"x": x}, found).equal
 
 
 def test_what_is_predicted_to_gain_little_stays_apart(tmp_path: Path) -> None:

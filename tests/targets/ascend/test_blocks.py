@@ -10,6 +10,7 @@ from tests.slow import but_fast
 from tests.targets.ascend.ascend_arrays import built
 from tests.targets.ascend.cube_kernels import Convolution, Halves, Product, levels, planned
 
+from tilewright.codegen.nest.value import equal, least, select, variable
 from tilewright.errors import TilewrightError
 from tilewright.planning.planners.cores import core_beside, grids, parts_of, whole_schedule
 from tilewright.targets.ascend.blocks import alike, conflicts, traces
@@ -19,16 +20,7 @@ from tilewright.targets.ascend.host import build
 from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910, DaVinci
 from tilewright.targets.ascend.network import chip_machine
-from tilewright.targets.ascend.program import (
-    BLOCK_INDEX,
-    Flag,
-    Loop,
-    Program,
-    equal,
-    least,
-    select,
-    variable,
-)
+from tilewright.targets.ascend.program import BLOCK_INDEX, Flag, Loop, Program
 from tilewright.targets.ascend.proof import prove
 from tilewright.targets.ascend.reader.kernels import read_kernels, verified
 from tilewright.targets.ascend.sharing import (
@@ -38,6 +30,7 @@ from tilewright.targets.ascend.sharing import (
     makespan,
     simulate_blocks,
 )
+from tilewright.targets.ascend.target import AscendTarget
 from tilewright.tile.lower import tile
 
 CASES: dict[str, Product | Convolution] = {
@@ -53,7 +46,11 @@ def kernel_on(of: Product | Convolution, cores: int, core: DaVinci = ASCEND_910)
     """The kernel as it is planned for so many cores."""
     machine = chip_machine(core).with_values({"cores": cores})
     kernel = of.kernel() if isinstance(of, Product) else of.of_kernel()
-    return cube_kernel(tile(kernel, planned(kernel, machine), machine), core, "kernel")
+    return cube_kernel(
+        tile(kernel, planned(kernel, machine), machine, honours=AscendTarget.honours),
+        core,
+        "kernel",
+    )
 
 
 def four_blocks(rows: int = 64, columns: int = 64, *, residual: bool = False) -> Program:
@@ -62,7 +59,9 @@ def four_blocks(rows: int = 64, columns: int = 64, *, residual: bool = False) ->
     part = {"m": 32, "co": 32, "ci": 32}
     schedule = whole_schedule(levels(part, part, (), ()), {"m": 32, "co": 32}, machine)
     kernel = Product(rows, 32, columns, residual=residual).kernel()
-    return cube_kernel(tile(kernel, schedule, machine), ASCEND_910, "kernel")
+    return cube_kernel(
+        tile(kernel, schedule, machine, honours=AscendTarget.honours), ASCEND_910, "kernel"
+    )
 
 
 def result_of(program: Program, of: Product | Convolution, order: int = 0) -> Halves:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
 from tests.slow import but_fast, crossed
 from tests.targets.ascend.mutations import Mutated, arguments, generated, loop_of, mutants
 
@@ -16,7 +17,6 @@ from tilewright.targets.ascend.kernels.attention import Heads, attention
 from tilewright.targets.ascend.kernels.broadcast import broadcast
 from tilewright.targets.ascend.kernels.elementwise import elementwise
 from tilewright.targets.ascend.kernels.fractal import defractalise, fractalise
-from tilewright.targets.ascend.kernels.matmul import Matrices, Tiling, matmul
 from tilewright.targets.ascend.kernels.moves import Dim, move_elements
 from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm, softmax
 from tilewright.targets.ascend.kernels.pools import Window, pool

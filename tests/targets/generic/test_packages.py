@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.graph.networks import by_hand, parameters
 
-from tilewright.choices import target_names
 from tilewright.codegen.words import assemble
 from tilewright.compiler import api as compiling
 from tilewright.errors import TilewrightError
@@ -31,6 +30,7 @@ from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
 from tilewright.runtime import Executable
 from tilewright.simulate.races import find_races
+from tilewright.system.choices import target_names
 from tilewright.targets.base import find_target
 from tilewright.targets.cambricon_x import TARGET
 from tilewright.targets.generic.program import decode

@@ -21,6 +21,7 @@ from tilewright.compiler.pipeline import resolve
 from tilewright.errors import TilewrightError
 from tilewright.planning import Planner
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
+from tilewright.planning.own import start_cycles
 from tilewright.runtime import Executable
 from tilewright.targets.sunway.chip import CHIP, GROUPS, ChipPlanner, group_machine
 from tilewright.targets.sunway.emit.makefile import SHIM_FLAGS, SHIM_LINK
@@ -92,7 +93,7 @@ def test_layers_take_what_the_slowest_core_group_does(chip: Chip) -> None:
     inputs = inputs_of(chip.whole, 3)
     assert chip.whole.check(inputs, chip.whole.run(inputs, profile=True)).equal
     for kernel in chip.whole.profile.kernels:
-        assert kernel.on_host or (kernel.cycles or 0) > CHIP.own.start_cycles()
+        assert kernel.on_host or (kernel.cycles or 0) > start_cycles(CHIP)
 
 
 def convolution(n: int, co: int, side: int) -> Kernel:
@@ -125,8 +126,8 @@ def test_the_planner_chooses_what_is_divided(kernel: Kernel, groups: str) -> Non
     if groups == "1":
         assert schedule.levels == alone.schedule.levels
         return
-    alone_cycles = alone.predicted_cycles - MACHINE.own.start_cycles()
-    assert planned.predicted_cycles - CHIP.own.start_cycles() < alone_cycles
+    alone_cycles = alone.predicted_cycles - start_cycles(MACHINE)
+    assert planned.predicted_cycles - start_cycles(CHIP) < alone_cycles
     # The parts in the order of their numbers, dealt to the CPEs in equal runs.
     extents, outer = kernel.anchor.extents, dict(schedule.levels[0].tile)
     parts = list(product(*(range(-(-extents[dim] // size)) for dim, size in outer.items())))

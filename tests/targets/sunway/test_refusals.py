@@ -15,7 +15,7 @@ from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.sunway.chip import CHIP, group_machine
 from tilewright.targets.sunway.emit.names import layer_names
-from tilewright.targets.sunway.emit.nest import Nest
+from tilewright.targets.sunway.emit.nest import PartNest
 from tilewright.targets.sunway.emit.transfers import place_of, transfer_function
 from tilewright.targets.sunway.machine import MACHINE, MAIN_BYTES
 from tilewright.tile.build import build
@@ -33,7 +33,7 @@ def two_rows(gap: int) -> str:
     level = Level("ldm", (("d0", 1), ("d1", 2), ("d2", 64)), ("d2",))
     (program,) = programs_of(build(kernel, Schedule("vector", (level,)), MACHINE))
     buffer = next(op for op in program.walk() if isinstance(op, BufferOp))
-    place = place_of(Nest(program), buffer, layer_names(program))
+    place = place_of(PartNest(program), buffer, layer_names(program))
     return transfer_function(place, "wide", get=True)
 
 

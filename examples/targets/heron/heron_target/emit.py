@@ -9,7 +9,6 @@ from tilewright.codegen.c.loops import Call, Interface, KernelWriter, Value
 from tilewright.codegen.c.source import Writer, comment
 from tilewright.codegen.c.values import Tables
 from tilewright.codegen.program.commands import Commands
-from tilewright.codegen.program.files import HeldConstant
 from tilewright.codegen.program.nests import nest_fields
 from tilewright.tile.dialect import ComputeOp, MoveOp, ProgramOp
 
@@ -23,15 +22,14 @@ ARENAS = {"weights": 0, "activations": 0}
 """Addresses in main memory count from the start of their arena, whose place C is given."""
 
 
-def kernel_text(program: ProgramOp, name: str, constants: list[HeldConstant]) -> str:
-    """The function of a kernel, which first loads what stays in local memory."""
+def kernel_text(program: ProgramOp, name: str) -> str:
+    """The function of a kernel."""
     commands = Commands(program, MACHINE, ARENAS)
     calls = {op: _call(commands, op) for op in commands.all}
-    first = [_load(constant) for constant in constants]
     writer = Writer()
     writer.line(f"/* {comment(', '.join(program.get('nodes')))} */")
     with writer.block(f"static void {name}(const struct memory *memory)"):
-        writer.lines += KernelWriter(commands.order, calls, first, INTERFACE, Tables(name)).write()
+        writer.lines += KernelWriter(commands.order, calls, [], INTERFACE, Tables(name)).write()
         writer.line("(void)memory;")
     return str(writer)
 
@@ -39,8 +37,6 @@ def kernel_text(program: ProgramOp, name: str, constants: list[HeldConstant]) ->
 def _call(commands: Commands, op: MoveOp | ComputeOp) -> Call:
     if isinstance(op, MoveOp):
         engine, main = commands.move(op).engine, "source" if op.loads else "target"
-        if commands.stays(op):  # an empty copy, whose ticket stands for those before it
-            return Call("heron_copy_async", engine, _values({"out": int(not op.loads)}, {}))
         tensor = op.buffer.tensor_op.arena
         bases = {} if tensor is None else {f"{main}.address": f"memory->{tensor.data}"}
         fields = {"out": int(not op.loads), **commands.moved(op)}
@@ -55,14 +51,6 @@ def _call(commands: Commands, op: MoveOp | ComputeOp) -> Call:
         fields[f"steps[{number}].first"] = step.first
         fields[f"steps[{number}].second"] = step.second
     return Call("heron_nest", "core", _values(dict(sorted(fields.items())), {}))
-
-
-def _load(constant: HeldConstant) -> Call:
-    box = {"element": 4, "size0": constant.bytes // 4, "source.stride0": 4, "target.stride0": 4}
-    ends = {"source.address": constant.offset, "target.address": constant.address}
-    return Call(
-        "heron_copy_async", "in", _values(box | ends, {"source.address": "memory->weights"})
-    )
 
 
 def _values(fields: Mapping[str, Any], bases: Mapping[str, str]) -> list[Value]:

@@ -1,24 +1,8 @@
-"""Heron's data (heron.toml), and the one key of its memories that other machines do not have."""
+"""Heron's data (heron.toml)."""
 
 from pathlib import Path
-from typing import ClassVar
 
 from tilewright.machine.load import load_machine
-from tilewright.machine.records import MemoryRecord
-
-
-class HeronMemory(MemoryRecord):
-    """A memory of Heron."""
-
-    family: ClassVar[str] = "heron"
-
-    stays: bool = False
-    """True if results may stay in it until all kernels that read them have run."""
-
-    def keeps_values(self) -> bool:
-        """Return ``stays``."""
-        return self.stays
-
 
 MACHINE = load_machine(Path(__file__).with_name("heron.toml"))
 """The machine; ``--set memory.local.bytes=32768`` makes another one of it."""

@@ -1,6 +1,7 @@
 """The target: packages of C, and the runner that builds it with the API's stand-in."""
 
 import ctypes
+from collections.abc import Mapping
 from functools import cached_property
 from importlib.resources import files as resources
 from itertools import pairwise
@@ -12,9 +13,9 @@ from heron_target.emit import kernel_text
 from heron_target.machine import MACHINE
 from tilewright.codegen.host.library import load_library, opened
 from tilewright.codegen.program import files
-from tilewright.codegen.program.interface import Compilation, Runner
+from tilewright.codegen.program.interface import Compilation, Runner, RunTimer
 from tilewright.codegen.program.stepped import TimedRunner
-from tilewright.codegen.program.timed import one_by_one, tile_timer
+from tilewright.codegen.program.timed import one_by_one, row_timer, tile_timer
 from tilewright.codegen.program.word_files import IMAGE
 from tilewright.errors import refuse
 from tilewright.machine import Machine
@@ -102,7 +103,7 @@ class HeronTarget(Target):
     family = "heron"
     description = "a made-up accelerator: C that calls its vendor's asynchronous API"
     elements = ("fixed16",)
-    implements = frozenset({Capability.IN_FLIGHT})
+    implements = frozenset({Capability.IN_FLIGHT, Capability.RESIDENT})
     falls_back = True
 
     def machine(self) -> Machine:
@@ -115,8 +116,7 @@ class HeronTarget(Target):
         texts: list[str] = []
 
         def kernel(program: ProgramOp) -> None:
-            constants = [] if texts else files.held_constants(compilation)
-            texts.append(kernel_text(program, f"kernel{len(texts)}", constants))
+            texts.append(kernel_text(program, f"kernel{len(texts)}"))
             programs.append(program)
 
         steps, kernels = files.lower_kernels(compilation, kernel, lambda: None)
@@ -153,6 +153,10 @@ class HeronTarget(Target):
     def timer(self, machine: Machine) -> Timer:
         """The timing core, for the planner's best schedules of a kernel."""
         return tile_timer(machine)
+
+    def run_timer(self, machine: Machine, arenas: Mapping[str, int]) -> RunTimer:
+        """The same, for kernels of which one leaves values on the chip for others."""
+        return row_timer(machine)
 
     def listing(self, directory: Path) -> str:
         """The kernels' C."""

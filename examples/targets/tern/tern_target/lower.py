@@ -3,14 +3,13 @@
 Loops, addresses, slots and flags are the tile program's; a compute becomes Tern's nest.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from tern_target.isa import ENGINES, SLOTS, STEPS
 from tern_target.machine import MACHINE
 from tilewright.codegen.program.commands import Commands
-from tilewright.codegen.program.files import HeldConstant
 from tilewright.codegen.program.nests import nest_fields
 from tilewright.codegen.program.operands import Fields
 from tilewright.codegen.program.word_files import Part
@@ -18,20 +17,11 @@ from tilewright.tile.dialect import ComputeOp, ProgramOp
 from tilewright.tile.operations import BarrierOp, SignalOp
 
 
-def lowered(
-    program: ProgramOp, bases: Mapping[str, int], constants: Sequence[HeldConstant]
-) -> list[Part]:
-    """A kernel, after a barrier that ends the one before; ``constants`` then stay in ``tile``."""
-    parts: list[Part] = [("barrier", {}, np.array([-3]))]
-    for held in constants:
-        box = {"element": 4, "size0": held.bytes // 4, "source.stride0": 4, "target.stride0": 4}
-        ends = {"source.address": held.offset, "target.address": held.address}
-        parts.append(("load_tile", box | ends, np.array([-2])))
-    parts.append(("barrier", {}, np.full(min(len(constants), 1), -1)))
+def lowered(program: ProgramOp, bases: Mapping[str, int]) -> list[Part]:
+    """A kernel, after a barrier that ends the one before."""
+    parts: list[Part] = [("barrier", {}, np.array([-1]))]
     commands = Commands(program, MACHINE, bases)
     for op in commands.all:
-        if commands.stays(op):
-            continue
         if isinstance(op, ComputeOp):
             name, fields = op.primitive.data, _compute(commands, op)
         else:

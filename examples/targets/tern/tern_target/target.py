@@ -1,5 +1,6 @@
 """The target: packages of words, and the runner that simulates them."""
 
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -11,9 +12,9 @@ from tern_target.machine import MACHINE
 from tern_target.simulate import Core, timed
 from tilewright.codegen import words
 from tilewright.codegen.program.files import HeldResult, ProgramParts
-from tilewright.codegen.program.interface import Compilation, Runner
+from tilewright.codegen.program.interface import Compilation, Runner, RunTimer
 from tilewright.codegen.program.stepped import WordRunner
-from tilewright.codegen.program.timed import tile_timer
+from tilewright.codegen.program.timed import row_timer, tile_timer
 from tilewright.codegen.program.word_files import IMAGE, write_words
 from tilewright.codegen.words import Instruction, InstructionSet
 from tilewright.errors import refuse
@@ -86,7 +87,7 @@ class TernTarget(WordTarget):
     family = "tern"
     description = "a made-up processor whose words set flags and wait for them, simulated"
     elements = ("fixed16",)
-    implements = frozenset({Capability.SYNCHRONISATION})
+    implements = frozenset({Capability.SYNCHRONISATION, Capability.RESIDENT})
     falls_back = True
 
     def machine(self) -> Machine:
@@ -108,3 +109,7 @@ class TernTarget(WordTarget):
     def timer(self, machine: Machine) -> Timer:
         """The timing core, for the planner's best schedules of a kernel."""
         return tile_timer(machine)
+
+    def run_timer(self, machine: Machine, arenas: Mapping[str, int]) -> RunTimer:
+        """The same, for kernels of which one leaves values on the chip for others."""
+        return row_timer(machine)

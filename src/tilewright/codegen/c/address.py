@@ -1,4 +1,4 @@
-"""Where an element of a tensor lies, as C sees it: windows, layouts and strides made arithmetic.
+"""The addresses of a tensor's elements as C expressions of windows, layouts and strides.
 
 An address is linear in a dim wherever the tensor's layout does not cut it into blocks, and within
 a block where it does; primitives ask for these strides, and get None where there is no such one.
@@ -134,7 +134,7 @@ class Address:
     def _aligned(
         self, window: Affine, block: int, dims: Mapping[str, Extent], dim: str = ""
     ) -> bool:
-        """Whether every tile starts at a multiple of ``block`` along this axis."""
+        """Return True if every tile starts at a multiple of ``block`` along this axis."""
         if window.offset % block:
             return False
         for name, coefficient in window.terms:
@@ -146,7 +146,7 @@ class Address:
         return True
 
     def padded(self, dim: str, block: int) -> bool:
-        """Whether memory holds whole blocks along ``dim``, past the tensor's end if need be."""
+        """Return True if memory holds whole blocks along ``dim``, maybe past the tensor's end."""
         for window, factor in ((self.window[f.axis], f) for f in self.layout.factors):
             if dim in window.dims and factor.modulus and factor.modulus % block == 0:
                 return True
@@ -211,7 +211,7 @@ class Address:
 
 
 def _within(window: Affine, block: int, extent: Extent, count: int) -> bool:
-    """Whether ``count`` indices from every start lie in one block; the axis has no other dim."""
+    """Return True if ``count`` indices from every start lie in one block of an axis of one dim."""
     return (
         block > 0
         and len(window.terms) == 1
@@ -222,7 +222,7 @@ def _within(window: Affine, block: int, extent: Extent, count: int) -> bool:
 def _parts(
     window: Affine, dims: Mapping[str, Extent], added: Mapping[str, str]
 ) -> tuple[list[tuple[int, str, int]], int]:
-    """What makes up an index: (coefficient, C expression, a divisor of it), and a constant."""
+    """Return an index's terms (coefficient, C expression, a divisor of it) and its constant."""
     parts: list[tuple[int, str, int]] = []
     fixed = window.offset
     for name, coefficient in window.terms:

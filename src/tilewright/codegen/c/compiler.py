@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from tilewright.errors import TilewrightError, refuse
-from tilewright.temporary import temporary_folder
+from tilewright.system.temporary import temporary_folder
 
 FLAGS = ("-std=gnu99", "-O2", "-fno-math-errno", "-fPIC", "-pthread", "-Wall", "-Wextra")
 """-O2 does not vectorise by itself where it should not, and contracts multiply-adds;
@@ -45,7 +45,7 @@ def find_compiler() -> tuple[str, ...]:
 
 
 def has_compiler() -> bool:
-    """Whether there is a C compiler."""
+    """Return True if a C compiler is installed."""
     try:
         return bool(_named(os.environ.get("CC", "")))
     except TilewrightError:
@@ -83,7 +83,7 @@ def _version(command: tuple[str, ...]) -> str:
 
 
 def defines(macro: str, flags: tuple[str, ...]) -> bool:
-    """Whether the compiler, told so, predefines a macro; True where there is none to ask."""
+    """Return True if the compiler predefines a macro under ``flags``, or if none is installed."""
     command = _named(os.environ.get("CC", ""))
     return _defines(macro, (*command, *flags)) if command else True
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from tilewright.places import key_file
+from tilewright.system.places import key_file
 
 _FEWEST_BYTES, _MOST_BYTES = 32, 4096
 
@@ -25,7 +25,7 @@ def sealed(text: str) -> str:
 
 
 def is_sealed(text: str, seal: str) -> bool:
-    """Whether a seal of a text was made with the user's key."""
+    """Return True if a text's seal was computed with the user's key."""
     key = _key(key_file())
     if not key or not seal.isascii():
         return False

@@ -21,9 +21,9 @@ from pathlib import Path
 from tilewright.codegen.c import packaged
 from tilewright.codegen.c.compiler import compiler_version
 from tilewright.errors import TilewrightError, refuse
-from tilewright.locks import exclusive
-from tilewright.places import default_directory, make_own
-from tilewright.temporary import make_folder, temporary_folder
+from tilewright.system.locks import exclusive
+from tilewright.system.places import default_directory, make_own
+from tilewright.system.temporary import make_folder, temporary_folder
 
 MOST_LIBRARIES = 256
 """Libraries that are kept."""

@@ -160,7 +160,7 @@ class KernelWriter:
 
     @cached_property
     def tracks(self) -> list[Track]:
-        """What tickets the waits need, by buffer."""
+        """The tickets that the waits need, by buffer, kind and engine."""
         tickets: dict[tuple[BufferOp, str, str], None] = {}
         for op in self.calls:
             for buffer, kind, engine, _ in self._waits(op):
@@ -217,7 +217,7 @@ class KernelWriter:
 
     @cached_property
     def _buffer_names(self) -> dict[BufferOp, str]:
-        """What the variables of each buffer begin with: its role, or what tells it from others."""
+        """The prefix of each buffer's C variables: its role if unique, else a longer name."""
         prefixes: dict[BufferOp, str] = {}
         for name_of in (_role, _role_and_memory, _symbol):
             rest = [buffer for buffer in self.queues.buffers if buffer not in prefixes]

@@ -1,4 +1,4 @@
-"""What map operations are in C, on one element and on a vector of them.
+"""The C code of elementwise map operations, on one element and on a vector of them.
 
 Functions have a suffix for the type they compute on: v for a vector, s for float, d for double,
 i and u for integers of 64 bits with and without sign.

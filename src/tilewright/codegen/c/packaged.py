@@ -79,7 +79,7 @@ class Library:
 
     @property
     def stated(self) -> str:
-        """What the seal is of."""
+        """The text that the seal covers: all fields but the seal, as JSON."""
         content = {key: value for key, value in asdict(self).items() if key != "seal"}
         return json.dumps(content, sort_keys=True)
 
@@ -124,7 +124,7 @@ class Packaged:
 
     @property
     def listed(self) -> tuple[Library, ...]:
-        """What the package brings."""
+        """The libraries that the package contains, by its list."""
         return read_list(self.folder / LIST) if LIST in self.files else ()
 
     def find(self, digest: str) -> Path | None:

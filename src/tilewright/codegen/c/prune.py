@@ -56,7 +56,7 @@ class _Part:
 
     @property
     def is_directive(self) -> bool:
-        """Whether it is ``#include``, ``#error`` or ``#pragma``, which nobody uses by a name."""
+        """True if it is an ``#include``, ``#error`` or ``#pragma``, which nobody uses by a name."""
         return self.names is None and self.plain.startswith("#")
 
 
@@ -73,7 +73,7 @@ class _Choice:
 
 @dataclass(frozen=True)
 class Pruned:
-    """What is left of headers."""
+    """The C headers after everything unused was removed."""
 
     texts: Mapping[str, str]
     includes: Mapping[str, tuple[str, ...]]
@@ -226,7 +226,7 @@ class _File:
                 waiting += [part for _, parts in reversed(item.branches) for part in parts[::-1]]
 
     def text(self, includes: Sequence[str]) -> str:
-        """What is kept of it."""
+        """Return the text of the header that is kept, with the given lines of includes."""
         lines = [*self.head, "", *includes, *([""] if includes else [])]
         for item in self.content:
             lines += _lines(item)
@@ -250,7 +250,7 @@ def _joined(lines: list[str], plain: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _ends(plain: str, following: str) -> bool:
-    """Whether a part is whole: nothing in it is open, and what follows is no body."""
+    """Return True if a part is complete: its brackets are balanced and no body follows it."""
     if not plain.strip():
         return False
     last = plain.rstrip()

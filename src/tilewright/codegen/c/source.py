@@ -85,7 +85,7 @@ class Writer:
         self.depth = depth
 
     def line(self, text: str = "") -> None:
-        """Write one line."""
+        """Append one line of text at the current indentation."""
         self.lines.append("    " * self.depth + text if text else "")
 
     @contextmanager

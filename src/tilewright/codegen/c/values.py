@@ -46,11 +46,11 @@ class LoopVariable:
 
     @cached_property
     def count(self) -> int:
-        """Most runs."""
+        """The greatest number of runs of the loop in any execution."""
         return int(self.runs.max(initial=0)) + 1
 
     def at(self, run: int) -> int:
-        """What the variable is in a run."""
+        """Return the loop variable's value in a run, counted from 0."""
         return self.lower + run * self.step
 
     @property
@@ -62,7 +62,7 @@ class LoopVariable:
 
 @dataclass(frozen=True)
 class SlotTerm:
-    """What a buffer's slots add to an address."""
+    """The part of an address that depends on a buffer's slot."""
 
     name: str
     """The variable that counts the slots."""

@@ -27,14 +27,14 @@ class KernelSource:
 
     @property
     def prototype(self) -> str:
-        """The function's head."""
+        """The function's declaration in C, without a semicolon."""
         listed = [parameter.declaration for parameter in self.parameters]
         listed += ["long part", "long parts"] if self.shared else []
         return f"void {KERNEL}({', '.join(listed)})"
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The C text of the kernel's function, after its helper functions."""
         return "\n".join([*self.functions, f"{self.prototype}\n{self.body}"])
 
 

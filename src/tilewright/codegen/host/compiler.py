@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from tilewright.choices import target_points
 from tilewright.codegen.host.calls import KernelCall
 from tilewright.codegen.program.interface import Compilation, HostStep
+from tilewright.system.choices import target_points
 
 HOST_TARGET = "cpu"
 """The name of the target that compiles for the processor in front of an accelerator."""

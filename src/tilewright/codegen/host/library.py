@@ -16,7 +16,7 @@ from tilewright.codegen.c import libraries
 from tilewright.codegen.c.compiler import build_library, precompile
 from tilewright.errors import refuse
 from tilewright.memory.alignment import align_up
-from tilewright.temporary import temporary_folder
+from tilewright.system.temporary import temporary_folder
 
 LARGEST_ARENA = 1 << 36
 """The largest number of bytes of an arena."""

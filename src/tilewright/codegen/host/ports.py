@@ -75,7 +75,7 @@ class Port:
 
     @property
     def dense(self) -> bool:
-        """Whether the tensor lies as the caller's array does (strides of one index are none)."""
+        """True if the tensor is row-major without gaps, strides of axes of extent 1 aside."""
         from tilewright.planning.layout import Layout
 
         layout = Layout.parse(self.layout, len(self.shape))
@@ -83,7 +83,7 @@ class Port:
         return layout.row_major and all(n == 1 or stride == step for n, stride, step in own)
 
     def to_json(self) -> dict[str, Any]:
-        """For the manifest."""
+        """Return the entry of this port in the package's manifest."""
         return {
             "name": self.name,
             "shape": list(self.shape),

@@ -29,7 +29,7 @@ from tilewright.planning.layout import Layout
 
 
 def is_free(op: GraphOperation) -> bool:
-    """Whether an operation outside the kernels has nothing to do: its result is there already.
+    """Return True if a host operation has nothing to do since its result is already in place.
 
     That is so when the addresses of the operands' elements, put through the operation, are the
     addresses of the result's elements.
@@ -112,7 +112,7 @@ MOVED = MOVES | frozenset(
 
 
 def computes(op: Operation) -> bool:
-    """Whether an operation or kernel is more than moving and converting elements."""
+    """Return True if an operation or kernel does more than move and convert elements."""
     if isinstance(op, KernelOp):
         return any(inner.name not in MOVED for inner in op.operations)
     return op.name not in MOVED

@@ -36,12 +36,6 @@ class Commands:
         """The moves and computes in the order of the text."""
         return self.queues.commands
 
-    def stays(self, op: Command) -> bool:
-        """Return True for a move of a tensor that lies in the buffer's memory itself: nothing is
-        moved. Where engines count commands it keeps its place in the queue, for others wait for
-        what was given before it by its number."""
-        return isinstance(op, MoveOp) and self.place(op.buffer).resident
-
     def place(self, op: BufferOp) -> BufferPlace:
         """The place of a buffer."""
         if op not in self._places:

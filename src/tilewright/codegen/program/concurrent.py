@@ -1,4 +1,4 @@
-"""How long a run takes where the host and the accelerator work at the same time.
+"""The duration of a run in which the host and the accelerator work at the same time.
 
 Steps are issued in the network's order, each to its worker, host or accelerator. A worker runs its
 steps in that order; a step begins when its worker is free and when every earlier step of the other
@@ -32,7 +32,7 @@ class Span:
     """Equal to ``run`` where there are no gaps."""
 
     def meets(self, other: Span) -> bool:
-        """Whether both have bytes in common; where the periods differ, whether they may have."""
+        """Return True if both share bytes, or may share some where their periods differ."""
         if self.arena != other.arena or self.end <= other.first or other.end <= self.first:
             return False
         if self.period != other.period:
@@ -86,7 +86,7 @@ def elapsed(steps: Sequence[Step]) -> float:
 
 
 def _conflict(first: Step, second: Step) -> bool:
-    """Whether two steps must run in their order."""
+    """Return True if two steps depend on each other and must run in their order."""
     return any(
         access.meets(other)
         for accesses, others in (

@@ -15,7 +15,7 @@ def fraction(element: Attribute) -> int:
 
 
 def is_wide(element: Attribute) -> bool:
-    """Whether elements are as wide as accumulators."""
+    """Return True if elements are as wide as accumulators, 4 bytes."""
     return element_dtype(element).itemsize == 4
 
 

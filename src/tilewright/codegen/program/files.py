@@ -1,4 +1,4 @@
-"""What all packages of instruction words have in common: their files, written and read.
+"""The files that all packages of instruction words have in common, written and read.
 
 program.bin     the instruction words
 weights.bin     the arena of weights, as it lies in main memory
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,8 @@ from tilewright.codegen.program.interface import Compilation, CompiledKernel
 from tilewright.errors import Refusals, refuse
 from tilewright.graph.arenas import write_value
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
-from tilewright.graph.kernels import operand_values
 from tilewright.graph.operations import context as graph_context
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
-from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp, Operation, ParseError, Parser, VerifyException
 from tilewright.ir.types import element_size
 from tilewright.machine import Machine
@@ -70,7 +68,7 @@ class KernelRow(BaseModel):
 
 
 class ProgramFile(BaseModel):
-    """What ``program.json`` holds."""
+    """The content of a package's ``program.json``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
     machine: dict[str, Any]
@@ -159,16 +157,8 @@ def kernel_rows(
     }
     rows: list[KernelRow] = []
     for kernel, (start, end) in zip(kernels, spans, strict=True):
-        symbol, output, held = kernel.kernel.symbol, kernel.kernel.output, None
-        if kernel.program is not None and output.held:
-            (program,) = programs_of(kernel.program)
-            held = HeldResult(
-                memory=output.held,
-                address=program.tensors[output.name].get("offset"),
-                place=placement_of(ops[symbol].result).offset,
-                bytes=prod(output.shape) * output.element_bytes,
-            )
-        elif kernel.program is not None:
+        symbol, held = kernel.kernel.symbol, None
+        if kernel.program is not None:
             held = held_result(programs_of(kernel.program), ops[symbol])
         rows.append(
             KernelRow(symbol=symbol, nodes=kernel.kernel.nodes, start=start, end=end, held=held)
@@ -176,42 +166,9 @@ def kernel_rows(
     return rows
 
 
-class HeldConstant(NamedTuple):
-    """A constant that stays on the chip, which is to be loaded before the first kernel."""
-
-    memory: str
-    address: int
-    offset: int
-    """In the arena of weights."""
-    bytes: int
-
-
-def held_constants(compilation: Compilation) -> list[HeldConstant]:
-    """The constants that stay on the chip, from the start of the network on."""
-    network = network_of(compilation.network)
-    names = value_names(network)
-    values = {
-        op.symbol.data: operand_values(op, names)
-        for op in network.block.ops
-        if isinstance(op, KernelOp)
-    }
-    found: list[HeldConstant] = []
-    for item in compilation.kernels:
-        for operand in item.kernel.inputs:
-            value = values[item.kernel.symbol].get(operand.name)
-            if operand.held and item.program is not None and value is not None:
-                (program,) = programs_of(item.program)
-                if isinstance(value.owner, WeightOp):
-                    place = program.tensors[operand.name].get("offset")
-                    size = prod(operand.shape) * operand.element_bytes
-                    offset = placement_of(value).offset
-                    found.append(HeldConstant(operand.held, place, offset, size))
-    return found
-
-
 @dataclass(frozen=True)
 class Addresses:
-    """Where the arenas lie in main memory."""
+    """The sizes and base addresses of the arenas in main memory."""
 
     arenas: Mapping[str, int]
     """Bytes of each."""
@@ -315,7 +272,7 @@ def check_words(parts: ProgramParts, word_bytes: int) -> None:
 
 
 def remarks_of(rows: Sequence[KernelRow]) -> list[tuple[int, str]]:
-    """What stands before each kernel's first instruction in a listing."""
+    """Return the listing's remark before each kernel's first instruction, with its place."""
     return [
         (row.start, f"kernel {row.symbol}: {', '.join(row.nodes)}".rstrip(": ")) for row in rows
     ]

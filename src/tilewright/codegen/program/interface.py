@@ -1,4 +1,4 @@
-"""What compilers of kernels, writers of programs and their runners agree on.
+"""The interface between compilers of kernels, writers of programs and their runners.
 
 Whoever runs a package that is there needs neither graph nor planning, which take longer to import
 than a library to load: what only compiling needs is imported where it is needed.
@@ -56,16 +56,10 @@ class CompiledKernel:
     """The ``tile.program`` after the tile passes; None for a kernel on the host."""
     predicted_cycles: float = 0.0
     """What the planner expects of it."""
-    machine: Machine | None = None
-    """The machine with the memory that values held on the chip leave to this kernel; None if that
-    is all."""
-    keeps: str = ""
-    """The operand whose weights stay on the chip in memory that ``machine`` lacks: other kernels
-    read them, too."""
 
     @property
     def on_host(self) -> bool:
-        """Whether the host runs it."""
+        """True if the host runs the kernel, which then has no program."""
         return self.program is None
 
 
@@ -75,7 +69,7 @@ RunTimer = Callable[[Sequence[CompiledKernel]], float]
 
 @dataclass(frozen=True)
 class Form:
-    """How a package of C is written."""
+    """The options for writing a package of C."""
 
     weights: str = "file"
     """``file`` (weights.bin), or ``array``: constant arrays in C."""
@@ -121,7 +115,7 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class KernelProfile:
-    """What one kernel took in one run; a host kernel of a simulated run has no cycles."""
+    """One kernel's cycles and time in one run; a host kernel of a simulated run has no cycles."""
 
     symbol: str
     nodes: tuple[str, ...]

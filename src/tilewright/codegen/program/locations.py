@@ -1,4 +1,4 @@
-"""Where operands lie: addresses and strides of boxes in buffers and in main memory."""
+"""The addresses and strides of operands' boxes in buffers and in main memory."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-
-import numpy as np
 
 from tilewright.codegen.words import Column
 from tilewright.errors import refuse
@@ -19,7 +17,6 @@ from tilewright.tile.boxes import Boxes, box_columns
 from tilewright.tile.circular import Circle, circle_of
 from tilewright.tile.dialect import BufferOp, MoveOp, TensorOp
 from tilewright.tile.iteration import Order
-from tilewright.tile.passes.allocate import held
 from tilewright.tile.queues import Command
 
 
@@ -96,25 +93,15 @@ class TensorPlace:
 
 
 class BufferPlace:
-    """A buffer of a program: where its boxes lie in its memory.
-
-    The buffer of a tensor that lies in that memory itself is a window of the tensor (``resident``):
-    nothing is moved for it.
-    """
+    """A buffer of a program: where its boxes lie in its memory."""
 
     def __init__(self, op: BufferOp, order: Order, accumulator: int) -> None:
         self.op = op
         self.order = order
         self.memory = op.memory
-        self.resident = held(op)
         self.name = op.symbol.data
         self.element = element_size(op.result.type.of.element_type)
         self.spacing = max(self.element, accumulator) if op.accumulates else self.element
-        if self.resident:
-            whole = TensorPlace.of(op.tensor_op, {self.memory: 0})
-            self.address, self.strides = whole.address, whole.strides
-            self.bytes = whole.range[1] - whole.address
-            return
         if op.address is None or op.bytes is None:
             raise refuse("lower-place", "the buffer has no address", op.symbol.data)
         shape = tuple(int(n) for n in op.get("shape"))
@@ -126,8 +113,7 @@ class BufferPlace:
     @property
     def range(self) -> tuple[int, int]:
         """First byte of the first slot, and first behind the last slot."""
-        places = 1 if self.resident else self.op.places
-        return self.address, self.address + self.bytes * places
+        return self.address, self.address + self.bytes * self.op.places
 
     @cached_property
     def circle(self) -> Circle:
@@ -167,22 +153,16 @@ class Seen:
     @property
     def start(self) -> Any:
         """First index held along each axis, of shape (axes, executions)."""
-        if self.place.resident:
-            return np.zeros((len(self.place.strides), len(self.visit)), np.int64)
         return self.place.boxes.clamped_start[:, self.visit]
 
     @property
     def held(self) -> Any:
         """Indices held along each axis, of shape (axes, executions)."""
-        if self.place.resident:
-            return np.array(self.place.op.tensor_shape)[:, None] + 0 * self.visit
         return self.place.boxes.clamped_size[:, self.visit]
 
     @property
     def base(self) -> Column:
         """Address of the slot."""
-        if self.place.resident:
-            return np.full(len(self.visit), self.place.address, np.int64)
         slot = self.visit % self.place.op.places
         return self.place.address + slot * self.place.bytes
 

@@ -39,7 +39,7 @@ class Computed:
 
     @property
     def anchor(self) -> StageOp:
-        """The first stage."""
+        """The first stage of the compute operation."""
         return self.op.stages[0]
 
     @cached_property
@@ -61,7 +61,7 @@ class Computed:
 
     @cached_property
     def output(self) -> Operand:
-        """The result's buffer."""
+        """The buffer of the operation's result."""
         return self._operand(self.op.output, windows_of(self.op.stages[-1])[-1].data)
 
     def _operand(self, value: Any, window: Sequence[Affine]) -> Operand:
@@ -112,8 +112,8 @@ class Operand:
         return columns
 
     def circle(self, name: str, boxes: Boxes | None = None) -> Fields:
-        """How many rows turn in a circular buffer, and the place of the first one: of ``boxes``, or
-        of all that it holds. Refuses (``lower-place``) other axes than rows."""
+        """Return a circular buffer's number of rows and the position in it of the first row of
+        ``boxes``, or of all that it holds. Refuses (``lower-place``) other axes than rows."""
         axis = self.place.op.circular_axis
         if axis is None:
             return {}
@@ -127,9 +127,9 @@ class Operand:
         return {f"{name}.circle": shape[axis], f"{name}.turn": self.seen.turn(boxes)}
 
     def window_fields(self, name: str) -> Fields:
-        """Of an image that windows slide over: the address of all that the buffer holds of it, the
-        strides of its rows and columns, the steps of the window, and where it begins: ``row`` of
-        ``rows`` that are there and ``column`` of ``columns``. What lies outside is padding."""
+        """Return the fields of an image that windows slide over: the address of what the buffer
+        holds of it, its row and column strides, the window's strides and dilations, and its start:
+        ``row`` of the ``rows`` held and ``column`` of ``columns``. The rest is padding."""
         fields: Fields = {}
         spatial: list[int] = []
         for axis, out, kernel, low, held in (

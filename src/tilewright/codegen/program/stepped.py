@@ -46,7 +46,7 @@ from tilewright.simulate.trace import write_trace
 
 @dataclass(frozen=True)
 class Times:
-    """What a simulation took; the rows are the kernels', as many as have instructions."""
+    """The cycles and bytes of a simulation; arrays have a row per kernel with instructions."""
 
     cycles: int
     kernel_cycles: NDArray[np.float64]
@@ -61,7 +61,7 @@ class Times:
 
     @classmethod
     def of(cls, timeline: Timeline, machine: Machine) -> Times:
-        """What a timeline of the timing core says."""
+        """Return the times in a timeline of the timing core."""
         return cls(
             timeline.cycles,
             timeline.kernel_cycles,
@@ -85,7 +85,7 @@ class Simulation(Protocol):
         ...
 
     def times(self) -> Times:
-        """What it took, once all have run."""
+        """Return the times of the simulation after all kernels have run."""
         ...
 
     def write_trace(self, path: Path) -> None:
@@ -142,7 +142,7 @@ class SteppedRunner(Runner):
     @property
     @abstractmethod
     def instructions(self) -> int:
-        """Number of instructions."""
+        """The number of instructions in the program."""
 
     @cached_property
     def kernels(self) -> NDArray[np.int64]:
@@ -217,7 +217,7 @@ class SteppedRunner(Runner):
         )
 
     def _elapsed(self, times: Times, seconds: Mapping[int, float]) -> float:
-        """What a run takes, host and accelerator side by side."""
+        """Return a run's seconds, with the host and the accelerator working side by side."""
         file, clock = self.parts.file, self.parts.machine.clock_hz
         places = {op.symbol.data: n for n, op in enumerate(self._ops) if isinstance(op, KernelOp)}
         steps: list[Step] = []
@@ -320,7 +320,7 @@ class WordRunner(TimedRunner):
 
     @property
     def instructions(self) -> int:
-        """Number of instructions."""
+        """The number of instructions in the program."""
         return self._program.size
 
     def mnemonic(self, command: int) -> str:

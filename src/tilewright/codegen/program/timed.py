@@ -5,10 +5,11 @@ Every command, signal and wait of the program is a record of the timing core: no
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from tilewright.codegen.program.interface import CompiledKernel, RunTimer
 from tilewright.ir.types import element_size
 from tilewright.machine import Machine
 from tilewright.machine.expression import parse_expression
@@ -18,10 +19,9 @@ from tilewright.planning.schedule import Schedule
 from tilewright.simulate.commands import TimedArray, timed_table, transfer_bytes
 from tilewright.simulate.timing import simulate
 from tilewright.tile.boxes import box_columns
-from tilewright.tile.dialect import ComputeOp, MoveOp, ProgramOp
+from tilewright.tile.dialect import ComputeOp, MoveOp, ProgramOp, programs_of
 from tilewright.tile.iteration import Order, own_extents
 from tilewright.tile.lower import tile
-from tilewright.tile.passes.allocate import held
 from tilewright.tile.queues import Command, Queues, leader_of
 from tilewright.tile.tensors import dense_placements
 
@@ -30,9 +30,20 @@ def tile_timer(machine: Machine) -> Timer:
     """Simulated cycles of a kernel that runs alone under a schedule."""
 
     def cycles(kernel: Kernel, schedule: Schedule) -> float:
-        placements = dense_placements(kernel, machine)
+        placements = dense_placements(kernel)
         program = tile(kernel, schedule, machine, placements, check=False)
         return float(simulate(timed_tiles(program, machine), machine).cycles)
+
+    return cycles
+
+
+def row_timer(machine: Machine) -> RunTimer:
+    """Simulated cycles of kernels of which each begins when the one before has ended."""
+
+    def cycles(kernels: Sequence[CompiledKernel]) -> float:
+        modules = [kernel.program for kernel in kernels if kernel.program is not None]
+        programs = [program for module in modules for program in programs_of(module)]
+        return float(simulate(one_by_one(programs, machine), machine).cycles)
 
     return cycles
 
@@ -72,7 +83,7 @@ def one_by_one(programs: Iterable[ProgramOp], machine: Machine) -> TimedArray:
 
 
 def _fill(table: TimedArray, op: Command, queues: Queues, machine: Machine) -> None:
-    """What a command takes; what stays on the chip is not moved."""
+    """Fill in a compute's cycles, or a transfer's move, latency and bytes."""
     order = queues.order
     if isinstance(op, ComputeOp):
         rows, extents = order.rows(op).renamed(op.dim_names), own_extents(op, order.program)
@@ -80,8 +91,6 @@ def _fill(table: TimedArray, op: Command, queues: Queues, machine: Machine) -> N
         table["cycles"] = np.ceil(
             cycles.evaluate({dim: rows.size(dim) for dim in cycles.names if dim in extents})
         )
-        return
-    if held(op.buffer):
         return
     outer = op.buffer.outer_buffer
     ends = (machine.main if outer is None else outer.memory, op.buffer.memory)

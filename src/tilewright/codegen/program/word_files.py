@@ -10,8 +10,6 @@ import numpy as np
 
 from tilewright.codegen.program.files import (
     Addresses,
-    HeldConstant,
-    held_constants,
     kernel_rows,
     lower_kernels,
     weights_of,
@@ -28,9 +26,8 @@ Part = tuple[str, Mapping[str, Any], Column]
 """The instructions of all executions of an operation: mnemonic, fields, and keys that sort the
 instructions of a kernel, or then their places in it."""
 
-Lower = Callable[[ProgramOp, Mapping[str, int], Sequence[HeldConstant]], Sequence[Part]]
-"""Gives the parts of a kernel's program, where arenas begin at these addresses of main memory, and
-loads some constants first, which stay on the chip."""
+Lower = Callable[[ProgramOp, Mapping[str, int]], Sequence[Part]]
+"""Gives the parts of a kernel's program, where arenas begin at these addresses of main memory."""
 
 
 def placed(parts: Sequence[Part]) -> tuple[list[Part], int]:
@@ -57,8 +54,7 @@ def write_words(
 
     def kernel(program: ProgramOp) -> None:
         start = spans[-1][1] if spans else 0
-        constants = [] if spans else held_constants(compilation)
-        parts, size = placed(lower(program, addresses.bases, constants))
+        parts, size = placed(lower(program, addresses.bases))
         table = np.zeros((size, width), np.uint64)
         for name, fields, rows in parts:
             kind = instructions.by_mnemonic[name]

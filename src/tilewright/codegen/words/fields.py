@@ -91,7 +91,7 @@ class Field:
         return (1 << self.bits) - 1
 
     def holds(self, value: int) -> bool:
-        """Whether it can say a value."""
+        """Return True if the field can encode a value."""
         low, high = self.range
         return low <= value <= high and (value - self.bias) % self.scale == 0
 

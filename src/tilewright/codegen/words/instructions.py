@@ -26,7 +26,7 @@ class Instruction:
 
     @property
     def units(self) -> int:
-        """Its length."""
+        """The length of the instruction, in units."""
         return self.format.units
 
 

@@ -39,7 +39,7 @@ class Group(Generic[AnyInstruction]):
 
 @dataclass(frozen=True)
 class Program(Generic[AnyInstruction]):
-    """A decoded program."""
+    """A program decoded from instruction words, grouped by instruction."""
 
     instructions: InstructionSet[AnyInstruction]
     units: Units
@@ -50,7 +50,7 @@ class Program(Generic[AnyInstruction]):
 
     @property
     def size(self) -> int:
-        """Number of instructions."""
+        """The number of instructions in the program."""
         return len(self.starts)
 
     @cached_property
@@ -157,7 +157,7 @@ def decode(instructions: InstructionSet[AnyInstruction], units: Units) -> Progra
 
 
 def _starts(instructions: InstructionSet[Instruction], opcodes: Units, size: int) -> Column:
-    """Where instructions begin: each at the end of the one before."""
+    """Return the first unit of each instruction, which is the end of the one before."""
     sizes = {instruction.units for instruction in instructions.instructions}
     if len(sizes) == 1 and not size % min(sizes):
         starts = np.arange(0, size, min(sizes), dtype=np.int64)

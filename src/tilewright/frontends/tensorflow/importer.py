@@ -18,7 +18,7 @@ from tilewright.errors import TilewrightError, refuse
 from tilewright.frontends.imported import Imported
 from tilewright.frontends.onnx import import_onnx
 from tilewright.shapes import Shapes
-from tilewright.temporary import temporary_folder
+from tilewright.system.temporary import temporary_folder
 
 OPSET = 17
 """Version of the ONNX operators that is asked for: the newest that tf2onnx 1.17 maps well."""

@@ -31,7 +31,7 @@ from tilewright.graph.names import identifier
 from tilewright.graph.weights import digest_of
 from tilewright.ir.types import Array
 from tilewright.shapes import Shapes
-from tilewright.temporary import make_folder, remove_folder
+from tilewright.system.temporary import make_folder, remove_folder
 
 WEIGHTS_FILE = "weights.bin"
 """Holds the weights beside the model where both become files."""

@@ -31,6 +31,7 @@ from tilewright.graph.passes.integers.products import (
     product_sums,
 )
 from tilewright.graph.passes.integers.reals import BYTES, activation_dtype, ending_of, real_of
+from tilewright.graph.passes.own import passes_of
 from tilewright.ir import Context, ModuleOp, ModulePass, PythonValue, SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, shape_of
@@ -234,7 +235,8 @@ def _dequantised_sums(op: Operation, ctx: CompilerContext) -> None:
     if real_of(op.inputs[0], ctx) is None or real_of(op.inputs[1], ctx) is None:
         return
     sums: Sums | None = find(op, op, ctx)
-    if sums is None and op.operation == "matmul" and ctx.machine.own.multiplies_computed_integers():
+    both = passes_of(ctx.machine).multiplies_computed_integers()
+    if sums is None and op.operation == "matmul" and both:
         sums = computed_sums(op, op, ctx)
     if sums is None:
         return

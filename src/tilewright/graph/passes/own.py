@@ -35,6 +35,11 @@ class OwnPasses(MachineRecord):
         such a pair; why a form is refused is noted in the pair."""
         del pair
 
+    def multiplies_computed_integers(self) -> bool:
+        """Return True if both operands of a product of integers may be computed; else one is
+        constant."""
+        return True
+
     def kernels_by_method(self, kernel: KernelOp, machine: Machine) -> list[Kernel] | None:
         """A kernel as planning sees it in each method that its passes may choose and that has a
         schedule, or None where there is no choice."""

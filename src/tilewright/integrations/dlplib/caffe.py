@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright.choices import ENGINES
 from tilewright.codegen.program.interface import TensorInfo
 from tilewright.errors import Problem, TilewrightError, choose, refuse
 from tilewright.frontends.caffe import import_caffe
@@ -28,6 +27,7 @@ from tilewright.integrations.dlplib.handle import Handle, Ran
 from tilewright.integrations.dlplib.layers import STEPS, Device, Step
 from tilewright.ir.types import Array, shape_of
 from tilewright.numbers.calibration import Samples
+from tilewright.system.choices import ENGINES
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Whether a group's tensors fit on the chip together: DNNVM's two conditions (section 4.3).
+"""The check that a group's tensors fit on chip together: DNNVM's conditions (section 4.3).
 
 Of residency ``tile``: there is a tile of the last results for which, derived backwards through the
 access maps (halos included), a tile of every tensor and of every kernel's parameters lie in their
@@ -53,7 +53,7 @@ def shortage(kernels: Sequence[KernelOp], fusion: Fusion, machine: Machine) -> P
 def _bytes(
     kernels: Sequence[KernelOp], fusion: Fusion, machine: Machine
 ) -> dict[SSAValue, tuple[tuple[str, ...], int]]:
-    """Of each value that the group reads or writes, the memories in which it may lie, and bytes."""
+    """Return the memories in which each value that the group touches may lie, and its bytes."""
     inner = {kernel.result for kernel in kernels[:-1]}
     boxes: dict[SSAValue, Box] = {}
     sizes_of: dict[SSAValue, tuple[tuple[str, ...], int]] = {}
@@ -115,7 +115,7 @@ def _dims(kernel: Kernel, box: Box, primitive: Primitive) -> dict[str, Interval]
 
 
 def _read(operand: Operand, dims: dict[str, Interval]) -> Box:
-    """What iterations touch of an operand, cut at the tensor's ends."""
+    """Return the box of an operand that iterations touch, clamped to the tensor."""
     box: list[Interval] = []
     for axis, extent in zip(operand.access, operand.shape, strict=True):
         start, size = axis.interval(dims)

@@ -1,4 +1,4 @@
-"""What a group of kernels costs as one kernel, and what its kernels cost apart.
+"""The cost of a group of kernels as one fused kernel, and of its kernels unfused.
 
 One oracle, whatever the source of the numbers: the planner's own cost (``closed``), on all cores of
 a machine that has several, or the best few schedules timed by the target's simulator
@@ -79,7 +79,7 @@ class CostOracle:
         return described(kernel, self.machine, primitive)
 
     def _kept(self, kernel: Kernel) -> int:
-        """Of how many results of a chain's kernels rows stay, by the plan that was priced."""
+        """Return the number of results in a chain whose rows stay on chip, by the priced plan."""
         if not kernel.producers:
             return 0
         schedule = self.planned(kernel).schedule

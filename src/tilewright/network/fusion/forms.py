@@ -117,7 +117,7 @@ def _extended(
     undo: ExitStack,
     reasons: list[str],
 ) -> Iterator[Trial]:
-    """What becomes of a kernel, which computes ``value``, with the others joined to it."""
+    """Yield the fused forms of a kernel, which computes ``value``, with the others joined to it."""
     second, *rest = others
     for trial, primitive in _Pair(first, value, second, machine, undo, reasons).forms():
         if rest:

@@ -65,12 +65,12 @@ class DependenceGraph:
 
     @cached_property
     def predecessors(self) -> tuple[tuple[int, ...], ...]:
-        """Of each node, those whose results it reads."""
+        """The nodes whose results each node reads."""
         return tuple(tuple(t for t in node.reads if t >= 0) for node in self.nodes)
 
     @cached_property
     def successors(self) -> tuple[tuple[int, ...], ...]:
-        """Of each node, those that read its result."""
+        """The nodes that read each node's result."""
         return tuple(self.readers.get(number, ()) for number in range(len(self.nodes)))
 
     @cached_property
@@ -84,7 +84,7 @@ class DependenceGraph:
 
     @cached_property
     def ancestors(self) -> tuple[int, ...]:
-        """Of each node, all that it depends on, as bits."""
+        """The nodes on which each node depends, directly or not, as a bit mask."""
         ancestors_of: list[int] = []
         for before in self.predecessors:
             bits = 0
@@ -95,7 +95,7 @@ class DependenceGraph:
 
     @cached_property
     def descendants(self) -> tuple[int, ...]:
-        """Of each node, all that depend on it, as bits."""
+        """The nodes that depend on each node, directly or not, as a bit mask."""
         descendants_of = [0] * len(self.nodes)
         for number in reversed(range(len(self.nodes))):
             for reader in self.successors[number]:

@@ -1,4 +1,4 @@
-"""Where a pattern occurs in a dependence graph: DNNVM's Algorithm 1.
+"""The search for a pattern's occurrences in a dependence graph: DNNVM's Algorithm 1.
 
 It is subgraph matching by backtracking, in the scheme that Lee, Han, Kasperovics and Lee give for
 all such algorithms ("An in-depth comparison of subgraph isomorphism algorithms in graph databases",
@@ -128,7 +128,7 @@ class _Matcher:
         )
 
     def _joinable(self, vertex: int, node: int) -> bool:
-        """Whether all edges between a vertex and the matched ones exist, with their conditions."""
+        """Return True if a node has all edges of its vertex to matched vertices, as conditioned."""
         for edge in self.edges[vertex]:
             ends = {**self.image, vertex: node}
             if edge.source in ends and edge.target in ends:
@@ -158,13 +158,13 @@ class _Matcher:
 
 
 def _symmetric(template: Template, first: Embedding, second: Embedding) -> bool:
-    """Whether two embeddings on the same nodes differ by a symmetry of the template."""
+    """Return True if two embeddings on the same nodes differ by a symmetry of the template."""
     place = {node: vertex for vertex, node in enumerate(second)}
     return _automorphism(template, [place[node] for node in first])
 
 
 def _automorphism(template: Template, mapped: list[int]) -> bool:
-    """Whether a permutation of the vertices leaves the template what it is."""
+    """Return True if a permutation of the vertices maps the template to itself."""
     vertices = template.vertices
     if any(vertices[to] != vertices[number] for number, to in enumerate(mapped)):
         return False

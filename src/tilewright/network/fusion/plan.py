@@ -54,7 +54,7 @@ class StayingTensor:
 
 @dataclass(frozen=True)
 class FusionPlan:
-    """What a search chose for a network on a machine."""
+    """The fusions that a search chose for a network on a machine."""
 
     network: str
     machine: str
@@ -72,7 +72,7 @@ class FusionPlan:
 
     @property
     def cycles(self) -> float:
-        """Of all kernels, each with its own loads of what stays."""
+        """The cycles of all kernels, each with its own loads of tensors that stay."""
         return sum(group.cycles for group in self.groups) + sum(own for _, own in self.alone)
 
     @property

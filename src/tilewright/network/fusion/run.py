@@ -54,7 +54,7 @@ class PricedCandidate:
 
 @dataclass(frozen=True)
 class FusionReport:
-    """What the search of a network's fusions found."""
+    """The results of the searches for a network's fusions."""
 
     kernels: int
     """Kernels of the accelerator."""
@@ -68,7 +68,7 @@ class FusionReport:
     """Searches that gave up, and why."""
 
     def gap(self, search: str) -> float:
-        """How far a plan's cycles may lie above the best, as a part of them."""
+        """Return the fraction of a plan's cycles by which it may exceed the best plan."""
         cycles = self.plans[search].cycles
         return max(cycles - self.bound, 0.0) / cycles if cycles else 0.0
 

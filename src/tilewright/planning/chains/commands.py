@@ -339,7 +339,7 @@ class Commands:
         """Return True if loads of a buffer are issued one run of their block earlier
         (tile/prefetch)."""
         tiling, place = self.tiling, self.tiling.places.all[index]
-        if tiling.machine.synchronisation.signals and tiling.machine.synchronisation.stalls:
+        if (asked := tiling.machine.synchronisation).signals and asked.stalls:
             return False
         staged = place.staged and place.fill is not None and not place.host
         if not staged or tiling.slot_count(index) < 2:

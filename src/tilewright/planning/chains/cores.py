@@ -8,7 +8,7 @@ more: grids come sorted by what a core computes in all.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from math import ceil, prod
 from time import perf_counter
@@ -19,6 +19,7 @@ from tilewright.planning.chains.plans import bounds, kernels_of, plan_chain
 from tilewright.planning.chains.units import Unit, units_of
 from tilewright.planning.cost.bounds import main_bandwidth, primitives_for
 from tilewright.planning.domain import Affine, Kernel, Operand
+from tilewright.planning.own import start_cycles
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.cores import (
     core_beside,
@@ -47,10 +48,13 @@ def plan_chain_cores(
     begin = perf_counter()
     chosen = [primitives_for(each, machine)[0] for each in kernels_of(kernel)]
     units = units_of(kernel, machine, chosen)
-    sizes = grids(kernel.alone, chosen[-1], machine.cores, ceil(machine.cores / 2))
+    whole = (*chosen[-1].whole, *_whole_dims(units))
+    granules = {dim: max(unit.granule(dim) for unit in units) for dim in kernel.anchor.extents}
+    last = chosen[-1].model_copy(update={"whole": whole, "multiples": granules})
+    sizes = grids(kernel.alone, last, machine.cores, ceil(machine.cores / 2))
     parts = parts_of(kernel.alone, sizes)
     extents = kernel.anchor.extents
-    choices: list[tuple[float, dict[str, int], int, Machine]] = []
+    choices: list[tuple[float, float, dict[str, int], int, Machine]] = []
     for row, count in enumerate(parts.tolist()):
         part = {dim: int(column[row]) for dim, column in sizes.items()}
         grid = {dim: size for dim, size in part.items() if size < extents[dim]}
@@ -63,20 +67,23 @@ def plan_chain_cores(
             for operand in unit.kernel.inputs
             if operand.role == "weight" and operand.name not in shared
         )
-        work = _work(units, known) + weights / main_bandwidth(core)
-        choices.append((ceil(count / machine.cores) * work, grid, count, core))
+        rounds, work = ceil(count / machine.cores), _work(units, known)
+        loaded = weights / main_bandwidth(core)
+        choices.append((rounds * (work + loaded), rounds * work, grid, count, core))
     best: Plan | None = None
     failure: TilewrightError | None = None
-    for _, grid, count, core in sorted(choices, key=lambda choice: choice[0])[:PLANNED]:
+    for _, least, grid, count, core in sorted(choices, key=lambda choice: choice[0])[:PLANNED]:
+        if best is not None and least >= best.predicted_cycles:
+            continue
         try:
             plan = plan_chain(_part(kernel, grid), core, budget=budget)
         except TilewrightError as error:
             failure = failure or error
             continue
         for own in (plan, *plan.others):
-            whole = _whole(own, units, grid, count, machine, mesh)
-            if best is None or whole.predicted_cycles < best.predicted_cycles:
-                best = whole
+            every = _whole(own, units, grid, count, machine, mesh)
+            if best is None or every.predicted_cycles < best.predicted_cycles:
+                best = every
     if best is None:
         assert failure is not None
         raise failure
@@ -112,7 +119,7 @@ def _whole(
         for size in (_bytes(operand) for operand in alike):
             cycles += mesh.broadcast_cycles + size / mesh.broadcast_bytes - size / rate
             moved -= (count - rounds) * size
-    cycles = rounds * cycles + machine.own.start_cycles()
+    cycles = rounds * cycles + start_cycles(machine)
     return replace(plan, schedule=schedule, predicted_cycles=cycles, moved_bytes=moved)
 
 
@@ -153,6 +160,22 @@ def _part(kernel: Kernel, grid: dict[str, int]) -> Kernel:
         for stage in kernel.stages
     )
     return replace(kernel, stages=stages)
+
+
+def _whole_dims(units: tuple[Unit, ...]) -> Iterator[str]:
+    """The dims of the last kernel of which a producer needs all for dims that it takes whole."""
+    bound = {dim: axis for unit in units for dim, axis in unit.bound.items()}
+
+    def roots(dim: str) -> Iterator[str]:
+        if dim not in bound:
+            yield dim
+            return
+        for other in bound[dim].dims:
+            yield from roots(other)
+
+    for unit in units[:-1]:
+        for dim in unit.primitive.whole:
+            yield from roots(unit.names.get(dim, dim))
 
 
 def _known(units: tuple[Unit, ...], sizes: dict[str, int]) -> dict[str, int]:

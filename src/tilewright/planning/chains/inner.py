@@ -19,6 +19,7 @@ from tilewright.planning.chains.tiles import Tile
 from tilewright.planning.chains.units import Place, Places, Unit
 from tilewright.planning.cost.bounds import PRODUCTS
 from tilewright.planning.space.footprint import Ints, holds_sums
+from tilewright.planning.space.held import whole_sums
 from tilewright.planning.space.sizes import FURTHER_BATCHES, candidate_sizes
 
 SIZES = 6
@@ -118,6 +119,7 @@ class InnerTiles:
         }
         taps = dim in windows and primitive.limits.get(dim, most) < most
         whole = dim in primitive.whole or (dim in windows and not taps)
+        whole = whole or dim in whole_sums(unit.kernel)
         if whole or (dim in anchor.reduction and anchor.operation not in PRODUCTS):
             return [most]
         limit = 1 if dim in FURTHER_BATCHES else primitive.limits.get(dim)

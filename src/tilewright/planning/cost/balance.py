@@ -12,6 +12,7 @@ from math import ceil, prod
 
 from tilewright.machine import Machine
 from tilewright.planning.domain import Affine, Kernel
+from tilewright.planning.own import shared_cache
 from tilewright.planning.planners.cores import part_of
 from tilewright.planning.schedule import Schedule
 
@@ -24,7 +25,7 @@ def imbalance(kernel: Kernel, machine: Machine, schedule: Schedule) -> str:
 
     Nothing is said of cores behind a cache that they share.
     """
-    if machine.cores == 1 or machine.memory(machine.main).own.shared_cache() is not None:
+    if machine.cores == 1 or shared_cache(machine) is not None:
         return ""
     extents = kernel.anchor.extents
     level = schedule.levels[0]

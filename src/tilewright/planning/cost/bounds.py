@@ -35,6 +35,7 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine, Memory, Primitive, parse_expression
 from tilewright.numerics.operators import operators
 from tilewright.planning.domain import Kernel
+from tilewright.planning.own import in_turns
 from tilewright.planning.space.footprint import uses_of, whole_elements
 
 PRODUCTS = operators("product")
@@ -215,7 +216,7 @@ def primitives_for(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
         for p in machine.primitives
         if p.serves(anchor.operation, anchor.extents)
         and (p.element is None or all(p.takes(o.role, o.element) for o in operands))
-        and not p.own.in_turns()
+        and not in_turns(p)
     )
     if not primitives:
         raise refuse("plan-primitive", f"{machine.name} has no {anchor.operation}", kernel.symbol)

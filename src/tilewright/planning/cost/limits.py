@@ -17,6 +17,7 @@ import numpy as np
 from tilewright.machine import Machine, Move, Primitive
 from tilewright.planning.cost.bounds import primitives_for, slow_move
 from tilewright.planning.domain import Kernel, Operand
+from tilewright.planning.own import lies_by_tile
 from tilewright.planning.schedule import Schedule
 from tilewright.planning.space.footprint import run_elements
 
@@ -97,7 +98,7 @@ def _move(operand: Operand, kernel: Kernel, machine: Machine, primitive: Primiti
     ends = (machine.main, storage.memory)
     move = machine.path(*(ends[::-1] if operand is kernel.output else ends))[0]
     constant = operand.role in ("weight", "bias") and not operand.computed
-    by_tile = constant and storage.own.lies_by_tile()
+    by_tile = constant and lies_by_tile(storage)
     return None if by_tile or not move.own.block_by_block() else move
 
 

@@ -25,6 +25,7 @@ from tilewright.machine import Machine, Move, Primitive, parse_expression
 from tilewright.machine.records import MemoryRecord
 from tilewright.planning.cost.bounds import granule_bound, main_bandwidth, physical_bound
 from tilewright.planning.domain import Affine, Kernel, Operand, Stage
+from tilewright.planning.own import on_one_core, shared_cache, start_cycles
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.exact import plan_exact
 from tilewright.planning.planners.schedules import agreeing
@@ -62,7 +63,7 @@ def core_beside(machine: Machine, others: int, reuse: float, live: float) -> Mac
     kernel, and each core loads no faster than the cache hits.
     """
     main = machine.memory(machine.main)
-    cache, whole = main.own.shared_cache(), main.bytes_per_cycle
+    cache, whole = shared_cache(machine), main.bytes_per_cycle
     if cache is None or whole is None:
         return one_core(machine)
     share, hit = whole / (others + 1), cache.hit_bytes_per_cycle
@@ -88,7 +89,7 @@ def _with_rates(machine: Machine, rate: Callable[[Move], float]) -> Machine:
         for move in machine.moves
     )
     known, own = main.bytes_per_cycle, main.own
-    if own.shared_cache() is not None:
+    if shared_cache(machine) is not None:
         known, own = None, MemoryRecord()  # Loads and stores have paths of their own.
     elif known is not None:
         known /= machine.cores
@@ -122,9 +123,9 @@ def plan_cores(
     considered = priced = 0
     primitives = agreeing(kernel, machine)
     for primitive in primitives:
-        cores = 1 if primitive.own.on_one_core() else machine.cores
+        cores = 1 if on_one_core(primitive) else machine.cores
         # Where cores share no path, the last round may well leave some of them idle.
-        paths = machine.memory(machine.main).own.shared_cache() is not None
+        paths = shared_cache(machine) is not None
         fewest = ceil(cores / 2) if paths else cores
         if allowed is None:
             sizes = grids(kernel, primitive, cores, fewest)
@@ -135,21 +136,21 @@ def plan_cores(
         supply = _Supply(kernel, machine.model_copy(update={"cores": cores}), sizes, parts)
         bounds = rounds * _bounds(kernel, primitive, sizes, supply)
         for row in np.argsort(bounds, kind="stable")[:PLANNED].tolist():
-            enough = float(bounds[row]) * (1 + SETTLED) + machine.own.start_cycles()
+            enough = float(bounds[row]) * (1 + SETTLED) + start_cycles(machine)
             if best is not None and enough >= best.predicted_cycles:
                 break
             extents = kernel.anchor.extents
             grid = {d: int(c[row]) for d, c in sizes.items() if int(c[row]) < extents[d]}
             alone = supply.core(row).model_copy(update={"primitives": (primitive,)})
             most = budget.limit if best is None else min(best.predicted_cycles, budget.limit)
-            own = replace(budget, limit=(most - machine.own.start_cycles()) / int(rounds[row]))
+            own = replace(budget, limit=(most - start_cycles(machine)) / int(rounds[row]))
             try:
                 part = plan_exact(part_of(kernel, grid), alone, budget=own)
             except TilewrightError as error:
                 failure = failure or error
                 continue
             considered, priced = considered + part.candidates, priced + part.priced
-            cycles = int(rounds[row]) * part.predicted_cycles + machine.own.start_cycles()
+            cycles = int(rounds[row]) * part.predicted_cycles + start_cycles(machine)
             if best is None or cycles < best.predicted_cycles:
                 best = replace(
                     part,
@@ -178,10 +179,10 @@ def _shared_bound(
     primitive: Primitive,
 ) -> float:
     """A bound of a kernel on all cores that compute it."""
-    cores = 1 if primitive.own.on_one_core() else machine.cores
+    cores = 1 if on_one_core(primitive) else machine.cores
     machine = machine.model_copy(update={"cores": cores})
     main = machine.memory(machine.main)
-    if main.own.shared_cache() is None or main.bytes_per_cycle is None:
+    if shared_cache(machine) is None or main.bytes_per_cycle is None:
         return bound(kernel, one_core(machine), primitive) / cores
     # Loads and stores at once, and what is loaded comes from memory once.
     core = core_beside(machine, cores - 1, 1.0, 0.0)
@@ -305,7 +306,7 @@ def _bounds(
     """Cycles that a core takes at least for one part of each grid: to compute, or to move it."""
     compute = parse_expression(primitive.cycles).evaluate(dict(sizes))
     grids = range(len(next(iter(sizes.values()))))
-    paths = supply.machine.memory(supply.machine.main).own.shared_cache() is not None
+    paths = shared_cache(supply.machine) is not None
     moved = np.zeros((2, len(grids)))
     for operand in kernel.operands:
         lengths = _lengths(operand, sizes)

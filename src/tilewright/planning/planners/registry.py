@@ -1,6 +1,6 @@
 """The planners by name: what makes each, from its options, for a machine.
 
-``tilewright.choices.PLANNERS`` says what each does and which options it takes, for ``--help``.
+``system.choices.PLANNERS`` says what each does and which options it takes, for ``--help``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tilewright.choices import PLANNERS
 from tilewright.errors import choose, refuse
 from tilewright.machine import Machine
 from tilewright.planning import Ask, Planner, Search, Timer
@@ -27,6 +26,7 @@ from tilewright.planning.planners.rows import Rows
 from tilewright.planning.planners.stationary import KINDS, Kind, Stationary, is_product
 from tilewright.planning.planners.swatop import Swatop
 from tilewright.planning.space.mesh import Mesh
+from tilewright.system.choices import PLANNERS
 
 _TEXT = re.compile(r"([a-z]{1,20})(?:\{([^{}]{0,400})\})?")
 

@@ -12,6 +12,7 @@ from tilewright.machine import Machine, Primitive
 from tilewright.planning.cost.bounds import granule_bound, physical_bound
 from tilewright.planning.cost.pipeline import Pipeline
 from tilewright.planning.domain import Kernel
+from tilewright.planning.own import start_cycles
 from tilewright.planning.plan import Plan
 from tilewright.planning.planners.cores import one_core, part_of, whole_schedule
 from tilewright.planning.schedule import Level, Schedule
@@ -167,7 +168,7 @@ def stated_plan(
         }
         counted = replace(space, shares={**space.shares, **shares})
         _, moved = Pipeline(counted, cells_of(counted), arrangement).cycles_and_bytes()
-    spawn = machine.own.start_cycles() if cores > 1 else 0
+    spawn = start_cycles(machine) if cores > 1 else 0
     return Plan(
         schedule=schedule,
         predicted_cycles=rounds * (float(cycles[0]) + exchange) + spawn,

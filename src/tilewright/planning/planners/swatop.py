@@ -28,6 +28,7 @@ from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive, parse_expression
 from tilewright.planning.cost.pipeline import Pipeline
 from tilewright.planning.domain import Kernel
+from tilewright.planning.own import in_turns
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.cores import one_core, part_of
 from tilewright.planning.planners.ldm.planner import moved, shared_dims
@@ -116,7 +117,7 @@ class Strategies:
         """Cycles in which cores exchange registers: once, and again and again between tiles."""
         once, again = np.zeros(self.space.rows), np.zeros(self.space.rows)
         # What is sent in turns is sent by the products themselves, beside their multiplications.
-        if mesh is None or self.space.primitive.own.in_turns():
+        if mesh is None or in_turns(self.space.primitive):
             return once, again
         for use in self.space.uses:
             if use.name in dict(self.exchanged):
@@ -131,7 +132,7 @@ class Strategies:
         """By operand, how many cores load a tile of it together, or take turns with its tiles."""
         if mesh is None:
             return {}
-        if not self.space.primitive.own.in_turns():
+        if not in_turns(self.space.primitive):
             return {name: float(mesh.side) for name, _ in self.exchanged}
         return {
             use.name: share_in_turns(self.visits(use), mesh.side)
@@ -165,7 +166,7 @@ class Strategies:
         own = self if rows is None else replace(self, space=self.space.take(np.array(rows)))
         space = own.space
         once, again = own.exchange(mesh)
-        if space.primitive.own.in_turns():
+        if in_turns(space.primitive):
             space = replace(space, shares={**space.shares, **own.shares(mesh)})
         elif mesh is not None:
             together = {name: mesh.side for name, _ in own.exchanged}
@@ -180,7 +181,7 @@ class Strategies:
         cells = cells_of(space).longer(again / space.trips_of(list(space.index)))
         pricing = Pipeline(space, cells, arrangement)
         cycles, _ = pricing.cycles_and_bytes()
-        if mesh is not None and space.primitive.own.in_turns():
+        if mesh is not None and in_turns(space.primitive):
             once = once + first_round(pricing, dict(own.exchanged), mesh.side)
         return own.rounds * (cycles + once)
 

@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Memory, Move, Primitive
+from tilewright.machine.records import OperandRecord
 from tilewright.numerics.element_types import size_of
 from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.layout import Layout
+from tilewright.planning.own import lies_by_tile
 from tilewright.planning.space.conversions import conversion
 from tilewright.planning.space.windows import beside
 
@@ -34,6 +36,11 @@ Counts = Ints | int
 def picked(column: Counts, rows: Ints) -> Counts:
     """A column's numbers of some rows."""
     return column if isinstance(column, int) else column[rows]
+
+
+class StoredInParts(OperandRecord):
+    """Results of which parts are moved on while others of their tile are computed, as the outer of
+    two levels sees them (levels.py)."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +106,11 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
                 "the planner exact plans a tile for each memory",
             )
         move = path[0] if path else None
-        leaves, apart = storage.own.stores_parts(), storage.own.windows_apart()
+        leaves, apart = isinstance(storage.own, StoredInParts), storage.own.windows_apart()
         granules = tuple(axis.granule(storage.multiples, apart) for axis in operand.access)
         host = hosts.get(storage.joined, "") if storage.joined else ""
         constant = operand.role in ("weight", "bias") and not operand.computed
-        by_tile = constant and storage.own.lies_by_tile()
+        by_tile = constant and lies_by_tile(storage)
         element = storage.element_bytes or operand.element_bytes
         options = host, output, leaves, apart, by_tile
         uses.append(Use(operand, memory, move, granules, element, *options))

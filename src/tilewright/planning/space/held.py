@@ -1,16 +1,12 @@
-"""Tiles of what stays on the chip.
+"""Tiles of operands that stay on the chip between kernels, and are used where they lie.
 
-Operands that are held (``Operand.held``) are used where they lie. A buffer holds a box without
-gaps, so every tile's box of a held operand must be one run of it; and what is held is a result,
-never a partial sum.
-
-Of weights that several kernels read, as many tiles stay as fit, the last ones: a later kernel then
-loads its first tile while an earlier one computes.
+What stays is a result, never a partial sum. Where moves to a memory are one contiguous block each,
+so is what a tile uses there; weights may lie tile by tile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -30,12 +26,6 @@ def holding(kernel: Kernel, names: Collection[str], memory: str) -> Kernel:
     return with_operands(kernel, operand)
 
 
-def held_text(kernel: Kernel) -> str:
-    """The operands that are held, as they stand after a schedule's text; "" for none."""
-    names = ", ".join(operand.name for operand in kernel.operands if operand.held)
-    return f" held {names}" if names else ""
-
-
 def whole_sums(kernel: Kernel) -> tuple[str, ...]:
     """The dims that no tile may cut because the result is held."""
     return kernel.anchor.reduction if kernel.output.held else ()
@@ -48,9 +38,13 @@ def usable(kernel: Kernel, sizes: Mapping[str, Ints], machine: Machine) -> Bools
     for dim in whole_sums(kernel):
         suits &= sizes.get(dim, extents[dim]) == extents[dim]
     for operand in kernel.operands:
-        if operand.held and not machine.memory(operand.held).resident:
+        if operand.held and operand.role != "weight" and _takes_blocks(machine, operand.held):
             suits &= _one_run(operand, extents, sizes)
     return suits
+
+
+def _takes_blocks(machine: Machine, memory: str) -> bool:
+    return any(move.target == memory and move.own.block_by_block() for move in machine.moves)
 
 
 def _one_run(operand: Operand, extents: Mapping[str, int], sizes: Mapping[str, Ints]) -> Bools:
@@ -71,28 +65,3 @@ def _one_run(operand: Operand, extents: Mapping[str, int], sizes: Mapping[str, I
         runs = runs & ~(cut & (box > 1))
         cut = cut | ~whole
     return runs
-
-
-def tile_bytes(cuts: Iterable[tuple[int, int]], element: int) -> tuple[int, ...]:
-    """Bytes of every tile of a tensor, in the order in which they lie in memory.
-
-    ``cuts`` has the extent and the tile size of each dim, outermost first; ``element`` is the bytes
-    of one element.
-    """
-    sizes = [element]
-    for extent, step in cuts:
-        parts = [min(step, extent - at) for at in range(0, extent, step)]
-        sizes = [size * part for size in sizes for part in parts]
-    return tuple(sizes)
-
-
-def last_fitting(tiles: Sequence[int], room: int) -> int:
-    """Return how many of the last tiles, whose sizes are in bytes, fit together into ``room``
-    bytes."""
-    count = 0
-    for size in reversed(tiles):
-        room -= size
-        if room < 0:
-            break
-        count += 1
-    return count

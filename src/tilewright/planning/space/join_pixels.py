@@ -11,7 +11,7 @@ That is of use where every contiguous block of a tile is a transfer of its own
 (``MoveRecord.block_by_block``): tiles fill the memory, and fewer of them pay a latency. It is so
 too where tiles may have any number of pixels, as they take as many cycles whatever their rows are;
 but for images that the machine's cores divide by rows and columns alone
-(``MachineRecord.joins_pixels``).
+(``own.StartsCores``).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tilewright.machine import Machine, Primitive
 from tilewright.machine.expression import parse_expression
 from tilewright.planning.domain import Dim, Kernel, Operand, Stage
 from tilewright.planning.layout import Layout
+from tilewright.planning.own import StartsCores
 
 ROWS, COLUMNS = "oh", "ow"
 """The dims of a convolution's pixels."""
@@ -45,7 +46,8 @@ def join_pixels(
     }
     if kernel.anchor.operation != "conv" or not several or not joins_rows(machine):
         return kernel
-    if not machine.own.joins_pixels(extents[ROWS], extents[COLUMNS]):
+    own = machine.own
+    if isinstance(own, StartsCores) and not own.joins_pixels(extents[ROWS], extents[COLUMNS]):
         return kernel
     known = strides or {}
     if not all(_joins(operand, extents, known.get(operand.name)) for operand in operands.values()):

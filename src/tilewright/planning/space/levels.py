@@ -24,6 +24,7 @@ from tilewright.machine import Machine, Memory, Move, Primitive, Storage
 from tilewright.machine.records import OperandRecord
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
+from tilewright.planning.space.footprint import StoredInParts
 
 Path = tuple[Move, ...]
 
@@ -87,14 +88,6 @@ def on_the_way(
     )
 
 
-class _StoredInParts(OperandRecord):
-    """Results as the outer level sees them: the inner level stores its tiles one by one."""
-
-    def stores_parts(self) -> bool:
-        """Return True: parts of results are stored."""
-        return True
-
-
 def outer_view(
     machine: Machine, primitive: Primitive, multiples: Mapping[str, int]
 ) -> tuple[Machine, Primitive]:
@@ -119,7 +112,7 @@ def outer_view(
             memories[inside] = Memory(name=inside)
         ends = (inside, main) if outputs else (main, inside)
         moves.setdefault(ends, hop.model_copy(update={"source": ends[0], "target": ends[1]}))
-        own = _StoredInParts() if outputs else OperandRecord()
+        own = StoredInParts() if outputs else OperandRecord()
         operands[role] = Storage(
             memory=inside, element_bytes=storage.element_bytes, joined=storage.joined, own=own
         )

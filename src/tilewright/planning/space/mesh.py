@@ -10,7 +10,7 @@ many parts as there are rows, one that is cut alone may come in fewer: the cores
 are left (*spare* ones) come to the tiles of the last part, too, so that they load and send their
 shares of what all of their columns need; they load nothing else, compute nothing and write nothing.
 
-Some primitives multiply while registers are sent (``PrimitiveRecord.in_turns``, swATOP's products
+Some primitives multiply while registers are sent (``own.DividesUnlike``, swATOP's products
 over the mesh): tiles along the reduction take turns. In each, the cores of one column have loaded
 the tile of the rows' operand, the cores of one row the tile of the columns' operand, and send them
 to the others, who keep nothing of them in their memories. Of a mesh of eight by eight a core loads
@@ -32,6 +32,7 @@ import numpy as np
 
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import Kernel
+from tilewright.planning.own import in_turns
 
 Axis = Literal["row", "column", "all", "row in turns", "column in turns"]
 
@@ -108,7 +109,7 @@ def turning(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
     return tuple(
         primitive
         for primitive in machine.primitives
-        if primitive.own.in_turns() and primitive.serves(anchor.operation, anchor.extents)
+        if in_turns(primitive) and primitive.serves(anchor.operation, anchor.extents)
     )
 
 

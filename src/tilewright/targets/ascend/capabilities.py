@@ -7,19 +7,17 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from tilewright.graph.passes.own import OwnPasses
 from tilewright.machine import Machine, Memory
 from tilewright.machine.model import MAX_VALUE, MIN_RATE
 from tilewright.machine.records import (
     Finding,
-    MachineRecord,
-    MemoryRecord,
     OperandRecord,
-    PrimitiveRecord,
-    SharedCache,
 )
+from tilewright.planning.own import BehindCache, DividesUnlike, SharedCache
 
 
-class AscendMachine(MachineRecord):
+class AscendMachine(OwnPasses):
     """Choices that are the compiler's, unless they are made here."""
 
     family: ClassVar[str] = "ascend"
@@ -34,7 +32,7 @@ class AscendMachine(MachineRecord):
         return False
 
 
-class AscendMemory(MemoryRecord):
+class AscendMemory(BehindCache):
     """Main memory behind L2."""
 
     family: ClassVar[str] = "ascend"
@@ -60,7 +58,7 @@ class AscendMemory(MemoryRecord):
             yield "hit_bytes_per_cycle", reason, ""
 
 
-class AscendPrimitive(PrimitiveRecord):
+class AscendPrimitive(DividesUnlike):
     """A kernel of the core."""
 
     family: ClassVar[str] = "ascend"

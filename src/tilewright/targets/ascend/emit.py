@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 
 from tilewright.codegen.c.source import Writer, comment
+from tilewright.codegen.nest.value import of
 from tilewright.targets.ascend.isa import element_of
 from tilewright.targets.ascend.program import (
     BLOCK_INDEX,
@@ -23,7 +24,6 @@ from tilewright.targets.ascend.program import (
     Remark,
     Statement,
     Tensor,
-    of,
 )
 
 WIDTH = 100
@@ -44,6 +44,9 @@ PROLOGUE = """\
 #include "cce.h"
 #endif
 """
+
+EXTREMES = {"MIN": "<", "MAX": ">"}
+"""Macros of those kernels that take the smaller or the larger of two numbers."""
 
 LINKAGE = """\
 #ifdef __cplusplus
@@ -67,6 +70,7 @@ def kernel_text(program: Program) -> str:
         writer.line(f"/* {comment(line)} */")
     writer.lines += PROLOGUE.splitlines()
     writer.line()
+    head = len(writer.lines)
     writer.lines += LINKAGE.splitlines()
     writer.line(f"{signature(program)};")
     writer.line()
@@ -85,6 +89,13 @@ def kernel_text(program: Program) -> str:
             if not _used(program.body, tensor):
                 writer.line(f"(void){tensor.name};")
         _body(writer, program.body)
+    text = str(writer)
+    used = [
+        f"#define {name}(a, b) ((a) {sign} (b) ? (a) : (b))"
+        for name, sign in EXTREMES.items()
+        if f"{name}(" in text
+    ]
+    writer.lines[head:head] = [*used, ""] if used else []
     return str(writer)
 
 

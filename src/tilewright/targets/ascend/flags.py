@@ -42,6 +42,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
+from tilewright.codegen.nest.value import Value, select
 from tilewright.errors import TilewrightError, refuse
 from tilewright.targets.ascend.blocks import alike, conflicts, traces
 from tilewright.targets.ascend.fields import check_fields
@@ -55,8 +56,6 @@ from tilewright.targets.ascend.program import (
     Program,
     Statement,
     Tensor,
-    Value,
-    select,
     statements,
 )
 from tilewright.targets.ascend.proof import Problem, missing_barriers, prove
@@ -149,9 +148,9 @@ def _close(body: Sequence[Statement], used: Mapping[str, set[int]]) -> list[Stat
     def passes(flag: Flag, other: Statement) -> bool:
         """Return True if a flag may stand on the other side of a statement."""
         if isinstance(other, Flag):
-            return (other.kind, other.source, other.target) != (
-                *(flag.kind, flag.source, flag.target),
-            ) and flag.kind == "wait"
+            alike = other.kind == flag.kind
+            same = (other.source, other.target) == (flag.source, flag.target)
+            return not (alike and same) and (alike or flag.kind == "wait")
         theirs = used.get(flag.target if flag.kind == "set" else flag.source, set[int]())
         flags = any(isinstance(each, Flag) for each in statements([other]))
         return not flags and not _homes(other) & theirs

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 import tilewright.codegen.c as codegen
 from tilewright.codegen.c import libraries
 from tilewright.codegen.c.compiler import build_library
+from tilewright.system.temporary import temporary_folder
 from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
-from tilewright.temporary import temporary_folder
 
 SHIM = Path(__file__).parent / "shim"
 QUEUES = Path(codegen.__file__).parent / "shim"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.codegen.nest.value import Expr, Value, apart, of
 from tilewright.errors import refuse
 from tilewright.targets.ascend.machine import (
     BLOCK,
@@ -23,7 +24,7 @@ from tilewright.targets.ascend.machine import (
     MAX_STRIDE,
     REPEAT_BLOCKS,
 )
-from tilewright.targets.ascend.program import Buffer, Command, Expr, Place, Region, Value
+from tilewright.targets.ascend.program import Buffer, Command, Place, Region
 
 WIDTHS = {
     "half": 2,
@@ -107,7 +108,7 @@ def mad(
         _within(f"{what} of a product", value, MAX_MAD, least=1)
     blocks = _blocks(m) * _blocks(n)
     depth = _blocks(k, BLOCK // WIDTHS[element_of(a)])
-    spaced = Expr(f"{blocks} >= {barrier_blocks}", f"{_python(blocks)} >= {barrier_blocks}")
+    spaced = Expr(f"{blocks} >= {barrier_blocks}", f"{of(blocks).python} >= {barrier_blocks}")
     sums = Region(c, blocks * 1024)
     return Command(
         "mad",
@@ -126,10 +127,6 @@ def mad(
 
 def _blocks(value: Value, size: int = CUBE) -> Value:
     return (value + (size - 1)) // size
-
-
-def _python(value: Value) -> str:
-    return value.python if isinstance(value, Expr) else str(value)
 
 
 def cc_to_ub(
@@ -170,8 +167,9 @@ class FeatureMap:
         for pad in self.pads:
             _within("the padding of an image", pad, MAX_PAD, help=LAYER)
         value: Value = self.width + (left << 32) + (right << 40)
-        value = self.height * (1 << 16) + value
-        value = bottom * (1 << 56) + (top * (1 << 48) + value)
+        # Fields stay whole: what their parts come to, times so much, has no room in 64 bits.
+        for field, shift in ((self.height, 16), (top, 48), (bottom, 56)):
+            value = apart(field) * (1 << shift) + value
         return Command("set_fmatrix", "S", (value,))
 
 

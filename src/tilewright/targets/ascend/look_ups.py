@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import re
 
+from tilewright.codegen.nest.value import Expr, Value, variable
 from tilewright.errors import refuse
 from tilewright.targets.ascend.program import (
     SCALAR,
     UNKNOWN,
     Command,
-    Expr,
     Flag,
     Loop,
     Program,
     Tensor,
-    Value,
     statements,
-    variable,
 )
 
 

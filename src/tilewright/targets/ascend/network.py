@@ -117,9 +117,9 @@ def network_machine(core: DaVinci) -> Machine:
             "layouts": {"view": heads()},
             "fusions": tuple(
                 Fusion(
-                    name=query.replace(" -> ", "-"), query=query, between="cbuf", gain=CHAIN_GAIN
+                    name=query.replace(" -> ", "-"), query=query, between=memory, gain=CHAIN_GAIN
                 )
-                for query in CHAINS
+                for query, memory in CHAINS.items()
             ),
             "element": "float16",
             "accumulator": "float32",
@@ -127,8 +127,12 @@ def network_machine(core: DaVinci) -> Machine:
     )
 
 
-CHAINS = ("conv -> conv", "depthwise -> conv", "conv -> depthwise", "product -> product")
-"""Kernels that a core computes as one: what the first makes waits for the second in L1."""
+CHAINS = {
+    **dict.fromkeys(("conv -> conv", "depthwise -> conv", "conv -> depthwise"), "cbuf"),
+    "product -> product": "cbuf",
+    "conv -> max_pool": "ub",
+}
+"""Kernels that a core computes as one, and where what the first makes waits for the second."""
 
 CHAIN_GAIN = 0.9
 """Part of the predicted cycles apart that a chain must stay below: predictions leave out what the

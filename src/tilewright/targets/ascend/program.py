@@ -12,91 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
+from tilewright.codegen.nest.value import Expr, Value, of, variable
 from tilewright.errors import refuse
-
-
-@dataclass(frozen=True)
-class Expr:
-    """An integer expression of loop variables, in C and in Python."""
-
-    text: str
-    python: str
-    level: int = 3
-    """3: stands anywhere; 2: a product; 1: a sum; 0: in parentheses already."""
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __add__(self, other: Value) -> Value:
-        if other == 0:
-            return self
-        sign = " - " if isinstance(other, int) and other < 0 else " + "
-        shown = abs(other) if isinstance(other, int) else other
-        return _joined(self, sign, shown, 1)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Value) -> Value:
-        return self if other == 0 else _joined(self, " - ", other, 1, 2)
-
-    def __rsub__(self, other: int) -> Value:
-        return _joined(of(other), " - ", self, 1, 2)
-
-    def __mul__(self, other: Value) -> Value:
-        if other == 0:
-            return 0
-        return self if other == 1 else _joined(self, " * ", other, 2, 3)
-
-    __rmul__ = __mul__
-
-    def __floordiv__(self, other: int) -> Value:
-        return self if other == 1 else _joined(self, " / ", other, 2, 3, " // ")
-
-    def __mod__(self, other: int) -> Value:
-        return 0 if other == 1 else _joined(self, " % ", other, 2, 3)
-
-
-Value = int | Expr
-"""A number, or an expression."""
-
-
-def of(value: Value) -> Expr:
-    """A value as an expression."""
-    return value if isinstance(value, Expr) else Expr(str(value), str(value))
-
-
-def variable(name: str) -> Expr:
-    """Return the variable of a loop. Its name in Python ends in an underscore, which neither
-    Python's keywords nor the names in the text that ``trace`` runs do."""
-    return Expr(name, f"{name}_")
-
 
 LENGTH = variable("length")
 """The size that a kernel with a ``Program.longest`` takes as its last parameter."""
 
 BLOCK_INDEX = variable("block_idx")
 """The index of this block of a launch; a core runs one at a time (``Program.blocks``)."""
-
-
-def _joined(
-    left: Expr, sign: str, right: Value, level: int, within: int = 0, python: str = ""
-) -> Expr:
-    other = of(right)
-
-    def shown(part: Expr, text: str, least: int) -> str:
-        return text if part.level >= least or part.level == 0 else f"({text})"
-
-    least = within or level
-    return Expr(
-        shown(left, left.text, level) + sign + shown(other, other.text, least),
-        shown(left, left.python, level) + (python or sign) + shown(other, other.python, least),
-        level,
-    )
-
-
-def _compared(left: Value, sign: str, right: Value) -> Expr:
-    a, b = of(left), of(right)
-    return Expr(f"{a.text} {sign} {b.text}", f"{a.python} {sign} {b.python}", 1)
 
 
 def element_at(tensor: Tensor, index: Value) -> Expr:
@@ -107,42 +30,6 @@ def element_at(tensor: Tensor, index: Value) -> Expr:
 
 UNKNOWN = "int()"
 """The Python text in place of a number from main memory."""
-
-
-def equal(left: Value, right: Value) -> Expr:
-    """1 where two values are equal."""
-    return _compared(left, "==", right)
-
-
-def more(left: Value, right: Value) -> Expr:
-    """1 where a value is larger than another."""
-    return _compared(left, ">", right)
-
-
-def select(condition: Expr, value: Value, other: Value) -> Value:
-    """One value where a condition holds, another otherwise."""
-    if value == other:
-        return value
-    a, b = of(value), of(other)
-    return Expr(
-        f"({condition.text} ? {a.text} : {b.text})",
-        f"({a.python} if {condition.python} else {b.python})",
-        0,
-    )
-
-
-def least(left: Value, right: Value) -> Value:
-    """The smaller of two values."""
-    if isinstance(left, int) and isinstance(right, int):
-        return min(left, right)
-    return select(_compared(left, "<", right), left, right)
-
-
-def greatest(left: Value, right: Value) -> Value:
-    """The larger of two values."""
-    if isinstance(left, int) and isinstance(right, int):
-        return max(left, right)
-    return select(_compared(left, ">", right), left, right)
 
 
 @dataclass(eq=False)

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from heapq import heapreplace
 
 from tilewright.machine import Machine
+from tilewright.planning.own import shared_cache
 from tilewright.targets.ascend.blocks import alike, traces
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import Access, Command, Executed, Program
@@ -48,7 +49,7 @@ def main_memory(machine: Machine) -> MainMemory | None:
     """Return the main memory that a machine's cores share; None where a core has its share to
     itself."""
     main = machine.memory(machine.main)
-    cache = main.own.shared_cache()
+    cache = shared_cache(machine)
     if cache is None or main.bytes_per_cycle is None:
         return None
     rate, hit = main.bytes_per_cycle, cache.hit_bytes_per_cycle

@@ -13,7 +13,7 @@ from tilewright.numerics.operators import operators
 from tilewright.targets.ascend.formats import heads, image, nz
 from tilewright.targets.ascend.kernels.recipes import RECIPES
 from tilewright.targets.ascend.lowering.functions import NAMES
-from tilewright.targets.ascend.machine import DaVinci
+from tilewright.targets.ascend.machine import CUBE, DaVinci
 
 POINTS = tuple(
     name
@@ -45,7 +45,8 @@ def vector_primitives() -> tuple[Primitive, ...]:
         role: Storage(memory="ub", layout=f"{MATRICES}{nz()}" if role in _MATRICES else "")
         for role in roles
     }
-    images: dict[str, Storage] = dict.fromkeys(roles, Storage(memory="ub", layout=image()))
+    planes = Storage(memory="ub", layout=image(), multiples={"c": CUBE})
+    images: dict[str, Storage] = dict.fromkeys(roles, planes)
 
     def primitive(
         name: str,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tilewright.codegen.nest.value import Value, least
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.machine import BLOCK, MAX_REPEAT, REPEAT_BLOCKS
-from tilewright.targets.ascend.program import Loop, Place, Statement, Value, least
+from tilewright.targets.ascend.program import Loop, Place, Statement
 
 LANES = 128
 """Halves of a repeat."""

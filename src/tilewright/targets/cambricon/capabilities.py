@@ -1,4 +1,4 @@
-"""What ACC-C's machines have of their own: memories, moves and primitives that no other one has."""
+"""The records of ACC-C's machines alone: their own facts about memories, moves and primitives."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import ClassVar
 from tilewright.graph.passes.own import OwnPasses
 from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine, Primitive
-from tilewright.machine.records import Finding, MemoryRecord, MoveRecord, OperandRecord
+from tilewright.machine.records import Finding, MoveRecord
 from tilewright.planning.domain import Kernel
-from tilewright.planning.own import FormsKernels, TakesTurns
+from tilewright.planning.own import FormsKernels, StoresTiles, TakesTurns
 from tilewright.planning.space.footprint import Ints
 from tilewright.planning.space.join_pixels import moves_blocks
 from tilewright.planning.space.nests import Arrangement
@@ -35,21 +35,8 @@ class CambriconMachine(FormsKernels, OwnPasses):
         return [PassEntry(BlockChannels(), reason)]
 
 
-class CambriconMemory(MemoryRecord):
-    """A scratchpad."""
-
-    family: ClassVar[str] = "cambricon"
-
-    holds: bool = False
-    """Whether values, and weights that several kernels read, may stay in it between kernels."""
-
-    def keeps_values(self) -> bool:
-        """``holds``."""
-        return self.holds
-
-
 class CambriconMove(MoveRecord):
-    """A transfer."""
+    """The facts about a transfer of ACC-C that planning reads."""
 
     family: ClassVar[str] = "cambricon"
 
@@ -58,12 +45,12 @@ class CambriconMove(MoveRecord):
     has blocks, each with its latency."""
 
     def block_by_block(self) -> bool:
-        """``linear``."""
+        """Return ``linear``: True if a box moves as contiguous blocks, one after the other."""
         return self.linear
 
 
 class CambriconPrimitive(TakesTurns):
-    """What an instruction of several loops does on its way through a tile."""
+    """The facts about a primitive of ACC-C, whose instructions run several loops over a tile."""
 
     family: ClassVar[str] = "cambricon"
 
@@ -75,7 +62,7 @@ class CambriconPrimitive(TakesTurns):
     both have one slot, they take turns at two (targets/cambricon/planning/replaced.py)."""
 
     def skips_padding(self) -> bool:
-        """``clips``."""
+        """Return ``clips``: True if window positions outside of the image take no time."""
         return self.clips
 
     def slots(self, space: Space, arrangement: Arrangement) -> Mapping[str, Ints]:
@@ -88,7 +75,7 @@ class CambriconPrimitive(TakesTurns):
             yield "replaces", f"the primitive has no operand {self.replaces[:80]!r}", ""
 
 
-class CambriconOperand(OperandRecord):
+class CambriconOperand(StoresTiles):
     """An operand of such an instruction."""
 
     family: ClassVar[str] = "cambricon"
@@ -100,11 +87,11 @@ class CambriconOperand(OperandRecord):
     reduction while other operands in the same memory come anew for each tile."""
 
     def lies_by_tile(self) -> bool:
-        """``by_tile``."""
+        """Return ``by_tile`` under the name that planning calls."""
         return self.by_tile
 
     def keeps_sums_along(self) -> tuple[str, ...]:
-        """``waits``."""
+        """Return ``waits`` under the name that planning calls."""
         return self.waits
 
     def findings(self, dims: frozenset[str]) -> Iterator[Finding]:
@@ -116,7 +103,6 @@ class CambriconOperand(OperandRecord):
 
 __all__ = [
     "CambriconMachine",
-    "CambriconMemory",
     "CambriconMove",
     "CambriconOperand",
     "CambriconPrimitive",

@@ -1,4 +1,4 @@
-"""What an instruction is: operands, modifiers, and where they lie in its 64-bit word.
+"""The format of instructions: operands, modifiers, and their fields in the 64-bit word.
 
 A word holds, most significant bits first, an opcode of 8 bits, one register number of 6 bits for
 each operand that can be a register, an immediate of 32 bits if an operand can be one, and padding.
@@ -44,12 +44,12 @@ class Operand:
 
     @property
     def has_register(self) -> bool:
-        """Whether the word has a register field for it."""
+        """True if the word has a register field for the operand."""
         return self.kind != "immediate"
 
     @property
     def has_immediate(self) -> bool:
-        """Whether it may take the word's immediate."""
+        """True if the operand may be the word's immediate."""
         return self.kind != "register"
 
 
@@ -62,7 +62,7 @@ class Modifier(Field):
 
     @property
     def is_flag(self) -> bool:
-        """Whether the text names it without a value."""
+        """True if the modifier is one bit, which the text names without a value."""
         return self.bits == 1
 
 
@@ -100,12 +100,12 @@ class Instruction(words.Instruction):
 
     @cached_property
     def numbered(self) -> bool:
-        """Whether the word has an immediate."""
+        """True if the instruction word has an immediate field."""
         return NUMBER.name in self.format.by_name
 
     @cached_property
     def flagged(self) -> bool:
-        """Whether a bit says that an operand is the immediate and no register."""
+        """True if the word has a bit that tells an immediate operand from a register."""
         return IMMEDIATE_FLAG.name in self.format.by_name
 
     @cached_property

@@ -149,7 +149,7 @@ def decode(word: int) -> Decoded:
 
 
 def hidden(instruction: Instruction, values: Mapping[str, Any]) -> Any:
-    """Whether fields say what nothing reads: the immediate beside a register that stands for the
+    """Return True if a field that nothing reads is not 0: the immediate if a register is the
     last operand, or a register beside the immediate. ``values`` are numbers, or columns of them."""
     if not instruction.flagged:
         return False

@@ -14,7 +14,6 @@ from fractions import Fraction
 from tilewright.machine import Engine, Fusion, Machine, Memory, Move, Primitive, Storage
 from tilewright.targets.cambricon.capabilities import (
     CambriconMachine,
-    CambriconMemory,
     CambriconMove,
     CambriconOperand,
     CambriconPrimitive,
@@ -126,9 +125,9 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
                 banks=4,
                 granule=8,
                 reserved=int(size.vsm * RESERVED),
-                own=CambriconMemory(holds=True),
+                resident=("results", "constants"),
             ),
-            Memory(name="msm", bytes=size.msm, banks=4, granule=8, own=CambriconMemory(holds=True)),
+            Memory(name="msm", bytes=size.msm, banks=4, granule=8, resident=("constants",)),
             Memory(name="tables", bytes=TABLES * TABLE_ELEMENTS * 2, granule=TABLE_ELEMENTS * 2),
         ),
         moves=(
@@ -416,7 +415,7 @@ def lanes_of(machine: Machine) -> int:
 
 
 def part_of(machine: Machine, channels: int) -> int:
-    """How many of a pixel's channels are summed up at once: parts alike, of whole blocks."""
+    """Return the number of channels of a pixel summed at once: equal parts of whole blocks."""
     lanes, most = lanes_of(machine), machine.primitive("conv").limits["co"]
     if channels <= most:
         return channels

@@ -62,7 +62,7 @@ class CambriconRunner(SteppedRunner):
 
 
 class _Simulation:
-    """One run."""
+    """One run of a package on the simulator."""
 
     def __init__(self, runner: CambriconRunner, traced: bool) -> None:
         self._runner = runner
@@ -88,7 +88,7 @@ class _Simulation:
         return self._simulator.result()
 
     def times(self) -> Times:
-        """What the run took."""
+        """Return the cycles and bytes of the run."""
         result = self._result
         known = np.isfinite(result.kernel_start)
         end = np.where(known, result.kernel_end, 0.0)

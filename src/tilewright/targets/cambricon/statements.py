@@ -86,7 +86,7 @@ class Statement:
 
     @property
     def adds(self) -> bool:
-        """Whether it adds to the register that it writes."""
+        """True if the instruction adds to the register that it writes."""
         return bool(self.modifiers.get("acc")) and places(self.mnemonic)[0] >= 0
 
     @property

@@ -30,7 +30,8 @@ class CambriconTarget(Target):
     elements = ("fixed16",)
     family = "cambricon"
     honours = HONOURS
-    implements = frozenset({Capability.ISSUE})
+    implements = frozenset({Capability.ISSUE, Capability.RESIDENT})
+    residents = frozenset({"results", "constants"})
     falls_back = True
 
     def __init__(self, size: Configuration = ORIGINAL) -> None:
@@ -83,5 +84,5 @@ class CambriconTarget(Target):
             raise refuse("package-invalid", str(error)[:300], str(directory)) from None
 
     def manual(self, machine: Machine) -> str:
-        """The instruction manual."""
+        """Return the text of the machine's instruction manual."""
         return manual(machine)

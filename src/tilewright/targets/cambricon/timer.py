@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
 from itertools import accumulate
 from math import inf
 
@@ -47,13 +46,8 @@ def timer(machine: Machine, *, begun: bool = True) -> Timer:
     another one is taken.
     """
 
-    @cache
-    def with_room(room: tuple[tuple[str, int], ...]) -> Machine:
-        return machine.with_values({f"memory.{name}.bytes": size for name, size in room})
-
     def cycles(kernel: Kernel, schedule: Schedule) -> float:
-        placements, sizes, room = _placed(kernel, machine)
-        whole = with_room(tuple(room.items())) if room else machine
+        placements, sizes = _placed(kernel)
         bases = {WEIGHTS: 0, ACTIVATIONS: sizes[WEIGHTS], CONSTANTS: sum(sizes.values())}
         try:
             program = tile(kernel, schedule, machine, placements, check=False, honours=HONOURS)
@@ -64,7 +58,7 @@ def timer(machine: Machine, *, begun: bool = True) -> Timer:
             lowering.kernel(program, kernel.nodes)
         except TilewrightError:
             return inf
-        return _simulated(lowering, whole)
+        return _simulated(lowering, machine)
 
     return cycles
 
@@ -79,15 +73,10 @@ def run_timer(machine: Machine, arenas: Mapping[str, int]) -> RunTimer:
             [*programs_of(kernel.program)] for kernel in kernels if kernel.program is not None
         ]
         lowering = Lowering(machine, bases, shared_weights([p for own in programs for p in own]))
+        lowering.hold(program for own in programs for program in own)
         for kernel, own in zip(kernels, programs, strict=True):
             for program in own:
-                lowering.kernel(
-                    program,
-                    kernel.kernel.nodes,
-                    kernel.predicted_cycles,
-                    kernel.machine,
-                    kernel.keeps,
-                )
+                lowering.kernel(program, kernel.kernel.nodes, kernel.predicted_cycles)
         return _simulated(lowering, machine)
 
     return cycles
@@ -101,16 +90,11 @@ def _simulated(lowering: Lowering, machine: Machine) -> float:
     return float(simulator.result().cycles)
 
 
-def _placed(
-    kernel: Kernel, machine: Machine
-) -> tuple[dict[str, Placement], dict[str, int], dict[str, int]]:
-    """A place for every operand, the bytes of each arena, and those of memories of the machine.
+def _placed(kernel: Kernel) -> tuple[dict[str, Placement], dict[str, int]]:
+    """A place for every operand, and the bytes of each arena.
 
     Parts of larger tensors lie as they do there, with nothing in their gaps.
-
-    Held operands lie behind the memory that the kernel's machine has: the whole machine has more.
     """
-    room: dict[str, int] = {}
     placements: dict[str, Placement] = {}
     sizes = {WEIGHTS: 0, ACTIVATIONS: 0}
     for operand in kernel.operands:
@@ -122,11 +106,6 @@ def _placed(
         extents = layout.physical_shape(operand.shape)
         elements = 1 + sum((n - 1) * step for n, step in zip(extents, strides, strict=True))
         size = -(-elements * operand.element_bytes // ALIGNMENT) * ALIGNMENT
-        if operand.held:
-            start = room.setdefault(operand.held, machine.memory(operand.held).bytes or 0)
-            placements[operand.name] = (operand.held, start, strides)
-            room[operand.held] += size
-            continue
         placements[operand.name] = (arena, sizes[arena], strides)
         sizes[arena] += size
-    return placements, sizes, room
+    return placements, sizes

@@ -8,37 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.machine import Primitive, Storage
+from tilewright.targets.cpu.functions import FLOATS, c_function, storage
 from tilewright.targets.cpu.planning.blocks import PANEL
 from tilewright.targets.cpu.planning.capabilities import CpuPrimitive
 
 FEW_CHANNELS = 4
 """Convolutions of at most so many input channels take a plain NCHW input."""
-
-
-SHORT_FLOATS = ("float16", "bfloat16")
-"""Elements that widen to float32 as they are loaded into lanes, and are rounded before they are
-stored."""
-
-_TAKEN: Mapping[str, tuple[str, ...]] = {
-    "weight": ("float32", "int16", *SHORT_FLOATS),
-    "bias": ("float32", *SHORT_FLOATS),
-    "residual": ("float32", "uint8", "int8", "int16", *SHORT_FLOATS),
-    "output": ("float32", "uint8", "int8", "int16", *SHORT_FLOATS),
-}
-"""Elements by role, where they are not float32 alone: what follows a product may read and write
-bytes, as quantising does."""
-
-
-def storage(**layouts: str) -> dict[str, Storage]:
-    """Operands in main memory: of floats where a layout is named, else of anything."""
-    return {
-        role: Storage(
-            memory="dram",
-            layout=layout,
-            elements=() if layout == "any" else _TAKEN.get(role, ("float32",)),
-        )
-        for role, layout in layouts.items()
-    }
 
 
 COPY_CYCLES = 2.5
@@ -60,10 +35,9 @@ def explicit(
     image, each = f"NCHW{lanes}c", "ci" if extents else f"ceil(ci/{lanes})"
     copy = ELEMENT_CYCLES if extents else COPY_CYCLES
     depth = f"ceil(ci*kh*kw/{lanes})" if extents else f"ceil(ci/{lanes})*kh*kw"
-    return Primitive(
-        name=name,
-        operations=("explicit_conv",),
-        engine="core",
+    return c_function(
+        name,
+        "explicit_conv",
         operands=storage(
             input=source,
             weight=weight,
@@ -73,13 +47,11 @@ def explicit(
             output=image,
         )
         | {"weight": Storage(memory="dram", layout=weight, elements=("float32",))},
-        epilogue_any=True,
         cycles=f"n*oh*ow*(ceil(co/{lanes})*ci*kh*kw/{vectors:g} + {copy:g}*{each}*kh*kw)",
         peak=f"n*oh*ow*co*ci*kh*kw/{lanes * vectors:g}",
         own=CpuPrimitive(scratch=f"oh*ow*{lanes}*{depth}"),
         multiples={"co": lanes, "ci": 1 if extents else lanes},
         whole=("ci", "kh", "kw"),
-        sizes="fixed",
         extents=dict(extents),
     )
 
@@ -104,19 +76,17 @@ def winograd(lanes: int, vectors: float, sizes: tuple[int, int], plain: bool) ->
     image = f"NCHW{lanes}c"
     padded = f"{lanes}*(ceil(ci/{lanes}) + ceil(co/{lanes}))"
     panels = f" + 2*v*{lanes}*(min(ci, {PANEL})*ceil(co/{lanes}) + 1)"
-    return Primitive(
-        name=f"winograd_{tile}{'' if taps == 3 else '_5x5'}{'_plain' if plain else ''}",
-        operations=("winograd_conv",),
-        engine="core",
+    return c_function(
+        f"winograd_{tile}{'' if taps == 3 else '_5x5'}{'_plain' if plain else ''}",
+        "winograd_conv",
         operands={
             **storage(input=image, bias=f"O{lanes}o", residual=image, scratch="", output=image),
             "weight": Storage(
                 memory="dram",
                 layout=f"OIHW{lanes}o" if plain else f"OHWI{lanes}o",
-                elements=_TAKEN["weight"] if plain else ("float32",),
+                elements=FLOATS["weight"] if plain else ("float32",),
             ),
         },
-        epilogue_any=True,
         approximate=True,
         cycles=f"n*g*th*tw*(u*v*ceil(co/{lanes})*ci/{vectors:g}"
         f" + {INPUT_CYCLES[inner]}*ceil(ci/{lanes})"
@@ -131,7 +101,6 @@ def winograd(lanes: int, vectors: float, sizes: tuple[int, int], plain: bool) ->
         # Blocks of channels must not hold two groups.
         multiples={"co": lanes, "ci": lanes},
         whole=("r", "s", "pr", "ps", "ci", "u", "v", "kh", "kw"),
-        sizes="fixed",
         extents={
             "r": (tile, tile),
             "u": (inner, inner),
@@ -144,20 +113,17 @@ def winograd(lanes: int, vectors: float, sizes: tuple[int, int], plain: bool) ->
 def separable(lanes: int, vectors: float) -> Primitive:
     """A depthwise convolution and the 1x1 one behind it: scratch holds a block of the former."""
     image, rate = f"NCHW{lanes}c", lanes * vectors
-    return Primitive(
-        name="separable_conv",
-        operations=("separable_conv",),
-        engine="core",
+    return c_function(
+        "separable_conv",
+        "separable_conv",
         operands={
             **storage(input=image, bias=f"O{lanes}o", residual=image, scratch="", output=image),
             # Both weights: the product's have windows of one point.
             "weight": Storage(memory="dram", layout=f"OIHW{lanes}o", elements=("float32",)),
         },
-        epilogue_any=True,
         cycles=f"n*oh*ow*(ceil(c/{lanes})*kh*kw + ceil(co/{lanes})*c)/{vectors:g}",
         peak=f"n*oh*ow*c*(kh*kw + co)/{rate:g}",
         own=CpuPrimitive(scratch=f"oh*ow*{lanes}*ceil(c/{lanes})"),
         multiples={"co": lanes, "c": lanes},
         whole=("c", "kh", "kw"),
-        sizes="fixed",
     )

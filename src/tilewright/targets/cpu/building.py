@@ -1,4 +1,4 @@
-"""How others build a package and use it: make, CMake, pkg-config, and a class for C++."""
+"""The files by which others build and use a package: make, CMake, pkg-config, a C++ class."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ install(FILES include/{prefix}.h include/{prefix}.hpp DESTINATION ${{CMAKE_INSTA
 
 
 def pkg_config_text(prefix: str, form: Form) -> str:
-    """What pkg-config reads, with the places that an installation fills in."""
+    """Return the file for pkg-config, with placeholders that an installation fills in."""
     weights = f"weights=${{prefix}}/share/{prefix}/weights.bin\n" if form.weights == "file" else ""
     return f"""prefix=@PREFIX@
 includedir=${{prefix}}/include

@@ -1,4 +1,4 @@
-"""What the processor at hand reaches, measured once: clock, peak, bandwidths, register tiles.
+"""The processor's measured performance: clock, peak, bandwidths, register tiles.
 
 The description of a processor is otherwise nominal. Register tiles are priced by the linear form
 of swATOP's Eq. 2, fitted to measurements of each micro-kernel: K steps of the reduction on a tile
@@ -56,7 +56,7 @@ Tile = tuple[float, float, float, float]
 
 
 class Calibration(BaseModel):
-    """What was measured, as it is stored."""
+    """The measurements of a processor, as they are stored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     processor: str

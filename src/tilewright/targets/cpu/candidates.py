@@ -94,7 +94,7 @@ class Sources:
 
 
 class Candidates:
-    """What of ``Sources`` was built, with tensors to run it on."""
+    """The built kernels of ``Sources``, with tensors to run them on."""
 
     def __init__(self, sources: Sources, library: ctypes.CDLL) -> None:
         """Tensors hold small random numbers and lie as their layouts say."""

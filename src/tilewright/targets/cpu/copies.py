@@ -1,4 +1,4 @@
-"""What copies the caller's arrays into the workspace and out of it, in C."""
+"""The C code that copies the caller's arrays into the workspace and out of it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def write_leave(writer: Writer, ports: Sequence[Port]) -> None:
 
 
 def divided(port: Port) -> bool:
-    """Whether all threads copy an input."""
+    """Return True if an input is so large that all threads copy it."""
     if not port.dense or len(port.shape) < 2 or port.shape[-2] < DIVIDED_ROWS:
         return False
     return port.elements * np.dtype(port.dtype).itemsize >= DIVIDED_BYTES

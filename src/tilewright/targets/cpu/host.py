@@ -79,7 +79,7 @@ class CpuHost:
         )
 
     def load(self, directory: Path) -> dict[str, HostStep]:
-        """What ``emit`` wrote, ready to run, by the kernels' symbols; {} if there is none.
+        """Return the steps that ``emit`` wrote, ready to run, by the kernels' symbols; {} if none.
 
         Builds the C on first use. The arenas given to a step are C-contiguous bytes.
         """

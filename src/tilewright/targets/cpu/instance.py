@@ -73,7 +73,7 @@ class Instance:
 
     @property
     def split(self) -> bool:
-        """Whether the reduction is split over several calls."""
+        """True if the reduction is split over several calls."""
         return any(self.size(dim) < self.extents[dim] for dim in self.reduction)
 
     @property
@@ -85,7 +85,7 @@ class Instance:
 
     @property
     def summed_first(self) -> list[Address]:
-        """What the steps behind the anchor add to its result before they do anything else.
+        """The operands that the steps after the anchor add to its result before all else.
 
         A split reduction starts from it: the result may take the place of what is added.
         """
@@ -130,7 +130,7 @@ class Instance:
 
     @property
     def addresses(self) -> list[Address]:
-        """What the call reads and writes: each pointer once, the output last."""
+        """The operands that the call reads and writes: each pointer once, the output last."""
         addresses = {
             operand.pointer: operand
             for step in self.steps

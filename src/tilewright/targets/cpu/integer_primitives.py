@@ -8,11 +8,9 @@ are widened to 16 bits (OIHW4i8o2i).
 
 from __future__ import annotations
 
-from tilewright.machine import Primitive, Storage
+from tilewright.machine import Primitive
+from tilewright.targets.cpu.functions import MOST, c_function, storage
 from tilewright.targets.cpu.planning.capabilities import CpuPrimitive
-
-MOST = 1 << 30
-"""As large as an extent can be."""
 
 FIRST = 4
 """Channels of an image that a first convolution reads."""
@@ -29,13 +27,6 @@ _ELEMENTS = {
 }
 
 
-def _operands(**layouts: str) -> dict[str, Storage]:
-    return {
-        role: Storage(memory="dram", layout=layout, elements=_ELEMENTS[role])
-        for role, layout in layouts.items()
-    }
-
-
 def integer_primitives(lanes: int, word: int, words: float) -> tuple[Primitive, ...]:
     """For vectors of ``lanes``, whose lanes add up ``word`` products, ``words`` times a cycle."""
     image, bias = f"NCHW{lanes}c", f"O{lanes}o"
@@ -47,82 +38,77 @@ def integer_primitives(lanes: int, word: int, words: float) -> tuple[Primitive, 
     own = CpuPrimitive(dot=word, temporaries=temporaries, fit=fit)
 
     def convolution(name: str, source: str, weight: str, **extents: tuple[int, int]) -> Primitive:
-        return Primitive(
-            name=name,
-            operations=("conv",),
-            engine="core",
-            operands=_operands(
-                input=source, weight=weight, bias=bias, residual=image, output=image
+        return c_function(
+            name,
+            "conv",
+            operands=storage(
+                _ELEMENTS, input=source, weight=weight, bias=bias, residual=image, output=image
             ),
-            epilogue_any=True,
             cycles=f"n*g*oh*ow*ceil(co/{lanes})*ceil(ci/{word})*kh*kw/{words:g}",
             peak=f"n*g*oh*ow*co*ci*kh*kw/{rate:g}",
             own=own,
             multiples={"co": lanes, "ci": lanes},
             whole=("kh", "kw"),
-            sizes="fixed",
             extents=extents,
         )
 
     return (
         convolution("conv_first_8", f"NCHW{FIRST}c", f"OIHW{inner}", ci=(1, FIRST), g=(1, 1)),
         convolution("conv_8", image, blocked),
-        Primitive(
-            name="conv_grouped_8",
-            operations=("conv",),
-            engine="core",
-            operands=_operands(
-                input=image, weight=f"OIHW{inner}", bias=bias, residual=image, output=image
+        c_function(
+            "conv_grouped_8",
+            "conv",
+            operands=storage(
+                _ELEMENTS,
+                input=image,
+                weight=f"OIHW{inner}",
+                bias=bias,
+                residual=image,
+                output=image,
             ),
-            epilogue_any=True,
             # Vectors that two groups share are computed for both.
             cycles=f"n*oh*ow*(ceil(g*co/{lanes}) + g)*ceil(ci/{word})*kh*kw/{words:g}",
             peak=f"n*g*oh*ow*co*ci*kh*kw/{rate:g}",
             own=CpuPrimitive(temporaries=temporaries),
             whole=("g", "co", "ci", "kh", "kw"),
-            sizes="fixed",
             extents={"g": (2, MOST)},
         ),
-        Primitive(
-            name="depthwise_conv_8",
-            operations=("depthwise_conv",),
-            engine="core",
-            operands=_operands(
-                input=image, weight=f"OIHW{lanes}o", bias=bias, residual=image, output=image
+        c_function(
+            "depthwise_conv_8",
+            "depthwise_conv",
+            operands=storage(
+                _ELEMENTS,
+                input=image,
+                weight=f"OIHW{lanes}o",
+                bias=bias,
+                residual=image,
+                output=image,
             ),
-            epilogue_any=True,
             # A load that widens, and a multiply-add, for each tap.
             cycles=f"n*ceil(c/{lanes})*oh*ow*kh*kw*1.5/{words:g}",
             peak=f"n*c*oh*ow*kh*kw/{lanes * words:g}",
             multiples={"c": lanes},
             whole=("kh", "kw"),
-            sizes="fixed",
         ),
-        Primitive(
-            name="matmul_8",
-            operations=("matmul",),
-            engine="core",
-            operands=_operands(
-                input="NC", weight=f"OI{inner}", bias=bias, residual="NC", output="NC"
+        c_function(
+            "matmul_8",
+            "matmul",
+            operands=storage(
+                _ELEMENTS, input="NC", weight=f"OI{inner}", bias=bias, residual="NC", output="NC"
             ),
-            epilogue_any=True,
             cycles=f"b0*b1*m*n*ceil(co/{lanes})*ceil(ci/{word})/{words:g}",
             peak=f"b0*b1*m*n*co*ci/{rate:g}",
             own=own,
             multiples={"co": lanes},
-            sizes="fixed",
         ),
-        Primitive(
-            name="pool_8",
-            operations=("max_pool",),
-            engine="core",
-            operands=_operands(input=image, residual=image, output=image),
-            epilogue_any=True,
+        c_function(
+            "pool_8",
+            "max_pool",
+            operands=storage(_ELEMENTS, input=image, residual=image, output=image),
             cycles=f"n*ceil(c/{lanes})*oh*ow*kh*kw/{words:g}",
             peak=f"n*c*oh*ow*kh*kw/{lanes * words:g}",
             multiples={"c": lanes},
             whole=("kh", "kw"),
-            sizes="fixed",
         ),
     )
 

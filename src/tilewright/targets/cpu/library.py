@@ -7,9 +7,9 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 from tilewright.codegen.c.compiler import FLAGS, build_library
+from tilewright.system.temporary import temporary_folder
 from tilewright.targets.cpu.headers import HEADERS, header
 from tilewright.targets.cpu.processors import this_processor
-from tilewright.temporary import temporary_folder
 
 
 @contextmanager

@@ -13,14 +13,13 @@ from functools import cache
 from tilewright.machine import Engine, Fusion, Machine, Memory, Primitive, Storage, Synchronisation
 from tilewright.targets.cpu.block_primitives import (
     FEW_CHANNELS,
-    SHORT_FLOATS,
     explicit,
     separable,
-    storage,
     winograd,
 )
 from tilewright.targets.cpu.capabilities import CpuMachine, CpuPrimitive
-from tilewright.targets.cpu.integer_primitives import MOST, integer_primitives
+from tilewright.targets.cpu.functions import MOST, SHORT_FLOATS, c_function, storage
+from tilewright.targets.cpu.integer_primitives import integer_primitives
 from tilewright.targets.cpu.piece_primitives import piece_primitives
 from tilewright.targets.cpu.planning.capabilities import own_of
 from tilewright.targets.cpu.processors import NATIVE, Processor, this_processor
@@ -43,36 +42,30 @@ def _products(lanes: int, vectors: float, registers: int) -> tuple[Primitive, ..
     wide = _wide(lanes, registers)
 
     def convolution(name: str, source: str, weight: str, **extents: tuple[int, int]) -> Primitive:
-        return Primitive(
-            name=name,
-            operations=("conv",),
-            engine="core",
+        return c_function(
+            name,
+            "conv",
             operands=storage(input=source, weight=weight, bias=bias, residual=image, output=image),
-            epilogue_any=True,
             cycles=f"n*g*oh*ow*ceil(co/{lanes})*ci*kh*kw/{vectors:g}",
             peak=f"n*g*oh*ow*co*ci*kh*kw/{rate:g}",
             multiples={"co": lanes, "ci": lanes},
             whole=("kh", "kw"),
-            sizes="fixed",
             extents=extents,
         )
 
     return (
         convolution("conv_first", "NCHW", f"OIHW{lanes}o", ci=(1, FEW_CHANNELS), g=(1, 1)),
         convolution("conv", image, blocked),
-        Primitive(
-            name="conv_grouped",
-            operations=("conv",),
-            engine="core",
+        c_function(
+            "conv_grouped",
+            "conv",
             operands=storage(
                 input=image, weight=f"OIHW{lanes}o", bias=bias, residual=image, output=image
             ),
-            epilogue_any=True,
             # Vectors that two groups share are computed for both.
             cycles=f"n*oh*ow*(ceil(g*co/{lanes}) + g)*ci*kh*kw/{vectors:g}",
             peak=f"n*g*oh*ow*co*ci*kh*kw/{rate:g}",
             whole=("g", "co", "ci", "kh", "kw"),
-            sizes="fixed",
             extents={"g": (2, MOST)},
         ),
         explicit(
@@ -85,22 +78,19 @@ def _products(lanes: int, vectors: float, registers: int) -> tuple[Primitive, ..
             for plain in (False, True)
             for sizes in ((2, 3), (4, 3), (6, 3), (2, 5))
         ),
-        Primitive(
-            name="depthwise_conv",
-            operations=("depthwise_conv",),
-            engine="core",
+        c_function(
+            "depthwise_conv",
+            "depthwise_conv",
             operands={
                 **storage(weight=f"OIHW{lanes}o", bias=bias, residual=image, output=image),
                 # Vectors of channels are loaded, and widen so.
                 "input": Storage(memory="dram", layout=image, elements=("float32", *SHORT_FLOATS)),
             },
-            epilogue_any=True,
             # One load and one multiply-add for each tap.
             cycles=f"n*ceil(c/{lanes})*oh*ow*kh*kw/{vectors:g}",
             peak=f"n*c*oh*ow*kh*kw/{rate:g}",
             multiples={"c": lanes},
             whole=("kh", "kw"),
-            sizes="fixed",
         ),
         *(
             _matmul(
@@ -134,10 +124,9 @@ def _matmul(
 
     A block is what a register tile covers, not one vector of it.
     """
-    return Primitive(
-        name=name,
-        operations=("matmul",),
-        engine="core",
+    return c_function(
+        name,
+        "matmul",
         operands=storage(
             input="NC",
             weight=weight,
@@ -145,12 +134,10 @@ def _matmul(
             residual="NC",
             output="NC",
         ),
-        epilogue_any=True,
         own=CpuPrimitive(rows=("layer_norm",)),
         cycles=f"b0*b1*m*n*ceil(co/{lanes})*ci/{vectors:g}",
         peak=f"b0*b1*m*n*co*ci/{lanes * vectors:g}",
         multiples={"co": block or lanes},
-        sizes="fixed",
         extents=dict(extents),
     )
 
@@ -162,152 +149,123 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
     anything = storage(input="any", weight="any", bias="any", residual="any", output="any")
     rate = lanes * vectors
     return (
-        Primitive(
-            name="pool",
-            operations=("max_pool", "average_pool"),
-            engine="core",
+        c_function(
+            "pool",
+            "max_pool",
+            "average_pool",
             operands=images,
-            epilogue_any=True,
             cycles=f"n*ceil(c/{lanes})*oh*ow*kh*kw/{vectors:g}",
             peak=f"n*c*oh*ow*kh*kw/{rate:g}",
             multiples={"c": lanes},
             whole=("kh", "kw"),
-            sizes="fixed",
         ),
-        Primitive(
-            name="pool_16",
-            operations=("max_pool",),
-            engine="core",
+        c_function(
+            "pool_16",
+            "max_pool",
             operands={
                 **storage(residual=image, output=image),
                 "input": Storage(memory="dram", layout=image, elements=SHORT_FLOATS),
             },
-            epilogue_any=True,
             cycles=f"n*ceil(c/{lanes})*oh*ow*kh*kw*1.5/{vectors:g}",
             peak=f"n*c*oh*ow*kh*kw/{rate:g}",
             multiples={"c": lanes},
             whole=("kh", "kw"),
-            sizes="fixed",
         ),
-        Primitive(
-            name="shuffle",
-            operations=("channel_shuffle",),
-            engine="core",
+        c_function(
+            "shuffle",
+            "channel_shuffle",
             operands=images,
-            epilogue_any=True,
             cycles=f"n*a*b*h*w/{vectors:g}",
             peak=f"n*a*b*h*w/{rate:g}",
             whole=("a", "b"),
-            sizes="fixed",
         ),
-        Primitive(
-            name="lrn",
-            operations=("lrn",),
-            engine="core",
+        c_function(
+            "lrn",
+            "lrn",
             operands=images,
-            epilogue_any=True,
             # Squares, their windows' sums, and two square roots and a division for each vector,
             # which may overlap by a quarter.
             cycles=f"n*ceil(c/{lanes})*h*w*(j+32)/{vectors:g}",
             peak=f"n*c*h*w*(j+24)/{rate:g}",
             whole=("c", "j"),
-            sizes="fixed",
         ),
-        Primitive(
-            name="softmax",
-            operations=("softmax",),
-            engine="core",
+        c_function(
+            "softmax",
+            "softmax",
             operands=storage(input="any", residual="any", output="any"),
-            epilogue_any=True,
             cycles=f"{points}*axis*20",
             peak=f"{points}*axis*20/{rate:g}",
             whole=("axis",),
-            sizes="fixed",
         ),
-        Primitive(
-            name="attention",
-            operations=("attention",),
-            engine="core",
+        c_function(
+            "attention",
+            "attention",
             operands=storage(input="NCHW", bias="any", residual="NCHW", output="NCHW"),
-            epilogue_any=True,
             # Two products, and an exponential for every score.
             cycles=f"b0*b1*m*t*(d + e + 20)/{rate:g}",
             peak=f"b0*b1*m*t*(d + e)/{rate:g}",
             whole=("e", "t", "d"),
-            sizes="fixed",
             # A block's queries and results lie on the stack.
             extents={"d": (1, 256), "e": (1, 256)},
         ),
-        Primitive(
-            name="layer_norm",
-            operations=("layer_norm",),
-            engine="core",
+        c_function(
+            "layer_norm",
+            "layer_norm",
             operands=anything,
-            epilogue_any=True,
             cycles=f"{points}*(axis*5/{rate:g} + 60)",
             peak=f"{points}*axis*5/{rate:g}",
             whole=("axis",),
-            sizes="fixed",
         ),
-        Primitive(
-            name="reduce",
-            operations=("fold",),
-            engine="core",
+        c_function(
+            "reduce",
+            "fold",
             operands={
                 **storage(residual="any", output="any"),
                 "input": Storage(memory="dram", layout="any", elements=("float32",)),
             },
-            epilogue_any=True,
             cycles=f"{points}*r0*r1*r2*r3*r4*r5/{vectors:g}",
             peak=f"{points}*r0*r1*r2*r3*r4*r5/{rate:g}",
-            sizes="fixed",
         ),
         # Rows that are kept whole, one after another.
-        Primitive(
-            name="row",
-            operations=("running_sum", "running_product"),
-            engine="core",
+        c_function(
+            "row",
+            "running_sum",
+            "running_product",
+            epilogue_any=False,
             operands=storage(input="any", output="any"),
             cycles=f"{points}*axis*20",
             peak=f"{points}*axis*20/{rate:g}",
             whole=("axis",),
-            sizes="fixed",
         ),
-        Primitive(
-            name="sort",
-            operations=("arg_sort",),
-            engine="core",
+        c_function(
+            "sort",
+            "arg_sort",
+            epilogue_any=False,
             operands=storage(input="any", output="any"),
             cycles=f"{points}*axis*100",
             peak=f"{points}*axis*20/{rate:g}",
             whole=("axis",),
-            sizes="fixed",
             # Two lists of indices lie on the stack.
             extents={"axis": (1, 1 << 16)},
         ),
-        Primitive(
-            name="pointwise",
-            operations=("map", "transpose", "slice", "pad"),
-            engine="core",
+        c_function(
+            "pointwise",
+            "map",
+            "transpose",
+            "slice",
+            "pad",
             operands=anything,
-            epilogue_any=True,
             cycles=f"ceil({points}/{lanes})*2",
             peak=f"{points}/{rate:g}",
-            sizes="fixed",
         ),
         # Slow and sure: any operation, layout, stride and shape, one element after another.
-        Primitive(
-            name="general",
-            operations=(
-                *("conv", "depthwise_conv", "matmul", "max_pool", "average_pool", "lrn"),
-                *REDUCTIONS,
-            ),
-            engine="core",
+        c_function(
+            "general",
+            *("conv", "depthwise_conv", "matmul", "max_pool", "average_pool", "lrn"),
+            *REDUCTIONS,
             operands=anything,
-            epilogue_any=True,
             cycles=f"{points}*n*g*b0*b1*m*c*co*ci*oh*ow*kh*kw*h*w*j*4",
             peak=f"{points}*n*g*b0*b1*m*c*co*ci*oh*ow*kh*kw*h*w*j/{rate:g}",
-            sizes="fixed",
         ),
     )
 

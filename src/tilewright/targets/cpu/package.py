@@ -130,7 +130,7 @@ def _steps(calls: Sequence[KernelCall], prefix: str) -> tuple[Functions, list[St
 
 
 def _takes_tiles(machine: Machine, steps: Sequence[Step]) -> bool:
-    """Whether a kernel multiplies on matrix tiles."""
+    """Return True if the schedule of some kernel multiplies on matrix tiles."""
     named = {primitive.name for primitive in machine.primitives if own_of(primitive).block_cycles}
     schedules = [step.kernel.schedule for step in steps]
     return any(schedule is not None and schedule.primitive in named for schedule in schedules)

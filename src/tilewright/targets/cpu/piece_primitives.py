@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tilewright.machine import Primitive, Storage
 from tilewright.numerics.pieces import GROUP, PRODUCTS, THREE, TWO
-from tilewright.targets.cpu.block_primitives import FEW_CHANNELS, storage
+from tilewright.targets.cpu.block_primitives import FEW_CHANNELS
+from tilewright.targets.cpu.functions import c_function, storage
 from tilewright.targets.cpu.planning.capabilities import CpuPrimitive
 from tilewright.targets.cpu.planning.pieces import POINTS, TILE_WORDS
 
@@ -50,21 +51,18 @@ def _product(
     element = "bfloat16" if pieces == TWO else "float32"
     weight = Storage(memory="dram", layout=layout, elements=(element,))
     tiles = f"{outer}*ceil({count}/{POINTS})*ceil(co/{POINTS})"
-    return Primitive(
-        name=name,
-        operations=(operation,),
-        engine="core",
+    return c_function(
+        name,
+        operation,
         operands={
             **storage(input=image, bias=f"O{POINTS}o", residual=image, scratch="", output=image),
             "weight": weight,
         },
-        epilogue_any=True,
         approximate=pieces == TWO,
         own=CpuPrimitive(block_cycles=block_cycles),
         cycles=f"{tiles}*ceil(ci/{GROUP}){taps}*{block_cycles:g}",
         peak=f"{outer}*{count}*co*ci{taps}*{block_cycles:g}/{_RATE}",
         multiples={"co": POINTS, "ci": GROUP},
         whole=("ci", "kh", "kw") if taps else ("ci",),
-        sizes="fixed",
         extents={"ci": (FEW_CHANNELS + 1, _MOST)},
     )

@@ -21,7 +21,7 @@ NATIVE = "native"
 
 @dataclass(frozen=True)
 class Processor:
-    """What the machine's description is made from, and how a compiler is told of it."""
+    """The properties of a processor for its machine description, and its compiler flags."""
 
     lanes: int = 16
     """float32 lanes of one vector."""
@@ -161,7 +161,7 @@ def refuse_foreign(processor: Processor, *, tiles: bool = False) -> None:
 
 
 def cpuinfo() -> str:
-    """What Linux says of the processor; "" elsewhere."""
+    """Return Linux's description of the processor, /proc/cpuinfo; "" elsewhere."""
     path = Path("/proc/cpuinfo")
     return path.read_text() if path.exists() else ""
 

@@ -97,7 +97,7 @@ def _kernels(steps: Steps, seconds: NDArray[np.float64]) -> tuple[KernelProfile,
 
 
 def _checks(ports: Sequence[Port]) -> tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]:
-    """What arrays are compared with: name, shape and dtype of every port."""
+    """Return the name, shape and dtype of every port, which arrays are checked against."""
     return tuple((port.name, port.shape, np.dtype(port.dtype)) for port in ports)
 
 
@@ -236,7 +236,7 @@ class CpuRunner(Runner):
         seconds: NDArray[np.float64],
         watch: Watch | None,
     ) -> None:
-        """What ``profile`` does, one step at a time."""
+        """Run the network one step at a time, noting each step's seconds for ``profile``."""
         from tilewright.graph.placement import ACTIVATIONS, WEIGHTS  # A plain run needs no graph.
 
         arenas = {WEIGHTS: self.weights, ACTIVATIONS: self.workspace}
@@ -297,7 +297,7 @@ class CpuRunner(Runner):
 
 
 def _address(array: Array) -> int:
-    """Where a contiguous array's first byte lies."""
+    """Return the address of a contiguous array's first byte."""
     try:
         # A fifth of the time that NumPy takes for it. Its stubs leave out that arrays are buffers.
         return ctypes.addressof(ctypes.c_char.from_buffer(array))  # pyright: ignore[reportArgumentType]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilewright.machine import Primitive, Storage
+from tilewright.machine import Primitive
+from tilewright.targets.cpu.functions import MOST, c_function, storage
 from tilewright.targets.cpu.planning.capabilities import CpuPrimitive
 
 PAIR = 2
@@ -18,8 +19,6 @@ PAIR = 2
 FEWEST = 5
 """Input channels; of fewer, half a word and most of a block would be empty."""
 
-MOST = 1 << 30
-
 _ELEMENTS = {
     "input": ("bfloat16",),
     "weight": ("bfloat16",),
@@ -27,13 +26,6 @@ _ELEMENTS = {
     "residual": ("float32", "bfloat16", "uint8", "int8"),
     "output": ("float32", "bfloat16", "uint8", "int8"),
 }
-
-
-def _operands(**layouts: str) -> dict[str, Storage]:
-    return {
-        role: Storage(memory="dram", layout=layout, elements=_ELEMENTS[role])
-        for role, layout in layouts.items()
-    }
 
 
 def short_primitives(lanes: int, pairs: float, wide: int) -> tuple[Primitive, ...]:
@@ -45,41 +37,41 @@ def short_primitives(lanes: int, pairs: float, wide: int) -> tuple[Primitive, ..
     rate = lanes * pairs * PAIR
 
     def product(name: str, block: int, extents: Mapping[str, tuple[int, int]]) -> Primitive:
-        return Primitive(
-            name=name,
-            operations=("matmul",),
-            engine="core",
-            operands=_operands(
-                input="NC", weight=f"OI{block}o{PAIR}i", bias=bias, residual="NC", output="NC"
+        return c_function(
+            name,
+            "matmul",
+            operands=storage(
+                _ELEMENTS,
+                input="NC",
+                weight=f"OI{block}o{PAIR}i",
+                bias=bias,
+                residual="NC",
+                output="NC",
             ),
-            epilogue_any=True,
             cycles=f"b0*b1*m*n*ceil(co/{lanes})*ceil(ci/{PAIR})/{pairs:g}",
             peak=f"b0*b1*m*n*co*ci/{rate:g}",
             own=CpuPrimitive(dot=PAIR, temporaries=1),
             multiples={"co": block},
-            sizes="fixed",
             extents=dict(extents),
         )
 
     return (
-        Primitive(
-            name="conv_16",
-            operations=("conv",),
-            engine="core",
-            operands=_operands(
+        c_function(
+            "conv_16",
+            "conv",
+            operands=storage(
+                _ELEMENTS,
                 input=image,
                 weight=f"OIHW{lanes // PAIR}i{lanes}o{PAIR}i",
                 bias=bias,
                 residual=image,
                 output=image,
             ),
-            epilogue_any=True,
             cycles=f"n*g*oh*ow*ceil(co/{lanes})*ceil(ci/{PAIR})*kh*kw/{pairs:g}",
             peak=f"n*g*oh*ow*co*ci*kh*kw/{rate:g}",
             own=CpuPrimitive(dot=PAIR, temporaries=1),
             multiples={"co": lanes, "ci": lanes},
             whole=("kh", "kw"),
-            sizes="fixed",
             extents={"ci": (FEWEST, MOST)},
         ),
         *(product(f"matmul_16_{d}", wide, {d: (2, MOST), "co": (wide, MOST)}) for d in ("m", "n")),

@@ -303,7 +303,7 @@ def _write_work(
     outputs: Sequence[Port],
     steps: Sequence[Step],
 ) -> None:
-    """What every thread of a team does: its part of each step, meeting the others in between."""
+    """Write a thread's work: its part of each step, with barriers in between."""
     shared = [step.source.shared for step in steps]
     # Threads meet wherever one may need what another made: beside each shared step, and where
     # they have divided the inputs.

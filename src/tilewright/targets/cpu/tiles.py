@@ -1,4 +1,4 @@
-"""Whether Linux lets this process use the processor's matrix tiles (AMX).
+"""The requests to Linux to let this process use the processor's matrix tiles (AMX).
 
 Their registers are 8 KB of each thread's state, which the system keeps for those processes alone
 that have asked (Linux 5.16 and later, ``Documentation/arch/x86/xstate.rst``).
@@ -22,7 +22,7 @@ TILE_DATA = 18
 
 
 def _asked() -> bool:
-    """Whether there is a system to ask."""
+    """Return True if the system is Linux on x86-64, which can be asked."""
     return sys.platform == "linux" and platform.machine() == "x86_64"
 
 
@@ -35,7 +35,7 @@ def prctl(code: int, argument: object) -> bool:
 
 @cache
 def tiles_supported() -> bool:
-    """Whether the system knows the tiles; nothing changes for the process."""
+    """Return True if the system supports the tiles; nothing changes for the process."""
     mask = ctypes.c_uint64(0)
     return _asked() and prctl(_SUPPORTED, ctypes.byref(mask)) and bool(mask.value >> TILE_DATA & 1)
 

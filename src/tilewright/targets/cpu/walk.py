@@ -56,7 +56,7 @@ class _Walk:
             self.pointers[name] = letter + (str(counts[letter]) if counts[letter] > 1 else "")
 
     def _fills_scratch(self) -> bool:
-        """Whether each core fills its scratch at its first iteration of the shared loop.
+        """Return True if each core fills its scratch at its first iteration of the shared loop.
 
         What is made of the input is used again by all iterations that have the same input.
         """

@@ -1,4 +1,4 @@
-"""What the CNN core's machines have of their own: its arithmetic, and what stays."""
+"""The records of the CNN core's machines alone: its arithmetic, and windows loaded apart."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.targets.dpu.planning.row_dispatch import CoreInstructions
 
 
 class DpuMachine(ExecutesRows):
-    """A core."""
+    """The facts about a CNN core as a machine."""
 
     family: ClassVar[str] = "dpu"
 
@@ -19,7 +19,7 @@ class DpuMachine(ExecutesRows):
     """What it computes otherwise than exactly with one rounding."""
 
     def rounding_rules(self) -> Rounding:
-        """``rounding``."""
+        """Return ``rounding``: the core's deviations from exact results rounded once."""
         return self.rounding
 
     def row_instructions(self) -> RowInstructions:
@@ -28,7 +28,7 @@ class DpuMachine(ExecutesRows):
 
 
 class DpuOperand(OperandRecord):
-    """What a primitive reads."""
+    """The facts about an operand that a CNN core's primitive reads."""
 
     family: ClassVar[str] = "dpu"
 
@@ -36,7 +36,7 @@ class DpuOperand(OperandRecord):
     """Dims of a window along which each window is loaded by itself (channel augmentation)."""
 
     def windows_apart(self) -> tuple[str, ...]:
-        """``apart``."""
+        """Return ``apart``: dims of a window along which each window is loaded by itself."""
         return self.apart
 
 

@@ -31,7 +31,7 @@ class BankGroup:
 
 @dataclass(frozen=True)
 class Port:
-    """What timing assumes of main memory and dispatch; none of it is published."""
+    """The assumptions of timing about main memory and dispatch; none of them is published."""
 
     bytes_per_cycle: float = 32.0
     """Two data ports of 128 bits."""
@@ -47,7 +47,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Core:
-    """One core.
+    """The parameters of one CNN core.
 
     ``isa`` is the revision of the instruction set: 0 has POOL and DWCONV units, 1 an ALU for both.
     """
@@ -90,7 +90,7 @@ class Core:
 
     @property
     def banks(self) -> int:
-        """Number of banks."""
+        """The number of banks in all groups."""
         last = self.bank_groups[-1]
         return last.first + last.count
 

@@ -288,7 +288,7 @@ def _elew(state: State, operation: Operation, span: Span | None) -> None:
 
 
 def _pixels(state: State, rows: Rows) -> Bytes:
-    """[rows, length, channels]."""
+    """Return the pixels of rows of banks, as [rows, length, channels]."""
     return state.banks[rows].reshape(*rows.shape[:2], rows.shape[2] * state.core.channels)
 
 

@@ -1,4 +1,4 @@
-"""What an operation touches: bank rows and bytes of main memory; and what it is refused for."""
+"""The bank rows and bytes of main memory that an operation touches, and its refusals."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Footprint:
 
 
 def footprint(core: Core, operation: Operation) -> Footprint:
-    """What an operation touches.
+    """Return the bank rows and bytes of main memory that an operation touches.
 
     Rows and columns of padding are not read. Raises TilewrightError (``program-field``) for fields
     that the core cannot execute, or whose meaning is not published.
@@ -65,7 +65,7 @@ class Footprints:
         self._known: dict[tuple[object, ...], Footprint] = {}
 
     def of(self, operation: Operation) -> Footprint:
-        """What ``footprint`` gives."""
+        """Return the result of ``footprint``, which is kept for compute operations."""
         if operation.mnemonic not in _COMPUTES:
             return footprint(self.core, operation)
         fields = operation.fields
@@ -117,7 +117,7 @@ def _load(core: Core, operation: Operation) -> Footprint:
 
 
 def augmented(core: Core, fields: Mapping[str, int]) -> bool:
-    """Whether the runs of a LOAD overlap, so that its padding fields count."""
+    """Return True if the runs of a LOAD overlap, so that its padding fields count."""
     return fields["jump_read"] <= fields["channel"] <= 2 * core.channels
 
 

@@ -1,4 +1,4 @@
-"""What an instruction of the core is, and how its definitions are written down."""
+"""The format of the core's instructions, and the notation of their definitions."""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ def _primitives(core: Core) -> tuple[Primitive, ...]:
 
 
 def _others(core: Core) -> dict[str, tuple[str, ...]]:
-    """Of each group for feature maps, the others."""
+    """Return the other bank groups for feature maps, for each of them."""
     maps = [group.name for group in core.bank_groups if group.kind == "map"]
     return {name: tuple(other for other in maps if other != name) for name in maps}
 
@@ -277,7 +277,7 @@ def _row_cycles(core: Core) -> int:
 
 
 def _windows(core: Core, name: str, operations: tuple[str, ...], **operands: Storage) -> Primitive:
-    """What reduces windows channel by channel; sums of products have operands beside the image."""
+    """Return a primitive that reduces windows by channel, maybe with operands beside the image."""
     rows, channels = core.misc_rows, core.channels
     image, others = {"oh": core.rows, "c": channels}, _others(core)
     kernel = (1, MOST_KERNEL)

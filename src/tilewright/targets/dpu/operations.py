@@ -36,7 +36,7 @@ class Operation:
 
     @property
     def mnemonic(self) -> str:
-        """Its instruction's name."""
+        """The mnemonic of the operation's instruction."""
         return self.instruction.mnemonic
 
     @property
@@ -46,7 +46,7 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name of the operation in messages."""
         return f"instruction {self.number} ({self.text})"
 
     def refuse(self, reason: str, help: str = "") -> TilewrightError:

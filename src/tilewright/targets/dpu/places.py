@@ -1,4 +1,4 @@
-"""Where an operation's data lie: rows of banks and bytes of main memory.
+"""The places of an operation's data: rows of banks and bytes of main memory.
 
 A bank row has a number of its own over all banks: bank * DEPTH + row. Addresses within a bank are
 modulo its depth, so that a buffer of rows may be a ring.
@@ -59,7 +59,7 @@ class Padding:
     right: int
 
     def inside(self, height: int, width: int) -> tuple[slice, slice]:
-        """What of a window is read."""
+        """Return the rows and columns of a window that lie inside the image, without padding."""
         top, left = min(self.top, height), min(self.left, width)
         return (
             slice(top, max(top, height - self.bottom)),
@@ -112,7 +112,7 @@ def input_image(core: Core, operation: Operation) -> Image:
 
 
 def output_image(core: Core, operation: Operation, groups: int) -> Image:
-    """Where an operation writes its rows."""
+    """Return the image of bank rows that an operation writes."""
     fields = operation.fields
     group = map_group(core, operation, fields["bank_id_out"])
     row = fields["stride_offset_out"] + np.arange(fields["valid_pixel_parallel"])

@@ -37,7 +37,7 @@ class CoreRunner(TimedRunner):
 
     @property
     def instructions(self) -> int:
-        """Number of instructions."""
+        """The number of instructions in the program."""
         return len(self.segments.operations)
 
     @cached_property

@@ -79,7 +79,7 @@ class Segments:
         return commands
 
     def time(self, commands: TimedArray, machine: Machine) -> Timeline:
-        """When everything happens."""
+        """Return the timeline of the commands on a machine."""
         return simulate(commands, machine, label=lambda i: self.operations[i].name)
 
     def problems(self) -> list[Problem]:

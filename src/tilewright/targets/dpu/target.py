@@ -144,7 +144,7 @@ class CoreTarget(Target):
         return package_listing(self.core, package.parts)
 
     def manual(self, machine: Machine) -> str:
-        """The instruction manual."""
+        """Return the text of the core's instruction manual."""
         return manual(self.core)
 
 

@@ -21,7 +21,7 @@ def timer(core: Core, machine: Machine) -> Timer:
     """Cycles of a kernel that runs alone, its operands dense in main memory, its biases zeros."""
 
     def cycles(kernel: Kernel, schedule: Schedule) -> float:
-        placements = dense_placements(kernel, machine)
+        placements = dense_placements(kernel)
         program = tile(kernel, schedule, machine, placements, check=False)
         return _cycles(core, machine, [program])
 

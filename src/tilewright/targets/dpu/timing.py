@@ -38,7 +38,7 @@ taken to be apart."""
 
 @dataclass(frozen=True)
 class Report:
-    """What the check of a program's synchronisation found."""
+    """The findings of the check of a program's synchronisation."""
 
     races: tuple[Problem, ...]
     """``program-race``: two instructions, the memory and the place that both touch."""
@@ -55,7 +55,7 @@ class Report:
 
     @property
     def race_free(self) -> bool:
-        """Whether every order that the engines may take gives the same result."""
+        """True if every order that the engines may take gives the same result."""
         return not self.problems
 
 

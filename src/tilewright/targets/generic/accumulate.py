@@ -68,7 +68,7 @@ def write(
 def output_touches(
     machine: Machine, part: Primitive, columns: Columns, axes: Sequence[tuple[str, Column]]
 ) -> list[Touch]:
-    """What is written, and the accumulators that are read."""
+    """Return the touches of a result: the box written, and the accumulators read."""
     memory = memory_of(part, "output")
     element = np.asarray(element_bytes(machine, columns, "output"), np.int64)
     if "last" in columns:

@@ -1,4 +1,4 @@
-"""What instructions of one kind have in common: their fields, meaning, reach and dims."""
+"""The base of families of instructions: their fields, meaning, memory touches and dims."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ Part = Move | Primitive
 
 @dataclass(frozen=True)
 class Unit:
-    """Where an instruction executes: the machine and its memories."""
+    """The machine and its memories, on which instructions execute."""
 
     machine: Machine
     memories: Memories
 
     @property
     def fixed(self) -> bool:
-        """Whether elements are fixed point."""
+        """True if the machine's elements are fixed point."""
         return self.machine.number.kind == "fixed"
 
     @property
     def exact(self) -> bool:
-        """Whether elements are integers, so that their sums are exact modulo 2**32."""
+        """True if elements are integers, so that their sums are exact modulo 2**32."""
         return self.machine.number.is_integer
 
     @property
     def working(self) -> type[np.floating[Any]]:
-        """What products are added up in: integers stay exact in float64, below 2**53."""
+        """The type in which products are summed: integers stay exact in float64, below 2**53."""
         return np.float64 if self.exact else np.float32
 
     def operand(
@@ -101,10 +101,10 @@ class Family(ABC):
 
     @abstractmethod
     def touches(self, machine: Machine, part: Any, columns: Columns) -> list[Touch]:
-        """What a column of instructions reads and writes."""
+        """Return the touches of memories by a column of instructions."""
 
     def charged(self, machine: Machine, part: Move, columns: Columns) -> list[Touch]:
-        """Of transfers, the boxes whose bytes they cost of their move's bandwidth."""
+        """Return the boxes of transfers whose bytes take their move's bandwidth."""
         return []
 
     def dims(self, columns: Columns) -> Mapping[str, Column]:

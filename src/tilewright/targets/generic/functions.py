@@ -49,13 +49,13 @@ class Function:
     """Whether its second operand is a factor, in float32."""
 
     def parameters(self, kind: Kind) -> tuple[str, ...]:
-        """What the fields ``LETTERS`` mean on elements of a kind, as far as they are used."""
+        """Return the meanings of the used fields of ``LETTERS`` on elements of a kind."""
         if kind == "integer":
             return self.integer_parameters
         return self.fixed_parameters if kind == "fixed" else self.float_parameters
 
     def reads_table(self, kind: Kind) -> bool:
-        """Whether it is read off a table on elements of a kind."""
+        """Return True if the function is read off a table on elements of a kind."""
         return self.table and kind == ("integer" if self.name == "look_up" else "fixed")
 
 
@@ -209,7 +209,7 @@ def table_bits(machine: Machine) -> int:
 
 
 def table_touch(machine: Machine, address: Column, used: NDArray[np.bool_]) -> Touch:
-    """What instructions read of the tables."""
+    """Return the touch of function tables by instructions."""
     entries, item = (256, 1) if machine.number.kind == "integer" else (TABLE_ENTRIES, 2)
     size = np.where(used, entries, 0)
     step = np.full_like(address, item)

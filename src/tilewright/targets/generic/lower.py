@@ -203,8 +203,8 @@ class KernelLowering:
         return parts
 
     def _await(self, engine: int) -> bool:
-        """Whether all computes wait for something that an engine does in this kernel, and so for
-        what it does before."""
+        """Return True if all computes wait for something that an engine does in this kernel, and
+        so for what it does before."""
         known, name = clocks(self.queues), self.engines[engine]
         for op in self.commands:
             if isinstance(op, ComputeOp) and op.engine.data != name and self.order.rows(op).count:
@@ -276,7 +276,7 @@ class KernelLowering:
         return {f"wait.{self.engines[o]}": counts for o, counts in waits.items() if o != own}
 
     def _uses(self, op: Command) -> list[Use]:
-        """What a command uses of the memories, through all its executions."""
+        """Return the parts of memories that a command uses, in all its executions."""
         if isinstance(op, MoveOp):
             moves = [op, *(other for other in self._followers(op))]
             return [use for move in moves for use in self._move_uses(move)]

@@ -61,7 +61,7 @@ class InstructionTarget(WordTarget):
         return run_timer(self.instruction_set(machine), arenas)
 
     def manual(self, machine: Machine) -> str:
-        """The instruction manual."""
+        """Return the text of the machine's instruction manual."""
         return manual(self.instruction_set(machine))
 
 

@@ -1,4 +1,4 @@
-"""What accelerators of the DianNao family have in common: three buffers, fixed point, a DMA.
+"""The common parts of accelerators of the DianNao family: three buffers, fixed point, a DMA.
 
 NBin holds inputs, SB weights, NBout results; a memory of function tables stands beside them. Loads,
 stores and computes run side by side. The buffers' sizes are those of a configuration; primitives

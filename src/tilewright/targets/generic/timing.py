@@ -107,7 +107,7 @@ def groups_of(program: Program) -> list[Group]:
 
 
 def whole_program(table: TimedArray, machine: Machine, groups: Sequence[Group]) -> TimedArray:
-    """What holds for the records of a program as a whole, in program order.
+    """Return a program's records with what follows from their order: fetches, waits and signals.
 
     ``groups`` has the fields that order engines, where they signal one another.
     """

@@ -32,6 +32,7 @@ from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive
 from tilewright.planning import Ask, Plan, Planner
 from tilewright.planning.domain import Kernel
+from tilewright.planning.own import start_cycles
 from tilewright.planning.plan import Budget, Timer
 from tilewright.planning.planners.cores import one_core, part_of, plan_cores, shareable
 from tilewright.planning.planners.stated import slots_of, stated_plan, stated_schedule, tiling
@@ -83,7 +84,7 @@ def _chip() -> Machine:
             "memories": memories,
             "moves": moves,
             "cores": CPES * GROUPS,
-            "own": SunwayMachine(spawn_cycles=MACHINE.own.start_cycles() + JOIN_CYCLES),
+            "own": SunwayMachine(spawn_cycles=start_cycles(MACHINE) + JOIN_CYCLES),
         }
     )
 
@@ -110,7 +111,7 @@ def group_machine(machine: Machine) -> Machine:
         move.model_copy(update={"bytes_per_cycle": move.bytes_per_cycle / groups})
         for move in machine.moves
     )
-    own = SunwayMachine(spawn_cycles=max(machine.own.start_cycles() - JOIN_CYCLES, 0))
+    own = SunwayMachine(spawn_cycles=max(start_cycles(machine) - JOIN_CYCLES, 0))
     update = {"memories": memories, "moves": moves, "cores": CPES, "own": own}
     return machine.model_copy(update=update)
 
@@ -191,7 +192,7 @@ def grid_of(kernel: Kernel, schedule: Schedule) -> dict[str, int]:
 
 
 def sums(kernel: Kernel, schedule: Schedule) -> tuple[object, ...]:
-    """What the order of an element's sum depends on: the primitive, and the loops over tiles along
+    """Return what the order of an element's sum depends on: the primitive, and tile loops along
     reductions."""
     reduction, extents = kernel.anchor.reduction, kernel.anchor.extents
     level = schedule.levels[-1]
@@ -204,7 +205,7 @@ def sums(kernel: Kernel, schedule: Schedule) -> tuple[object, ...]:
 
 
 def whole_channels(kernel: Kernel, schedule: Schedule) -> bool:
-    """Whether parts begin at multiples of the channels that products take together."""
+    """Return True if parts begin at multiples of the channels that products take together."""
     return grid_of(kernel, schedule).get("co", CHANNELS) % CHANNELS == 0
 
 
@@ -237,7 +238,7 @@ def divided(kernel: Kernel, machine: Machine, schedule: Schedule, grid: dict[str
 
 
 def share_text(kernel: Kernel, schedule: Schedule, cores: int) -> str:
-    """How many core groups have parts, and along which dims these differ: ``4 by n``."""
+    """Return the number of core groups with parts and the dims that part them: ``4 by n``."""
     grid, extents = grid_of(kernel, schedule), kernel.anchor.extents
     trips = {dim: ceil(extents[dim] / size) for dim, size in grid.items()}
     parts = prod(trips.values())

@@ -1,4 +1,4 @@
-"""What registers that CPEs exchange cost: the record that planning takes
+"""The costs of registers that CPEs exchange: the record that planning takes
 (planning/space/mesh.py)."""
 
 from __future__ import annotations

@@ -29,15 +29,16 @@ from tilewright.errors import refuse
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
+from tilewright.planning.own import start_cycles
 from tilewright.simulate.commands import timed_table
 from tilewright.simulate.timing import Timeline
 from tilewright.simulate.trace import write_trace
+from tilewright.system.temporary import temporary_folder
 from tilewright.targets.sunway.chip import GROUPS
 from tilewright.targets.sunway.emit.charge import counting
 from tilewright.targets.sunway.emit.makefile import SHIM_FLAGS, SHIM_LINK
 from tilewright.targets.sunway.emit.package import MANIFEST, core_groups, sources_of
 from tilewright.targets.sunway.mesh import MESH
-from tilewright.temporary import temporary_folder
 
 OPTIMISED = ("-O2", "-Wall", "-Wextra")
 """How programs are built where nothing else is asked."""
@@ -67,7 +68,7 @@ class SunwayRunner(Runner):
         """The same with what each tile takes in it."""
 
     def prepare(self) -> None:
-        """Build the program."""
+        """Build the program from its C, if that is not done yet."""
         if self.program is None:
             self.program = build(self.directory, self.manifest)
 
@@ -161,7 +162,7 @@ class SunwayRunner(Runner):
             watch(str(row["symbol"]), arenas)
 
     def profile(self, counts: str) -> Profile:
-        """What the shim counted: a line for each kernel and core group (shim/count.c).
+        """Return the profile in the shim's counts, a line per kernel and core group (shim/count.c).
 
         A kernel takes what its slowest core group does.
         """
@@ -220,11 +221,11 @@ class SunwayRunner(Runner):
 
 
 def figures(machine: Machine) -> str:
-    """What the shim needs to count: SHIM_MACHINE's file, with the rates of one core group."""
+    """Return the shim's figures for counting: SHIM_MACHINE's file, with one core group's rates."""
     groups = core_groups(machine)
     main = machine.memory(machine.main).bytes_per_cycle
     lines = [f"memory {(main or 1e9) / groups!r}", f"issue {machine.issue_cycles}"]
-    lines.append(f"spawn {machine.own.start_cycles()}")
+    lines.append(f"spawn {start_cycles(machine)}")
     lines.append(f"bus {MESH.vector_cycles!r} {MESH.turn_cycles!r}")
     for move in machine.moves:
         way = "put" if move.target == machine.main else "get"

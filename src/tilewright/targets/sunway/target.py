@@ -46,7 +46,7 @@ class SunwayTarget(Target):
         return MESH
 
     def machine(self) -> Machine:
-        """One core group."""
+        """Return the machine of one core group."""
         return MACHINE
 
     @contextmanager

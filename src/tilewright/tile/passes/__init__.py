@@ -42,9 +42,9 @@ def pipeline(
     """The passes between a built program and a target, each with its reason.
 
     ``avoid`` gives the bytes that the kernel before uses to its end; see ``Allocate``. ``order`` is
-    a pass that decides in what order commands run, in place of ours (papers/dlir/). Without
-    ``check``, for candidates that are only timed, nothing is proven. A target's ``honours`` leaves
-    out the passes whose decisions the target makes anew, and their proof.
+    a pass that decides in what order commands run, in place of ours (as benchmarks/papers/dlir
+    brings). Without ``check``, for candidates that are only timed, nothing is proven. A target's
+    ``honours`` leaves out the passes whose decisions the target makes anew, and their proof.
     """
     entries = [
         PassEntry(PlaceMoves(), "first: where a buffer stands decides how often it is filled"),

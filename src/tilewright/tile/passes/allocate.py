@@ -11,7 +11,6 @@ import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.ir import Operation, integer
-from tilewright.ir.arenas import ACTIVATIONS, WEIGHTS
 from tilewright.ir.types import element_size, layout_of
 from tilewright.machine import Machine, Memory, Storage
 from tilewright.memory import Buffer, Problem, align_up, place, shared
@@ -47,8 +46,7 @@ class Allocate(TilePass):
     way out are rounded as where the primitive writes them.
     A circular buffer takes one place, of as many rows as its slots' visits need at once.
     An operand that is spread over banks is rounded by its multiples so that the banks fill
-    evenly. A buffer whose tensor lies in the same memory gets no address: it is a window of the
-    tensor. Buffers lie side by side; only if they do not all fit do buffers that are never alive
+    evenly. Buffers lie side by side; only if they do not all fit do buffers that are never alive
     together share an address.
 
     Before::
@@ -77,7 +75,7 @@ class Allocate(TilePass):
         for op in program.walk():
             if isinstance(op, BufferOp):
                 _measure(op, machine, extents)
-                if not held(op) and op.stays is None:
+                if op.stays is None:
                     memories.setdefault(op.memory, []).append(op)
         for name, buffers in memories.items():
             memory = _left(buffers, machine.memory(name), machine)
@@ -92,21 +90,11 @@ class Allocate(TilePass):
 
 
 def _below_residents(memory: Memory, program: ProgramOp) -> Memory:
-    """The part of a memory below the tensors that stay there for other kernels."""
+    """The part of a memory before the tensors that stay there for other kernels."""
     room = program.room_of.get(memory.name)
     if room is None or memory.bytes is None:
         return memory
-    left = min(memory.bytes - memory.reserved, room)
-    return memory.model_copy(update={"bytes": left, "reserved": 0})
-
-
-def held(buffer: BufferOp) -> bool:
-    """Return True if the buffer's tensor is resident in the buffer's memory, so that it needs no
-    space."""
-    arena = buffer.tensor_op.arena
-    if arena is None or arena.data in (ACTIVATIONS, WEIGHTS):
-        return False
-    return arena.data == buffer.memory
+    return memory.model_copy(update={"bytes": min(memory.bytes, room)})
 
 
 def largest_box(buffer: BufferOp, extents: Mapping[str, int]) -> tuple[int, ...]:

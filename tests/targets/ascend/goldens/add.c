@@ -23,9 +23,9 @@ __global__ __aicore__ void add(__gm__ half *x, __gm__ half *y, __gm__ half *out)
     for (int64_t p = 0; p < 3; p++) {
         wait_flag(PIPE_V, PIPE_MTE2, (event_t)(p % 2));
         copy_gm_to_ubuf((__ubuf__ half *)(uintptr_t)(p % 2 * 512),
-                (__gm__ half *)((__gm__ uint8_t *)x + p * 256 * 2), 0, 1, 16, 0, 0);
+                (__gm__ half *)((__gm__ uint8_t *)x + p * 512), 0, 1, 16, 0, 0);
         copy_gm_to_ubuf((__ubuf__ half *)(uintptr_t)(p % 2 * 512 + 1024),
-                (__gm__ half *)((__gm__ uint8_t *)y + p * 256 * 2), 0, 1, 16, 0, 0);
+                (__gm__ half *)((__gm__ uint8_t *)y + p * 512), 0, 1, 16, 0, 0);
         set_flag(PIPE_MTE2, PIPE_V, (event_t)(p % 2));
         wait_flag(PIPE_MTE2, PIPE_V, (event_t)(p % 2));
         wait_flag(PIPE_MTE3, PIPE_V, (event_t)(p % 2));
@@ -35,7 +35,7 @@ __global__ __aicore__ void add(__gm__ half *x, __gm__ half *y, __gm__ half *out)
         set_flag(PIPE_V, PIPE_MTE2, (event_t)(p % 2));
         set_flag(PIPE_V, PIPE_MTE3, (event_t)(p % 2));
         wait_flag(PIPE_V, PIPE_MTE3, (event_t)(p % 2));
-        copy_ubuf_to_gm((__gm__ half *)((__gm__ uint8_t *)out + p * 256 * 2),
+        copy_ubuf_to_gm((__gm__ half *)((__gm__ uint8_t *)out + p * 512),
                 (__ubuf__ half *)(uintptr_t)(p % 2 * 512 + 2048), 0, 1, 16, 0, 0);
         set_flag(PIPE_MTE3, PIPE_V, (event_t)(p % 2));
     }

@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
 from numpy.typing import NDArray
 from tests.slow import but_fast, few
 from tests.targets.ascend.ascend_arrays import built, empty, pack, run, unpack, whole_numbers
@@ -25,11 +26,11 @@ from tilewright.targets.ascend.fields import check_fields
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.host import ORDERS, Kernel, Outcome
-from tilewright.targets.ascend.kernels.matmul import Matrices, Tiling, matmul
 from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910
 from tilewright.targets.ascend.network import network_machine
 from tilewright.targets.ascend.program import Flag, Program, trace
+from tilewright.targets.ascend.target import AscendTarget
 from tilewright.tile.lower import tile as tile_program
 
 CASES = {
@@ -101,7 +102,8 @@ def thesis(kind: Kind, of: Matrices, tile: Tile) -> Program:
     machine = network_machine(ASCEND_910)
     kernel = of.kernel("kernel")
     schedule = Stationary(kind).schedule(kernel, machine, tile)
-    return cube_kernel(tile_program(kernel, schedule, machine), ASCEND_910, "kernel")
+    lowered = tile_program(kernel, schedule, machine, honours=AscendTarget.honours)
+    return cube_kernel(lowered, ASCEND_910, "kernel")
 
 
 def loads_of(kind: Kind, of: Product, tile: Tile) -> int:

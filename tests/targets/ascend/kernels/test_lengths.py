@@ -36,6 +36,7 @@ from tilewright.targets.ascend.program import (
 )
 from tilewright.targets.ascend.proof import prove
 from tilewright.targets.ascend.reader.kernels import read_kernels, verified
+from tilewright.targets.ascend.target import AscendTarget
 from tilewright.tile.lower import tile
 
 LENGTHS = (1, 2, 15, 16, 17, 47, 63, 64, 65, 100, 127, 128)
@@ -96,7 +97,12 @@ PRODUCTS: dict[str, tuple[Product, frozenset[str], Schedule | None]] = {
 def test_products(name: str) -> None:
     of, free, schedule = PRODUCTS[name]
     kernel = of.kernel()
-    lowered = tile(kernel, schedule or planned(kernel), network_machine(ASCEND_910))
+    lowered = tile(
+        kernel,
+        schedule or planned(kernel),
+        network_machine(ASCEND_910),
+        honours=AscendTarget.honours,
+    )
     program = proven(cube_kernel(lowered, ASCEND_910, "kernel", free=free))
     built = build(kernel_text(program), "kernel")
     operands = {operand.name: operand for operand in (*kernel.inputs, kernel.output)}
@@ -281,7 +287,9 @@ def test_each_flag_and_barrier_is_needed_at_some_length(name: str) -> None:
     else:
         of, free, schedule = PRODUCTS["rows"]
         assert schedule is not None
-        lowered = tile(of.kernel(), schedule, network_machine(ASCEND_910))
+        lowered = tile(
+            of.kernel(), schedule, network_machine(ASCEND_910), honours=AscendTarget.honours
+        )
         program = cube_kernel(lowered, ASCEND_910, "kernel", free=free)
     whole = synchronised(program)
     lengths = (whole.longest, *proven_lengths(whole.longest))

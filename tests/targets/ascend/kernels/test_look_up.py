@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.slow import but_fast
 
+from tilewright.codegen.nest.value import variable
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.emit import kernel_text
@@ -16,14 +17,7 @@ from tilewright.targets.ascend.host import build
 from tilewright.targets.ascend.kernels.look_up import look_up
 from tilewright.targets.ascend.look_ups import check_look_ups
 from tilewright.targets.ascend.machine import ASCEND_910, BLOCK
-from tilewright.targets.ascend.program import (
-    Place,
-    Program,
-    Tensor,
-    element_at,
-    scalar,
-    variable,
-)
+from tilewright.targets.ascend.program import Place, Program, Tensor, element_at, scalar
 from tilewright.targets.ascend.reader.kernels import read_kernels, verified
 
 CASES = [

@@ -14,6 +14,7 @@ from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.network import network_machine
+from tilewright.targets.ascend.target import AscendTarget
 from tilewright.targets.ascend.timing import simulate
 from tilewright.tile.dialect import BufferOp
 from tilewright.tile.lower import tile
@@ -57,7 +58,9 @@ def test_planned_convolutions_are_exact(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_buffers_lie_where_the_tile_program_says(name: str) -> None:
     kernel = CASES[name].of_kernel()
-    lowered = tile(kernel, planned(kernel), network_machine(ASCEND_910))
+    lowered = tile(
+        kernel, planned(kernel), network_machine(ASCEND_910), honours=AscendTarget.honours
+    )
     program = cube_kernel(lowered, ASCEND_910, "kernel")
     keys = ("address", "bytes", "slots")
     stated = [

@@ -8,19 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.papers.swatop_sunway.products import VARIANTS, Variant, gemm_cycles, header_text
 from numpy.typing import NDArray
 from tests.slow import but_fast
 
 from tilewright.targets.sunway import machine
 from tilewright.targets.sunway.emit.makefile import SHIM_FLAGS, SHIM_LINK
-from tilewright.targets.sunway.gemm.mesh import (
-    ROLES,
-    VARIANTS,
-    Variant,
-    gemm_cycles,
-    header_text,
-    role_loop,
-)
+from tilewright.targets.sunway.gemm.mesh import ROLES, role_loop
 from tilewright.targets.sunway.pipeline import steady
 
 SHIM = Path(machine.__file__).parent / "shim"

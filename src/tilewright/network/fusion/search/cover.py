@@ -43,11 +43,11 @@ class Cover:
         return sum(rest) + sum(group.cost for group in taken)
 
     def apart(self, number: int) -> float:
-        """What the nodes of a group cost alone."""
+        """Return the cycles of a group's nodes as kernels of their own."""
         return sum(self.alone[vertex] for vertex in self.groups[number].vertices)
 
     def gain(self, number: int) -> float:
-        """What a group saves."""
+        """Return the cycles that fusing a group saves."""
         return self.apart(number) - self.groups[number].cost
 
     @cached_property
@@ -56,7 +56,7 @@ class Cover:
         return tuple(number for number in range(len(self.groups)) if self.gain(number) > 0)
 
     def valid(self, selection: Sequence[int]) -> bool:
-        """Whether the groups are disjoint, and their contraction has no cycle."""
+        """Return True if the groups are disjoint and contracting them leaves no cycle."""
         owner: dict[int, int] = {}
         for number in selection:
             for vertex in self.groups[number].vertices:

@@ -50,7 +50,7 @@ class _Case:
 
 @dataclass
 class _State:
-    """What has been decided of the chains."""
+    """The decisions about the chains so far."""
 
     heads: set[int] = field(default_factory=set[int])
     tails: dict[int, int] = field(default_factory=dict[int, int])

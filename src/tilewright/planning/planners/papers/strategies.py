@@ -20,6 +20,7 @@ from math import ceil, prod
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import Affine, Kernel
+from tilewright.planning.own import in_turns
 from tilewright.planning.planners.cores import shareable
 from tilewright.planning.planners.papers.scheduling import Axis, Fused, Scheduling
 from tilewright.planning.planners.schedules import agreeing
@@ -221,7 +222,7 @@ def _parts(
         if mesh is None:
             reason = "the machine has no mesh of cores that exchange registers"
             raise refuse("space-mesh", reason, cut.where, "cores DIM by SIZE")
-        if primitive.own.in_turns():
+        if in_turns(primitive):
             division = turn_division(kernel, primitive, mesh.side)
             if division is None:
                 continue
@@ -251,7 +252,7 @@ def _strategy(
 ) -> Schedule:
     """One strategy by the primitives of planning/planners/papers/scheduling.py; refuses what they
     refuse."""
-    if primitive.own.in_turns():
+    if in_turns(primitive):
         _check_turns(kernel, primitive, parts, tile, doubles)
     scheduling = Scheduling(kernel, machine, primitive)
     within = {axis.dim: axis for axis in scheduling.order}

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tilewright.codegen.nest.value import Value, equal, least, select
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
@@ -38,10 +39,6 @@ from tilewright.targets.ascend.program import (
     Program,
     Statement,
     Tensor,
-    Value,
-    equal,
-    least,
-    select,
 )
 
 CHUNK = 128

@@ -7,13 +7,14 @@ them, many rows at once, another one the rows above and below.
 
 from __future__ import annotations
 
+from tilewright.codegen.nest.value import Value
 from tilewright.targets.ascend.kernels.moves import LONGEST
 from tilewright.targets.ascend.kernels.shares import Extent, total
 from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
 from tilewright.targets.ascend.kernels.transfers import MAX_BURSTS, SLACK, load_rows, store_rows
 from tilewright.targets.ascend.kernels.vectors import Grid, Vectors
 from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci
-from tilewright.targets.ascend.program import Buffer, Place, Program, Tensor, Value
+from tilewright.targets.ascend.program import Buffer, Place, Program, Tensor
 
 Pads = tuple[int, ...]
 """Pixels above, on the left, below and on the right."""

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from tilewright.codegen.nest.value import Value
 from tilewright.errors import refuse
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.isa import WIDTHS
@@ -27,7 +28,7 @@ from tilewright.targets.ascend.kernels.transfers import (
 from tilewright.targets.ascend.kernels.turning import LINES, SCRATCH, spread_lanes
 from tilewright.targets.ascend.kernels.vectors import REPEAT, Grid, Vectors, pitch_of
 from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci
-from tilewright.targets.ascend.program import Place, Program, Tensor, Value
+from tilewright.targets.ascend.program import Place, Program, Tensor
 
 Shape = tuple[int, ...]
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from tilewright.codegen.nest.value import Value
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.isa import WIDTHS
@@ -27,7 +28,7 @@ from tilewright.targets.ascend.kernels.vectors import (
     pitch_of,
 )
 from tilewright.targets.ascend.machine import BLOCK, MAX_BURSTS, DaVinci
-from tilewright.targets.ascend.program import Place, Program, Tensor, Value
+from tilewright.targets.ascend.program import Place, Program, Tensor
 
 RELATIONS = {"less": "lt", "less_equal": "le", "equal": "eq"}
 """The instruction's relation of each operation."""

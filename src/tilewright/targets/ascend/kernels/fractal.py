@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from tilewright.codegen.nest.value import Value, least
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
@@ -34,9 +35,7 @@ from tilewright.targets.ascend.program import (
     Program,
     Statement,
     Tensor,
-    Value,
     block_places,
-    least,
 )
 
 Method = Literal["naive", "improved", "vor", "dma"]

@@ -8,6 +8,7 @@ tiles, whatever rows they have.
 
 from __future__ import annotations
 
+from tilewright.codegen.nest.value import greatest, least, more, select, variable
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.isa import WIDTHS
@@ -16,19 +17,7 @@ from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
 from tilewright.targets.ascend.kernels.transfers import SLACK, store_rows
 from tilewright.targets.ascend.kernels.vectors import pitch_of
 from tilewright.targets.ascend.machine import BLOCK, MAX_BURSTS, DaVinci
-from tilewright.targets.ascend.program import (
-    Loop,
-    Place,
-    Program,
-    Tensor,
-    element_at,
-    greatest,
-    least,
-    more,
-    scalar,
-    select,
-    variable,
-)
+from tilewright.targets.ascend.program import Loop, Place, Program, Tensor, element_at, scalar
 
 INDICES = ("int64_t", "int32_t")
 """Element types of indices."""

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
+from tilewright.codegen.nest.value import Value
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.shares import Extent, joined, joins, total
@@ -34,7 +35,7 @@ from tilewright.targets.ascend.kernels.turning import (
 )
 from tilewright.targets.ascend.kernels.vectors import Grid, Vectors, pitch_of
 from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci
-from tilewright.targets.ascend.program import Buffer, Loop, Place, Program, Statement, Tensor, Value
+from tilewright.targets.ascend.program import Buffer, Loop, Place, Program, Statement, Tensor
 
 MOST_COPIES = 1 << 16
 """Copies of single rows or elements in one kernel."""

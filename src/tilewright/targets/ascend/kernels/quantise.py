@@ -11,21 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.codegen.nest.value import Value, least
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.recipes import RECIPES, Step
 from tilewright.targets.ascend.kernels.shares import Extent, total
 from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
 from tilewright.targets.ascend.kernels.vectors import CASTS
 from tilewright.targets.ascend.machine import BLOCK, CUBE, REPEAT_BLOCKS, DaVinci
-from tilewright.targets.ascend.program import (
-    Buffer,
-    Place,
-    Program,
-    Statement,
-    Tensor,
-    Value,
-    least,
-)
+from tilewright.targets.ascend.program import Buffer, Place, Program, Statement, Tensor
 from tilewright.targets.ascend.vectors import fill
 
 PAIR = 2 * CUBE

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tilewright.codegen.nest.value import Value
 from tilewright.errors import refuse
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.kernels.choices import alike, choice_bytes, choice_room
@@ -26,7 +27,7 @@ from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
 from tilewright.targets.ascend.kernels.transfers import SLACK, load_rows, store_rows
 from tilewright.targets.ascend.kernels.vectors import Grid, Vectors, number, pitch_of
 from tilewright.targets.ascend.machine import BLOCK, DaVinci
-from tilewright.targets.ascend.program import Buffer, Loop, Place, Program, Statement, Tensor, Value
+from tilewright.targets.ascend.program import Buffer, Loop, Place, Program, Statement, Tensor
 
 LONGEST = 16_320
 """Floats of a row that come at once: 255 repeats."""

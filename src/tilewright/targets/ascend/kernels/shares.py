@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tilewright.codegen.nest.value import Value, least, variable
 from tilewright.errors import refuse
-from tilewright.targets.ascend.program import Value, least, variable
 
 Places = tuple[tuple[str, int], ...]
 """Names of a block's places along the axes of a grid, outermost first, and how many there are."""

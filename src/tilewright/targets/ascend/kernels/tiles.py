@@ -11,21 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from tilewright.codegen.nest.value import Value, least
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.shares import Extent, Share, share_of
 from tilewright.targets.ascend.kernels.vectors import Room
 from tilewright.targets.ascend.machine import DaVinci
-from tilewright.targets.ascend.program import (
-    Buffer,
-    Loop,
-    Program,
-    Statement,
-    Tensor,
-    Value,
-    block_places,
-    least,
-)
+from tilewright.targets.ascend.program import Buffer, Loop, Program, Statement, Tensor, block_places
 
 
 @dataclass(frozen=True)

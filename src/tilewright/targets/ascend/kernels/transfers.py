@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.codegen.nest.value import Value
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_BURSTS, MAX_FIELD
-from tilewright.targets.ascend.program import Loop, Place, Statement, Tensor, Value
+from tilewright.targets.ascend.program import Loop, Place, Statement, Tensor
 
 SLACK = 32
 """Bytes behind a tensor that kernels may touch."""

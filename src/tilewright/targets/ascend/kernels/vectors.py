@@ -18,10 +18,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import isinf
 
+from tilewright.codegen.nest.value import Value
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.machine import BLOCK, MAX_REPEAT, REPEAT_BLOCKS
-from tilewright.targets.ascend.program import Loop, Place, Statement, Value
+from tilewright.targets.ascend.program import Loop, Place, Statement
 
 REPEAT = REPEAT_BLOCKS * BLOCK
 """Bytes of a repeat."""

@@ -9,6 +9,7 @@ from tilewright.targets.ascend.lowering.depthwise import Depthwise
 from tilewright.targets.ascend.lowering.images import Convolutions
 from tilewright.targets.ascend.lowering.matrices import Products
 from tilewright.targets.ascend.lowering.nest import Spans
+from tilewright.targets.ascend.lowering.pooled import Pools
 from tilewright.targets.ascend.lowering.walk import Forms, Home, Homes, Walk
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import LENGTH, Buffer, Loop, Program, Statement, Tensor
@@ -32,7 +33,10 @@ FORMS: dict[str, Makes] = {
     "conv": Convolutions,
     "depthwise_conv": Depthwise,
 }
-"""Operation -> the forms of its operands."""
+"""Operation of the cube -> the forms of its operands."""
+
+READERS: dict[str, Makes] = {"max_pool": Pools}
+"""The same of what reads the results of others on the chip alone."""
 
 
 class Chain:
@@ -146,6 +150,6 @@ def cube_kernel(
 
 def _forms(program: ProgramOp, compute: ComputeOp, core: DaVinci, homes: Homes) -> Forms:
     operation = compute.stages[0].operation.data
-    if operation in FORMS:
-        return FORMS[operation](program, compute, core, homes)
+    if (makes := (FORMS | READERS).get(operation)) is not None:
+        return makes(program, compute, core, homes)
     raise refuse("lower-operation", f"no kernel of the cube computes {operation}")

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tilewright.codegen.nest.value import least, more, select
 from tilewright.ir.types import Array
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
@@ -19,16 +20,7 @@ from tilewright.targets.ascend.lowering.images import Convolutions
 from tilewright.targets.ascend.lowering.nest import Span, Spans, first_of
 from tilewright.targets.ascend.lowering.walk import Home
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL
-from tilewright.targets.ascend.program import (
-    Barrier,
-    Loop,
-    Place,
-    Statement,
-    Tensor,
-    least,
-    more,
-    select,
-)
+from tilewright.targets.ascend.program import Barrier, Loop, Place, Statement, Tensor
 from tilewright.tile.dialect import BufferOp, ComputeOp, TensorOp
 
 
@@ -61,7 +53,7 @@ class Depthwise(Convolutions):
         channels = own["c"]
         results, whole = channels, padded(self.exact["c"])
         if whole % self.block("c"):
-            left = whole - channels.start.value
+            left = whole - channels.start
             results = replace(channels, size=least(channels.size, left))
         return {**own, "ci": channels, "co": results}
 
@@ -88,12 +80,12 @@ class Depthwise(Convolutions):
         taps = kernel[0] * kernel[1]
         blocks = FRACTAL // BLOCK
         if isinstance(outer, Tensor):
-            at = channels.start.over(CUBE).value * (taps * FRACTAL)
+            at = (channels.start // CUBE) * (taps * FRACTAL)
             source, target = Place(outer, at), Place(home.buffer)
             if held == taps:
                 return [isa.copy(target, source, count, taps * blocks)]
             p, q = Loop("p", kh.size), Loop("q", kw.size)
-            tap = (kh.start.value + p.variable) * kernel[1] + (kw.start.value + q.variable)
+            tap = (kh.start + p.variable) * kernel[1] + (kw.start + q.variable)
             to = p.variable * kw.most + q.variable
             gaps = (taps - 1) * blocks, (held - 1) * blocks
             ends = target.at(to * FRACTAL), source.at(tap * FRACTAL)
@@ -102,8 +94,8 @@ class Depthwise(Convolutions):
             return [p]
         large, spans = self.own(outer.spans), self.own(home.spans)
         held = large["kh"].most * large["kw"].most
-        block = channels.start.less(large["c"].start).over(CUBE).value
-        row, column = (spans[d].start.less(large[d].start).value for d in ("kh", "kw"))
+        block = (channels.start - large["c"].start) // CUBE
+        row, column = (spans[d].start - large[d].start for d in ("kh", "kw"))
         at = (block * held + (row * large["kw"].most + column)) * FRACTAL
         # One fractal for each 16 channels, taps apart in L1.
         return [isa.load(Place(home.buffer), Place(outer.buffer, at), count, held, transpose=False)]
@@ -113,10 +105,10 @@ class Depthwise(Convolutions):
         feature_map, corner = self._map(outer, spans)
         _, whole = self._positions(spans)
         i = Loop("i", spans["c"].size // self.block("c"))
-        first = spans["c"].start.less(large["c"].start).over(self.block("c"))
-        channel = first.value + i.variable
+        first = (spans["c"].start - large["c"].start) // self.block("c")
+        channel = first + i.variable
         target = Place(home.buffer, i.variable * whole * BLOCK)
-        tap = spans["kh"].start.less(large["kh"].start).value, spans["kw"].start.value
+        tap = spans["kh"].start - large["kh"].start, spans["kw"].start
         i.body.append(isa.img2col(target, feature_map, tap, corner, channel, whole // 16, 1))
         return self._filled(feature_map, i)
 

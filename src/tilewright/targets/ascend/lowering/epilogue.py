@@ -13,17 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tilewright.codegen.nest.value import Value, least
 from tilewright.errors import refuse
 from tilewright.ir import SSAValue
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.recipes import Recipe, Step, recipe_of
 from tilewright.targets.ascend.kernels.vectors import CASTS, number
 from tilewright.targets.ascend.lowering.functions import NAMES, scalars_of
-from tilewright.targets.ascend.lowering.nest import Linear, Span
+from tilewright.targets.ascend.lowering.nest import Span
 from tilewright.targets.ascend.lowering.walk import Home, Homes
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.network import EPILOGUE_BYTES
-from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement, Value, least
+from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement
 from tilewright.targets.ascend.vectors import LANES, add_rows, flat
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp
 
@@ -199,7 +200,7 @@ class Epilogue:
         sums: Place,
         homes: Homes,
         columns: Span,
-        first_column: Callable[[Home], Linear],
+        first_column: Callable[[Home], Value],
         rows: tuple[Value, int],
         batch: tuple[Value, int] = (1, 1),
     ) -> list[Statement]:
@@ -232,7 +233,7 @@ class Epilogue:
         if batch[1] > 1:
             body = matrix
             matrix.body.append(block)
-        after = self.statements(tile, homes, columns, Linear(), rows, batch)
+        after = self.statements(tile, homes, columns, 0, rows, batch)
         return [isa.mask_of(FLOATS, FLOATS), body, *after]
 
     def _floats(
@@ -240,7 +241,7 @@ class Epilogue:
         tile: Place,
         sums: Place,
         homes: Homes,
-        begins: Mapping[SSAValue, Linear],
+        begins: Mapping[SSAValue, Value],
         columns: Span,
         block: Loop,
         part: tuple[Value, Value],
@@ -256,7 +257,7 @@ class Epilogue:
         def along(name: str, place: Place, operand: SSAValue) -> None:
             """An operation of every row and 16 numbers, 8 at a time: two blocks of a row."""
             home = homes[operand]
-            first = columns.start.less(begins[operand]).times(4).value
+            first = (columns.start - begins[operand]) * 4
             for half in range(2):
                 row = Place(home.buffer, block.variable * (CUBE * 4) + first + half * BLOCK)
                 target = place.at(half * BLOCK)
@@ -283,7 +284,7 @@ class Epilogue:
         tile: Place,
         homes: Homes,
         columns: Span,
-        first: Linear,
+        first: Value,
         rows: tuple[Value, int],
         batch: tuple[Value, int] = (1, 1),
     ) -> list[Statement]:
@@ -300,7 +301,7 @@ class Epilogue:
             largest = most * batch[1] * rows[1] // REPEAT_ROWS
             body.append(flat("vrelu", tile, (tile,), repeats, largest, "j"))
         if bias is not None:
-            local = columns.start.less(first).times(2).value
+            local = (columns.start - first) * 2
             relu = self.relu and self.summand is None
             row = Place(homes[bias].buffer, local)
             if batch[1] > 1:

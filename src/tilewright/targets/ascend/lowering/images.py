@@ -11,8 +11,9 @@ the sums are worth.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tilewright.codegen.nest.value import Value
 from tilewright.errors import TilewrightError, refuse
 from tilewright.ir.types import layout_of
 from tilewright.machine.dims import DIMS
@@ -20,7 +21,7 @@ from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import convolution_weight, image, padded
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.lowering.epilogue import Epilogue
-from tilewright.targets.ascend.lowering.nest import Linear, Span, Spans, first_of
+from tilewright.targets.ascend.lowering.nest import Span, Spans, first_of
 from tilewright.targets.ascend.lowering.walk import (
     Home,
     Homes,
@@ -30,32 +31,11 @@ from tilewright.targets.ascend.lowering.walk import (
     main_bytes,
     operands_of,
 )
+from tilewright.targets.ascend.lowering.windows import Rows, Windows
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
-from tilewright.targets.ascend.program import (
-    Barrier,
-    Buffer,
-    Loop,
-    Place,
-    Statement,
-    Tensor,
-    Value,
-    greatest,
-    least,
-)
+from tilewright.targets.ascend.program import Barrier, Buffer, Loop, Place, Statement, Tensor
 from tilewright.targets.ascend.vectors import LANES, fill
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, StageOp, TensorOp
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows of an image: those of a tile's windows."""
-
-    start: Value
-    """The first that lies in the image."""
-    count: Value
-    above: Value
-    """Rows of padding above it."""
-    below: Value
 
 
 class Convolutions:
@@ -140,9 +120,7 @@ class Convolutions:
         group, own, extent = spans["g"], spans[dim], self.exact[dim]
         if group.most > 1 and own.most < extent:
             raise self._refusal("tiles of parts of several groups have no kernel")
-        start = Linear(
-            (*((loop, step * extent) for loop, step in group.start.terms), *own.start.terms)
-        )
+        start = group.start * extent + own.start
         if group.most == 1:
             return replace(own, start=start)
         return Span(start, group.size * extent, group.most * extent)
@@ -199,36 +177,12 @@ class Convolutions:
         return refuse("lower-operation", reason, nodes)
 
     def _rows(self, spans: Spans) -> Rows:
-        """The rows that a tile's windows touch."""
+        """The rows that a tile's windows touch; refuses windows that touch none."""
         (stride, _), (dilation, _) = self.strides, self.dilations
-        start = spans["oh"].start.times(stride, -self.pads[0]).value
-        start = start + spans["kh"].start.times(dilation).value
-        span = (spans["oh"].size - 1) * stride + (spans["kh"].size - 1) * dilation + 1
-        above = greatest(0 - start, 0)
-        self._check_rows(spans)
-        first = greatest(start, 0)
-        last = start + span
-        end = least(last, self.height)
-        return Rows(first, end - first, above, last - end)
-
-    def _check_rows(self, spans: Spans) -> None:
-        """Refuse tiles whose windows touch no row of the image."""
-        (stride, _), (dilation, _) = self.strides, self.dilations
-        tiles = [(0, self.exact["oh"])]
-        for loop, step in spans["oh"].start.terms:
-            # Tiles of what another compute reads begin at any row.
-            step = step if isinstance(loop, Loop) else 1
-            tiles = [
-                (first, min(first + step, end))
-                for start, end in tiles
-                for first in range(start, end, step)
-            ]
-        span = (spans["kh"].most - 1) * dilation + 1
-        for first, behind in tiles:
-            start = first * stride - self.pads[0]
-            end = start + (behind - 1 - first) * stride + span
-            if end <= 0 or start >= self.height:
-                raise self._refusal("windows that see nothing but padding have no kernel")
+        windows = Windows(stride, dilation, self.pads[0], self.height, self.exact["oh"])
+        if not windows.all_touch(spans):
+            raise self._refusal("windows that see nothing but padding have no kernel")
+        return windows.rows(spans)
 
     # Moves.
 
@@ -238,7 +192,7 @@ class Convolutions:
         if is_row(home.op.tensor_op):
             assert isinstance(outer, Tensor)
             width = WIDTHS[self.element(home.op)]
-            at, length = spans["co"].start.times(width).value, spans["co"].size * width // BLOCK
+            at, length = spans["co"].start * width, spans["co"].size * width // BLOCK
             return [isa.copy(Place(home.buffer), Place(outer, at), 1, length)]
         if role == "weight":
             return self._weights(home, outer)
@@ -253,9 +207,9 @@ class Convolutions:
         images = Loop("p", spans["n"].size)
         number = images.variable
         rows = self._rows(spans)
-        channel = spans["ci"].start.over(self.block("ci")).value
+        channel = spans["ci"].start // self.block("ci")
         plane = self.height * self.width
-        at = ((spans["n"].start.value + number) * self.channels + channel) * plane
+        at = ((spans["n"].start + number) * self.channels + channel) * plane
         inner = Place(home.buffer, number * self._image_bytes(home.op, spans))
         outer = Place(tensor, (at + rows.start * self.width) * BLOCK)
         images.body += self._channels(home, rows, inner, outer)
@@ -291,10 +245,7 @@ class Convolutions:
             if (kh.most, kw.most) != kernel:
                 return [self._weight_parts(home, outer)]
             taps = kernel[0] * kernel[1]
-            at = (
-                ci.start.over(self.block("ci")).value * taps * self.results
-                + co.start.over(CUBE).value
-            )
+            at = ci.start // self.block("ci") * taps * self.results + co.start // CUBE
             size = co.size // CUBE
             gap, rest = (self.results - size) * 16, (co.most - co.size) // CUBE * 16
             bursts = ci.size // self.block("ci") * taps
@@ -305,11 +256,11 @@ class Convolutions:
             for name, n in (("i", ci.size // self.block("ci")), ("p", kh.size), ("q", kw.size))
         )
         large = self._weight_spans(outer.spans)
-        block = ci.start.less(large["ci"].start).over(self.block("ci")).value + i.variable
-        row = kh.start.less(large["kh"].start).value + p.variable
-        column = kw.start.less(large["kw"].start).value + q.variable
+        block = (ci.start - large["ci"].start) // self.block("ci") + i.variable
+        row = kh.start - large["kh"].start + p.variable
+        column = kw.start - large["kw"].start + q.variable
         at = (block * large["kh"].most + row) * large["kw"].most + column
-        at = at * (large["co"].most // CUBE) + co.start.less(large["co"].start).over(CUBE).value
+        at = at * (large["co"].most // CUBE) + (co.start - large["co"].start) // CUBE
         to = ((i.variable * kh.size + p.variable) * kw.size + q.variable) * (co.size // CUBE)
         q.body.append(
             isa.load(
@@ -329,10 +280,10 @@ class Convolutions:
         spans = self._weight_spans(home.spans)
         co, ci, kh, kw = (spans[dim] for dim in ("co", "ci", "kh", "kw"))
         i, p, q = Loop("i", ci.size // self.block("ci")), Loop("p", kh.size), Loop("q", kw.size)
-        block = ci.start.over(self.block("ci")).value + i.variable
-        tap = (block * self.exact["kh"] + (kh.start.value + p.variable)) * self.exact["kw"]
-        tap = tap + (kw.start.value + q.variable)
-        at = tap * self.results + co.start.over(CUBE).value
+        block = ci.start // self.block("ci") + i.variable
+        tap = (block * self.exact["kh"] + (kh.start + p.variable)) * self.exact["kw"]
+        tap = tap + (kw.start + q.variable)
+        at = tap * self.results + co.start // CUBE
         to = ((i.variable * kh.most + p.variable) * kw.most + q.variable) * (co.most // CUBE)
         target, source = Place(home.buffer, to * FRACTAL), Place(tensor, at * FRACTAL)
         q.body.append(isa.copy(target, source, 1, co.size // CUBE * 16))
@@ -356,11 +307,11 @@ class Convolutions:
                 Place(home.buffer, to * FRACTAL),
                 feature_map,
                 (
-                    kh.start.less(large["kh"].start).value + p.variable,
-                    kw.start.value + q.variable,
+                    kh.start - large["kh"].start + p.variable,
+                    kw.start + q.variable,
                 ),
                 corner,
-                ci.start.less(large["ci"].start).over(self.block("ci")).value + i.variable,
+                (ci.start - large["ci"].start) // self.block("ci") + i.variable,
                 whole // 16,
                 ci.size // self.block("ci") * kh.size * kw.size,
             )
@@ -381,7 +332,7 @@ class Convolutions:
         large = self.spans(outer.spans)
         rows = self._rows(large)
         _, left, _, right = self.pads
-        number = spans["n"].start.less(large["n"].start).value
+        number = spans["n"].start - large["n"].start
         feature_map = isa.FeatureMap(
             Place(outer.buffer, number * self._image_bytes(outer.op, large)),
             rows.count,
@@ -392,27 +343,29 @@ class Convolutions:
             self.strides,
             self.dilations,
         )
-        down = spans["oh"].start.less(large["oh"].start).times(self.strides[0]).value
+        down = (spans["oh"].start - large["oh"].start) * self.strides[0]
         return feature_map, (down - rows.above, -left)
 
     def _plane(self, spans: Spans) -> Value:
         """Return the first position of a tile in main memory, in positions."""
         result = self.exact["oh"] * self.exact["ow"]
-        channel = spans["co"].start.over(CUBE).value
-        first = (spans["n"].start.value * self.results + channel) * result
-        return first + spans["oh"].start.times(self.exact["ow"]).value
+        channel = spans["co"].start // CUBE
+        first = (spans["n"].start * self.results + channel) * result
+        return first + spans["oh"].start * self.exact["ow"]
 
     def _result(self, outer: Home | Tensor, spans: Spans) -> tuple[Place, Value]:
-        """Where a tile of the result begins, in main memory or where it waits in L1, and how many
+        """Where a tile of the result begins, in main memory or where it waits, and how many
         positions lie there from one block of channels to the next."""
         if isinstance(outer, Tensor):
             return Place(outer, self._plane(spans) * BLOCK), self.exact["oh"] * self.exact["ow"]
         whole, (_, channels, rows, columns) = self.spans(outer.made), outer.op.get("shape")
         size = padded(channels) * rows * columns * WIDTHS[self.element(outer.op)]
         plane = whole["oh"].size * self.exact["ow"]
-        first = spans["oh"].start.less(whole["oh"].start).times(self.exact["ow"]).value
-        channel = spans["co"].start.less(whole["co"].start).over(CUBE).value
-        number = spans["n"].start.less(whole["n"].start).value
+        if outer.memory == "ub":
+            plane, size = plane_room(outer.op), padded(channels) * plane_room(outer.op) * 2
+        first = (spans["oh"].start - whole["oh"].start) * self.exact["ow"]
+        channel = (spans["co"].start - whole["co"].start) // CUBE
+        number = spans["n"].start - whole["n"].start
         return Place(outer.buffer, (channel * plane + first) * BLOCK + number * size), plane
 
     def _summand(self, home: Home, tensor: Tensor) -> list[Statement]:
@@ -462,6 +415,8 @@ class Convolutions:
             gaps = whole - count, plane - count
             return self._planes(target, Place(home.buffer), blocks, count, gaps)
         assert isinstance(outer, Home)
+        if outer.op.get("role") != "output":
+            return self._left_in_ub(home, outer)
         target = Place(outer.buffer)
         if self.integers:
             rows = whole, self._most(spans)
@@ -471,11 +426,29 @@ class Convolutions:
             )
         copy = isa.cc_to_ub(target, Place(home.buffer), blocks, whole // 16, self.epilogue.mode)
         bias = self.epilogue.bias
-        first = Linear() if bias is None else self.spans(self.homes[bias].spans)["co"].start
+        first = 0 if bias is None else self.spans(self.homes[bias].spans)["co"].start
         rows = whole, self._most(spans)
         return [copy, *self.epilogue.statements(target, self.homes, spans["co"], first, rows)]
 
-    def _first_result(self, row: Home) -> Linear:
+    def _left_in_ub(self, home: Home, outer: Home) -> list[Statement]:
+        """L0C to where another compute reads the result in UB, a block of channels at a time; what
+        fills a tile's last block of positions up is written over by the next tile."""
+        if self.integers:
+            raise self._refusal("sums of integers are left in UB by no kernel")
+        spans = self.spans(home.spans)
+        _, whole = self._positions(spans)
+        target, plane = self._result(outer, spans)
+        bias, block = self.epilogue.bias, Loop("h", spans["co"].size // CUBE)
+        place = target.at(block.variable * (plane * BLOCK))
+        source = Place(home.buffer, block.variable * (whole * CUBE * 4))
+        copy = isa.cc_to_ub(place, source, 1, whole // 16, self.epilogue.mode)
+        first = 0 if bias is None else self.spans(self.homes[bias].spans)["co"].start
+        columns = Span(spans["co"].start + block.variable * CUBE, CUBE, CUBE)
+        rows = whole, self._most(spans)
+        block.body += [copy, *self.epilogue.statements(place, self.homes, columns, first, rows)]
+        return [block]
+
+    def _first_result(self, row: Home) -> Value:
         """Return the first channel of a buffer of biases or factors."""
         return self.spans(row.spans)["co"].start
 
@@ -498,3 +471,9 @@ class Convolutions:
                 int(self.core.barrier_blocks.value),
             )
         ]
+
+
+def plane_room(op: BufferOp) -> int:
+    """Positions of a block of channels of what waits in UB: with each row in whole blocks."""
+    _, _, rows, columns = op.get("shape")
+    return rows * padded(columns)

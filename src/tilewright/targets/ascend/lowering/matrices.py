@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from tilewright.codegen.nest.value import Value, least
 from tilewright.errors import refuse
 from tilewright.ir.types import layout_of
 from tilewright.planning.layout import Layout
@@ -21,7 +22,7 @@ from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import matrices, padded
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.lowering.epilogue import Epilogue
-from tilewright.targets.ascend.lowering.nest import NOTHING, Linear, Span, Spans, first_of
+from tilewright.targets.ascend.lowering.nest import NOTHING, Span, Spans, first_of
 from tilewright.targets.ascend.lowering.walk import (
     Home,
     Homes,
@@ -34,14 +35,7 @@ from tilewright.targets.ascend.lowering.walk import (
     summed_dims,
 )
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
-from tilewright.targets.ascend.program import (
-    Loop,
-    Place,
-    Statement,
-    Tensor,
-    Value,
-    least,
-)
+from tilewright.targets.ascend.program import Loop, Place, Statement, Tensor
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, TensorOp, WindowAttr
 
 Indices = dict[str, Value]
@@ -168,7 +162,7 @@ class Products:
         if is_row(home.op.tensor_op):
             assert isinstance(outer, Tensor)
             columns, width = span(home.spans, column_of(home.op)), WIDTHS[self.element(home.op)]
-            at = columns.start.times(width).value
+            at = columns.start * width
             length = columns.size * width // BLOCK
             return [isa.copy(Place(home.buffer), Place(outer, at), 1, length)]
         if isinstance(outer, Tensor):
@@ -198,7 +192,7 @@ class Products:
             )
         copy = isa.cc_to_ub(target, source, blocks, rows.size // CUBE, self.epilogue.mode)
         bias = self.epilogue.bias
-        first = Linear() if bias is None else self.homes[bias].spans[axes.columns].start
+        first = 0 if bias is None else self.homes[bias].spans[axes.columns].start
         after = self.epilogue.statements(
             target, self.homes, columns, first, (rows.size, rows.most), (batch, most)
         )
@@ -217,8 +211,8 @@ class Products:
         axes, spans, whole = self._axes(home.op), home.spans, outer.made
         rows, columns = span(spans, axes.rows), span(spans, axes.columns)
         pitch, width = span(whole, axes.rows).most, span(whole, axes.columns).size // CUBE
-        column = columns.start.less(span(whole, axes.columns).start).over(CUBE).value
-        row = rows.start.less(span(whole, axes.rows).start).value
+        column = (columns.start - span(whole, axes.columns).start) // CUBE
+        row = rows.start - span(whole, axes.rows).start
         blocks = columns.size // CUBE
 
         def copy(indices: Indices) -> list[Statement]:
@@ -241,8 +235,8 @@ class Products:
         def copy(indices: Indices) -> list[Statement]:
             matrix = self._matrix(axes, spans, indices)
             local = self._matrix(axes, spans, indices, spans)
-            column = columns.start.over(axes.block).times(axes.height).value
-            row = rows.start.value
+            column = (columns.start // axes.block) * axes.height
+            row = rows.start
             at = (column + row + matrix * (axes.width // axes.block * axes.height)) * BLOCK
             inner = Place(home.buffer, local * (columns.size // axes.block * pitch * BLOCK))
             main = Place(tensor, at)
@@ -286,8 +280,8 @@ class Products:
                 continue
             start, count = spans[dim].start, outer[dim].size if outer is not None else extent
             if outer is not None:
-                start = start.less(outer[dim].start)
-            number = number * count + (start.value + indices.get(dim, 0))
+                start = start - outer[dim].start
+            number = number * count + (start + indices.get(dim, 0))
         return number
 
     def _fractals(self, home: Home, outer: Home) -> list[Statement]:
@@ -295,9 +289,9 @@ class Products:
         axes, spans = self._axes(home.op), home.spans
         left, block = home.memory == "ca", axes.block
         rows, columns = span(spans, axes.rows), span(spans, axes.columns, block)
-        row = rows.start.less(span(outer.spans, axes.rows).start).over(CUBE).value
+        row = (rows.start - span(outer.spans, axes.rows).start) // CUBE
         within = span(outer.spans, axes.columns, block)
-        column = columns.start.less(within.start).over(block).value
+        column = (columns.start - within.start) // block
         pitch = span(outer.spans, axes.rows).most // CUBE
         size = within.size // block * pitch
         # What is summed lies along columns of Zz and rows of Zn; a block transposed turns it.
@@ -335,7 +329,7 @@ class Products:
         depth = spans[self.summed]
         n0, exact = depth.size, self.exact[self.summed]
         if not isinstance(exact, int) or exact % self.block(self.summed):
-            n0 = least(n0, exact - depth.start.value)
+            n0 = least(n0, exact - depth.start)
         first = first_of(loops)
 
         def product(indices: Indices) -> list[Statement]:

@@ -21,6 +21,8 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Protocol
 
+from tilewright.codegen.nest.span import whole
+from tilewright.codegen.nest.value import Value, least, more, select
 from tilewright.errors import TilewrightError, refuse
 from tilewright.ir import Block, SSAValue
 from tilewright.ir.types import element_name, layout_of
@@ -34,7 +36,6 @@ from tilewright.targets.ascend.lowering.nest import (
     interval,
     padded_length,
     slot_of,
-    whole,
 )
 from tilewright.targets.ascend.program import (
     LENGTH,
@@ -45,11 +46,7 @@ from tilewright.targets.ascend.program import (
     Program,
     Statement,
     Tensor,
-    Value,
     block_places,
-    least,
-    more,
-    select,
 )
 from tilewright.tile.dialect import (
     BufferOp,
@@ -267,8 +264,9 @@ class Walk:
         first = next(iter(op.body.block.ops))
         rows, inner = nest_rows(enclosing_scopes(first), self.program.extents), dict(spans)
         for dim, axis in op.bound.items():
-            extent, most = self.program.extents[dim], int(rows.size(dim).max())
-            inner[dim], commands = interval(axis, spans, extent, most, dim)
+            most, extents = int(rows.size(dim).max()), self.forms.extents()
+            extents[dim] = self.program.extents[dim]
+            inner[dim], commands = interval(axis, spans, extents, most, dim)
             body += commands
         # Of what its compute makes all, the domain says, and no loop of its own.
         for compute in op.walk():

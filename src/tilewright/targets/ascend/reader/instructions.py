@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
+from tilewright.codegen.nest.value import Expr, Value
 from tilewright.errors import TilewrightError, refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.vectors import CASTS
 from tilewright.targets.ascend.machine import BLOCK, DaVinci
-from tilewright.targets.ascend.program import Buffer, Command, Expr, Place, Region, Value
+from tilewright.targets.ascend.program import Buffer, Command, Place, Region
 
 Argument = Place | int | Expr | str | tuple[Place, ...]
 """A place, a value, a word or a number that is no integer, or a list of places in UB."""
@@ -198,7 +199,8 @@ def _padding(call: Call) -> Command:
 def _field(value: Value, shift: int) -> Value:
     if isinstance(value, int):
         return value >> shift & 0xFFFF
-    return Expr("", f"({value.python} >> {shift} & 65535)", 0)
+    part = f">> {shift} & 65535"
+    return Expr(f"({value.text} {part})", f"({value.python} {part})", 0)
 
 
 def _windows(call: Call) -> Command:

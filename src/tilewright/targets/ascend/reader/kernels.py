@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from lark import Token, Tree
 
+from tilewright.codegen.nest.value import Value
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.blocks import alike, conflicts, traces
@@ -34,7 +35,6 @@ from tilewright.targets.ascend.program import (
     Remark,
     Statement,
     Tensor,
-    Value,
     scalar,
 )
 from tilewright.targets.ascend.proof import PIPES, prove_trace

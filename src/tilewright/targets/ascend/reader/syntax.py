@@ -11,8 +11,9 @@ from functools import cache
 
 from lark import Lark, Token, Tree, UnexpectedInput, UnexpectedToken
 
+from tilewright.codegen.nest.value import Expr, Value, variable
 from tilewright.errors import refuse
-from tilewright.targets.ascend.program import UNKNOWN, Expr, Value, variable
+from tilewright.targets.ascend.program import UNKNOWN
 
 GRAMMAR = r"""
 file: kernel+
@@ -33,12 +34,13 @@ block: "{" statement* "}"
     | product "%" unary -> modulo
 ?unary: atom | "-" unary -> negative | cast unary -> converted
 ?atom: NUMBER -> number | NAME -> name | "(" value ")" -> inside
-    | NAME "[" value "]" -> element
+    | NAME "[" value "]" -> element | EXTREME "(" value "," value ")" -> extreme
     | "(" "(" "uint64_t" "[" "]" ")" "{" value ("," value)* "}" ")" -> list
 cast: "(" [QUALIFIER] TYPE ["*"] ")"
 
 TYPE.2: /(half|float|u?int(8|16|32)_t|int64_t|uintptr_t|event_t)\b/
 QUALIFIER.2: /__(gm|cbuf|ca|cb|cc|ubuf)__/
+EXTREME.2: /(MIN|MAX)(?=\()/
 NUMBER: /0x[0-9a-fA-F]+(ULL)?|[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?(f|ULL)?/
 NAME: /[A-Za-z_][A-Za-z0-9_]*/
 COMMENT.3: /\/\*(.|\n)*?\*\//
@@ -139,6 +141,9 @@ def _python(source: Source, tree: Tree[Token]) -> str:
         return _python(source, parts[0])
     if tree.data == "negative":
         return f"(-{_python(source, parts[0])})"
+    if tree.data == "extreme":
+        left, right = (_python(source, part) for part in parts)
+        return f"{str(tree.children[0]).lower()}({left}, {right})"
     if tree.data == "element":
         return UNKNOWN
     if tree.data == "name":

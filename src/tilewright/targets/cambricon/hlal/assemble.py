@@ -43,7 +43,7 @@ CONSTANTS = ("tensor_buffer", "filter_buffer", "vsm_bytes", "msm_bytes", "lanes"
 
 @dataclass(frozen=True)
 class Program:
-    """What the assembler makes of a text."""
+    """The assembler's result for one text: statements, words and data."""
 
     name: str
     statements: tuple[Statement, ...]

@@ -114,7 +114,7 @@ class DataTable:
 
 
 def power_table(beta: float) -> Array:
-    """What ``VDV.table`` looks up for LRN: 257 mantissas, 64 factors, 64 shifts, as 16 bits."""
+    """Return LRN's table for ``VDV.table``: 257 mantissas, 64 factors, 64 shifts, of 16 bits."""
     if not 0 <= beta <= 8:
         raise ValueError
     return np.concatenate(fixed.lrn_tables(float(beta))).astype(np.uint16).view(np.int16)

@@ -15,7 +15,7 @@ MAX_PROBLEMS = 20
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a program may ask about its machine: scratchpads in bytes, and lanes."""
+    """The sizes that a program may ask of its machine: scratchpads in bytes, and lanes."""
 
     vsm_bytes: int
     msm_bytes: int
@@ -24,7 +24,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class LabelUse:
-    """A branch's goal."""
+    """The use of a label as a branch's target."""
 
     name: str
     at: Place
@@ -66,7 +66,7 @@ class LabelMark:
 
 @dataclass(frozen=True)
 class BarrierMark:
-    """``@barrier``."""
+    """A ``@barrier`` statement of a program, with its positions."""
 
     places: tuple[Place, ...]
 

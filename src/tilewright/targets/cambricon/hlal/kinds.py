@@ -10,12 +10,12 @@ from tilewright.targets.cambricon.isa import BY_MNEMONIC
 
 
 def is_transfer(mnemonic: str) -> bool:
-    """Whether an instruction moves data between main memory and the processor."""
+    """Return True if an instruction moves data between main memory and the processor."""
     return BY_MNEMONIC[mnemonic].unit.endswith("dma") or mnemonic in ("SLOAD", "SSTORE")
 
 
 def computes(mnemonic: str) -> bool:
-    """Whether an instruction is one of the vector or the matrix unit."""
+    """Return True if an instruction runs on the vector or the matrix unit."""
     return BY_MNEMONIC[mnemonic].unit in ("vector", "matrix")
 
 

@@ -32,7 +32,7 @@ class Execution:
 
 
 def sizes_of(machine: Machine) -> Sizes:
-    """What programs may ask about a machine."""
+    """Return the sizes that programs may ask of a machine."""
     vsm, msm = (machine.memory(name).bytes or 0 for name in ("vsm", "msm"))
     return Sizes(vsm, msm, lanes_of(machine))
 

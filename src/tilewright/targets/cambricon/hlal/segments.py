@@ -94,7 +94,7 @@ class SegmentedArray:
 
     @property
     def contiguous(self) -> bool:
-        """Whether the elements lie as in an array of this layout that is not cut."""
+        """True if the elements lie as in an unsegmented array of this layout."""
         strides: list[tuple[int, int]] = []
         plain = 1
         for index in reversed(self.order):

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True)
 class Place:
-    """Where something stands: file, line and column (both from 1), and the offending text."""
+    """A position in a source: file, line and column (both from 1), and the text there."""
 
     file: str
     line: int
@@ -70,7 +70,7 @@ Operand: TypeAlias = "RegisterName | Immediate"
 
 @dataclass(frozen=True)
 class Section:
-    """``.code``, ``.static_ro``, ``.static_rw``."""
+    """The start of a section: ``.code``, ``.static_ro`` or ``.static_rw``."""
 
     name: str
     at: Place
@@ -200,7 +200,7 @@ class Macro:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A block's parameter.
+    """The declaration of a block's parameter.
 
     ``kind``: "tensor", "filter", "array" (either of them), "number", "register", or "macro".
     """

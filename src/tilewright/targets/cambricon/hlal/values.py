@@ -1,4 +1,4 @@
-"""What names stand for while a program is put together, and the value of constant expressions."""
+"""The scopes of names during assembly, and the evaluation of constant expressions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Scope:
     outer: Scope | None = None
 
     def find(self, name: str) -> Value | None:
-        """What a name stands for."""
+        """Return the value of a name in the innermost scope that has it; None if none has."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.names:

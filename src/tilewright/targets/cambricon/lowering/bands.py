@@ -23,7 +23,7 @@ EXPOSED = 2
 
 
 def banded(c: Context, weights: Operand, rows: Sliding, columns: Sliding) -> tuple[Sliding, int]:
-    """How windows slide along a row in bands, and the pixels of one; 1 where bands do not pay.
+    """Return the windows along a row in bands, and a band's pixels; 1 where bands do not pay.
 
     The weights are copied for the band that is chosen. Their load is counted, too: it grows with
     the square of a band's pixels, and the kernel that begins a network waits for all of it.

@@ -79,7 +79,7 @@ class Batches(Pending):
             e.emit("CB", left, again)
 
     def _whole_batches(self) -> bool:
-        """Whether every run of pixels is a number of batches, though it is not known how many."""
+        """Return True if every run of pixels is whole batches, even if their number is unknown."""
         c, out = self.c, self.columns.out
         sizes = c.extent(out), c.tile_size(out)
         # All windows of one pixel lie alike: a run is a row of a tile.
@@ -117,7 +117,7 @@ class Batches(Pending):
         self.bias_at = self.biases_at[-1]
 
     def _ending(self) -> list[Callable[[], None]]:
-        """What follows the sums of the pixel before the one at hand, if that is their last tile."""
+        """Return the steps after the sums of the previous pixel, if this is their last tile."""
         return []
 
     def _row_cycles(self, width: int) -> int:
@@ -125,7 +125,7 @@ class Batches(Pending):
         raise NotImplementedError
 
     def _measure(self, run: Run) -> None:
-        """How long the products of a run take, if it is known."""
+        """Set the cycles of the products of a run; 0 if they are not known."""
         self.full, width = run.width == self.columns.kernel, run.width
         self.product = 0.0
         if isinstance(width, int) and self.dense:
@@ -207,7 +207,7 @@ class Batches(Pending):
         return [number * apart for number in range(steps)]
 
     def _past_pending(self, count: Value) -> None:
-        """What is pending is finished: the sums of these pixels are, now."""
+        """Finish the pending pixels, and make these pixels' sums the pending ones."""
         e = self.e
         self._pass(count)
         if not self.alone:

@@ -57,7 +57,7 @@ class Bridge:
     """Positive until it is there."""
 
     def prologue(self, e: Emitter) -> None:
-        """Before all tiles."""
+        """Emit the code that runs before all tiles."""
         fill(e, self.unit, 1, 1)
         e.set(self.due, 0)
 

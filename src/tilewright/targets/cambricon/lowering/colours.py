@@ -28,7 +28,7 @@ class Coloured:
 
     @property
     def count(self) -> int:
-        """How many registers they take, from the first one on."""
+        """The number of registers that the colouring takes, from the first one on."""
         return max(self.colours, default=-1) + 1
 
 

@@ -1,4 +1,4 @@
-"""What the lowering of a compute works with."""
+"""The context in which one compute operation is lowered."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Context:
 
     @property
     def anchor(self) -> StageOp:
-        """The first stage."""
+        """The first stage of the compute operation."""
         return self.compute.stages[0]
 
     @cached_property
@@ -111,7 +111,7 @@ class Context:
 
     @property
     def output(self) -> Operand:
-        """The result's operand."""
+        """The operand that stands for the result."""
         value: SSAValue = self.compute.output
         assert isinstance(value.owner, BufferOp)
         return self.operands[value.owner]
@@ -122,10 +122,10 @@ class Context:
 
     def inside(self, operand: Operand) -> frozenset[str]:
         """Dims whose loops step through what an operand's buffer holds."""
-        return frozenset() if operand.held else self.stepped(operand.buffer)
+        return frozenset() if operand.stays else self.stepped(operand.buffer)
 
     def base(self, operand: Operand, tile: Tile) -> Value:
-        """Where a tile's own part of a buffer begins."""
+        """Return the address at which a tile's own part of a buffer begins."""
         e, at = self.e, tile.bases[operand.buffer]
         inside = self.inside(operand)
         if not inside:

@@ -12,7 +12,7 @@ MOST = 3
 
 @dataclass(frozen=True)
 class CutOff:
-    """One such pixel."""
+    """One pixel whose window is cut off by the image's edge."""
 
     column: int
     """Of its window's first position, from that of the first pixel cut off at this end."""

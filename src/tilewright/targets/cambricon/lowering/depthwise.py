@@ -75,13 +75,13 @@ class Depthwise:
         self.table = table_of(self.epilogue.table, c) if self.epilogue.table else 0
 
     def prologue(self) -> None:
-        """What stands before all tiles."""
+        """Emit the code that runs before all tiles."""
         if self.epilogue.relu:
             clear(self.e, self.zeros, self.size)
         self.epilogue.prologue(self.e, self.size)
 
     def emit(self, tile: Tile) -> None:
-        """One tile."""
+        """Emit the code of one tile."""
         e, c = self.e, self.c
         with e.scope():
             box = e.settled(lambda: windows_box(c.box(self.x, tile), self.rows, self.columns))

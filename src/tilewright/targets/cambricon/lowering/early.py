@@ -75,7 +75,7 @@ class FirstLoad:
         )
 
     def cycles(self, machine: Machine) -> float:
-        """How long the transfer takes alone."""
+        """Return the cycles of the transfer when nothing else uses main memory."""
         move = machine.move(machine.main, "msm")
         return move.latency + 2 * self.elements / move.bytes_per_cycle
 
@@ -94,7 +94,7 @@ class FirstLoad:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a kernel's weights lie in the matrix scratchpad."""
+    """The place of a kernel's weights in the matrix scratchpad."""
 
     base: int
     later: bool
@@ -103,14 +103,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Need:
-    """What a kernel's weights take there, and their first load, as if they lay at its start."""
+    """The room of a kernel's weights in the scratchpad, and their first load as if at byte 0."""
 
     load: FirstLoad
     bytes: int
     """Of all slots, or places."""
     places: int
-    fixed: int | None = None
-    """Where they lie, if that is not free to choose."""
     apart: int = 0
     """Bytes from the first place to the second."""
     tiles: int = 1
@@ -129,7 +127,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Settled:
-    """Where a kernel's weights lie, and how the first of them come."""
+    """The place of a kernel's weights, and the loads that bring the first of them."""
 
     place: Place
     early: FirstLoad | None = None
@@ -175,7 +173,7 @@ class EarlyLoads:
         self._passed: list[_Passed] = []
 
     def settle(self, need: Need, room: int) -> Settled:
-        """Where a kernel's weights lie, and what of their first load goes into which gap.
+        """Choose the place of a kernel's weights, and the gap that takes their first load.
 
         The next gap that leaves the load time enough is best: it shares main memory with the moves
         of the kernels behind it. Where no gap can take all of it, one takes as much as it can.
@@ -183,8 +181,6 @@ class EarlyLoads:
         ends = [end for kernel in reversed(self._passed) for _, end in kernel.used]
         behind = -(-ends[0] // ALIGNMENT) * ALIGNMENT if ends else 0
         bases = (behind, 0, (room - need.bytes) // ALIGNMENT * ALIGNMENT)
-        if need.fixed is not None:
-            bases, room = (need.fixed,), need.fixed + need.bytes
         places = [
             Place(base, later)
             for base in bases
@@ -254,7 +250,7 @@ class EarlyLoads:
         return gap_number
 
     def _free(self, number: int) -> bool:
-        """Whether the loads in gaps before a kernel's are over when its gap is reached.
+        """Return True if the loads in earlier gaps are over when a kernel's gap is reached.
 
         A load for the kernel itself, or for one before it, is: they wait for it themselves.
         """
@@ -294,5 +290,5 @@ def _begun(settled: Settled) -> int:
 
 
 def meet(a: Interval, b: Interval) -> bool:
-    """Whether two runs of bytes have one in common."""
+    """Return True if two runs of bytes overlap."""
     return a[0] < b[1] and b[0] < a[1]

@@ -78,7 +78,7 @@ class Emitter:
 
     @contextmanager
     def outlined(self) -> Generator[None]:
-        """What is emitted within stands behind everything else, as it is mostly passed by.
+        """Move code emitted within the context behind all other code, as it seldom runs.
 
         It has the registers of the place where it is emitted: branches lead to it from there, and
         it leads back there.
@@ -126,7 +126,7 @@ class Emitter:
         return self._body[-1]
 
     def label(self, hint: str) -> str:
-        """A new label."""
+        """Return a label that is not used yet."""
         self._labels += 1
         return f"{self._prefix}_{hint}{self._labels}"
 
@@ -187,7 +187,7 @@ class Emitter:
         return value if isinstance(value, Register) else self.variable(value)
 
     def settled(self, compute: Callable[[], Kept]) -> Kept:
-        """What a computation gives; all registers that it took and does not give are free again."""
+        """Return a computation's result; free all registers that it took but does not return."""
         self._scopes.append([])
         result = compute()
         kept = set(registers_in(result))
@@ -205,14 +205,14 @@ class Emitter:
         return register
 
     def set(self, target: Register, value: Value) -> None:
-        """target = value."""
+        """Emit ``target = value``, unless they are the same."""
         if value != target:
             self.emit("SMOVE", target, value)
 
     # Arithmetic.
 
     def add(self, a: Value, b: Value) -> Value:
-        """a + b."""
+        """Return a + b, emitting an instruction only if needed."""
         if isinstance(a, int) and isinstance(b, int):
             return a + b
         if b == 0:
@@ -227,7 +227,7 @@ class Emitter:
         return result
 
     def subtract(self, a: Value, b: Value) -> Value:
-        """a - b."""
+        """Return a - b, emitting an instruction only if needed."""
         if isinstance(b, int):
             return self.add(a, -b)
         result = self.register()
@@ -243,7 +243,7 @@ class Emitter:
         return result
 
     def multiply(self, a: Value, b: Value) -> Value:
-        """a * b."""
+        """Return a * b, emitting an instruction only if needed."""
         if isinstance(a, int) and isinstance(b, int):
             return a * b
         if isinstance(a, int):
@@ -272,7 +272,7 @@ class Emitter:
         return result
 
     def minimum(self, a: Value, b: Value) -> Value:
-        """The smaller."""
+        """Return the smaller of two values."""
         if isinstance(a, int) and isinstance(b, int):
             return min(a, b)
         if isinstance(a, int):
@@ -280,7 +280,7 @@ class Emitter:
         return self._chosen(a, b, least=True)
 
     def maximum(self, a: Value, b: Value) -> Value:
-        """The greater."""
+        """Return the greater of two values."""
         if isinstance(a, int) and isinstance(b, int):
             return max(a, b)
         if isinstance(a, int):
@@ -308,14 +308,14 @@ class Emitter:
         return result
 
     def increase(self, target: Register, by: Value) -> None:
-        """target += by."""
+        """Emit ``target += by``, unless ``by`` is 0."""
         if by != 0:
             self.emit("SADD", target, target, by)
 
     # Control.
 
     def jump(self, label: str) -> None:
-        """Go there."""
+        """Emit a jump to a label."""
         self.emit("J", label)
 
     def if_positive(self, value: Value, label: str) -> None:

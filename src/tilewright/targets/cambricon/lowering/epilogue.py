@@ -1,4 +1,4 @@
-"""What follows an accumulation: bias, residual, activation, back to 16 bits, a table.
+"""The steps after an accumulation: bias, residual, activation, back to 16 bits, a table.
 
 The graph's order is bias, residual, activation, requantise; ReLU and requantise commute, so a
 result takes as few passes of the vector unit as its sums have operands.
@@ -63,7 +63,7 @@ class Epilogue:
 
     @property
     def reads_zeros(self) -> bool:
-        """Whether a vector of zeros is compared with."""
+        """True if the epilogue compares with a vector of zeros."""
         return self.relu
 
     def emit(

@@ -33,7 +33,7 @@ class Flat(Stepping):
     """The flat loop being emitted."""
 
     def emit(self) -> None:
-        """The loop."""
+        """Emit the flat loop over all tiles."""
         e = self.e
         again, take, last = e.label("tile"), e.label("take"), e.label("last")
         for register in (*self.now, *self.next):
@@ -44,9 +44,6 @@ class Flat(Stepping):
         e.set(self.ended, int(len(self.walk.begun) > 0))
         for buffer in self.coming:
             # The first load fills the other one.
-            if self.kept is not None and buffer is self.kept.buffer:
-                self.kept.begin(self._two(buffer))
-                continue
             e.set(self.current[buffer], self._two(buffer)[1])
         out = self.output.buffer
         if out in self.current:
@@ -68,9 +65,6 @@ class Flat(Stepping):
         if self.trail is not None:
             self._swap(self.current[out], out)
         for buffer, depth in self.coming.items():
-            if self.kept is not None and buffer is self.kept.buffer:
-                e.set(self.current[buffer], self.kept.coming)
-                continue
 
             def other(buffer: BufferOp = buffer) -> None:
                 self._swap(self.current[buffer], buffer)
@@ -174,7 +168,7 @@ class Flat(Stepping):
         with e.scope():
             tile = self._now()
             self.compute(tile)
-            if self.walk.operands[self.output.buffer].held:
+            if self.walk.operands[self.output.buffer].stays:
                 return
             if self.trail is not None:
                 pixels: Value = 1

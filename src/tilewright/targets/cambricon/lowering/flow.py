@@ -179,7 +179,7 @@ def colours_of_webs(
 
 @compiled
 def _apart(members: Array, other: Array) -> bool:
-    """Whether two sets have nothing in common."""
+    """Return True if two bit sets are disjoint."""
     for word in range(len(members)):  # noqa: SIM110 (compiled)
         if members[word] & other[word]:
             return False
@@ -224,7 +224,7 @@ def _alive(
 
 @compiled
 def _has(some: Array, number: int) -> bool:
-    """Whether a number is in a set."""
+    """Return True if a number is in a bit set."""
     return (some[number // WORD] >> np.uint64(number % WORD)) & np.uint64(1) != 0
 
 

@@ -67,7 +67,7 @@ class Join:
         """Nothing stands before all tiles."""
 
     def emit(self, tile: Tile) -> None:
-        """One tile."""
+        """Emit the code of one tile."""
         e, c = self.e, self.c
         with e.scope():
             box = c.box(c.output, tile)

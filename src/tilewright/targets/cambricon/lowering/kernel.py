@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tilewright.errors import TilewrightError
@@ -19,7 +19,6 @@ from tilewright.targets.cambricon.lowering.early import (
 )
 from tilewright.targets.cambricon.lowering.emitter import Emitter
 from tilewright.targets.cambricon.lowering.join import Join
-from tilewright.targets.cambricon.lowering.kept import Kept, Region
 from tilewright.targets.cambricon.lowering.lrn_gradient import LrnGradient
 from tilewright.targets.cambricon.lowering.matrix_mean import MatrixMean
 from tilewright.targets.cambricon.lowering.maximum import MaximumGradient
@@ -53,11 +52,11 @@ class Compute(Protocol):
     """The code of one kind of anchor."""
 
     def prologue(self) -> None:
-        """What stands before all tiles."""
+        """Emit the code that runs before all tiles."""
         ...
 
     def emit(self, tile: Tile) -> None:
-        """One tile."""
+        """Emit the code of one tile."""
         ...
 
 
@@ -108,8 +107,8 @@ class Lowered:
     gap: Gap | None = None
     early: FirstLoad | None = None
     """The load that it leaves to an earlier kernel."""
-    kept: Kept | None = None
-    """Weights that it leaves in the matrix scratchpad."""
+    found: Mapping[TensorOp, Segments] = field(default_factory=dict[TensorOp, Segments])
+    """How weights lie that it finds in the matrix scratchpad."""
     tables: Filled = ()
     """What it leaves in the machine's tables."""
 
@@ -134,13 +133,11 @@ def lower_kernel(
     alone: Callable[[TensorOp], bool],
     reserve: Reserve,
     settle: Settle | None = None,
-    region: Region | None = None,
     tables: Filled = (),
 ) -> Lowered:
     """A kernel's statements; ``alone`` says of weights whether no other kernel reads them.
 
-    Weights stay in the ``region`` for kernels that follow; ``tables`` is what earlier kernels have
-    left in the machine's.
+    ``tables`` is what earlier kernels have left in the machine's.
 
     Raises TilewrightError.
     """
@@ -149,9 +146,9 @@ def lower_kernel(
     for thrift, trails in ((0, True), (1, True), *others):
         lowering = KernelLowering(program, machine, bases, image, reserve, thrift, tables)
         lowering.trails = trails
-        lowering.share([tensor for tensor in lowering.segments if not alone(tensor)])
+        lowering.share(alone)
         try:
-            return lowering.lower(settle, region)
+            return lowering.lower(settle)
         except TilewrightError as error:
             if error.problems[0].code != "lower-registers":
                 raise
@@ -194,6 +191,7 @@ class KernelLowering(WeightPlaces):
         self.operands = {buffer: Operand(buffer, machine, bases) for buffer in buffers}
         self.segments = {}
         self.copies = {}
+        self.found: dict[TensorOp, Segments] = {}
         self.bands = {}
         self.bridges = {}
         for buffer in buffers:
@@ -204,8 +202,11 @@ class KernelLowering(WeightPlaces):
                     segments = replace(segments, co_step=part_of(machine, segments.co_step))
                 if segments is not None:
                     self.segments[buffer.tensor_op] = segments
+                    if buffer.stays is not None:
+                        self.found[buffer.tensor_op] = segments
+                        self.operands[buffer].segments = segments
 
-    def lower(self, settle: Settle | None, region: Region | None = None) -> Lowered:
+    def lower(self, settle: Settle | None) -> Lowered:
         """All statements of the kernel."""
         e, machine = self.e, self.machine
         assert self.nest.compute is not None
@@ -243,7 +244,6 @@ class KernelLowering(WeightPlaces):
                 e.emit(f"VLOAD.table={number}", zero, size, zero, self.image(data))
         compute.prologue()
         early: FirstLoad | None = None
-        kept = self._keep(region)
         need = self._need() if settle is not None else None
         if need is not None and settle is not None:
             (buffer,) = self._weights()
@@ -258,7 +258,8 @@ class KernelLowering(WeightPlaces):
         walk.emit(self._fill, compute.emit, self._store, self._stream)
         e.finish()
         used = self._used(last=False)
-        own = {tensor: cut for tensor, cut in self.segments.items() if tensor not in self.copies}
+        elsewhere = {*self.copies, *self.found}
+        own = {tensor: cut for tensor, cut in self.segments.items() if tensor not in elsewhere}
         gap = self.gap
         lost = {} if gap is None else {id(gap.place): gap.registers}
         tidy = tidied(e.statements, lost, e.where)
@@ -266,13 +267,14 @@ class KernelLowering(WeightPlaces):
             gap = replace(gap, registers=tuple(tidy.clobbers[id(gap.place)]))
         statements = tidy.statements
         left = self.tables.left
-        return Lowered(statements, own, used, gap, early, kept, left)
+        return Lowered(statements, own, used, gap, early, self.found, left)
 
-    def share(self, tensors: list[TensorOp]) -> None:
-        """Weights that other kernels read, too, are copied, once for each way in which they are
+    def share(self, alone: Callable[[TensorOp], bool]) -> None:
+        """Weights that other kernels load, too, are copied, once for each way in which they are
         cut: where they lie plainly, a tile would be a transfer for each of its rows."""
-        for tensor in tensors:
-            self.copies[tensor] = self.reserve(tensor, self.segments[tensor])
+        for tensor in self.segments.keys() - self.found.keys():
+            if not alone(tensor):
+                self.copies[tensor] = self.reserve(tensor, self.segments[tensor])
 
     def _temporaries(self, memory: str) -> Temporaries:
         """The end of a memory, which buffers leave to the primitive."""
@@ -286,7 +288,7 @@ class KernelLowering(WeightPlaces):
         temporaries = self._temporaries("vsm")
         own = [operand for operand in self.operands.values() if operand.buffer.memory == "vsm"]
         behind = max(
-            (operand.address + operand.bytes for operand in own if not operand.held),
+            (operand.address + operand.bytes for operand in own if not operand.stays),
             default=temporaries.start,
         )
         temporaries.beside = max(temporaries.start - behind, 0) // ALIGNMENT * ALIGNMENT

@@ -61,14 +61,14 @@ class MatrixMean:
         self.zeros = t.take(2 * self.channels) if self.relu else 0
 
     def prologue(self) -> None:
-        """What stands before all tiles."""
+        """Emit the code that runs before all tiles."""
         fill(self.e, self.ones, prod(self.met), 1)
         fill(self.e, self.areas, self.channels, self.count)
         if self.relu:
             clear(self.e, self.zeros, self.channels)
 
     def emit(self, tile: Tile) -> None:
-        """One tile."""
+        """Emit the code of one tile."""
         e, c = self.e, self.c
         with e.scope():
             to, image = e.variable(c.base(c.output, tile)), e.variable(c.base(self.x, tile))

@@ -38,7 +38,7 @@ class MaximumGradient:
         """Nothing stands before all tiles."""
 
     def emit(self, tile: Tile) -> None:
-        """One tile."""
+        """Emit the code of one tile."""
         e, c = self.e, self.c
         with e.scope():
             n = e.loaded(tile.spans.of("p"))

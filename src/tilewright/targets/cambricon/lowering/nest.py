@@ -10,7 +10,7 @@ from tilewright.tile.dialect import BufferOp, ComputeOp, LoopOp, MoveOp, Program
 
 @dataclass(frozen=True)
 class Filled:
-    """A buffer with its load, and how many loops stand around it."""
+    """A buffer that is filled, or whose tensor stays, and how many loops step through its boxes."""
 
     buffer: BufferOp
     depth: int
@@ -18,13 +18,13 @@ class Filled:
 
 @dataclass
 class Nest:
-    """What a program consists of."""
+    """The loops, transfers and compute operation of a tile program."""
 
     program: ProgramOp
     loops: list[LoopOp] = field(default_factory=list[LoopOp])
     """Outermost first; loops that run once left out."""
     loads: list[Filled] = field(default_factory=list[Filled])
-    """In program order."""
+    """In program order; those whose tensors earlier kernels have left come first."""
     output: Filled | None = None
     compute: ComputeOp | None = None
 
@@ -64,12 +64,22 @@ def nest_of(program: ProgramOp) -> Nest:
             )  # fmt: skip
         nest.loops.append(inner)
         block = inner.body.block
+    result = None if nest.compute is None else nest.compute.output.owner
+    if isinstance(result, BufferOp) and result.stays is not None:
+        stores.append(result)
     if nest.compute is None or len(stores) != 1:
         raise refuse("lower-nest", "a program has one compute and one result", where)
-    nest.output = Filled(stores[0], depths[stores[0]])
+    for buffer in depths:
+        if buffer.stays is not None:
+            around = [n for n, loop in enumerate(nest.loops) if loop.dim.data in buffer.window.dims]
+            depths[buffer] = max(around, default=-1) + 1
+    (output,) = stores
+    nest.output = Filled(output, depths[output])
+    found = [b for b in depths if b.stays is not None and b is not output]
+    nest.loads[:0] = [Filled(buffer, depths[buffer]) for buffer in found]
     return nest
 
 
 def _uneven(outer: LoopOp, inner: LoopOp) -> bool:
-    """Whether two loops over one dim do not step through whole tiles of the inner one."""
+    """Return True if the outer of two loops over one dim does not step by whole inner tiles."""
     return outer.step_size % inner.step_size > 0 or inner.upper_bound != outer.step_size

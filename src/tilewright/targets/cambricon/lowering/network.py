@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
-
-import numpy as np
+from math import prod
 
 from tilewright.graph.placement import WEIGHTS
-from tilewright.ir.types import Array
+from tilewright.ir.types import Array, element_size
 from tilewright.machine import Machine
+from tilewright.memory import align_up
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.early import EarlyLoads, Need, Settled, meet
-from tilewright.targets.cambricon.lowering.kept import Kept, Region
+from tilewright.targets.cambricon.lowering.early import EarlyLoads, Need, Settled
 from tilewright.targets.cambricon.lowering.kernel import lower_kernel
 from tilewright.targets.cambricon.lowering.tables import Filled
 from tilewright.targets.cambricon.lowering.weights import Segments
@@ -31,16 +30,6 @@ CONSTANTS = "constants"
 
 ALIGNMENT = 64
 """Bytes to which what lies there is aligned."""
-
-
-@dataclass(frozen=True)
-class HeldBias:
-    """A bias that stays in VSM while the network runs."""
-
-    offset: int
-    """In the arena of weights."""
-    address: int
-    bytes: int
 
 
 @dataclass
@@ -67,12 +56,13 @@ class Lowering:
     def __post_init__(self) -> None:
         self.early = EarlyLoads(self.machine)
         self.settled: Settled | None = None
-        self.kept: Kept | None = None
-        """Weights that the last kernel has left in the matrix scratchpad."""
         self.tables: Filled = ()
         """What the last kernel has left in the machine's tables."""
-        self.biases: list[tuple[int, int]] = []
-        """Offset in the arena of weights and place in the region of constants of held biases."""
+        self.constants: dict[int, int] = {}
+        """Offset in the arena of weights and place in the region of constants of those that stay
+        on the chip."""
+        self.found: dict[int, Segments] = {}
+        """The cuts of weights among them, by their offset."""
         self.start: list[Statement] = []
 
     def kernel(
@@ -80,16 +70,10 @@ class Lowering:
         program: ProgramOp,
         nodes: tuple[str, ...] = (),
         cycles: float = 0.0,
-        machine: Machine | None = None,
-        keeps: str = "",
     ) -> None:
-        """Append a kernel that takes about so many cycles. Raises TilewrightError.
-
-        ``machine`` has the memory that held values leave to it. The weights of the operand
-        ``keeps`` stay in the matrix scratchpad that it lacks.
-        """
-        machine = machine or self.machine
-        room, whole = (variant.memory("msm").bytes or 0 for variant in (machine, self.machine))
+        """Append a kernel that takes about so many cycles. Raises TilewrightError."""
+        rooms = {f"memory.{name}.bytes": room for name, room in program.room_of.items()}
+        machine = self.machine.with_values(rooms) if rooms else self.machine
         lowered = lower_kernel(
             program,
             machine,
@@ -98,18 +82,12 @@ class Lowering:
             self._alone,
             self._reserve,
             lambda need: self._settle(need, machine.memory("msm").room or 0),
-            Region(keeps, room, whole, self.kept) if keeps else None,
             self.tables,
         )
         self.tables = lowered.tables
-        if lowered.kept is not None:
-            self.kept = lowered.kept
-        elif self.kept is not None and any(
-            meet(self.kept.filled, interval) for interval in lowered.used
-        ):
-            self.kept = None
         for tensor, cut in lowered.segments.items():
             self.segments[tensor.get("offset")] = cut
+        self.found |= {tensor.get("offset"): cut for tensor, cut in lowered.found.items()}
         number = None if self.settled is None else self.settled.gap
         if lowered.early is not None and number is not None:
             gap = self.early.put(number, lowered.early)
@@ -124,7 +102,7 @@ class Lowering:
 
     @property
     def statements(self) -> list[Statement]:
-        """The whole program."""
+        """The statements of the whole program."""
         gaps = self.early.places
         return [line for part in self.parts for line in part if id(line) not in gaps]
 
@@ -134,28 +112,36 @@ class Lowering:
         counts = [sum(1 for line in part if line.mnemonic) for part in self.parts]
         return [0, *accumulate(counts)]
 
-    def hold(self, biases: Sequence[HeldBias]) -> None:
-        """Load biases that stay in VSM before the first kernel: all of them at once.
+    def hold(self, programs: Iterable[ProgramOp]) -> None:
+        """Load the constants that programs find on the chip before the first kernel: all of a
+        scratchpad at once.
 
         They lie side by side there, and so does a copy of them in main memory.
         """
-        if not biases:
-            return
-        first = min(bias.address for bias in biases)
-        size = max(bias.address + bias.bytes for bias in biases) - first
-        at = -(-len(self.image) // ALIGNMENT) * ALIGNMENT
-        self.image += bytes(at - len(self.image) + size)
-        self.biases = [(bias.offset, at + bias.address - first) for bias in biases]
+        found: dict[str, set[tuple[int, int, int]]] = {}
+        for buffer in (op for program in programs for op in program.walk()):
+            if isinstance(buffer, BufferOp) and buffer.stays and _is_weight(buffer.tensor_op):
+                offset, start = buffer.tensor_op.get("offset"), buffer.get("address")
+                size = prod(buffer.tensor_shape) * element_size(buffer.result.type.of.element_type)
+                found.setdefault(buffer.memory, set()).add((offset, start, start + size))
         zero, chip, count = (Register(number) for number in range(3))
-        self.start = [
-            statement("SMOVE", zero, 0, remark="biases of all kernels"),
-            statement("SMOVE", chip, first),
-            statement("SMOVE", count, size // 2),
-            statement("VLOAD", chip, count, zero, self.bases[CONSTANTS] + at),
-        ]
+        for memory, constants in sorted(found.items()):
+            first = min(start for _, start, _ in constants)
+            size = max(end for *_, end in constants) - first
+            at = align_up(len(self.image), ALIGNMENT)
+            self.image += bytes(at - len(self.image) + size)
+            self.constants |= {offset: at + start - first for offset, start, _ in constants}
+            self.start += [
+                statement("SMOVE", zero, 0, remark=f"constants that stay in {memory}"),
+                statement("SMOVE", chip, first),
+                statement("SMOVE", count, size // 2),
+                statement(
+                    f"{memory[0].upper()}LOAD", chip, count, zero, self.bases[CONSTANTS] + at
+                ),
+            ]
 
     def _settle(self, need: Need, room: int) -> Settled:
-        """Where a kernel's weights lie, and what a kernel before takes of their first load."""
+        """Choose the place of a kernel's weights, and the part that an earlier kernel loads."""
         self.settled = self.early.settle(need, room)
         if self.begun:
             self.settled = Settled(self.settled.place, need.at(self.settled.place))
@@ -175,10 +161,10 @@ class Lowering:
 
     def fill(self, offset: int, values: Array) -> None:
         """Fill the copies of the weights at an offset of the arena."""
-        for of, at in self.biases:
-            if of == offset:
-                data = np.ascontiguousarray(values).tobytes()
-                self.image[at : at + len(data)] = data
+        if (place := self.constants.get(offset)) is not None:
+            cut = self.found.get(offset)
+            data = (values if cut is None else cut.relaid(values).astype("<i2")).tobytes()
+            self.image[place : place + len(data)] = data
         for (of, cut), at in self.copies.items():
             if of == offset:
                 data = cut.relaid(values).astype("<i2").tobytes()
@@ -195,12 +181,12 @@ class Lowering:
         return self.bases[CONSTANTS] + offset
 
     def words(self) -> Words:
-        """The program's words."""
+        """Return the program's encoded instruction words."""
         return assemble_statements(self.statements)
 
 
 def shared_weights(programs: list[ProgramOp]) -> Counter[int]:
-    """How many kernels read the weights at each offset."""
+    """Return the number of kernels that read the weights at each offset."""
     counts: Counter[int] = Counter()
     for program in programs:
         offsets = {

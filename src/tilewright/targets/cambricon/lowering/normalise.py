@@ -83,7 +83,7 @@ class Lrn:
             e.emit("VAS.wide.wide0", vector, m, at, e.held(self.factor))
 
     def emit(self, tile: Tile) -> None:
-        """One tile."""
+        """Emit the code of one tile."""
         e, c = self.e, self.c
         with e.scope():
             box = c.box(self.x, tile)
@@ -116,7 +116,7 @@ class Lrn:
         e.emit(text, result, e.held(count), operand, e.held(self.sums))
 
     def _base(self, x: Register, first: int, count: int) -> None:
-        """What is raised to a power, with 64 bits and 20 of them behind the point."""
+        """Emit the base that is raised to a power, of 64 bits with 20 fraction bits."""
         e, n = self.e, self.e.held(count)
         before = (self.window - 1) // 2
         sums = e.held(self.sums)
@@ -173,7 +173,7 @@ class Lrn:
 
 
 def doublings(window: int) -> list[tuple[int, int, bool]]:
-    """How sums over a window grow, step by step.
+    """Return the steps by which sums over a window double.
 
     Each is (how many neighbours the sums before have, how many more sums than channels are made for
     the steps behind, whether one more neighbour is added).
@@ -218,14 +218,14 @@ class Softmax:
         self.totals = t.take(4 * self.part)
 
     def prologue(self) -> None:
-        """Zeros and ones."""
+        """Emit the vectors of zeros and ones."""
         e = self.e
         clear(self.e, self.zeros, self.part)
         with e.scope():
             e.emit("VAS", e.held(self.ones), e.held(self.part), e.held(self.zeros), e.held(1))
 
     def emit(self, tile: Tile) -> None:
-        """One tile."""
+        """Emit the code of one tile."""
         e, c = self.e, self.c
         with e.scope():
             rows: Value = 1
@@ -268,7 +268,7 @@ class Softmax:
                     e.emit(text, e.held(e.add(y, 2 * at)), e.held(count), values, totals)
 
     def _exponentials(self, x: Register, at: int, count: int, greatest: Register) -> None:
-        """Of elements' distances from the greatest."""
+        """Emit the exponentials of elements' distances from the greatest."""
         e = self.e
         values, n = e.held(self.values), e.held(count)
         e.emit("VSV.wide", values, n, e.held(self.zeros), e.held(e.add(x, 2 * at)))

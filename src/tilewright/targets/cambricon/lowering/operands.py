@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from tilewright.codegen.program.locations import TensorPlace, physical_order
+from tilewright.codegen.program.locations import TensorPlace, dense_strides, physical_order
 from tilewright.errors import refuse
 from tilewright.ir.types import element_size, layout_of
 from tilewright.machine import Machine
@@ -14,8 +14,8 @@ from tilewright.numerics.element_types import size_of
 from tilewright.targets.cambricon.lowering.boxes import Axis, Box, Spans, axis_of, packed
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.moves import runs_of
+from tilewright.targets.cambricon.lowering.weights import Segments
 from tilewright.tile.dialect import BufferOp
-from tilewright.tile.passes.allocate import held
 
 
 @dataclass(eq=False)
@@ -29,10 +29,12 @@ class Operand:
     """Where the first slot lies instead of at the buffer's address."""
     later: bool = False
     """Whether the first tile goes to the second of two places."""
+    segments: Segments | None = None
+    """The cut of weights that stay."""
 
     @property
     def name(self) -> str:
-        """The operand's name."""
+        """The name of the operand's buffer."""
         return self.buffer.symbol.data
 
     @property
@@ -58,16 +60,19 @@ class Operand:
         shape = self.buffer.tensor_shape
         return physical_order(layout_of(self.buffer.tensor_op.result), len(shape), self.name)
 
-    @cached_property
-    def held(self) -> bool:
-        """Whether the tensor stays in the buffer's memory: nothing is moved."""
-        return held(self.buffer)
+    @property
+    def stays(self) -> bool:
+        """True if the whole tensor lies in the buffer from kernel to kernel: nothing is moved."""
+        return self.buffer.stays is not None
 
     @cached_property
     def place(self) -> TensorPlace:
-        """The tensor in main memory, or in the memory that holds it."""
-        bases = {**self.bases, self.buffer.memory: 0} if self.held else self.bases
-        return TensorPlace.of(self.buffer.tensor_op, bases)
+        """The tensor in main memory, or in the memory where it stays."""
+        if not self.stays:
+            return TensorPlace.of(self.buffer.tensor_op, self.bases)
+        shape = self.buffer.tensor_shape
+        strides = dense_strides(shape, self.order, self.element)
+        return TensorPlace(self.address, strides, shape, self.element)
 
     @property
     def slots(self) -> int:
@@ -81,7 +86,7 @@ class Operand:
 
     @property
     def bytes(self) -> int:
-        """Of all slots."""
+        """The bytes of all slots together."""
         return self.slots * self.slot_bytes
 
     @property
@@ -100,10 +105,12 @@ class Operand:
         return self.address + self.later * self.slot_bytes
 
     def lies(self, e: Emitter, spans: Spans, extents: Mapping[str, int]) -> Value:
-        """Address of a tile's box of a held tensor: one run of it (network/resident_values.py)."""
+        """Address of a tile's box of a tensor that stays: one run (planning/space/held.py)."""
+        if self.segments is not None:
+            return e.add(self.address, self.segments.address(e, spans))
         runs = runs_of(e, self.box(e, spans, extents), self.place, self.order)
         if any(count != 1 for count, _ in runs.loops):
-            raise refuse("lower-held", "a tile of a held value is several runs of it", self.name)
+            raise refuse("lower-held", "a tile of what stays is several runs of it", self.name)
         return e.add(runs.address, runs.offset)
 
     def axis(self, number: int, e: Emitter, spans: Spans, extents: Mapping[str, int]) -> Axis:

@@ -53,7 +53,7 @@ class Outer:
         """Nothing stands before all tiles."""
 
     def emit(self, tile: Tile) -> None:
-        """One tile."""
+        """Emit the code of one tile."""
         e, c = self.e, self.c
         rows, columns = tile.spans.of(self.rows), tile.spans.of("co")
         shift = self.epilogue.shift or 0

@@ -51,7 +51,7 @@ class Pending(Pixels):
 
     @property
     def needs_zeros(self) -> bool:
-        """Whether ReLU, or the start of sums without a bias, needs zeros."""
+        """True if ReLU, or the start of sums without a bias, needs zeros."""
         return self.epilogue.reads_zeros or (self.split and self.bias is None)
 
     @property
@@ -86,7 +86,7 @@ class Pending(Pixels):
         return [register for register in (self.result, self.added) if register is not None]
 
     def _pass(self, count: Value) -> None:
-        """What was pending is finished: the sums of ``count`` pixels are pending now."""
+        """Finish the pending sums, and make those of ``count`` pixels the pending ones."""
         e = self.e
         with e.scope():
             if not self.coming:
@@ -100,7 +100,7 @@ class Pending(Pixels):
         self.c.finish()
 
     def steps_of(self, sums: Register) -> list[Callable[[], None]]:
-        """What follows the pending sums, which lie there."""
+        """Return the epilogue's steps for the pending sums at address ``sums``."""
         e = self.e
         parts: dict[str, Value | None] = {
             "bias": self.bias_at,
@@ -111,7 +111,7 @@ class Pending(Pixels):
         return self.epilogue.steps(e, sums, self.result, self.pending, others, table=self.table)
 
     def _pending_steps(self) -> list[Callable[[], None]]:
-        """What follows the pending sums while others are computed."""
+        """Return the steps for the pending sums that run while other sums are computed."""
         sums = self.e.register()
         self.e.emit("SSUB", sums, self.halves, self.base)
         return self.steps_of(sums)

@@ -22,12 +22,12 @@ class Pixel(Protocol):
     """Emits one pixel; ``between`` stands between its products."""
 
     def __call__(self, between: Steps = ()) -> None:
-        """Emit it."""
+        """Emit the code, with the given steps in between."""
         ...
 
 
 class Pixels:
-    """What the code of a pixel works with: the kernel's choices, then the tile's numbers."""
+    """The state from which a pixel's code is emitted: the kernel's choices, the tile's numbers."""
 
     c: Context
     e: Emitter
@@ -153,7 +153,7 @@ class Pixels:
                     place = further
 
     def _stand_together(self, steps: int) -> bool:
-        """Whether so many steps have begun before the first product is over."""
+        """Return True if ``steps`` steps have begun before the first product is over."""
         return (steps - 1) * self.step_cycles <= self.product_cycles
 
     def _rolled(

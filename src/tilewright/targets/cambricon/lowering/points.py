@@ -91,7 +91,7 @@ class Points:
             self.last = table_of(self.rest.table, self.c)
 
     def prologue(self) -> None:
-        """What stands before all tiles."""
+        """Emit the code that runs before all tiles."""
         if self.relu or self.single:
             clear(self.e, self.zeros, self.part)
         for place, (_, limit) in zip(self.places, self.limits, strict=True):
@@ -100,7 +100,7 @@ class Points:
             self.rest.prologue(self.e, self.part)
 
     def emit(self, tile: Tile) -> None:
-        """One tile."""
+        """Emit the code of one tile."""
         e, c = self.e, self.c
         with e.scope():
             boxes = {operand: c.box(operand, tile) for operand in self.inputs}

@@ -73,14 +73,14 @@ class MatrixPool(Pool):
         """Addresses of the columns that a batch's results are copied from, where they are kept."""
 
     def _lists_sources(self) -> bool:
-        """Whether copies of results are shorter than the instructions that step to the next one."""
+        """Return True if copying a result takes less time than stepping to the next one."""
         c = self.c
         short = -(-c.tile_size("c") // lanes_of(c.machine)) < PIXEL and self.columns.stride > 1
         most = ADDRESSES[c.thrift] if c.thrift < len(ADDRESSES) else 0
         return short and "ow" not in c.looped and self.batch <= most
 
     def prologue(self) -> None:
-        """What stands before all tiles."""
+        """Emit the code that runs before all tiles."""
         e, lanes = self.e, lanes_of(self.c.machine)
         if self.relu:
             clear(e, self.zeros, self.size)
@@ -175,7 +175,7 @@ class MatrixPool(Pool):
             self._repeated(e.subtract(run.rows, 1), further)
 
     def _further(self, size: Register) -> Callable[[], None]:
-        """What compares another column of all windows."""
+        """Return the step that compares another column of all windows."""
         place = self.greatest + 2 * self.columns.dilation * self.c.tile_size("c")
         return lambda: self._compare(self.e.held(place), size)
 

@@ -1,4 +1,4 @@
-"""What means divide by: how many elements of a window count, known or found at run time."""
+"""The divisors of means: the elements of a window that count, constant or computed at run time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_area(area: int, where: str) -> None:
 
 
 class Means:
-    """What pooling knows of them."""
+    """The state of a pooling kernel from which its means' divisors are emitted."""
 
     c: Context
     e: Emitter
@@ -47,16 +47,16 @@ class Means:
     """Addresses of temporaries; ``areas`` holds the area in each element."""
 
     def _counted_rows(self, run: Run) -> Value:
-        """How many rows of the windows of a run a mean counts."""
+        """Return the number of rows that a mean counts in the windows of a run."""
         low = self.rows.along(self.tile_box).low
         return self._counted(0, run.y, run.rows, low) if self.average else 0
 
     def _counted_columns(self, run: Run) -> Value:
-        """How many columns of them."""
+        """Return the number of columns that a mean counts in the windows of a run."""
         return self._counted(1, run.x, run.width, self.columns.along(self.tile_box).low)
 
     def _counted(self, number: int, first: Value | None, met: Value | None, low: Value) -> Value:
-        """How many rows (number 0) or columns of windows that begin at ``first`` of those held,
+        """Return the rows (number 0) or columns that count of windows from ``first`` of those held,
         ``met`` of which are in the image; the first one held is ``low``."""
         e, slide = self.e, (self.rows, self.columns)[number]
         if first is None or slide.axis is None or (isinstance(met, int) and met == slide.kernel):

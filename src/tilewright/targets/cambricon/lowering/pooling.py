@@ -90,7 +90,7 @@ class Pool(Means):
         self.staged = True
 
     def prologue(self) -> None:
-        """What stands before all tiles."""
+        """Emit the code that runs before all tiles."""
         e, c = self.e, self.c
         if self.average or self.relu:
             clear(e, self.zeros, self.size)
@@ -115,7 +115,7 @@ class Pool(Means):
             self.staged = self.average or channels < lanes_of(c.machine)
 
     def emit(self, tile: Tile) -> None:
-        """One tile."""
+        """Emit the code of one tile."""
         e, c = self.e, self.c
         with e.scope():
             box = e.settled(lambda: windows_box(c.box(self.x, tile), self.rows, self.columns))
@@ -133,7 +133,7 @@ class Pool(Means):
             windows.emit(self._run)
 
     def _takes_rows(self, axis: Axis, width: Value) -> bool:
-        """Whether all columns of a row are known."""
+        """Return True if all columns of a row are known at compile time."""
         return bool(self.places) and all(
             isinstance(value, int) for value in (width, axis.low, axis.before, axis.size)
         )
@@ -211,7 +211,7 @@ class Pool(Means):
             e.increase(self.result, e.multiply(total, 2))
 
     def _fits(self, run: Run) -> bool:
-        """Whether a run is batches of whole windows whose places are in registers."""
+        """Return True if a run is batches of whole windows whose places are in registers."""
         return (
             bool(self.places)
             and isinstance(run.pixels, int)

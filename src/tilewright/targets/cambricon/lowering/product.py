@@ -105,7 +105,7 @@ class Product(SplitSums):
             c.replace(self.residual)
 
     def _most_pixels(self) -> int:
-        """Of a tile."""
+        """Return the most output pixels of a tile."""
         return self.c.tile_size(self.columns.out) * self.c.tile_size("oh")
 
     def _check_loops(self) -> None:
@@ -136,7 +136,7 @@ class Product(SplitSums):
         return self.c.tile_size("kh") * self._row_cycles(self.columns.kernel)
 
     def _row_cycles(self, width: int) -> int:
-        """Of a row of the kernel that so many of its positions meet."""
+        """Return the cycles of a kernel row of which ``width`` positions meet the image."""
         c, lanes = self.c, lanes_of(self.c.machine)
         blocks = -(-c.tile_size("co") * self.band // lanes) * -(-width * c.tile_size("ci") // lanes)
         return blocks * c.tile_size("g")
@@ -194,7 +194,7 @@ class Product(SplitSums):
         self.table = table_of(self.epilogue.table, c) if self.epilogue.table else 0
 
     def prologue(self) -> None:
-        """What stands before all tiles."""
+        """Emit the code that runs before all tiles."""
         if self.needs_zeros:
             clear(self.e, self.zeros, self.size)
         self.epilogue.prologue(self.e, self.size)
@@ -204,7 +204,7 @@ class Product(SplitSums):
             self.base = self.e.variable(self.sums)
 
     def emit(self, tile: Tile) -> None:
-        """One tile."""
+        """Emit the code of one tile."""
         e, c = self.e, self.c
         with e.scope():
             box = e.settled(lambda: windows_box(c.box(self.x, tile), self.rows, self.columns))

@@ -1,4 +1,4 @@
-"""How a kernel meets an image along one axis: windows that slide over it."""
+"""The windows that slide over an image along one axis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.targets.cambricon.lowering.operands import Operand
 
 @dataclass(frozen=True)
 class Sliding:
-    """How a kernel meets the image along one axis."""
+    """The windows of a kernel along one axis of the image."""
 
     kernel: int
     stride: int
@@ -51,7 +51,7 @@ class Sliding:
 
 
 def windows_box(box: Box, *axes: Sliding) -> Box:
-    """What loops over windows need of a box: the axes along which windows slide."""
+    """Return a box with only the axes along which windows slide."""
     kept = {axis for slide in axes for axis in (slide.axis, slide.apart)}
     nothing = Axis(0, 1, 0, True, False)
     return Box(

@@ -61,7 +61,7 @@ class SplitSums(Batches):
             self.bridge.wait(e)
 
     def may_end_between(self, pixels: int) -> bool:
-        """Whether each of a tile's pixels meets the image in all tiles of its reduction, with
+        """Return True if each pixel of a tile meets the image in all tiles of its reduction, with
         products that are written out."""
         c, rows = self.c, self.c.tile_size("kh")
         whole = not (self.rows.cut or self.columns.cut or c.extent("kh") % rows)

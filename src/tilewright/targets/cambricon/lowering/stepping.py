@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Spans
 from tilewright.targets.cambricon.lowering.emitter import Value
-from tilewright.targets.cambricon.lowering.kept_tiles import KeptTiles
 from tilewright.targets.cambricon.lowering.nest import Filled
 from tilewright.targets.cambricon.lowering.streams import Agenda, Stream, Trail, Waiting
 from tilewright.targets.cambricon.lowering.tiles import Fill, NewStream, Store, Tile
@@ -24,7 +23,7 @@ UNBEGUN = -2
 
 
 class Stepping:
-    """What a flat loop knows of its tiles, and how it steps to the next one."""
+    """The state of a flat loop over tiles, and the code that steps to the next tile."""
 
     def __init__(
         self,
@@ -53,14 +52,7 @@ class Stepping:
         loads = sorted(walk.loads, key=lambda load: load.buffer.memory != "msm")
         self.ahead = [load for load in loads if load.depth == 0 or self._slots(load.buffer) > 1]
         self.behind = [load for load in loads if load not in self.ahead]
-        stays = walk.stays
-        moving = stays is None or stays.first > 0 or not stays.there
-        self.weights_move = moving and any(
-            load.depth and load.buffer.memory == "msm" for load in loads
-        )
-        moved = [load.buffer for load in loads if load.depth and load.buffer.memory == "msm"]
-        self.kept = KeptTiles(walk, moved[0], stays) if stays is not None and moved else None
-        """The tiles of the weights, if some of them stay."""
+        self.weights_move = any(load.depth and load.buffer.memory == "msm" for load in loads)
         self.current: dict[BufferOp, Register] = {}
         self.coming: dict[BufferOp, int] = {}
         """Buffers that fill their other slot, and their depths."""
@@ -164,7 +156,7 @@ class Stepping:
                 self._renew_once()
 
     def _ahead_in(self, depth: int) -> list[Filled]:
-        """What the step loads within so many loops; what comes once may be there already."""
+        """Return the step's loads inside ``depth`` loops, without those that have already begun."""
         loads = [load for load in self.ahead if load.depth == depth]
         if depth:
             return loads
@@ -176,9 +168,6 @@ class Stepping:
     def _load(self, load: Filled) -> None:
         """The load of the next tile's box, or the start of its stream."""
         e, buffer = self.e, load.buffer
-        if self.kept is not None and buffer is self.kept.buffer:
-            self.kept.load(self.walk.spans(self.next, load.depth), self.fill)
-            return
         with e.scope():
             base = self._base(buffer)
             if buffer in self.coming:
@@ -192,12 +181,12 @@ class Stepping:
         """Cycles until the transfers are over that stand between two tiles."""
         walk = self.walk
         there = [load.buffer for load in self.behind if load.buffer.memory != "msm"]
-        if self.store_stream is None and not walk.operands[self.output.buffer].held:
+        if self.store_stream is None and not walk.operands[self.output.buffer].stays:
             there.append(self.output.buffer)
         return max((walk.pause(walk.operands[buffer]) for buffer in there), default=0)
 
     def _advance(self, labels: Sequence[str], done: str) -> None:
-        """The odometer."""
+        """Emit the step of the loop indices to the next tile, like an odometer."""
         e = self.e
         for number in range(self.depth - 1, -1, -1):
             at = self.next[number]
@@ -209,7 +198,7 @@ class Stepping:
             e.set(at, 0)
         e.set(self.level, -1)
         e.set(self.ended, 1)
-        if self.weights_move and not (self.kept and self.kept.passes):
+        if self.weights_move:
             self.walk.passing(True)
         e.jump(done)
 
@@ -226,7 +215,7 @@ class Stepping:
         spans = e.settled(lambda: walk.spans(self.now))
         bases: dict[BufferOp, Value] = {}
         for buffer, operand in walk.operands.items():
-            if operand.held:
+            if operand.stays:
                 bases[buffer] = e.settled(
                     lambda operand=operand: operand.lies(e, spans, walk.extents)
                 )
@@ -234,6 +223,6 @@ class Stepping:
                 bases[buffer] = self._base(buffer)
 
         def kept(buffer: BufferOp) -> Spans:
-            return spans if walk.operands[buffer].held else walk.kept(buffer, spans, self.now)
+            return spans if walk.operands[buffer].stays else walk.kept(buffer, spans, self.now)
 
         return Tile(spans, bases, kept)

@@ -144,7 +144,7 @@ class Trail:
         self.e.increase(self.waiting, 1)
 
     def transfer(self) -> None:
-        """The next pixel."""
+        """Emit the transfer of the next pixel."""
         e, known = self.e, self.e.label("known")
         e.emit("CB", self.stream.left, known)
         with e.beside(), e.scope():
@@ -211,7 +211,7 @@ class Waiting(Protocol):
         ...
 
     def transfer(self) -> None:
-        """The next one."""
+        """Emit the next transfer of the stream."""
         ...
 
 
@@ -291,7 +291,7 @@ class Agenda:
 
 
 def streamed(runs: Runs, single: bool) -> bool:
-    """Whether a stream keeps count of a box's runs; a ``single`` one if that is wanted."""
+    """Return True if a stream counts a box's runs; for one run only if ``single``."""
     several = any(count != 1 for count, _ in runs.loops)
     return (several or single) and len(runs.loops) <= MAX_LOOPS
 

@@ -45,7 +45,7 @@ class KernelTables:
 
     @property
     def left(self) -> Filled:
-        """What the next kernel finds."""
+        """The tables that this kernel leaves for the next one."""
         before = {number: data for number, data in self._there.items() if number not in self._used}
         return (*before.items(), *self._used.items())
 

@@ -95,7 +95,7 @@ def _changed(statement: Statement, mnemonic: str, *operands: Part) -> Statement:
 
 
 def _plain(statement: Statement) -> bool:
-    """Whether an instruction is as published, without modifiers."""
+    """Return True if an instruction has no modifiers, as published."""
     return not any(statement.modifiers.values())
 
 
@@ -189,7 +189,7 @@ def _summed(statement: Statement, base: Callable[[int], tuple[int, int]]) -> Sta
 
 
 def _depths(code: Sequence[Statement]) -> list[int]:
-    """How many loops stand around each statement: branches back over it.
+    """Return the number of loops around each statement: branches back over it.
 
     Jumps lead back from what stands apart, and to the next tile: all of them are one loop. What
     stands apart is run in the loops that it leads back to.
@@ -338,7 +338,7 @@ def _join(code: Code, at: int, copy: int, clobbers: Clobbers) -> bool:
 
 
 def _hollow(statement: Statement) -> Statement | None:
-    """What is left of a statement without its instruction."""
+    """Return a statement's label alone, without its instruction; None if it has none."""
     return Statement(label=statement.label) if statement.label is not None else None
 
 

@@ -1,4 +1,4 @@
-"""What a tile of a kernel is for those who emit its code."""
+"""The description of a kernel's tile from which its code is emitted."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from tilewright.tile.dialect import BufferOp, ProgramOp, TensorOp
 
 
 class Transfers:
-    """What a kernel's lowering knows of its moves."""
+    """The state from which a kernel's transfers are lowered."""
 
     e: Emitter
     program: ProgramOp
@@ -55,7 +55,7 @@ class Transfers:
         tensor, loops = operand.buffer.tensor_op, self.nest.loops
         depth = next(load.depth for load in self.nest.loads if load.buffer is operand.buffer)
         cut = self.segments.get(tensor)
-        if cut is None or operand.slots < 2 or depth < len(loops) or self.walk.stays is not None:
+        if cut is None or operand.slots < 2 or depth < len(loops):
             return None
         extents = self.program.extents
         most = least = cut.width
@@ -66,7 +66,7 @@ class Transfers:
         cycles = 0.0
         for load in self.nest.loads:
             other = self.operands[load.buffer]
-            if load.depth == depth and load.buffer.memory == "vsm" and not other.held:
+            if load.depth == depth and load.buffer.memory == "vsm" and not other.stays:
                 # The first one stands behind the products.
                 cycles += (self._pieces(other) - 1) * self._longest(other)
         bridge = bridge_of(self.e, self.machine, t, (least, most), busy, cycles)
@@ -75,7 +75,7 @@ class Transfers:
         return bridge
 
     def _start_of(self, operand: Operand) -> int:
-        """Where the segments of a tensor begin in main memory."""
+        """Return the address at which a tensor's segments begin in main memory."""
         return self.copies.get(operand.buffer.tensor_op, operand.place.address)
 
     def _stream(self, operand: Operand) -> Stream | None:
@@ -89,7 +89,7 @@ class Transfers:
         return Stream(self.e, text, runs, operand.element, self.spare, pause)
 
     def _streams(self, operand: Operand) -> bool:
-        """Whether an operand's boxes have several runs, or its tiles have hooks."""
+        """Return True if an operand moves in a stream of runs between a tile's instructions."""
         if operand.role not in self.streams or operand.buffer.tensor_op in self.segments:
             return False
         interval, depth = self.walk.interval, self.walk.depth(operand.buffer)
@@ -111,7 +111,7 @@ class Transfers:
         return runs_of(trial, box, operand.place, operand.order)
 
     def is_crowded(self) -> bool:
-        """Whether the transfers of each tile are more than its hooks have place for."""
+        """Return True if a tile has more transfers than its hooks have room for."""
         places = self.walk.places
         return places is not None and self._hooks(EARLY) > places
 
@@ -133,7 +133,7 @@ class Transfers:
             ):
                 continue
             operand = self.operands[move.buffer]
-            if not operand.held:
+            if not operand.stays:
                 cycles = pause_of(self._took(operand), interval, early)
                 hooks += self._pieces(operand) * (cycles // max(round(interval), 1) + 1)
         return hooks

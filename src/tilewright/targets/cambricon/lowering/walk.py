@@ -11,7 +11,6 @@ from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Spans
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.flat import Flat
-from tilewright.targets.cambricon.lowering.kept import Kept
 from tilewright.targets.cambricon.lowering.nest import Nest
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.streams import EARLY
@@ -52,8 +51,6 @@ class Walk:
         self.passing = passing
         self.begun: set[BufferOp] = set()
         """Buffers whose first tile is there already."""
-        self.stays: Kept | None = None
-        """What stays of the only weights for kernels that follow."""
         self.renewals: list[tuple[BufferOp, Renew]] = []
         """What is to be done whenever a buffer has been filled anew, before its first tile."""
         self.interval: float | None = None
@@ -73,7 +70,7 @@ class Walk:
         self.extents = nest.program.extents
         self.loops: Sequence[LoopOp] = nest.loops
         known = [load for load in nest.loads if load.buffer in operands]
-        self.loads = [load for load in known if not operands[load.buffer].held]
+        self.loads = [load for load in known if not operands[load.buffer].stays]
 
     def pace(self, interval: float, places: float | None = None) -> None:
         """Tiles have hooks throughout, so many cycles apart; the largest one has so many, if that
@@ -82,7 +79,7 @@ class Walk:
 
     def replace(self, operand: Operand) -> None:
         """Results may be written where an operand of as many elements lies."""
-        if not operand.held:
+        if not operand.stays:
             self.replaced = operand.buffer
 
     def in_turn(self) -> BufferOp | None:
@@ -94,7 +91,7 @@ class Walk:
             return None
         operand, result = self.operands[buffer], self.operands[out.buffer]
         if (
-            result.held
+            result.stays
             or operand.slot_bytes != result.slot_bytes
             or min(operand.slots, result.slots) > 1
         ):
@@ -126,7 +123,7 @@ class Walk:
             spans = self.spans([])
             bases: dict[BufferOp, Value] = {
                 buffer: operand.lies(self.e, spans, self.extents)
-                if operand.held
+                if operand.stays
                 else operand.address
                 for buffer, operand in self.operands.items()
             }
@@ -140,7 +137,7 @@ class Walk:
             self.passing(False)
             compute(tile)
             assert self.nest.output is not None
-            if not self.operands[self.nest.output.buffer].held:
+            if not self.operands[self.nest.output.buffer].stays:
                 store(tile, None)
             return
         self.flat = Flat(self, fill, compute, store, stream)
@@ -165,7 +162,7 @@ class Walk:
         return Spans(start, size)
 
     def end(self, number: int, starts: Sequence[Register]) -> Value:
-        """Where loop ``number`` ends when those around it stand at ``starts``."""
+        """Return the end of loop ``number`` while the loops around it stand at ``starts``."""
         loop = self.loops[number]
         around = [other for other in self.loops[:number] if other.dim == loop.dim]
         extent = self.extents[loop.dim.data]
@@ -183,7 +180,7 @@ class Walk:
         return frozenset(within) & buffer.window.dims
 
     def kept(self, buffer: BufferOp, spans: Spans, starts: Sequence[Register]) -> Spans:
-        """What a buffer holds while the tile of ``spans`` is computed."""
+        """Return the spans that a buffer holds while the tile of ``spans`` is computed."""
         stepped = self.stepped(buffer)
         if not stepped:
             return spans
@@ -201,6 +198,6 @@ class Walk:
         return Spans(start, size)
 
     def depth(self, buffer: BufferOp) -> int:
-        """How many loops stand around a buffer."""
+        """Return the number of loops around a buffer's transfer."""
         filled = [*self.nest.loads, *([self.nest.output] if self.nest.output else [])]
         return next(move.depth for move in filled if move.buffer is buffer)

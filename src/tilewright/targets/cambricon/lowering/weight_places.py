@@ -1,4 +1,4 @@
-"""Where one kernel's weights lie in the matrix scratchpad, and how the first of them come."""
+"""The places of one kernel's weights in the matrix scratchpad, and their first loads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from tilewright.targets.cambricon.lowering.early import (
     Need,
 )
 from tilewright.targets.cambricon.lowering.emitter import Emitter
-from tilewright.targets.cambricon.lowering.kept import Kept, Region, weight_tiles
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.transfers import Transfers
 from tilewright.tile.dialect import BufferOp
@@ -19,7 +18,7 @@ from tilewright.tile.implied import visits
 
 
 class WeightPlaces(Transfers):
-    """What a kernel's lowering knows of its weights."""
+    """The state from which a kernel's weights are placed and loaded."""
 
     own: Temporaries
     """The end of the matrix scratchpad, which buffers leave to the primitive."""
@@ -27,8 +26,9 @@ class WeightPlaces(Transfers):
     """Where a load for a later kernel may stand."""
 
     def _weights(self) -> list[BufferOp]:
-        """The buffers in the matrix scratchpad."""
-        return [load.buffer for load in self.nest.loads if load.buffer.memory == "msm"]
+        """The buffers in the matrix scratchpad that are loaded."""
+        loads = (load.buffer for load in self.nest.loads)
+        return [buffer for buffer in loads if buffer.memory == "msm" and buffer.stays is None]
 
     def _results(self) -> tuple[Interval, ...]:
         """The bytes of results in the matrix scratchpad, and of temporaries."""
@@ -46,17 +46,17 @@ class WeightPlaces(Transfers):
             size = 2 * self.bands[buffer.tensor_op][1]
         return operand.address, operand.address + size
 
-    def _last_of(self, buffer: BufferOp, tiles: int | None = None) -> Interval:
-        """The bytes of it that the last tile uses, or the last one of so many."""
+    def _last_of(self, buffer: BufferOp) -> Interval:
+        """The bytes of it that the last tile uses."""
         operand = self.operands[buffer]
-        if operand.places == 1 or (tiles is None and self._uneven(buffer)):
+        if operand.places == 1 or self._uneven(buffer):
             return self._bytes_of(buffer)
-        slot = ((tiles or visits(buffer)) - 1 + operand.later) % operand.places
+        slot = (visits(buffer) - 1 + operand.later) % operand.places
         start = operand.address + slot * operand.slot_bytes
         return start, start + operand.slot_bytes
 
     def _uneven(self, buffer: BufferOp) -> bool:
-        """Whether one of two loops over a dim around it is shorter in its last round."""
+        """Return True if the outer of two loops over a dim around it has a short last iteration."""
         loops = self.nest.loops[: self.walk.depth(buffer)]
         return any(
             loop.dim == other.dim and self.walk.extents[loop.dim.data] % loop.step_size > 0
@@ -66,46 +66,12 @@ class WeightPlaces(Transfers):
 
     def _used(self, *, last: bool) -> tuple[Interval, ...]:
         """The bytes of the matrix scratchpad that all tiles use, or the last one."""
-        kept = self.walk.stays
-        if kept is None:
-            slots = [self._last_of(b) if last else self._bytes_of(b) for b in self._weights()]
-        else:
-            # The last tiles stay; the one before them may still be computed.
-            slots = [kept.filled]
-            if kept.first:
-                slots += [
-                    self._last_of(buffer, kept.coming) if last else self._bytes_of(buffer)
-                    for buffer in self._weights()
-                ]
+        slots = [self._last_of(b) if last else self._bytes_of(b) for b in self._weights()]
         return (*slots, *self._results())
-
-    def _keep(self, region: Region | None) -> Kept | None:
-        """Weights that stay in a region, if they are the kernel's only ones and come by segment."""
-        weights = self._weights()
-        if region is None or [buffer.tensor_op.symbol.data for buffer in weights] != [
-            region.operand
-        ]:
-            return None
-        (buffer,) = weights
-        tensor, operand = buffer.tensor_op, self.operands[buffer]
-        cut, depth = self.segments.get(tensor), self.walk.depth(buffer)
-        if cut is None or (depth and operand.places == 1):
-            return None
-        steps = {loop.dim.data: loop.step_size for loop in self.nest.loops[:depth]}
-        kept = region.keep(tensor.get("offset"), cut, weight_tiles(cut, steps))
-        if kept is None:
-            return None
-        self.walk.stays = kept
-        if not kept.first:
-            operand.moved_to = kept.start
-            if kept.there and not depth:
-                self.walk.begun.add(buffer)
-        return kept
 
     def _need(self) -> Need | None:
         """The only weights, if their first load is one transfer that stands before all."""
-        kept = self.walk.stays
-        if len(self._weights()) != 1 or (kept is not None and kept.there and not kept.first):
+        if len(self._weights()) != 1:
             return None
         (buffer,) = self._weights()
         operand, tensor = self.operands[buffer], buffer.tensor_op
@@ -129,8 +95,6 @@ class WeightPlaces(Transfers):
                 return None
             count, address = runs.elements, e.add(runs.address, runs.offset)
         assert isinstance(count, int) and isinstance(address, int)
-        if kept is not None and not kept.first:
-            return Need(FirstLoad(0, count, address), kept.end - kept.start, 1, kept.start)
         first = FirstLoad(0, count, address)
         if not depth:
             return Need(first, operand.slot_bytes, 1)
@@ -146,7 +110,7 @@ class WeightPlaces(Transfers):
             e.emit("MLOAD", e.loaded(load.chip), count, e.loaded(0), load.main)
 
     def _awaits_nothing(self) -> bool:
-        """Whether the image of the first tile is there."""
+        """Return True if the image of the first tile was already loaded."""
         return any(self.operands[buffer].role == "input" for buffer in self.walk.begun)
 
     def _pass(self, last: bool) -> None:

@@ -318,7 +318,7 @@ class Windows:
         )
 
     def _first_whole(self) -> tuple[Value, Value]:
-        """Where the first whole pixel's window begins: column, and bytes."""
+        """Return the start of the first whole pixel's window: its column, and in bytes."""
         e, slide = self.e, self.columns
         axis = slide.along(self.box)
         if not axis.padded:

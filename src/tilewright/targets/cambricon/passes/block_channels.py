@@ -179,7 +179,7 @@ def _operations(kernel: KernelOp) -> list[Operation]:
 
 
 def _writes_blocks(kernel: KernelOp) -> bool:
-    """Whether a kernel may give its result in blocks of channels."""
+    """Return True if a kernel may write its result in blocks of channels."""
     anchor, *maps = _operations(kernel)
     shape = shape_of(kernel.result)
     return (
@@ -194,7 +194,7 @@ def _writes_blocks(kernel: KernelOp) -> bool:
 
 
 def _reads_blocks(kernel: KernelOp, index: int) -> bool:
-    """Whether a kernel may read an operand in blocks of channels."""
+    """Return True if a kernel may read an operand in blocks of channels."""
     if kernel.on_host:
         return False
     anchor, image = _operations(kernel)[0], shape_of(kernel.inputs[index])

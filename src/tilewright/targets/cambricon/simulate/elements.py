@@ -236,7 +236,7 @@ def on_elements(
 
 @compiled_together
 def _overtakes(out: int, out_width: int, source: int, width: int, count: int) -> bool:
-    """Whether writing elements in order would change some that are still to be read."""
+    """Return True if writing elements in order would overwrite some that are yet to be read."""
     apart = out + count * out_width <= source or source + count * width <= out
     behind = out <= source and out_width <= width
     return not (apart or behind)

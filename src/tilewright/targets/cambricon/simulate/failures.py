@@ -1,4 +1,4 @@
-"""What is wrong with a program that cannot go on, in words."""
+"""The messages for programs that the simulator cannot continue."""
 
 from __future__ import annotations
 

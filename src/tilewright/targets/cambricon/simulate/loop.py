@@ -191,7 +191,7 @@ def _copy(opcode: int, n: Array, chip: Array, main: Array) -> None:
 
 @compiled_together
 def _scalar(p: Array, pc: int, n: Array) -> int:
-    """A scalar calculation."""
+    """Execute a scalar calculation; return a failure's code if it divides by zero."""
     opcode = p[pc, OPCODE]
     first, last = n[REGISTER + p[pc, REGISTERS + 1]], n[REGISTER + p[pc, REGISTERS + 2]]
     if p[pc, FLAG]:
@@ -207,7 +207,7 @@ def _scalar(p: Array, pc: int, n: Array) -> int:
 
 @compiled_together
 def _branch(p: Array, pc: int, n: Array, t: Array) -> int:
-    """Where a branch leads; its time passes.
+    """Return the target of a branch, and advance the time by its cycles.
 
     The pipeline expects branches backwards to be taken and others not; J with a number it knows.
     """

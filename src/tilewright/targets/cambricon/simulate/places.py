@@ -1,4 +1,4 @@
-"""Where operands lie: whether they fit, and whether what is read was ever written; compiled."""
+"""The checks that operands fit in their memories and that read bytes were written; compiled."""
 
 from __future__ import annotations
 

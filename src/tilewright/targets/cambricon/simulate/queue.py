@@ -140,7 +140,7 @@ def advance(n: Array, t: Array, kernels: Array, events: Array, until: float) -> 
 
 @compiled_together
 def _conflicts(n: Array, unit: int) -> bool:
-    """Whether the instruction at hand touches what a unit's last one touches, one of them writing.
+    """Return True if this instruction and a unit's last one overlap, and one of them writes.
 
     Empty ranges touch nothing.
     """

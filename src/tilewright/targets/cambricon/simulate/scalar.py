@@ -1,4 +1,4 @@
-"""Scalar instructions; compiled."""
+"""The calculations of scalar instructions, compiled with Numba."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Race:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run did, from the simulator's start on."""
+    """The results of a simulation, from the simulator's start on."""
 
     cycles: float
     """When everything had completed."""
@@ -165,7 +165,7 @@ class Simulator:
                     raise self._endless(stop, limit)
 
     def result(self) -> Result:
-        """What the runs so far did; waits for all that has not completed."""
+        """Return the results of the runs so far, after all instructions have completed."""
         from tilewright.targets.cambricon.simulate.queue import finish
 
         s = self.state

@@ -71,7 +71,7 @@ EVENT_WORD, EVENT_UNIT, EVENT_KERNEL, EVENT_BYTES, EVENT_START, EVENT_END, EVENT
 
 
 class State(NamedTuple):
-    """The arrays."""
+    """The arrays that hold the simulator's state."""
 
     n: Array
     t: Array

@@ -93,6 +93,6 @@ class ChooseMethods(MethodChoice):
         rewritten(kernel, method.form, method.scratch, context)
 
     def weight_room(self, context: CompilerContext, room: int) -> int:
-        """What scratch leaves."""
+        """Return the bytes that scratch leaves for weights of the given room."""
         scratch = 4 * most_scratch(context.machine)
         return room - min(int(SCRATCH_SHARE * max(room, 0)), scratch)

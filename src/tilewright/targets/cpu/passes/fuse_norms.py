@@ -93,7 +93,7 @@ def _front(kernel: KernelOp) -> KernelOp | None:
 
 
 def rows_primitive(first: KernelOp, kernel: KernelOp, machine: Machine) -> Primitive | str:
-    """What computes the first kernel's anchor and has the second one's rows normalised behind its
+    """Return the primitive that computes the first kernel's anchor and normalises rows behind its
     tiles; or why nothing does."""
     last = first.operations[-1].result
     if any(tensor_type(value).element_type != f32 for value in (*kernel.inputs, last)):
@@ -122,8 +122,8 @@ def _joined(first: KernelOp, kernel: KernelOp) -> KernelOp:
 def _pays(
     trial: KernelOp, first: KernelOp, kernel: KernelOp, machine: Machine, primitive: Primitive
 ) -> bool:
-    """Whether one kernel is predicted to take no more time than both, on all cores, or than the
-    part of it that the machine's pattern says."""
+    """Return True if one kernel is predicted to take no more time than both on all cores, or than
+    the part of it that the machine's pattern says."""
     anchors = [member.operations[0] for member in (first, kernel)]
     names = [anchor.operation for anchor in anchors if isinstance(anchor, Operation)]
     fusion = fusion_of(machine, *names)

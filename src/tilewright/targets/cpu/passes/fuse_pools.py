@@ -97,7 +97,7 @@ def pool_objection(first: KernelOp, kernel: KernelOp, machine: Machine) -> str:
 
 
 def _mapped_alone(kernel: KernelOp, maps: Sequence[object]) -> bool:
-    """Whether a kernel's maps have no other operands than constants per channel."""
+    """Return True if a kernel's maps have no other operands than constants per channel."""
     outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
     for op in maps:
         if not isinstance(op, MAPS):

@@ -178,7 +178,7 @@ def pair_objection(first: KernelOp, kernel: KernelOp) -> str:
 
 
 def _plain(kernel: KernelOp) -> bool:
-    """Whether the anchor's weights are constants, and all values float32."""
+    """Return True if the anchor's weights are constants, and all values float32."""
     _, weight, *_ = anchor_operands(kernel)
     values = (*kernel.inputs, *(op.result for op in kernel.operations))
     return isinstance(weight.owner, WeightOp) and all(

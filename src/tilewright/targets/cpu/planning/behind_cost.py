@@ -1,4 +1,4 @@
-"""What stages behind a kernel's tiles cost: rows that are read and written again where they lie.
+"""The cost of stages after a kernel's tiles: rows that are read and rewritten in place.
 
 A block of rows of the result is complete when the loops over what it waits for have ended
 (``Kernel.awaited``). Then its rows are normalised in place. What a cache still has of the block is

@@ -1,4 +1,4 @@
-"""What blocks of tiles in scratch memory cost: three phases, none of which hides behind another.
+"""The cost of blocks of tiles in scratch memory: three phases that do not overlap.
 
 Inputs are transformed, multiplied with the weights plane by plane, and transformed back. A plane's
 products take little longer than their multiply-adds or than their weights take to arrive, which are

@@ -1,4 +1,4 @@
-"""What the cpu target's machines have of their own, as planning reads it: data alone.
+"""The records of the cpu target's machines alone, as planning reads them: data without code.
 
 ``targets/cpu/capabilities.py`` joins it to the planners.
 """
@@ -19,7 +19,7 @@ from tilewright.targets.cpu.planning.costs import CacheCosts
 
 
 class CacheFacts(MachineRecord):
-    """What caches cost and keep, and how exact products have to be."""
+    """The costs and capacity of caches, and the required exactness of products."""
 
     cache_costs: CacheCosts = CacheCosts()
     weights_kept: int = Field(default=0, ge=0, le=MAX_VALUE)
@@ -32,7 +32,7 @@ class CacheFacts(MachineRecord):
 
 
 class CpuPrimitive(PrimitiveRecord):
-    """What a generated C function needs and may be followed by."""
+    """The facts about a generated C function: its scratch, its cycles and what may follow it."""
 
     family: ClassVar[str] = "cpu"
 
@@ -56,7 +56,7 @@ class CpuPrimitive(PrimitiveRecord):
     computes it, in main memory, as soon as a block of rows of results is complete."""
 
     def weights_in_words(self) -> bool:
-        """Whether a lane takes several weights at once."""
+        """Return True if a lane takes several weights at once."""
         return self.dot > 1
 
     def findings(self, primitive: Primitive, dims: frozenset[str]) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""What a loop nest costs behind caches: traffic per level from footprints and reuse.
+"""The cost of a loop nest behind caches: traffic per level from footprints and reuse.
 
 Going outwards from the register tile, an operand that does not depend on a loop is found again in
 a cache if everything that one iteration of the loop touches fits there; one that depends on it is
@@ -97,7 +97,7 @@ def _along(operand: Operand) -> tuple[str, int] | None:
 
 
 def _rows_of(operand: Operand) -> tuple[str, str, int, int] | None:
-    """Of row-major weights [ci, co]: the dims of rows and along them, a row's extent, bytes."""
+    """Return the dims of rows and along them, a row's extent and bytes of weights [ci, co]."""
     along = _along(operand) if operand.role == "weight" else None
     *_, rows = ((), *(axis.dims for axis in operand.access[:-1]))
     if along is None or len(rows) != 1 or rows[0] == along[0]:

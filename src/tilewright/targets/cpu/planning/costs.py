@@ -1,4 +1,4 @@
-"""What planning behind caches takes transfers between them to cost."""
+"""The costs of transfers between caches that planning assumes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class CacheCosts(BaseModel):
-    """What of transfers between caches does not hide behind products, by measured kernels.
+    """The part of cache transfers that does not overlap products, fitted to measured kernels.
 
     The defaults were fitted to an AMD processor whose last cache is near; targets know others.
     Planning alone uses them (targets/cpu/planning/cost.py, targets/cpu/planning/block_cost.py).

@@ -16,7 +16,7 @@ SUM_CYCLES = 4.0
 
 
 def along_reduction(stage: Stage) -> bool:
-    """Whether a product's weights lie in rows along the reduction, so that lanes run there."""
+    """Return True if a product's weights lie in rows along the reduction, where lanes then run."""
     weight = next((operand for operand in stage.inputs if operand.role == "weight"), None)
     if weight is None or not weight.access or "ci" not in stage.reduction:
         return False

@@ -1,4 +1,4 @@
-"""What products in pieces of bfloat16 cost: points are split, multiplied, and written.
+"""The cost of products in pieces of bfloat16: points are split, multiplied, and written.
 
 Matrix tiles multiply 16 points by 16 output channels over 32 inputs at a time. Register tiles of
 two by two of these read the weights of two vectors of output channels again and again from the
@@ -30,7 +30,7 @@ IMAGES = 0.8
 
 @dataclass(frozen=True)
 class Costs:
-    """What was fitted for so many pieces."""
+    """The fitted costs for one number of pieces."""
 
     split: float
     """Cycles to split two vectors of inputs."""

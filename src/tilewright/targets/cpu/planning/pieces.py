@@ -46,7 +46,7 @@ class Geometry:
 
     @classmethod
     def of(cls, axes: tuple[Affine, ...], extents: Mapping[str, int], pieces: int) -> Geometry:
-        """Of an input's axes, the tile's extents of the dims, and the pieces of a number."""
+        """Return the geometry for an input's axes, the tile's extents, and pieces per number."""
         depth = extents["ci"]
         if "oh" not in extents:
             return cls(1, extents["m" if "m" in extents else "n"], depth, pieces=pieces)
@@ -123,12 +123,12 @@ class Geometry:
 
     @property
     def point_words(self) -> int:
-        """Of scratch; the last tiles read up to a tile and a window beyond their points."""
+        """The words of scratch for points; the last tiles read past them by a tile and a window."""
         return groups(self.channels) * self.group + 2 * TILE_WORDS
 
     @property
     def words(self) -> int:
-        """Of scratch, with the weights that are split as the kernel runs."""
+        """The words of scratch, with the weights that are split as the kernel runs."""
         return self.point_words + (self.steps * self.step if self.pieces == THREE else 0)
 
 
@@ -138,7 +138,7 @@ def pieces_of(element: str) -> int:
 
 
 def geometry_of(kernel: Kernel, sizes: Mapping[str, int]) -> Geometry:
-    """How points of a block of these sizes lie."""
+    """Return the geometry of the points of a block of these sizes."""
     source, weight = (
         next(o for o in kernel.anchor.inputs if o.role == role) for role in ("input", "weight")
     )

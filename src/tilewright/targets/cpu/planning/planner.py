@@ -249,7 +249,7 @@ def _products(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterato
 
 
 def _summed_first(kernel: Kernel) -> bool:
-    """Whether residuals are added to the anchor's floats before anything else is done to them."""
+    """Return True if residuals are added to the anchor's floats before any other operation."""
     value = kernel.anchor.output
     summed = {value.name}
     for stage in kernel.stages[1:]:
@@ -297,7 +297,7 @@ def _parts(extent: int, most: int) -> list[int]:
 
 
 def _rows_inside(kernel: Kernel, row: str) -> bool:
-    """Whether no window reaches over the image's upper or lower border."""
+    """Return True if no window crosses the image's border along dim ``row``."""
     whole = {name: (0, extent) for name, extent in kernel.anchor.extents.items()}
     for operand in kernel.anchor.inputs:
         for axis, extent in zip(operand.access, operand.shape, strict=True):

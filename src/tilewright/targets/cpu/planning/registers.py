@@ -59,7 +59,7 @@ class Registers:
         return by_vectors
 
     def fits(self, points: int, vectors: int) -> bool:
-        """Whether accumulators, one set of weights and a broadcast fit.
+        """Return True if accumulators, one set of weights and a broadcast fit the registers.
 
         With 64-byte vectors a multiply-add takes its broadcast from memory (AVX-512).
         """

@@ -1,4 +1,4 @@
-"""What a separable convolution costs: its two parts, each with one end in scratch.
+"""The cost of a separable convolution: its two parts, each with one end in scratch.
 
 The windows of a block of points and their product with the channels' weights are two nests, one
 after the other. Each is priced as the kernel that it would be alone, but for the image between

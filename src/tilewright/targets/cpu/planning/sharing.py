@@ -125,7 +125,7 @@ def exchanged(kernel: Kernel, machine: Machine, dim: str) -> float:
 
 
 def _runs(operand: Operand) -> int:
-    """How many times the rows of an image lie side by side: once for every block of channels."""
+    """Return the number of planes of rows in an image: one for every block of channels."""
     runs = 1
     layout = Layout.parse(operand.layout, len(operand.shape))
     for axis, extent in enumerate(operand.shape[:-2]):
@@ -135,7 +135,7 @@ def _runs(operand: Operand) -> int:
 
 
 def parts(extent: int, step: int, cores: int) -> list[int]:
-    """Of a loop's extent, what each core computes: a run of whole tiles, the last one's edge less.
+    """Return each core's part of a loop's extent: whole tiles, less the edge of the last one.
 
     The tile at the edge counts as one of the tiles, and is the last core's.
     """

@@ -1,4 +1,4 @@
-"""What a register tile fetches while it computes: its share of the weights that come next.
+"""The prefetches of a register tile while it computes: its share of the next weights.
 
 Weights come from main memory at every run. While a block of them is multiplied with one tile of
 points after another, memory would be idle, and each new block would be waited for. So the tiles of
@@ -65,7 +65,7 @@ class Runs:
     element_bytes: int
 
     def share(self, near: bool = False) -> Ahead:
-        """What a call asks for in a step; ``near`` to the first cache."""
+        """Return the prefetches of a call in one step; if ``near``, into the first cache."""
         line = LINE // self.element_bytes
         runs, length = self._runs()
         each = ceil(length / self._calls_of_a_run(runs) / self.steps)
@@ -96,7 +96,7 @@ class Runs:
         return f"{number} / {calls} * {self.between} + {number} % {calls} * {size}"
 
     def _runs(self) -> tuple[int, int]:
-        """How many, and the elements of each: vectors that lie side by side are one run."""
+        """Return the number of runs and the elements of each; adjacent vectors are one run."""
         length = self.steps * self.vector
         if self.vectors == 1 or self.between == self.vector:
             return 1, length * self.vectors

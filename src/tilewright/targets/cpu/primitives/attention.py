@@ -58,7 +58,7 @@ class _Block:
 
     @property
     def vectors(self) -> int:
-        """Vectors of queries."""
+        """The number of vectors of queries."""
         return ceil(self.instance.size("m") / self.lanes)
 
     @property
@@ -77,7 +77,7 @@ class _Block:
         return register_tiles(self.instance.extents["t"], KEYS)
 
     def step(self, operand: Address, dim: str) -> int:
-        """A constant stride."""
+        """Return an operand's constant stride along a dim; refuse operands that have none."""
         stride = operand.stride(dim, self.instance.size(dim), self.instance.dims)
         if stride is None:
             raise self.instance.cannot(f"operand {operand.pointer} has no stride along {dim}")

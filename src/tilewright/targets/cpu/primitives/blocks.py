@@ -44,7 +44,7 @@ class Block:
 
     @property
     def results(self) -> list[tuple[str, int]]:
-        """What is written of a tile, rows and columns: the dim, and its extent."""
+        """The dims and extents of a tile's written rows and columns."""
         extents = self.instance.extents
         dims = [pooled if pooled in extents else dim for dim, pooled in (("r", "pr"), ("s", "ps"))]
         return [(dim, extents[dim]) for dim in dims]
@@ -61,7 +61,7 @@ class Block:
 
     @property
     def plain(self) -> bool:
-        """Whether the weights are not transformed yet."""
+        """True if the weights are not transformed yet."""
         return "kh" in self.instance.extents
 
     @property
@@ -76,7 +76,7 @@ class Block:
 
     @property
     def again(self) -> bool:
-        """Whether other blocks read the same weights."""
+        """True if other blocks read the same weights."""
         images, _, height, width = self.instance.output.shape
         tiles = ceil(height / self.tile) * ceil(width / self.tile)
         return images * tiles > prod(self.tiles)
@@ -88,7 +88,7 @@ class Block:
 
     @property
     def channels(self) -> int:
-        """Input channels."""
+        """The number of input channels."""
         return self.instance.size("ci")
 
     @property
@@ -113,22 +113,22 @@ class Block:
 
     @property
     def products(self) -> int:
-        """Where in scratch the products begin."""
+        """The offset in scratch at which the products begin."""
         return self.planes * self.input_plane
 
     @property
     def panels(self) -> int:
-        """Where in scratch the panels of weights begin that are transformed on their way."""
+        """The offset in scratch of the panels of weights that are transformed as they are read."""
         return self.products + self.planes * self.output_plane
 
     @property
     def rows(self) -> int:
-        """Of the output image."""
+        """The rows of the output image."""
         return self.instance.output.shape[2]
 
     @property
     def columns(self) -> int:
-        """Of the output image."""
+        """The columns of the output image."""
         return self.instance.output.shape[3]
 
     @property
@@ -153,7 +153,7 @@ class Block:
         return image.index(axis, self.instance.dims, {})
 
     def step(self, operand: Address, dim: str, count: int) -> int:
-        """A constant stride."""
+        """Return an operand's constant stride along a dim; refuse operands that have none."""
         stride = operand.stride(dim, count, self.instance.dims)
         if stride is None:
             raise self.instance.cannot(f"operand {operand.pointer} has no stride along {dim}")

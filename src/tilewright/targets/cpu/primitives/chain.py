@@ -33,7 +33,7 @@ def vector_at(
 
 
 def lane_suffix(instance: Instance, operand: Address) -> str:
-    """What the names of loads and stores end in, by the element type: "" for float32."""
+    """Return the suffix of loads' and stores' names for an element type: "" for float32."""
     if operand.element == "float32":
         return ""
     if operand.element not in LANE_ELEMENTS:

@@ -1,4 +1,4 @@
-"""What a kernel's source consists of while it is being written."""
+"""The parts of a kernel's source while it is being written."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Emitter = Callable[[Instance, KernelCode, Writer], None]
 
 
 def call(name: str, arguments: Sequence[str]) -> str:
-    """A call statement."""
+    """Return the C statement that calls a function."""
     return f"{name}({', '.join(arguments)});"
 
 

@@ -19,7 +19,7 @@ from tilewright.targets.cpu.primitives.code import NAME, KernelCode
 
 
 def parameters(block: Block) -> str:
-    """What a function that calls it takes: the image, the weights, where the first tile lies."""
+    """Return the C parameters of a caller: the image, the weights, the first tile's position."""
     return f"const float *image, const {block.w.c_type} *weights, long top, long left"
 
 

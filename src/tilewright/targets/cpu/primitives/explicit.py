@@ -56,7 +56,7 @@ class _Explicit:
 
     @property
     def blocked(self) -> bool:
-        """Whether lanes of the image are channels."""
+        """True if the lanes of the image are channels."""
         return self.instance.primitive == "conv_explicit"
 
     @property
@@ -79,7 +79,7 @@ class _Explicit:
 
     @property
     def rows(self) -> int:
-        """Of the block of points."""
+        """The rows of the block of points."""
         return self.instance.size("oh")
 
     @property
@@ -103,12 +103,12 @@ class _Explicit:
 
     @property
     def again(self) -> bool:
-        """Whether the chain reads the image, too."""
+        """True if the chain of later steps reads the image, too."""
         later = [o for step in self.instance.steps[1:] for o in step.inputs]
         return any(isinstance(o, Address) and o.pointer == self.x.pointer for o in later)
 
     def step(self, operand: Address, dim: str) -> int:
-        """A constant stride."""
+        """Return an operand's constant stride along a dim; refuse operands that have none."""
         stride = operand.stride(dim, self.instance.size(dim), self.instance.dims)
         if stride is None:
             raise self.instance.cannot(f"operand {operand.pointer} has no stride along {dim}")

@@ -221,7 +221,7 @@ def _load(
 
 
 def _around(instance: Instance, variables: Mapping[str, str]) -> str:
-    """What lies around a padded tensor."""
+    """Return the C expression of the value that pads a tensor."""
     computed = instance.anchor.inputs[1:]
     if computed and isinstance(computed[0], Address):
         return f"{computed[0].pointer}[{computed[0].offset(instance.dims, variables)}]"

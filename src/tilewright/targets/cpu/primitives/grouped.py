@@ -41,7 +41,7 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
 
 @dataclass(frozen=True)
 class _Part:
-    """Where channels begin in the image and in the weights, and which of a word they are."""
+    """The offsets of channels in the image and the weights, and their elements of a word."""
 
     x: int
     w: int

@@ -55,7 +55,7 @@ class Pieces:
 
     @property
     def windows(self) -> bool:
-        """Whether it is a convolution."""
+        """True if the operation is a convolution."""
         return "kh" in self.instance.dims
 
     @property
@@ -67,18 +67,18 @@ class Pieces:
 
     @cached_property
     def geometry(self) -> Geometry:
-        """How the block's points lie."""
+        """The geometry of the block's points in scratch."""
         sizes = {dim: self.instance.size(dim) for dim in self.instance.dims}
         return Geometry.of(self.x.window, sizes, pieces_of(self.w.element))
 
     @property
     def whole(self) -> bool:
-        """Whether pieces are three: weights are floats, and split here."""
+        """True if pieces are three: weights are floats, and split here."""
         return self.geometry.pieces == THREE
 
     @property
     def vectors(self) -> int:
-        """Of output channels."""
+        """The vectors of output channels."""
         return -(-self.instance.size("co") // POINTS)
 
     @property

@@ -233,7 +233,7 @@ def _part_text(block: Pieces, rows: int, columns: int, *, cut: bool, splits: boo
 
 
 def _write_results(writer: Writer, block: Pieces, rows: int, columns: int, *, cut: bool) -> None:
-    """What becomes of the sums: bias, the rest of the chain, and the output."""
+    """Write the code that stores the sums: bias, the rest of the chain, and the output."""
     instance, geometry = block.instance, block.geometry
     row, column = block.grid
     first = f"p * {2 * POINTS}"

@@ -142,18 +142,18 @@ def _runs(instance: Instance) -> list[Run] | None:
 
 
 def _straight(runs: list[Run]) -> bool:
-    """Whether all operands lie side by side where the result does, or do not change."""
+    """Return True if all operands have stride 1 where the result does, or do not change."""
     last = runs[-1].steps
     return last[-1] == 1 and all(step in (0, 1) for step in last)
 
 
 def in_lanes(instance: Instance) -> bool:
-    """Whether all steps are computed on vectors."""
+    """Return True if all steps are computed on vectors."""
     return all(_in_lanes(instance, step) for step in instance.steps)
 
 
 def _in_lanes(instance: Instance, step: Step) -> bool:
-    """Whether a step is computed on vectors: on floats, or a map of affine quantisation."""
+    """Return True if a step runs on vectors: on floats, or a map of affine quantisation."""
     elements = [
         instance.steps[operand].result.element if isinstance(operand, int) else operand.element
         for operand in step.inputs
@@ -220,7 +220,7 @@ def _block_of(instance: Instance, dim: str) -> int:
 
 
 def _inside(instance: Instance, address: Address) -> bool:
-    """Whether the window stays within the tensor: nothing is padding."""
+    """Return True if the window stays within the tensor: nothing is padding."""
     whole = {
         name: (extent.starts[0], extent.starts[-1] - extent.starts[0] + extent.size)
         for name, extent in instance.dims.items()

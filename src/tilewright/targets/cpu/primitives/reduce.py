@@ -81,7 +81,7 @@ def _runs(instance: Instance, x: Address) -> list[tuple[int, int]] | None:
 
 
 def _in_lanes(instance: Instance, x: Address, dim: str) -> bool:
-    """Whether elements next to one another give results next to one another."""
+    """Return True if the input and the result both have stride 1 along a dim."""
     size = instance.size(dim)
     return all(a.stride(dim, size, instance.dims) == 1 for a in (x, instance.output))
 

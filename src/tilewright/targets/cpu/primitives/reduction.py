@@ -29,7 +29,7 @@ UNROLLED_TAPS = 8
 
 @dataclass(frozen=True)
 class Channels:
-    """How the input channels are walked: ``count`` steps alike, or blocks of steps, and a rest."""
+    """The loops over input channels: ``count`` equal steps, or blocks of steps, and a rest."""
 
     loop: Loop | None
     """All channels as one loop; None if they lie in blocks."""

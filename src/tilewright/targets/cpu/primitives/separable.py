@@ -70,7 +70,7 @@ class _Block:
 
     @property
     def channels(self) -> int:
-        """Between both convolutions."""
+        """The channels between both convolutions."""
         return self.instance.extents["c"]
 
     @property

@@ -20,7 +20,7 @@ from tilewright.targets.cpu.primitives.chain import weights_at
 
 @dataclass(frozen=True)
 class Word:
-    """How the elements of one word are multiplied and added up: C's functions."""
+    """The C functions that multiply and add up the elements of one word."""
 
     elements: int
     image: str
@@ -75,7 +75,7 @@ class Tile:
 
     @property
     def bytes(self) -> bool:
-        """Whether the operands are 8-bit integers."""
+        """True if the operands are 8-bit integers."""
         return self.word is not None and self.word.bytes
 
     @property
@@ -85,7 +85,7 @@ class Tile:
 
     @property
     def rows(self) -> int:
-        """Rows of points."""
+        """The number of rows of points."""
         return self.instance.size(self.row)
 
     @property
@@ -162,7 +162,7 @@ def joined(loops: Sequence[Loop]) -> list[Loop]:
 
 
 def all_alike(tile: Tile, taps: Sequence[Tap], across: Loop) -> bool:
-    """Whether each tap is inside for all columns, so that a loop can run over them."""
+    """Return True if each tap is inside for all columns, so that a loop can run over them."""
     whole = (0, tile.columns)
     return len(taps) == across.count and all((tap.low, tap.high) == whole for tap in taps)
 

@@ -65,7 +65,7 @@ def transformed_products_text(block: Block, code: KernelCode) -> str:
 
 
 class _Panel:
-    """What one block of input channels needs of weights, and how register tiles share the work."""
+    """The weights for one block of input channels, and their division among register tiles."""
 
     def __init__(self, block: Block) -> None:
         self.block = block

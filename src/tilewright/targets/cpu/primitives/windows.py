@@ -30,7 +30,7 @@ class Axis:
     taps: int
 
     def inside(self, start: int, point: int, tap: int) -> bool:
-        """Whether a tap of an output point lies in the image."""
+        """Return True if a tap of an output point lies in the image."""
         index = (start + point) * self.stride + tap * self.dilation - self.before
         return 0 <= index < self.extent
 
@@ -50,7 +50,7 @@ class Columns:
 
     @property
     def uniform(self) -> bool:
-        """Whether all taps are inside for all columns alike."""
+        """True if the columns for which a tap is inside are the same for all taps."""
         return len(set(self.spans)) <= 1
 
 
@@ -126,7 +126,7 @@ class Rows:
 
     @property
     def constant(self) -> bool:
-        """Whether they are the same everywhere."""
+        """True if the count is a constant, the same everywhere."""
         return self.count.isdigit()
 
 

@@ -30,7 +30,7 @@ MOST_POOL = 8
 
 @dataclass(frozen=True)
 class Window:
-    """How a window moves over an image."""
+    """The size, strides and padding of a window that moves over an image."""
 
     kernel: tuple[int, int]
     strides: tuple[int, int] = (1, 1)
@@ -55,12 +55,12 @@ class Execution:
 
     @property
     def core(self) -> Core:
-        """The core."""
+        """The core for which the kernel is built."""
         return self.build.core
 
     @cached_property
     def parameters(self) -> Mapping[str, object]:
-        """The operation's attributes."""
+        """The attributes of the stage's operation."""
         return self.stage.parameters
 
     def pair(self, name: str, default: tuple[int, int] = (1, 1)) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What the instructions of a program wait for, by the waits of tile programs.
+"""The dependences between a program's instructions, by the waits of tile programs.
 
 Commands of a tile program wait for the rows of buffers: each instruction waits for those of other
 engines that touched the same rows of the buffer before it. So it is noted, place by place of the

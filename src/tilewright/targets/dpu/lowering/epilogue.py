@@ -1,4 +1,4 @@
-"""What follows a kernel's sums: activation, and the shift to the result's binary point."""
+"""The steps after a kernel's sums: activation, and the shift to the result's binary point."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilewright.tile.dialect import ComputeOp, StageOp
 
 @dataclass(frozen=True)
 class Epilogue:
-    """Of one kernel."""
+    """The activation and the binary points of one kernel."""
 
     activation: str
     """As instructions name it."""

@@ -158,7 +158,7 @@ class KernelLowering:
         return self._buffers[op]
 
     def tile(self, buffer: BufferOp, command: Command, row: int) -> Tile:
-        """What a buffer holds in one execution of a command, and where."""
+        """Return the tile that a buffer holds in one execution of a command, with its place."""
         place = self.buffer(buffer)
         boxes = self._boxes[buffer]
         visit = int(self.order.visit(buffer, command)[row])
@@ -331,7 +331,7 @@ class KernelLowering:
         return next((b for b in _inputs(op.stages[0]) if b.get("role") == "bias"), None)
 
     def _input(self, buffer: BufferOp, op: ComputeOp, row: int) -> Tile:
-        """What a compute reads of a buffer: all that it holds, or a part of what stays."""
+        """Return the tile of a buffer that a compute reads: all of it, or a part if it stays."""
         tile = self.tile(buffer, op, row)
         if buffer.stays is None:
             return tile
@@ -391,5 +391,5 @@ def _buffers(op: Command) -> list[BufferOp]:
 
 
 def _adds_bias(op: ComputeOp) -> bool:
-    """Whether a compute's instruction adds a bias in any case."""
+    """Return True if a compute's instruction always adds a bias."""
     return op.stages[0].operation.data in ("conv", "depthwise_conv", "matmul")

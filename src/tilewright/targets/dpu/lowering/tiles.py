@@ -34,7 +34,7 @@ class Axes:
 
     @classmethod
     def of(cls, rank: int) -> Axes:
-        """Of an image [n, c, h, w], or of a matrix [..., rows, channels]."""
+        """Return the axes of an image [n, c, h, w], or of a matrix [..., rows, channels]."""
         return cls(1, (2,), 3) if rank == 4 else cls(rank - 1, tuple(range(rank - 1)), None)
 
 

@@ -72,7 +72,7 @@ def _group(name: str) -> str:
 
 
 def _in_main(whole: Lowering, instruction: Instruction, name: str) -> bool:
-    """Whether a field is an address in main memory."""
+    """Return True if a field is an address in main memory."""
     move = instruction.move
     if move is None:
         return False

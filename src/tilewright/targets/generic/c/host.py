@@ -163,7 +163,7 @@ class _Conversion:
         self.known = instruction.format.by_name
 
     def write(self) -> None:
-        """All of them."""
+        """Write the C statements for one instruction, by its family."""
         family = self.instruction.family.name
         if family == "transfer":
             self._transfer()

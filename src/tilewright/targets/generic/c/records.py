@@ -85,7 +85,7 @@ _ABOUT_FLAGS = (
 
 
 def header_text(instructions: InstructionSet) -> str:
-    """What whoever owns the machine provides."""
+    """Return the header of the functions that the machine's driver provides."""
     machine = instructions.machine
     named = interface_of(machine)
     guard = f"{named.prefix}_H".upper()
@@ -181,5 +181,5 @@ def _record(writer: Writer, instruction: Instruction, named: Interface) -> None:
 
 
 def result_of(named: Interface) -> str:
-    """What a function that starts a command returns."""
+    """Return the C result type of functions that start a command."""
     return "void" if named.signal else named.ticket

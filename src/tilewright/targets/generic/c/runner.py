@@ -35,12 +35,12 @@ class CRunner(InstructionRunner):
         return ctypes.CDLL(str(load_library(self.parts.directory / FOLDER, name, FLAGS)))
 
     def build(self) -> None:
-        """Build the C."""
+        """Build the package, and load the library of its C."""
         super().build()
         _ = self.library
 
     def simulation(self, *, traced: bool) -> _Run:
-        """The C's functions."""
+        """Return a run that calls the C's functions."""
         return _Run(self)
 
 
@@ -79,6 +79,6 @@ class _Run:
 
 
 class _Memory(ctypes.Structure):
-    """``struct PREFIX_memory``."""
+    """The C structure ``PREFIX_memory``: the bases of arenas and tables."""
 
     _fields_ = [(name, ctypes.c_uint64) for name in (WEIGHTS, ACTIVATIONS, TABLES)]

@@ -29,12 +29,12 @@ right by `shift`, half rounded up, saturated. It costs the bandwidth of what it 
 """
 
     def fields(self, machine: Machine, part: Move) -> tuple[Field, ...]:
-        """Of fixed point the shift, then sizes and both ends."""
+        """Return the fields: on fixed point a shift, then the box's sizes and both ends."""
         shift = Field("shift", POINT_BITS, "binary points from sums to elements", signed=True)
         return (*((shift,) if machine.fixed_bits else ()), *box_fields(machine, part))
 
     def execute(self, unit: Unit, part: Move, values: Values) -> None:
-        """Round the box."""
+        """Copy the box to the other end, rounding its elements."""
         machine = unit.machine
         shape = [values[f"size{axis}"] for axis in range(AXES)]
         source, target = (
@@ -63,7 +63,7 @@ right by `shift`, half rounded up, saturated. It costs the bandwidth of what it 
         return [sums, *self.charged(machine, part, columns)]
 
     def charged(self, machine: Machine, part: Move, columns: Columns) -> list[Touch]:
-        """What is written."""
+        """Return the box that the transfer writes."""
         size = np.full_like(columns["target.address"], machine.number.bytes)
         return [box_touch(part.target, "target", size, columns, write=True)]
 

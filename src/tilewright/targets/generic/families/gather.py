@@ -29,7 +29,7 @@ TYPES = {1: np.dtype(np.int8), 2: np.dtype(np.int16), 4: np.dtype(np.int32)}
 
 
 class Gather(Family):
-    """Loads of windows."""
+    """The family of transfers that gather an image's windows."""
 
     name = "img2col"
     summary = "Gathers the windows of an image, an element for each position and tap."
@@ -66,7 +66,7 @@ writes.
         )
 
     def execute(self, unit: Unit, part: Move, values: Values) -> None:
-        """Gather the windows."""
+        """Gather the windows of an image into the target memory."""
         dtype = TYPES.get(values["element"])
         if dtype is None:
             raise refuse("isa-word", f"elements of {values['element']} bytes are not gathered")
@@ -85,7 +85,7 @@ writes.
         return [source, *self.charged(machine, part, columns)]
 
     def charged(self, machine: Machine, part: Move, columns: Columns) -> list[Touch]:
-        """What is written."""
+        """Return the box that the transfer writes."""
         sizes = tuple(columns[dim] for dim in POINTS)
         strides = tuple(columns[f"target.{axis}"] for axis in POINTS)
         address = columns["target.address"]
@@ -93,7 +93,7 @@ writes.
 
 
 def _fills(machine: Machine, part: Move) -> bool:
-    """Whether a primitive asks for windows at a move's end with padding that is not 0."""
+    """Return True if a primitive needs windows at a move's target with padding other than 0."""
     return any(
         storage.gathered and storage.fills and storage.memory == part.target
         for primitive in machine.primitives

@@ -62,7 +62,7 @@ are float64, and are rounded to float32 once (numerics.reference.layer_norm).
         )
 
     def execute(self, unit: Unit, part: Primitive, values: Values) -> None:
-        """One instruction."""
+        """Execute one instruction on the memories."""
         shape = [values[dim] for dim in self.DIMS]
         x = unit.operand(part, values, "input", shape, self.DIMS)
         count = values["others"]

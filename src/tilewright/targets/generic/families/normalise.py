@@ -39,7 +39,7 @@ def _point_fields() -> tuple[Field, ...]:
 
 
 class Lrn(Family):
-    """Normalisation across channels."""
+    """The family of local response normalisations across channels."""
 
     name = "lrn"
     summary = "Divides every element by a power of the sum of squares of neighbouring channels."
@@ -75,7 +75,7 @@ gives every step). On float32 `alpha`, `bias` and `beta` hold the bits of a floa
         )
 
     def execute(self, unit: Unit, part: Primitive, values: Values) -> None:
-        """One instruction."""
+        """Execute one instruction on the memories."""
         x = _read(unit, part, values, self.DIMS)
         size = values["j"]
         if unit.fixed:
@@ -142,7 +142,7 @@ point as numerics.fixed.softmax states, from binary point `point.in` to `point.o
         )
 
     def execute(self, unit: Unit, part: Primitive, values: Values) -> None:
-        """One instruction."""
+        """Execute one instruction on the memories."""
         x = _read(unit, part, values, self.DIMS)
         if unit.fixed:
             point_in, point_out = values["point.in"], values["point.out"]
@@ -155,7 +155,7 @@ point as numerics.fixed.softmax states, from binary point `point.in` to `point.o
         accumulate.write(unit, part, values, total, self.DIMS)
 
     def touches(self, machine: Machine, part: Primitive, columns: Columns) -> list[Touch]:
-        """Input and result."""
+        """Return the touches of the input, the epilogue's operands and the result."""
         axes = [(dim, columns[dim]) for dim in self.DIMS]
         accesses = [touch(machine, columns, "input", memory_of(part, "input"), axes)]
         accesses += epilogue.touches(machine, part, columns, axes)

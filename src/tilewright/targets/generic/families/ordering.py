@@ -1,4 +1,4 @@
-"""What engines of machines with flags, reply words or tokens are given beside their commands."""
+"""The instructions that order engines on machines with flags, reply words or tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Ordering(Family):
         """Nothing: instructions run one after the other here."""
 
     def touches(self, machine: Machine, part: None, columns: Columns) -> list[Touch]:
-        """Nothing."""
+        """Return no touches, since ordering reads and writes no memory."""
         return []
 
 
@@ -70,7 +70,7 @@ class Barrier(_Ordering):
     text = ""
 
     def fields(self, machine: Machine, part: Engine) -> tuple[Field, ...]:
-        """None."""
+        """Return no fields, since the instruction has none."""
         return ()
 
 

@@ -58,7 +58,7 @@ operands, `other`; a stride of 0 repeats an element. Then the steps `then1`, `th
         )
 
     def execute(self, unit: Unit, part: Primitive, values: Values) -> None:
-        """One instruction."""
+        """Execute one instruction on the memories."""
         shape = tuple(values[axis] for axis in AXES)
 
         def read(name: str) -> NDArray[Any]:

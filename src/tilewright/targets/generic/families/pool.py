@@ -71,7 +71,7 @@ whose row lies in [`count.top`, `count.bottom`) and whose column lies in [`count
         )
 
     def execute(self, unit: Unit, part: Primitive, values: Values) -> None:
-        """One instruction."""
+        """Execute one instruction on the memories."""
         greatest = self.operations[values["function"]] == "max_pool"
         number: Any = np.int64 if unit.exact else np.float32
         fill: float = 0

@@ -34,14 +34,14 @@ def box_fields(machine: Machine, part: Move) -> tuple[Field, ...]:
 
 
 def box_touch(memory: str, end: str, element: Column, columns: Columns, *, write: bool) -> Touch:
-    """What a transfer touches at one end, elements of so many bytes."""
+    """Return a transfer's touch at one end, for elements of ``element`` bytes."""
     sizes = tuple(columns[f"size{axis}"] for axis in range(AXES))
     strides = tuple(columns[f"{end}.stride{axis}"] for axis in range(AXES))
     return Touch(memory, write, columns[f"{end}.address"], sizes, strides, element)
 
 
 class Transfer(Family):
-    """Loads and stores."""
+    """The family of transfers that load and store boxes."""
 
     name = "transfer"
     summary = "Copies a box of up to four axes between two memories."

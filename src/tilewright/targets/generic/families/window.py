@@ -55,7 +55,7 @@ def window_fields(machine: Machine, part: Primitive) -> tuple[Field, ...]:
 
 
 def fill_fields() -> tuple[Field, ...]:
-    """What padding holds."""
+    """Return the field for the value that padding holds."""
     return (Field("fill", FILL_BITS, "what padding holds", signed=True),)
 
 

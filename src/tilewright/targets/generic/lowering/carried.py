@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Carried:
-    """What orders the engines of one program; ``signalled`` is what reply words have counted
+    """The ordering of one program's engines; ``signalled`` is the count of each reply word
     before it, and is kept up to date."""
 
     def __init__(
@@ -99,7 +99,7 @@ class Carried:
 
     @cached_property
     def _values(self) -> Mapping[SignalOp | WaitOp, Column]:
-        """How many signals of its word have been given up to the one that a wait takes."""
+        """The number of each signal or wait among those of its counted reply word, from 1."""
         events = self.queues.events
         table, values = events.table, np.zeros(len(events.table), np.int64)
         for word in self._counted:

@@ -1,4 +1,4 @@
-"""What kernels owe one another: waits between commands of different kernels.
+"""The waits between commands of different kernels.
 
 Within a kernel the tile program says what waits for what. Between kernels the bytes decide: a
 command that writes bytes waits for every earlier command of another engine that read or wrote
@@ -87,7 +87,7 @@ class Hazards:
         return waits
 
     def written(self, memory: str, low: int, high: int) -> bool:
-        """Whether an earlier kernel wrote any of these bytes since the host last ran."""
+        """Return True if an earlier kernel wrote any of these bytes since the host last ran."""
         return any(
             write and name == memory and start < high and low < end
             for name, start, end, write, _ in self._past

@@ -22,7 +22,7 @@ class Part:
     keys: Column
 
     def timed(self, instructions: InstructionSet) -> TimedArray:
-        """Their TIMED records."""
+        """Return the TIMED records of the instructions."""
         count = self.keys.size
         columns = {
             field.name: np.broadcast_to(

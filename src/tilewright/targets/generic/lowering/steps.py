@@ -1,4 +1,4 @@
-"""What later stages become: the steps of the epilogue; and the parameters of functions."""
+"""The lowering of later stages to steps of the epilogue, and the parameters of functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tilewright.tile.dialect import StageOp
 
 @dataclass(frozen=True)
 class Tables:
-    """Where the tables of a kernel lie; asks for them by content."""
+    """The addresses of a kernel's function tables, which are looked up by content."""
 
     address_of: Callable[[bytes], int]
 
@@ -94,7 +94,7 @@ def parameters(stage: StageOp, prefix: str, tables_: Tables) -> dict[str, int]:
 
 
 def is_rounding(stage: StageOp) -> bool:
-    """Whether a stage rounds float32 to fewer bits."""
+    """Return True if a stage rounds float32 to fewer bits."""
     operands, result = elements(stage)
     kinds = [ELEMENTS[element_name(kind)] for kind in (operands[0], result)]
     return stage.operation.data == "cast" and [kind.kind for kind in kinds] == ["float"] * 2

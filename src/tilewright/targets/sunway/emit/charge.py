@@ -1,4 +1,4 @@
-"""What a tile takes to compute, as C for the shim that counts (shim/count.c).
+"""The cycles that a tile takes to compute, as C for the shim that counts (shim/count.c).
 
 The packages' C has no such line: the manifest has it, and the runner puts it in front of the calls
 of ``compute`` in a copy of the file.
@@ -12,7 +12,7 @@ from typing import Any
 
 from tilewright.machine import Expression, Machine, parse_expression
 from tilewright.machine.exact import FUNCTIONS, OPERATORS
-from tilewright.targets.sunway.emit.nest import Nest
+from tilewright.targets.sunway.emit.nest import PartNest
 from tilewright.tile.dialect import ComputeOp, ProgramOp
 from tilewright.tile.iteration import own_extents
 
@@ -22,13 +22,13 @@ CALL = re.compile(r"( *)compute(?:_(\d+))?\(&at,")
 
 def charge_texts(program: ProgramOp, machine: Machine) -> list[str]:
     """C of the cycles of the tile at ``at`` of each compute, by its primitive's expression."""
-    nest = Nest(program)
+    nest = PartNest(program)
     texts: list[str] = []
     for op in program.walk():
         block = op.parent_block()
         if isinstance(op, ComputeOp) and block is not None:
-            extents, names = nest.extents(block, "at."), op.dim_names
-            sizes = {dim: extents[names.get(dim, dim)].size for dim in own_extents(op, program)}
+            spans, names = nest.spans(block, "at."), op.dim_names
+            sizes = {dim: str(spans[names.get(dim, dim)].size) for dim in own_extents(op, program)}
             primitive = machine.primitive(op.primitive.data)
             texts.append(expression_text(parse_expression(primitive.cycles), sizes))
     return texts

@@ -20,7 +20,7 @@ def im2col(rows: Rows) -> list[str]:
         rows.writer.depth += 1
     at = rows.indices(outer)
     inside: list[str] = []
-    low, end = "0", rows.length
+    low, end = "0", str(rows.length)
     for axis in rows.clipped(x):
         index, size = x.index(axis, at), x.place.shape[axis]
         if along in x.window[axis].dims:
@@ -33,7 +33,7 @@ def im2col(rows: Rows) -> list[str]:
     if inside:
         line(f"const int inside = {' && '.join(inside)};")
         end = f"inside ? {end} : 0"
-    y, source = rows.result, x.step(along) if along else "0"
+    y, source = rows.result, rows.step(x)
     line(f"row_window({y.pointer} + {y.offset(at)}, {rows.length},")
     line(f"           {x.pointer}, {x.offset(at)}, {source},")
     line(f"           {low}, {end});")

@@ -15,7 +15,7 @@ from tilewright.codegen.c.source import Writer, comment
 
 @dataclass(frozen=True)
 class LayerHead:
-    """What a layer's callers see of it."""
+    """The interface of a layer to its callers."""
 
     name: str
     nodes: tuple[str, ...]
@@ -25,7 +25,7 @@ class LayerHead:
 
     @property
     def prototype(self) -> str:
-        """The function's head."""
+        """The declaration of the layer's C function, without a semicolon."""
         parameters = ["long group"] if self.grouped else []
         parameters += [each.declaration for each in self.parameters]
         return f"void {self.name}({', '.join(parameters)})"
@@ -37,7 +37,7 @@ class LayerHead:
 
 
 def header_text(layer: LayerHead) -> str:
-    """LAYER.h."""
+    """Return the text of LAYER.h, which declares the layer's function."""
     writer = Writer()
     guard = f"{layer.name.upper()}_H"
     writer.line(f"/* {layer.about} */")
@@ -60,7 +60,7 @@ def _about_tensors(writer: Writer, parameters: Sequence[Parameter]) -> None:
 
 
 def parameters_text(layer: LayerHead) -> str:
-    """LAYER_para.h."""
+    """Return the text of LAYER_para.h: the parameters that the MPE passes to the CPEs."""
     writer = Writer()
     guard = f"{layer.name.upper()}_PARA_H"
     writer.line(f"/* What the MPE tells the CPEs of {layer.about}. */")

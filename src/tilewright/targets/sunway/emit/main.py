@@ -136,7 +136,7 @@ def layers_text(calls: Sequence[Call]) -> str:
 
 
 def _core_group(writer: Writer, calls: Sequence[Call], groups: int) -> None:
-    """What the MPE of a core group runs: its part of each layer, one after the other."""
+    """Write the function that a core group's MPE runs: its part of each layer in turn."""
     line = writer.line
     line("/* What the MPE of a core group runs. */")
     with writer.block("static void *core_group(void *number)"):
@@ -248,7 +248,7 @@ static void done(long group, const char *layer, const char *data, size_t bytes)
 
 
 def main_headers(groups: int) -> dict[str, str]:
-    """What main.c includes beside layers.h, by file."""
+    """Return the headers that main.c includes beside layers.h, by file."""
     headers = {"files.h": _FILES.replace("BODY\n", FILES + "\n")}
     if groups > 1:
         headers["core_groups.h"] = _GROUPS.replace("of GROUPS", f"of {groups}")

@@ -44,7 +44,7 @@ word of it, where it lies in LDM."""
 
 
 class Names:
-    """A name space."""
+    """A set of C names in use, which hands out new ones."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = {*KEYWORDS, *taken}
@@ -61,7 +61,7 @@ class Names:
 
 @cache
 def header_names() -> frozenset[str]:
-    """What the headers define that files of layers may include: functions, macros and types."""
+    """Return the functions, macros and types of the headers that layers' files may include."""
     folder = files("tilewright.targets.sunway")
     texts = [*gemm_headers().values(), *turns_headers().values()]
     for part in (folder / "emit" / "slave", folder / "shim"):

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tilewright.codegen.c.source import Writer
-from tilewright.targets.sunway.emit.nest import Domain, Loop, Nest
+from tilewright.codegen.nest.nest import Domain, Loop, Nest
+from tilewright.codegen.nest.value import variable
 
 
 def write_steps(
@@ -52,7 +53,7 @@ def _enter(writer: Writer, nest: Nest, domain: Domain) -> None:
     with writer.block(f"static int enter_{domain.name}(struct tile *at)"):
         for own, axis in zip(domain.bounds, nest.intervals(domain, "at->"), strict=True):
             line(f"at->{own.name} = {axis.start};")
-            size = f"{axis.size} - at->{own.name}" if axis.clipped else axis.size
+            size = axis.end - variable(f"at->{own.name}") if axis.clipped else axis.size
             line(f"at->{own.name}_n = {size};")
         line(f"return {' && '.join(f'at->{own.name}_n > 0' for own in domain.bounds)};")
     line()

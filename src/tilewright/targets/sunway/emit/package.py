@@ -51,7 +51,7 @@ from tilewright.targets.sunway.emit.layer import (
 from tilewright.targets.sunway.emit.main import Call, layers_text, main_headers, main_text
 from tilewright.targets.sunway.emit.makefile import makefile_text
 from tilewright.targets.sunway.emit.names import layer_names
-from tilewright.targets.sunway.emit.nest import Nest
+from tilewright.targets.sunway.emit.nest import PartNest
 from tilewright.targets.sunway.emit.slave import Layer, slave_text
 from tilewright.targets.sunway.emit.winograd import header_text as winograd_text
 from tilewright.targets.sunway.gemm.panel import headers as gemm_headers
@@ -65,7 +65,7 @@ SLAVE = ("cpe.h", "im2col.h", "ldm_slave.c", "mesh.h")
 
 
 def write_package(compilation: Compilation, directory: Path) -> None:
-    """Write all files.
+    """Write all files of a package into a directory.
 
     Raises KernelError for a kernel that the CPEs cannot run, TilewrightError for what the MPE
     cannot.
@@ -163,7 +163,7 @@ def _layer(
         if kernel.program is None:
             raise refuse("sunway-operation", "neither the CPEs nor the MPE compute it", symbol)
         program_op = programs_of(kernel.program)[0]
-        groups = groups_of(Nest(program_op), cores)
+        groups = groups_of(PartNest(program_op), cores)
         head = LayerHead(symbol, nodes, tuple(_parameters(program_op)), grouped)
         layer = Layer(symbol, nodes, program_op, str(kernel.schedule), cores, grouped)
         texts[f"layers/{symbol}_slave.c"] = slave_text(layer)
@@ -201,7 +201,7 @@ def core_groups(machine: Machine) -> int:
     return ceil(machine.cores / CPES)
 
 
-def groups_of(nest: Nest, cores: int) -> int:
+def groups_of(nest: PartNest, cores: int) -> int:
     """Core groups that have a part of a kernel, the first of all; one where it is not cut."""
     each = ceil(nest.parts / cores)
     return ceil(nest.parts / (each * CPES))

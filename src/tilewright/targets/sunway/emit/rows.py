@@ -22,15 +22,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tilewright.codegen.c.meaning import element_expression
-from tilewright.codegen.c.source import Writer, literal, total
+from tilewright.codegen.c.source import Writer, literal, plus
+from tilewright.codegen.nest.span import Span
+from tilewright.codegen.nest.value import Value, variable
 from tilewright.errors import refuse
 from tilewright.ir import SSAValue
 from tilewright.ir.types import element_name, tensor_type
 from tilewright.numerics.operators import operators
 from tilewright.planning.chains.links import renamed_axes
 from tilewright.planning.domain import Affine
-from tilewright.targets.sunway.emit.nest import Extent
-from tilewright.targets.sunway.emit.operands import Operand, split_terms
+from tilewright.targets.sunway.emit.operands import Operand
 from tilewright.targets.sunway.emit.transfers import Place
 from tilewright.tile.dialect import BufferType, StageOp, buffer_of, windows_of
 
@@ -47,13 +48,13 @@ class Rows:
     stages: Sequence[StageOp]
     places: Mapping[SSAValue, Place]
     output: Place
-    extents: Mapping[str, Extent]
+    extents: Mapping[str, Span]
     """Every dim of the compute as it is there, by the primitive's names."""
     whole: Mapping[str, int]
     """The extents of the dims."""
     reduction: Sequence[str]
-    variables: Mapping[str, str]
-    """What C calls the variable of a loop over each dim."""
+    variables: Mapping[str, Value]
+    """The variable of a loop over each dim."""
     names: Mapping[str, str]
     """The primitive's names of the program's dims, where they differ."""
     split: bool
@@ -133,7 +134,7 @@ class Rows:
     def open(self, dim: str, *, always: bool = False) -> None:
         """Open a loop over a dim of the tile."""
         extent = self.extents[dim]
-        if extent.size == "1" and not always:
+        if extent.size == 1 and not always:
             return
         name = self.variables[dim]
         self.line(f"for (long {name} = {extent.start}; {name} < {extent.end}; {name}++) {{")
@@ -145,17 +146,17 @@ class Rows:
             self.writer.depth -= 1
             self.line("}")
 
-    def indices(self, opened: Sequence[str]) -> dict[str, str]:
-        """C of every dim's index within loops over some."""
+    def indices(self, opened: Sequence[str]) -> dict[str, Value]:
+        """Every dim's index within loops over some."""
         return {
-            dim: self.variables[dim] if dim in opened and extent.size != "1" else extent.start
+            dim: self.variables[dim] if dim in opened and extent.size != 1 else extent.start
             for dim, extent in self.extents.items()
         }
 
     @property
-    def length(self) -> str:
-        """C of the elements of a row."""
-        return self.extents[self.row].size if self.row else "1"
+    def length(self) -> Value:
+        """The elements of a row."""
+        return self.extents[self.row].size if self.row else 1
 
     def parallel(self) -> list[str]:
         """The dims of the result, but the row's."""
@@ -186,7 +187,7 @@ class Rows:
                 self._complete(at)
 
     @contextmanager
-    def _rows(self) -> Generator[dict[str, str]]:
+    def _rows(self) -> Generator[dict[str, Value]]:
         """Loops over the rows of the result; ``y`` points to a row."""
         outer, before = self.parallel(), self.writer.depth
         for dim in outer:
@@ -196,18 +197,12 @@ class Rows:
             self.writer.depth += 1
         self._inside = self.writer.depth
         at = self.indices(outer)
-        self.line(f"float *y = {self._at(self.result, at)};")
+        self.line(f"float *y = {pointer_at(self.result, at)};")
         yield at
         self.close(before)
 
-    def _at(self, operand: Operand, at: Mapping[str, str]) -> str:
-        offset = operand.offset(at)
-        if offset.startswith("-"):
-            return f"{operand.pointer} + ({offset})"
-        return operand.pointer if offset == "0" else f"{operand.pointer} + {offset}"
-
-    def _start(self, at: Mapping[str, str]) -> None:
-        """What the row is before anything is added."""
+    def _start(self, at: Mapping[str, Value]) -> None:
+        """Write the loop that initialises the row: with the bias, 0, or minus infinity."""
         value = {"max_pool": "-INFINITY"}.get(self.operation, "0.0f")
         if self.operation in PRODUCTS and len(self.anchor.inputs) > 2:
             bias = self.operand(self.anchor, 2)
@@ -226,16 +221,15 @@ class Rows:
         if condition:
             self.writer.depth -= 1
 
-    def _moved(self, operand: Operand, at: Mapping[str, str], variable: str = "i") -> str:
-        """C of the offset of a row's element, ``variable`` counting from the row's start."""
-        offset = operand.offset(at)
-        step = operand.step(self.row) if self.row else "0"
-        if step == "0":
-            return offset
-        moved = variable if step == "1" else f"{variable} * {_wrapped(step)}"
-        return moved if offset == "0" else f"{offset} + {moved}"
+    def _moved(self, operand: Operand, at: Mapping[str, Value]) -> Value:
+        """The offset of a row's element ``i``."""
+        return operand.offset(at) + variable("i") * self.step(operand)
 
-    def _accumulate(self, at: Mapping[str, str]) -> None:
+    def step(self, operand: Operand) -> Value:
+        """The elements of an operand from one element of a row to the next."""
+        return operand.step(self.row) if self.row else 0
+
+    def _accumulate(self, at: Mapping[str, Value]) -> None:
         operands = [self.operand(self.anchor, 0)]
         if self.operation in PRODUCTS:
             operands.append(self.operand(self.anchor, 1))
@@ -249,7 +243,7 @@ class Rows:
         opened = [dim for dim in at if dim not in self.reduction]
         indices = dict(at)
         for dim in self.reduction:
-            if self.extents[dim].size != "1" or dim in needed:
+            if self.extents[dim].size != 1 or dim in needed:
                 self.open(dim, always=True)
                 indices[dim] = self.variables[dim]
             opened.append(dim)
@@ -262,9 +256,12 @@ class Rows:
                 self.line(f"if ({index} < 0 || {index} >= {size})")
                 self.line("    continue;")
         low, count = self._clip_row(pending, indices)
-        y = "y" if low == "0" else f"y + {low}"
+        y = plus("y", str(low))
         rows = {
-            operand.pointer: (self._shifted(operand, indices, low), operand.step(self.row))
+            operand.pointer: (
+                plus(operand.pointer, str(operand.offset(indices) + low * self.step(operand))),
+                self.step(operand),
+            )
             for operand in operands
         }
         place, step = rows[x.pointer]
@@ -272,14 +269,14 @@ class Rows:
         if self.operation in PRODUCTS:
             other, its = rows[operands[1].pointer]
             self.line(f"const float *w = {other};")
-            if its == "0":
+            if its == 0:
                 self.line(f"row_fma({y}, x, {step}, *w, {count});")
-            elif step == "0":
+            elif step == 0:
                 self.line(f"row_fma({y}, w, {its}, *x, {count});")
             else:
                 self.line(f"for (long i = 0; i < {count}; i++)")
-                xs, ws = (_wrapped(s) for s in (step, its))
-                self.line(f"    ({y})[i] += x[i * {xs}] * w[i * {ws}];")
+                xs, ws = (variable("i") * each for each in (step, its))
+                self.line(f"    ({y})[i] += x[{xs}] * w[{ws}];")
             return
         function = {"max_pool": "row_max", "lrn": "row_squares"}.get(self.operation, "row_add")
         self.line(f"{function}({y}, x, {step}, {count});")
@@ -294,12 +291,12 @@ class Rows:
         return axes
 
     def _clip_row(
-        self, pending: Sequence[tuple[Operand, int]], indices: Mapping[str, str]
-    ) -> tuple[str, str]:
+        self, pending: Sequence[tuple[Operand, int]], indices: Mapping[str, Value]
+    ) -> tuple[Value, Value]:
         """The part of a row whose windows lie in the tensor: its start and length; writes them."""
         if not pending:
-            return "0", self.length
-        lows, ends = ["0"], [self.length]
+            return 0, self.length
+        lows, ends = ["0"], [str(self.length)]
         for operand, axis in pending:
             coefficient = dict(operand.window[axis].terms)[self.row]
             base, size = operand.index(axis, indices), operand.place.shape[axis]
@@ -311,19 +308,8 @@ class Rows:
         self.line(f"const long end = {_extreme('MIN', ends)};")
         self.line("if (low >= end)")
         self.line("    continue;")
-        return "low", "end - low"
-
-    def _shifted(self, operand: Operand, indices: Mapping[str, str], low: str) -> str:
-        """C of a pointer to the element of a row's index ``low``."""
-        offset = operand.offset(indices)
-        step = operand.step(self.row) if self.row else "0"
-        parts = [operand.pointer]
-        if low != "0" and step != "0":
-            offset = f"{low} + {offset}" if step == "1" else f"{low} * {_wrapped(step)} + {offset}"
-            return f"{operand.pointer} + ({offset})"
-        if offset != "0":
-            parts.append(f"({offset})" if "-" in offset else offset)
-        return " + ".join(parts)
+        low = variable("low")
+        return low, variable("end") - low
 
     def _dot_dim(self, operands: Sequence[Operand]) -> str:
         """The reduction dim along which both factors lie, if the row's elements do not in one."""
@@ -338,7 +324,7 @@ class Rows:
                 return dim
         return ""
 
-    def _dots(self, operands: Sequence[Operand], dot: str, at: Mapping[str, str]) -> None:
+    def _dots(self, operands: Sequence[Operand], dot: str, at: Mapping[str, Value]) -> None:
         x, w = operands
         for dim in self.reduction:
             if dim != dot:
@@ -346,17 +332,17 @@ class Rows:
         names = self.variables
         indices = {**at, **{dim: names[dim] for dim in self.reduction if dim != dot}}
         for dim in self.reduction:
-            if dim != dot and self.extents[dim].size == "1":
+            if dim != dot and self.extents[dim].size == 1:
                 indices[dim] = self.extents[dim].start
         with self.writer.block(f"for (long i = 0; i < {self.length}; i++)"):
             for name, operand in (("x", x), ("w", w)):
-                place = f"{operand.pointer} + {self._moved(operand, indices)}"
+                place = plus(operand.pointer, str(self._moved(operand, indices)))
                 self.line(f"const float *{name} = {place};")
             self.line(f"y[i] += row_dot(x, w, {self.extents[dot].size});")
 
     # -------------------------------------------------------------- maps
 
-    def _complete(self, at: Mapping[str, str]) -> None:
+    def _complete(self, at: Mapping[str, Value]) -> None:
         """From sums to results: means, and the stages behind the anchor."""
         if self.operation not in MEANS and len(self.stages) == 1:
             return
@@ -381,7 +367,7 @@ class Rows:
         if head:
             self.writer.depth -= 1
 
-    def _taps(self, at: Mapping[str, str]) -> str:
+    def _taps(self, at: Mapping[str, Value]) -> str:
         """C of the elements that a mean divides by."""
         x = self.operand(self.anchor, 0)
         counted = tuple(self.anchor.parameters.get("counted", (0, 0, 0, 0)))
@@ -395,17 +381,13 @@ class Rows:
                 factors.append(str(self.whole[dim]))
                 continue
             rest = Affine(tuple(t for t in affine.terms if t[0] != dim), affine.offset)
-            pieces, offset = split_terms(rest, at)
-            if self.row in rest.dims:
-                terms = dict(rest.terms)
-                pieces = dict(pieces)
-                pieces["i"] = terms[self.row]
-            base = total([(c, name) for name, c in pieces.items()], offset)
+            base = sum((at[d] * c for d, c in rest.terms), rest.offset)
+            base += variable("i") * dict(rest.terms).get(self.row, 0)
             step = dict(affine.terms)[dim]
             factors.append(f"taps({base}, {step}, {self.whole[dim]}, {low}, {end})")
         return " * ".join(factors)
 
-    def chain(self, at: Mapping[str, str]) -> str:
+    def chain(self, at: Mapping[str, Value]) -> str:
         """C of the last stage's value of a row's element, ``t0`` being the anchor's."""
         names: dict[SSAValue, str] = {self.anchor.result: "t0"}
         for number, stage in enumerate(self.stages[1:], 1):
@@ -419,7 +401,7 @@ class Rows:
             names[stage.result] = name
         return names[self.stages[-1].result]
 
-    def _loaded(self, stage: StageOp, number: int, at: Mapping[str, str]) -> str:
+    def _loaded(self, stage: StageOp, number: int, at: Mapping[str, Value]) -> str:
         operand = self.operand(stage, number)
         return f"{operand.pointer}[{self._moved(operand, at)}]"
 
@@ -431,7 +413,7 @@ class Rows:
             self.line("{")
             self.writer.depth += 1
         at = self.indices(outer)
-        self.line(f"float *y = {self._at(self.result, at)};")
+        self.line(f"float *y = {pointer_at(self.result, at)};")
         with self.writer.block(f"for (long i = 0; i < {self.length}; i++)"):
             arguments = [
                 self._loaded(self.anchor, number, at) for number in range(len(self.anchor.inputs))
@@ -449,16 +431,13 @@ class Rows:
             self.line("{")
             self.writer.depth += 1
         at = self.indices(outer)
-        step = {operand.pointer: operand.step(axis) for operand in (x, self.result)}
         source, target = (
-            f"{name}[i * {_wrapped(step[name])}]" if step[name] != "1" else f"{name}[i]"
-            for name in (x.pointer, self.result.pointer)
+            f"{name}[{variable('i') * operand.step(axis)}]"
+            for name, operand in (("x", x), ("y", self.result))
         )
-        source = source.replace(x.pointer, "x", 1)
-        target = target.replace(self.result.pointer, "y", 1)
         count = self.extents[axis].size
-        self.line(f"const float *x = {self._at(x, at)};")
-        self.line(f"float *y = {self._at(self.result, at)};")
+        self.line(f"const float *x = {pointer_at(x, at)};")
+        self.line(f"float *y = {pointer_at(self.result, at)};")
         self.line("float most = -INFINITY, sum = 0.0f;")
         self.line(f"for (long i = 0; i < {count}; i++)")
         self.line(f"    most = {source} > most ? {source} : most;")
@@ -480,8 +459,9 @@ def _expression(stage: StageOp, arguments: list[str]) -> str:
     )
 
 
-def _wrapped(text: str) -> str:
-    return f"({text})" if " " in text else text
+def pointer_at(operand: Operand, at: Mapping[str, Value]) -> str:
+    """C of a pointer to the element of an operand at indices."""
+    return plus(operand.pointer, str(operand.offset(at)))
 
 
 def _extreme(name: str, values: Sequence[str]) -> str:

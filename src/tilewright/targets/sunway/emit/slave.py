@@ -18,10 +18,12 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from tilewright.codegen.c.source import Writer, comment
+from tilewright.codegen.nest.nest import Loop
+from tilewright.codegen.nest.value import least, variable
 from tilewright.errors import refuse
 from tilewright.ir import Block, SSAValue
 from tilewright.targets.sunway.emit.names import layer_names
-from tilewright.targets.sunway.emit.nest import Loop, Nest
+from tilewright.targets.sunway.emit.nest import PartNest
 from tilewright.targets.sunway.emit.next_tile import first_tile, write_steps
 from tilewright.targets.sunway.emit.rows import Rows
 from tilewright.targets.sunway.emit.tile_code import TILE_CODE
@@ -76,7 +78,7 @@ class SlaveWriter:
 
     def __post_init__(self) -> None:
         self.program = self.layer.program
-        self.nest = Nest(self.program)
+        self.nest = PartNest(self.program)
         self.buffers = [op for op in self.program.walk() if isinstance(op, BufferOp)]
         self.names = layer_names(self.program)
         self.places = {op: place_of(self.nest, op, self.names) for op in self.buffers}
@@ -94,7 +96,7 @@ class SlaveWriter:
         self.turns = any(place.turns for place in self.places.values())
 
     def text(self) -> str:
-        """The whole file."""
+        """Return the text of the whole file."""
         name = self.layer.name
         line = self.line
         line(f"/* {comment(', '.join(self.layer.nodes) or name)}: the CPEs' part.")
@@ -196,17 +198,17 @@ class SlaveWriter:
         output = buffer_of(op.output)
         assert block is not None and output is not None
         values: dict[SSAValue, Place] = {b.result: place for b, place in self.places.items()}
-        extents, whole = self.nest.extents(block, "at->"), own_extents(op, self.program)
+        spans, whole = self.nest.spans(block, "at->"), own_extents(op, self.program)
         names, own = op.dim_names, op.primitive_names
         split = self._split(op)
         rows = Rows(
             op.stages,
             values,
             self.places[output],
-            {dim: extents[names.get(dim, dim)] for dim in whole},
+            {dim: spans[names.get(dim, dim)] for dim in whole},
             whole,
             [own.get(dim, dim) for dim in self._reduction(op)],
-            {dim: self.names.variables[names.get(dim, dim)] for dim in whole},
+            {dim: variable(self.names.variables[names.get(dim, dim)]) for dim in whole},
             own,
             bool(split),
         )
@@ -284,7 +286,7 @@ class SlaveWriter:
     def _block(self, block: Block) -> None:
         """The operations of a block as a CPE comes to them; loops that the CPEs share are one loop
         over parts."""
-        if not self.nest.around(block) and not self.nest.shared:
+        if block is self.program.body.block and not self.nest.shared:
             # There is one part: CPE 0's.
             self.line("if (athread_get_id(-1) != 0)")
             self.line("    return;")
@@ -400,7 +402,7 @@ class SlaveWriter:
 
     @contextmanager
     def _unless_spare(self, own: bool = True) -> Generator[None]:
-        """What a CPE does for its own part alone: spare ones leave it out.
+        """Emit code within that a CPE runs for its own part alone: spare ones skip it.
 
         Not only in vain would they do it: what another reads of its part, and then writes over
         (results may lie where an operand did), must not be read by them meanwhile.
@@ -476,14 +478,14 @@ class SlaveWriter:
             inner = parts
             for number, (part, places) in enumerate(zip(shared, self.nest.places, strict=True)):
                 inner //= places
-                index = "part" if inner == 1 else f"part / {inner}"
-                index += f" % {places}" if number else ""
+                index = variable("part") // inner
+                if number:
+                    index = index % places
                 if part.trips < places:
                     # Spare CPEs come to the last part's tiles, for what others need of them.
                     self.line(f"spare |= {index} >= {part.trips};")
-                    index = f"MIN({index}, {part.trips - 1})"
-                step = "" if part.step == 1 else f" * {part.step}"
-                self.line(f"at.{part.name} = {index}{step};")
+                    index = least(index, part.trips - 1)
+                self.line(f"at.{part.name} = {index * part.step};")
                 self.line(f"at.{part.name}_n = {part.size('at.')};")
             self._block(op.body.block)
 

@@ -13,13 +13,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tilewright.codegen.c.source import Writer, comment, total
+from tilewright.codegen.c.source import Writer, comment, plus
+from tilewright.codegen.nest.span import Span, box
+from tilewright.codegen.nest.value import Value, factor, product, variable
 from tilewright.errors import refuse
 from tilewright.ir.types import layout_of, shape_of
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
 from tilewright.targets.sunway.emit.names import LayerNames
-from tilewright.targets.sunway.emit.nest import Axis, Nest, box_axes
+from tilewright.targets.sunway.emit.nest import PartNest
 from tilewright.tile.dialect import BufferOp
 
 RANK = 6
@@ -35,7 +37,7 @@ class Place:
 
     name: str
     buffer: BufferOp
-    axes: tuple[Axis, ...]
+    axes: tuple[Span, ...]
     """In the order in which they lie in memory, the outermost first, as the shape and strides."""
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -58,7 +60,7 @@ class Place:
         """The axis along which CPEs share the box: the outermost with several indices; -1 if there
         is none."""
         sizes = enumerate(axis.size for axis in self.axes)
-        return next((number for number, size in sizes if size != "1"), -1)
+        return next((number for number, size in sizes if size != 1), -1)
 
     @property
     def mesh_axis(self) -> str:
@@ -67,19 +69,19 @@ class Place:
 
     @property
     def meets(self) -> bool:
-        """Whether CPEs of a row or column exchange the box."""
+        """True if CPEs of a row or column exchange the box."""
         return self.exchanged in ("row", "column")
 
     @property
     def turns(self) -> bool:
-        """Whether CPEs of a row or column fetch boxes in turns, and send them as they compute."""
+        """True if CPEs of a row or column fetch boxes in turns, and send them as they compute."""
         return self.exchanged.endswith("in turns")
 
     @property
     def share(self) -> Place:
         """The place of what one CPE fetches of a box that it shares."""
         axes = list(self.axes)
-        axes[self.share_axis] = Axis("share", "share", True)
+        axes[self.share_axis] = Span(variable("share"), variable("share"), 0, clipped=True)
         return replace(self, axes=tuple(axes))
 
     def empty(self, box: str) -> str:
@@ -92,27 +94,23 @@ class Place:
         """The member of the layer's parameters that points to the tensor."""
         return self.name
 
-    def size(self, axis: int, box: str) -> str:
-        """C of the box's extent along an axis."""
-        own = self.axes[axis]
-        return own.size if own.size.isdigit() and not own.clipped else f"{box}n[{axis}]"
+    def size(self, axis: int, box: str) -> Value:
+        """The box's extent along an axis."""
+        own = self.axes[axis].size
+        return own if isinstance(own, int) else variable(f"{box}n[{axis}]")
 
-    def start(self, axis: int, box: str) -> str:
-        """C of the box's first index along an axis."""
+    def start(self, axis: int, box: str) -> Value:
+        """The box's first index along an axis."""
         own = self.axes[axis].start
-        return own if own.isdigit() else f"{box}at[{axis}]"
+        return own if isinstance(own, int) else variable(f"{box}at[{axis}]")
 
-    def steps(self, box: str) -> list[str]:
-        """C of the elements in LDM from one index of each axis to the next."""
-        steps: list[str] = []
-        for axis in range(len(self.shape)):
-            steps.append(
-                _product([self.size(inner, box) for inner in range(axis + 1, len(self.shape))])
-            )
-        return steps
+    def steps(self, box: str) -> list[Value]:
+        """The elements in LDM from one index of each axis to the next."""
+        sizes = [self.size(axis, box) for axis in range(len(self.shape))]
+        return [product(sizes[axis + 1 :]) for axis in range(len(sizes))]
 
 
-def place_of(nest: Nest, buffer: BufferOp, names: LayerNames) -> Place:
+def place_of(nest: PartNest, buffer: BufferOp, names: LayerNames) -> Place:
     """A buffer of a program; refuses what the target does not address."""
     tensor = buffer.tensor_op
     logical = shape_of(tensor.result)
@@ -124,9 +122,8 @@ def place_of(nest: Nest, buffer: BufferOp, names: LayerNames) -> Place:
     strides = tuple(int(s) for s in tensor.get("strides", ())) or layout.strides(logical)
     block = buffer.parent_block()
     assert block is not None
-    extents = nest.extents(block, "at->")
     window = [buffer.window.data[axis] for axis in order]
-    axes = box_axes(window, shape, extents, nest.program.extents)
+    axes = box(window, shape, nest.spans(block, "at->"), nest.program.extents)
     steps = tuple(names.steps[buffer, axis] for axis in range(len(axes)))
     place = Place(names.buffers[buffer], buffer, tuple(axes), shape, strides, order, steps)
     exchanged = dict(nest.program.get("exchanged", ())).get(tensor.symbol.data, "")
@@ -141,15 +138,15 @@ def box_function(place: Place) -> str:
     tensor = comment(place.buffer.tensor_op.symbol.data)
     writer.line(f"/* The box of {tensor} that a tile needs: [{window}]. */")
     with writer.block(f"static struct box {place.name}_box(const struct tile *at)"):
-        if not any("at->" in axis.start + axis.size for axis in place.axes):
+        if not any("at->" in f"{axis.start} {axis.end}" for axis in place.axes):
             writer.line("(void)at;")
-        starts = ", ".join(axis.start for axis in place.axes)
-        sizes = ", ".join("0" if axis.clipped else axis.size for axis in place.axes)
+        starts = ", ".join(str(axis.start) for axis in place.axes)
+        sizes = ", ".join("0" if axis.clipped else str(axis.size) for axis in place.axes)
         writer.line(f"struct box box = {{.at = {{{starts}}},")
         writer.line(f"                  .n = {{{sizes}}}}};")
         for number, axis in enumerate(place.axes):
             if axis.clipped:
-                writer.line(f"box.n[{number}] = {axis.size} - box.at[{number}];")
+                writer.line(f"box.n[{number}] = {axis.end} - box.at[{number}];")
         writer.line("return box;")
     return str(writer)
 
@@ -171,7 +168,7 @@ def transfer_function(place: Place, layer: str, *, get: bool) -> str:
     with writer.block(" " * (head.index("(") + 1) + f"{pointer}, volatile int *reply)"):
         if shared:
             axis = place.share_axis
-            step = _factor(place.steps("whole->")[axis])
+            step = factor(place.steps("whole->")[axis])
             writer.line(
                 f"/* An eighth of it: the other CPEs of the {place.exchanged} fetch the rest. */"
             )
@@ -197,7 +194,7 @@ def exchange_function(place: Place) -> str:
         if empty:
             writer.line(f"if ({empty})")
             writer.line("    return;")
-        elif "box->" not in count + size:
+        elif "box->" not in f"{count} {size}":
             writer.line("(void)box;")
         writer.line(f"exchange({place.mesh_axis}, data, {count}, {size});")
     return str(writer)
@@ -205,32 +202,20 @@ def exchange_function(place: Place) -> str:
 
 def _commands(writer: Writer, place: Place, *, get: bool) -> None:
     run, outer = _run(place)
-    rank = len(place.shape)
-    offset = total(
-        [
-            (place.strides[axis], place.start(axis, "box->"))
-            for axis in range(rank)
-            if place.strides[axis] and place.start(axis, "box->") != "0"
-        ]
-    )
-    offset = _folded(place, offset)
-    block = _product([place.size(axis, "box->") for axis in run])
+    block = product(place.size(axis, "box->") for axis in run)
     strided = outer[-1] if outer else None
     alike = _equally_spaced(place, outer)
     loops = outer[: len(outer) - len(alike)]
     writer.line(f"const long block = {block};")
-    if strided is None:
-        count, gap = "1", "0"
-    else:
-        count = _product([place.size(axis, "box->") for axis in alike])
-        gap = f"{place.strides[strided]} - block"
-        if place.strides[strided] * 4 > MOST_GAP:
-            raise refuse(
-                "lower-descriptor",
-                f"blocks of {place.buffer.tensor_op.symbol.data} lie "
-                f"{place.strides[strided] * 4} bytes apart; a descriptor has 31 bits for it",
-                help="a smaller tensor, or another layout",
-            )
+    count = product(place.size(axis, "box->") for axis in alike)
+    gap = 0 if strided is None else place.strides[strided] - variable("block")
+    if strided is not None and place.strides[strided] * 4 > MOST_GAP:
+        raise refuse(
+            "lower-descriptor",
+            f"blocks of {place.buffer.tensor_op.symbol.data} lie "
+            f"{place.strides[strided] * 4} bytes apart; a descriptor has 31 bits for it",
+            help="a smaller tensor, or another layout",
+        )
     empty = place.empty("box->")
     writer.line("*reply = 0;")
     mode, mask = "PE_MODE", "0"
@@ -243,18 +228,18 @@ def _commands(writer: Writer, place: Place, *, get: bool) -> None:
         writer.line("    return 0;")
     depth = writer.depth
     ldm, memory = "to" if get else "from", f"para->{place.member}"
-    inside, outside = [], []
+    inside: Value = 0
+    outside = sum(place.start(axis, "box->") * stride for axis, stride in enumerate(place.strides))
     steps = place.steps("box->")
     for axis in loops:
-        name = f"i{axis}"
+        name = variable(f"i{axis}")
         writer.line(f"for (long {name} = 0; {name} < {place.size(axis, 'box->')}; {name}++)")
         writer.depth += 1
-        outside.append(f"{name} * {place.strides[axis]}")
-        inside.append(f"{name} * {_factor(steps[axis])}")
-    far = " + ".join([memory, *([offset] if offset != "0" else []), *outside])
-    near = " + ".join([ldm, *inside])
-    bytes_ = "block * 4" if count == "1" else f"{_factor(count)} * block * 4"
-    stride, length = ("0", "0") if count == "1" else (f"({gap}) * 4", "block * 4")
+        outside += name * place.strides[axis]
+        inside += name * steps[axis]
+    far, near = plus(memory, str(outside)), plus(ldm, str(inside))
+    bytes_ = product((count, variable("block"), 4))
+    stride, length = (0, "0") if count == 1 else (f"({gap}) * 4", "block * 4")
     if get:
         writer.line(f"athread_get({mode}, (void *)({far}), {near},")
         writer.line(f"            {bytes_}, (void *)reply, {mask}, {stride}, {length});")
@@ -262,26 +247,7 @@ def _commands(writer: Writer, place: Place, *, get: bool) -> None:
         writer.line(f"athread_put(PE_MODE, (void *)({near}), {far},")
         writer.line(f"            {bytes_}, (void *)reply, {stride}, {length});")
     writer.depth = depth
-    writer.line(f"return {_product([place.size(axis, 'box->') for axis in loops])};")
-
-
-def _folded(place: Place, text: str) -> str:
-    """An offset with its numbers added up."""
-    del place
-    parts = text.split(" + ")
-    if not any(" * " in part and all(p.isdigit() for p in part.split(" * ")) for part in parts):
-        return text
-    constant, rest = 0, list[str]()
-    for part in parts:
-        factors = part.split(" * ")
-        if all(factor.isdigit() for factor in factors):
-            number = 1
-            for factor in factors:
-                number *= int(factor)
-            constant += number
-        else:
-            rest.append(part)
-    return total([(1, part) for part in rest], constant)
+    writer.line(f"return {product(place.size(axis, 'box->') for axis in loops)};")
 
 
 def _run(place: Place) -> tuple[list[int], list[int]]:
@@ -291,8 +257,8 @@ def _run(place: Place) -> tuple[list[int], list[int]]:
     outer: list[int] = []
     for axis in reversed(range(len(place.shape))):
         size = place.axes[axis]
-        fixed = size.size if not size.clipped and size.size.isdigit() else ""
-        if fixed == "1":
+        fixed = size.size
+        if fixed == 1:
             # One index: it takes no part, but nothing around it is contiguous if it is cut.
             whole = whole and place.shape[axis] == 1
             expected *= place.shape[axis]
@@ -300,38 +266,19 @@ def _run(place: Place) -> tuple[list[int], list[int]]:
         if whole and not outer and place.strides[axis] == expected:
             run.insert(0, axis)
             expected *= place.shape[axis]
-            whole = fixed == str(place.shape[axis])
+            whole = fixed == place.shape[axis]
         else:
             outer.insert(0, axis)
     return run, outer
 
 
 def _equally_spaced(place: Place, outer: Sequence[int]) -> list[int]:
-    """Of the axes around a block the innermost, whose blocks make one command: each axis that is
+    """Return the innermost axes around a block whose blocks make one command: each axis that is
     whole ends where the next index of the one around it begins."""
     alike = [*outer[-1:]]
     for axis in reversed(outer[:-1]):
-        inner = place.axes[alike[0]]
-        whole = not inner.clipped and inner.size == str(place.shape[alike[0]])
+        whole = place.axes[alike[0]].size == place.shape[alike[0]]
         if not whole or place.strides[axis] != place.strides[alike[0]] * place.shape[alike[0]]:
             break
         alike.insert(0, axis)
     return alike
-
-
-def _product(factors: Sequence[str]) -> str:
-    """C of a product, numbers multiplied."""
-    number, rest = 1, list[str]()
-    for factor in factors:
-        if factor.isdigit():
-            number *= int(factor)
-        else:
-            rest.append(_factor(factor))
-    if number != 1 or not rest:
-        rest.append(str(number))
-    return " * ".join(rest)
-
-
-def _factor(text: str) -> str:
-    """C that can stand in a product."""
-    return f"({text})" if " + " in text or " - " in text else text

@@ -7,12 +7,10 @@ goes through the rest of the kernel's chain, element by element.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from tilewright.codegen.c.source import total
+from tilewright.codegen.c.source import plus
 from tilewright.codegen.c.winograd import INPUT, OUTPUT
-from tilewright.targets.sunway.emit.operands import Operand
-from tilewright.targets.sunway.emit.rows import Rows
+from tilewright.codegen.nest.value import Value, least
+from tilewright.targets.sunway.emit.rows import Rows, pointer_at
 
 IMAGE_ROWS, IMAGE_COLUMNS = 2, 3
 """Axes of an image."""
@@ -28,20 +26,19 @@ def winograd_input(rows: Rows) -> list[str]:
     if rows.writer.depth == 1:
         line("{")
         rows.writer.depth += 1
-    at = {**rows.indices(("c", "n", "th", "tw")), "p": "0"}
+    at = {**rows.indices(("c", "n", "th", "tw")), "p": 0}
     places = [x.place.order.index(axis) for axis in (IMAGE_ROWS, IMAGE_COLUMNS)]
     others = [axis for axis in range(len(x.place.shape)) if axis not in places]
-    starts: list[str] = []
-    for place, dim, pad in zip(places, ("th", "tw"), (top, left), strict=True):
-        index = total([(tile, at[dim])] if at[dim] != "0" else [], -pad)
-        start = x.place.start(place, x.box)
-        starts.append(index if start == "0" else f"{index} - {start}")
-    image = _plus(x.pointer, _origin(x, others, at))
+    starts: list[Value] = [
+        at[dim] * tile - pad - x.place.start(place, x.box)
+        for place, dim, pad in zip(places, ("th", "tw"), (top, left), strict=True)
+    ]
+    image = plus(x.pointer, str(x.offset_along(others, at)))
     sizes = [x.place.size(place, x.box) for place in places]
     line(f"float d[{inner * inner}];")
-    line(f"winograd_load(d, {inner}, {image}, {', '.join(x.step_of(p) for p in places)},")
-    line(f"              {', '.join((*starts, *sizes))});")
-    line(f"winograd_input_{inner}(d, {_plus(y.pointer, y.offset(at))},")
+    line(f"winograd_load(d, {inner}, {image}, {', '.join(str(x.step_of(p)) for p in places)},")
+    line(f"              {', '.join(map(str, (*starts, *sizes)))});")
+    line(f"winograd_input_{inner}(d, {pointer_at(y, at)},")
     line(f"                 {y.step('p')});")
     rows.close(1)
     return rows.writer.lines
@@ -59,17 +56,14 @@ def winograd_output(rows: Rows) -> list[str]:
     if depth == 1:
         line("{")
         rows.writer.depth += 1
-    at = {**rows.indices(outer), "p": "0"}
+    at = {**rows.indices(outer), "p": 0}
     line(f"float o[{tile * tile}];")
-    line(f"winograd_output_{tile}_{inner}({_plus(m.pointer, m.offset(at))},")
+    line(f"winograd_output_{tile}_{inner}({pointer_at(m, at)},")
     line(f"                    {m.step('p')}, o);")
     for dim, whole, extent in zip(
         ("r", "s"), ("th", "tw"), rows.anchor.parameters["extents"], strict=True
     ):
-        limit = str(tile)
-        if extent % tile:
-            inside = total([(-tile, at[whole])] if at[whole] != "0" else [], extent)
-            limit = f"MIN({tile}, {inside})"
+        limit = least(tile, extent - at[whole] * tile) if extent % tile else tile
         name = at[dim] = rows.variables[dim]
         line(f"for (long {name} = 0; {name} < {limit}; {name}++) {{")
         rows.writer.depth += 1
@@ -89,27 +83,6 @@ def _sizes(rows: Rows) -> tuple[int, int]:
     """Extents of a tile of outputs, and of a transformed tile."""
     tile, taps = (int(rows.anchor.parameters[name]) for name in ("tile", "taps"))
     return tile, tile + taps - 1
-
-
-def _origin(operand: Operand, axes: list[int], indices: Mapping[str, str]) -> str:
-    """C of the offset of indices along some axes, from the first element of the box."""
-    terms: list[tuple[int, str]] = []
-    for axis in axes:
-        if operand.place.shape[axis] == 1:
-            continue
-        index, start = operand.index(axis, indices), operand.place.start(axis, operand.box)
-        if index == start:
-            continue
-        inside = index if start == "0" else f"({index} - {start})"
-        step = operand.step_of(axis)
-        terms.append((int(step), inside) if step.isdigit() else (1, f"{inside} * {step}"))
-    return total(terms)
-
-
-def _plus(pointer: str, offset: str) -> str:
-    if offset == "0":
-        return pointer
-    return f"{pointer} + ({offset})" if offset.startswith("-") else f"{pointer} + {offset}"
 
 
 HEAD = """\
@@ -138,7 +111,7 @@ static inline void winograd_load(float *d, long inner, const float *x, long row_
 
 
 def header_text() -> str:
-    """slave/winograd.h."""
+    """Return the text of slave/winograd.h."""
     functions: list[str] = []
     for inner, text in sorted(INPUT.items()):
         along = f"transform_input_{inner}"

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilewright.codegen.c.source import plus
+from tilewright.codegen.nest.value import Value, variable
 from tilewright.errors import refuse
 from tilewright.targets.sunway.emit.operands import Operand
-from tilewright.targets.sunway.emit.rows import Rows
+from tilewright.targets.sunway.emit.rows import Rows, pointer_at
 
 
 def convolution(rows: Rows) -> list[str]:
@@ -30,9 +32,9 @@ def convolution(rows: Rows) -> list[str]:
     at = rows.indices(outer)
     oh, ow = rows.extents["oh"], rows.extents["ow"]
     line(f"long row = {oh.start}, column = {ow.start};")
-    line(f"for (long q = 0; q < {_times(oh.size, ow.size)}; q += 4) {{")
+    line(f"for (long q = 0; q < {oh.size * ow.size}; q += 4) {{")
     rows.writer.depth += 1
-    line(f"const long left = MIN(4, {_times(oh.size, ow.size)} - q);")
+    line(f"const long left = MIN(4, {oh.size * ow.size} - q);")
     line("long rows[4], columns[4], places = 0, count = 0;")
     with rows.writer.block("for (long p = 0; p < 4; p++)"):
         line("rows[p] = row;")
@@ -48,7 +50,7 @@ def convolution(rows: Rows) -> list[str]:
 
 
 def _positions_dense(result: Operand) -> bool:
-    """Whether a tile's output positions lie one behind the other."""
+    """Return True if a tile's output positions are the result's rows and columns at stride 1."""
     *_, rows, columns = result.window
     return (
         len(result.window) > 2
@@ -57,13 +59,7 @@ def _positions_dense(result: Operand) -> bool:
     )
 
 
-def _times(left: str, right: str) -> str:
-    if left.isdigit() and right.isdigit():
-        return str(int(left) * int(right))
-    return f"{left} * {right}"
-
-
-def _taps(rows: Rows, x: Operand, w: Operand, at: Mapping[str, str]) -> None:
+def _taps(rows: Rows, x: Operand, w: Operand, at: Mapping[str, Value]) -> None:
     """The table of taps, and the products whenever it is full."""
     line, depth = rows.line, rows.writer.depth
     kernel = ("kh", "kw")
@@ -75,7 +71,8 @@ def _taps(rows: Rows, x: Operand, w: Operand, at: Mapping[str, str]) -> None:
     weights = w.offset({**indices, "co": rows.extents["co"].start, "ci": rows.extents["ci"].start})
     line("struct gemm_tap *tap = &taps[count++];")
     with rows.writer.block("for (long p = 0; p < 4; p++)"):
-        indices |= {"oh": "rows[p]", "ow": "columns[p]", "ci": rows.extents["ci"].start}
+        indices |= {"oh": variable("rows[p]"), "ow": variable("columns[p]")}
+        indices["ci"] = rows.extents["ci"].start
         conditions = ["p < left"]
         for axis in rows.clipped(x):
             index = x.index(axis, indices)
@@ -104,17 +101,17 @@ def _count(rows: Rows, kernel: tuple[str, ...]) -> int | None:
     """The taps of a tile's window, if it is whole."""
     count = 1
     for dim in kernel:
-        if not rows.extents[dim].size.isdigit():
+        size = rows.extents[dim].size
+        if not isinstance(size, int):
             return None
-        count *= int(rows.extents[dim].size)
+        count *= size
     return count
 
 
-def _flush(rows: Rows, w: Operand, at: Mapping[str, str]) -> None:
+def _flush(rows: Rows, w: Operand, at: Mapping[str, Value]) -> None:
     y = rows.result
     start = {dim: rows.extents[dim].start for dim in ("co", "oh", "ow")}
-    place = y.offset({**at, **start})
-    pointer = f"{y.pointer} + q" if place == "0" else f"{y.pointer} + {place} + q"
+    pointer = plus(y.pointer, str(y.offset({**at, **start}) + variable("q")))
     call = f"gemm_positions({pointer}, {y.step('co')}, left, taps, count, {w.pointer}, places,"
     rows.line(call)
     sizes = f"{w.step('ci')}, {rows.extents['co'].size}, {rows.extents['ci'].size}"
@@ -148,14 +145,14 @@ def _product(rows: Rows, name: str, turn: str) -> list[str]:
     start = {dim: rows.extents[dim].start for dim in (blocked, "co", "ci") if dim}
     at = {**rows.indices(outer), **start}
     y = rows.result
-    tall = rows.extents[blocked].size if blocked else "1"
-    pitches = [operand.step(blocked) if blocked else "0" for operand in (y, x)]
+    tall = rows.extents[blocked].size if blocked else 1
+    pitches = [operand.step(blocked) if blocked else 0 for operand in (y, x)]
     space = " " * len(name)
     step = "" if turn else f" {y.step('co')},"
-    line(f"{name}({turn}{y.pointer} + {y.offset(at)}, {pitches[0]},{step}")
-    line(f"{space} {x.pointer} + {x.offset(at)}, {pitches[1]}, {tall},")
+    line(f"{name}({turn}{pointer_at(y, at)}, {pitches[0]},{step}")
+    line(f"{space} {pointer_at(x, at)}, {pitches[1]}, {tall},")
     sizes = f"{w.step('co')}, {rows.extents['co'].size}, {rows.extents['ci'].size}"
-    line(f"{space} {w.pointer} + {w.offset(at)}, {sizes});")
+    line(f"{space} {pointer_at(w, at)}, {sizes});")
     rows.close(depth)
     rows.complete()
     rows.close(1)

@@ -87,12 +87,12 @@ def turning() -> list[Instruction]:
 
 
 def turning_cycles() -> float:
-    """Of four by four weights, with the loop around them."""
+    """Return the cycles to transpose four by four weights, with the loop around them."""
     return steady(turning()) + 2
 
 
 def block_cycles() -> float:
-    """What a block takes beside its steps."""
+    """Return the cycles of a block beside those of its steps."""
     parts = columns()[1]
     whole = cycles([*parts.begin, *parts.body * 11, *parts.end])
     return whole - 12 * steady(parts.body)

@@ -40,7 +40,7 @@ def multiply_add(row: int, column: int) -> Instruction:
 
 @dataclass(frozen=True)
 class Operand:
-    """What loads an operand of a step into its register."""
+    """The instructions that load an operand of a step into its register."""
 
     register: str
     instruction: Instruction
@@ -155,12 +155,12 @@ class Code:
         return list(instructions)
 
     def open(self, text: str) -> None:
-        """Begin a block."""
+        """Begin a block of C and indent."""
         self.line(f"{text} {{")
         self.depth += 1
 
     def close(self) -> None:
-        """End it."""
+        """End a block of C and unindent."""
         self.depth -= 1
         self.line("}")
 
@@ -216,7 +216,7 @@ def splat(target: str, pointer: str, place: str) -> Instruction:
 
 
 def advance(pointer: str, by: str) -> Instruction:
-    """Step a pointer."""
+    """Return the instruction that advances a pointer."""
     return Instruction("addl", pointer, (pointer, by), f"{pointer} += {by};")
 
 

@@ -46,7 +46,7 @@ from tilewright.targets.sunway.pipeline import LATENCIES, Instruction, Latencies
 
 @dataclass(frozen=True)
 class Cycles:
-    """What a block takes: ``block + taps * (tap + depth * step)``."""
+    """The cycles of a block: ``block + taps * (tap + depth * step)``."""
 
     step: float
     tap: float
@@ -337,5 +337,5 @@ def tile_parts() -> dict[str, str]:
 
 
 def tile_text() -> str:
-    """What slave/gemm.h has of these."""
+    """Return the text of slave/gemm.h, which includes the parts of the tile's code."""
     return HEAD + "\n".join(f'#include "{name}"' for name in tile_parts()) + "\n\n" + TAIL

@@ -32,6 +32,7 @@ from tilewright.numerics.winograd import TRANSFORMS, transform_weights
 from tilewright.planning import planner_in
 from tilewright.planning.cost.bounds import granule_bound
 from tilewright.planning.domain import Kernel
+from tilewright.planning.own import start_cycles
 from tilewright.planning.planners.cores import one_core
 from tilewright.planning.space.join_pixels import join_pixels
 
@@ -44,19 +45,19 @@ EXPLICIT = "conv_explicit"
 
 
 def stages_methods(machine: Machine) -> bool:
-    """Whether a machine computes steps of methods as kernels of their own."""
+    """Return True if a machine computes steps of methods as kernels of their own."""
     return _stages_winograd(machine) or bool(machine.primitives_for("im2col"))
 
 
 def _stages_winograd(machine: Machine) -> bool:
-    """Whether it computes both of Winograd's transforms so."""
+    """Return True if a machine computes both of Winograd's transforms as kernels of their own."""
     return bool(
         machine.primitives_for("winograd_input") and machine.primitives_for("winograd_output")
     )
 
 
 def method_name(tile: int, taps: int) -> str:
-    """What a form of Winograd's method is called: as the cpu's primitives are."""
+    """Return the name of a form of Winograd's method, as the cpu's primitives have it."""
     return f"winograd_{tile}" + (f"_{taps}x{taps}" if taps != 3 else "")
 
 
@@ -214,7 +215,7 @@ def _winograd(kernel: KernelOp, tile: int, context: CompilerContext | None) -> l
 
 
 def _operands(kernel: KernelOp, anchor: ConvOp) -> list[SSAValue]:
-    """What a kernel gives its convolution: images, weights, and perhaps a bias."""
+    """Return the kernel's inputs to its convolution: images, weights, and perhaps a bias."""
     outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
     return [outer[value] for value in anchor.inputs]  # type: ignore[index]
 
@@ -227,7 +228,7 @@ def _factors(kernel: KernelOp, symbol: str, shape: tuple[int, ...]) -> SSAValue:
 
 
 def _array(weight: SSAValue, context: CompilerContext) -> Array:
-    """Constant weights."""
+    """Return the array of a constant weight."""
     owner = weight.owner
     assert isinstance(owner, WeightOp)
     return context.weights.get(owner.symbol.data)
@@ -287,7 +288,7 @@ def _described(kernel: KernelOp, machine: Machine) -> Kernel:
 
 
 def _cycles(kernels: Sequence[Kernel], context: CompilerContext) -> float | None:
-    """What kernels take by their plans; None if one has none."""
+    """Return the predicted cycles of kernels; None if one of them cannot be planned."""
     total, planner = 0.0, planner_in(context)
     for kernel in kernels:
         try:
@@ -302,7 +303,7 @@ def _least(kernel: Kernel, machine: Machine) -> float:
     core = one_core(machine) if machine.cores > 1 else machine
     primitives = machine.primitives_for(kernel.anchor.operation)
     bound = min(granule_bound(kernel, core, primitive) for primitive in primitives)
-    return bound / machine.cores + machine.own.start_cycles()
+    return bound / machine.cores + start_cycles(machine)
 
 
 def _forget(steps: Sequence[KernelOp]) -> None:
@@ -316,7 +317,7 @@ def _forget(steps: Sequence[KernelOp]) -> None:
 
 
 def _is_unused(op: WeightOp | Operation) -> bool:
-    """Whether a trial's weights or view have been left behind."""
+    """Return True if an operation is a weight or an unused view left by a trial."""
     if isinstance(op, WeightOp):
         return op.symbol.data == TRIAL
     return op.operation == "reshape" and op.result.first_use is None

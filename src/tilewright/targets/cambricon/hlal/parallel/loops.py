@@ -115,7 +115,7 @@ def _taken_apart(
 
 
 def _moves(item: Item) -> bool:
-    """Whether a statement is one of the memories'."""
+    """Return True if a statement is a computation or a transfer, and so touches memories."""
     if not isinstance(item, Instruction):
         return False
     return computes(item.mnemonic) or is_transfer(item.mnemonic)

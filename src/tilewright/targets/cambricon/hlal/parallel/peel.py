@@ -44,7 +44,7 @@ MATRIX = ("msm", "mout", "m", "min", "min0", "min1")
 
 @dataclass(frozen=True)
 class Buffer:
-    """What a load fills: the register with its address, its memory, first byte and bytes."""
+    """The destination of a load: the register with its address, memory, first byte, and bytes."""
 
     register: int
     memory: str
@@ -160,7 +160,7 @@ def _relabelled(items: Sequence[Item], name: str) -> list[Item]:
 
 
 def _buffers(items: Sequence[Item], loop: Loop, around: int) -> list[Buffer] | str:
-    """What the loads fill, each register once."""
+    """Return the buffers that the loads fill, each register once; or why that is not known."""
     changed = writes(loop.load) | writes(loop.compute) | writes(loop.update)
     buffers: dict[int, Buffer] = {}
     for index, item in enumerate(loop.load):

@@ -102,7 +102,7 @@ def constant_before(items: Sequence[Item], place: int, end: int, register: int) 
 
 
 def _entered(items: Sequence[Item], mark: LabelMark, place: int) -> bool:
-    """Whether a branch leads to a label from before it; loops come from behind."""
+    """Return True if a branch before a label leads to it; loops' branches stand after theirs."""
     return any(
         isinstance(item, Instruction)
         and any(isinstance(part, LabelUse) and part.name == mark.name for part in item.operands)

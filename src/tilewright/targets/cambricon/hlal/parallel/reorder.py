@@ -51,7 +51,7 @@ def _unit(group: Sequence[Item], units: Sequence[Unit]) -> Unit | None:
 
 
 def _may_swap(before: Sequence[Item], group: Sequence[Item], units: Sequence[Unit]) -> bool:
-    """Whether a macro of loads may go before a compute macro."""
+    """Return True if a macro of loads may move before a compute macro."""
     unit, other = _unit(group, units), _unit(before, units)
     if unit is None or other is None or (unit.kind, other.kind) != ("IO", "C"):
         return False

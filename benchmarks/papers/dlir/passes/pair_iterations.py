@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from benchmarks.papers.dlir.passes.containers import GROUPING
 from tilewright.ir import StringAttr, integer
 from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine
-from tilewright.papers.dlir.containers import GROUPING
 from tilewright.tile.dialect import BufferOp, ProgramOp
 from tilewright.tile.implied import visits
 from tilewright.tile.passes.base import TilePass

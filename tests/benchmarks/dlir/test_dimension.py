@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from benchmarks.papers.dlir.passes import Dimension, dimensions_of
 
 from tests.targets.generic.kernel_cases import random_case
-from tilewright.papers.dlir import Dimension, dimensions_of
 from tilewright.planning import Planner
 from tilewright.planning.planners.greedy import Greedy
 from tilewright.targets.cambricon_x.machine import MACHINE

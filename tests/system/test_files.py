@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.errors import TilewrightError
-from tilewright.files import written
+from tilewright.system.files import written
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.papers.dlir.passes import PAIRED, PairIterations, Unit, generate
 
 from tests.targets.generic.kernel_cases import random_case, sparse_case
 from tilewright.ir.passes import PassEntry
-from tilewright.papers.dlir import PAIRED, PairIterations, Unit, generate
 from tilewright.planning import Planner
 from tilewright.planning.planners.greedy import Greedy
 from tilewright.simulate.timing import simulate

@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from benchmarks.papers.dlir.passes import BestFit, FreeList, place_as_they_come
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.memory.test_heuristics import buffers, check
 from tests.targets.generic.kernel_cases import random_case
 from tilewright.memory import Buffer, Problem, allocate
-from tilewright.papers.dlir import BestFit, FreeList, place_as_they_come
 from tilewright.planning import Planner
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.tile.dialect import BufferOp

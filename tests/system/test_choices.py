@@ -1,7 +1,7 @@
 """What options offer is what there is."""
 
-from tilewright import choices
 from tilewright.network.fusion.search import SEARCHES
+from tilewright.system import choices
 
 
 def test_searches_are_those_that_there_are() -> None:

@@ -7,12 +7,12 @@
 Importing this makes the grouping ``dlir`` of tile programs known (``tile.queues.GROUPINGS``).
 """
 
+from benchmarks.papers.dlir.passes.best_fit import BestFit
+from benchmarks.papers.dlir.passes.containers import Unit, generate
+from benchmarks.papers.dlir.passes.dimension import Dimension, dimensions_of
+from benchmarks.papers.dlir.passes.free_list import FreeList, place_as_they_come
+from benchmarks.papers.dlir.passes.pair_iterations import PAIRED, PairIterations
 from tilewright.ir import ModulePass
-from tilewright.papers.dlir.best_fit import BestFit
-from tilewright.papers.dlir.containers import Unit, generate
-from tilewright.papers.dlir.dimension import Dimension, dimensions_of
-from tilewright.papers.dlir.free_list import FreeList, place_as_they_come
-from tilewright.papers.dlir.pair_iterations import PAIRED, PairIterations
 
 PASSES: dict[str, type[ModulePass]] = {step.name: step for step in (PairIterations, BestFit)}
 """DLIR's passes by their names on the command line."""

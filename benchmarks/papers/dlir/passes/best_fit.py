@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from benchmarks.papers.dlir.passes.free_list import place_as_they_come
 from tilewright.memory import Problem
-from tilewright.papers.dlir.free_list import place_as_they_come
 from tilewright.tile.passes import Allocate
 
 

@@ -2,8 +2,8 @@
 
 C = A B, with the thesis' letters: A is M x N, B is N x K, and N is summed. All lie in main memory
 in Nz; B as N x K, or as K x N (``transposed``: keys of attention, weights kept by output channel).
-Networks take the same road from the schedules of a planner; here tiles are given, as the thesis'
-tables ask for.
+Networks compile by the same lowering from the schedules of a planner; here tiles are given, as the
+thesis' tables ask for.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.network import network_machine
 from tilewright.targets.ascend.program import Program
+from tilewright.targets.ascend.target import AscendTarget
 from tilewright.tile.lower import tile
 
 
@@ -98,5 +99,7 @@ def matmul(of: Matrices, tiling: Tiling, core: DaVinci, name: str = "matmul") ->
     """The kernel of a product, without flags (flags.py). Raises TilewrightError where tiles do not
     fit (``tile-capacity``, ``plan-capacity``) or a field does not hold a number (``lower-field``).
     """
-    program = tile(of.kernel(name), tiling.schedule(), network_machine(core))
+    program = tile(
+        of.kernel(name), tiling.schedule(), network_machine(core), honours=AscendTarget.honours
+    )
     return cube_kernel(program, core, name)

@@ -1,0 +1,1 @@
+"""The system below the compiler: files, folders, locks, and what is installed beside it."""
