@@ -14,7 +14,7 @@ from math import prod
 from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.errors import TilewrightError
 from tilewright.ir.types import Array
-from tilewright.targets.ascend.lowering.cube import FORMS
+from tilewright.targets.ascend.lowering.cube import is_of_cube
 from tilewright.targets.ascend.lowering.launches import Device, Launches, Value
 from tilewright.targets.ascend.lowering.products import product
 from tilewright.targets.ascend.lowering.stages import STAGES, operand_of
@@ -48,7 +48,7 @@ def lower_kernel(
     (program,) = programs_of(compiled.program)
     grid = {loop.dim.data: loop.step_size for loop in shared_loops(program)}
     launches = Launches(mine, compiled.kernel, compiled.schedule, known, free, grid)
-    if compiled.kernel.producers or compiled.kernel.anchor.operation in FORMS:
+    if is_of_cube(compiled.kernel):
         product(launches, program)
     else:
         _stages(replace(launches, parts=_parts(launches)))

@@ -12,14 +12,17 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine, Synchronisation
 from tilewright.machine.capabilities import Capability
 from tilewright.planning import Ask
+from tilewright.planning.domain import Kernel
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.grids import GridPlans
+from tilewright.targets.ascend.lowering.cube import is_of_cube
 from tilewright.targets.ascend.machine import ASCEND_910, MOST_EVENTS, DaVinci
 from tilewright.targets.ascend.network import chip_machine
 from tilewright.targets.ascend.package import FOLDER, core_of, read_package, write_package
 from tilewright.targets.ascend.reader.kernels import read_kernels, verified
 from tilewright.targets.ascend.runner import AscendRunner
 from tilewright.targets.base import Target
+from tilewright.tile.decisions import Decision
 
 
 class AscendTarget(Target):
@@ -67,6 +70,11 @@ class AscendTarget(Target):
         if asked.count > MOST_EVENTS:
             reason = f"{asked.count} events; set_flag names {MOST_EVENTS}"
             raise refuse("ascend-machine", reason, "synchronisation.ids")
+
+    def honours_of(self, kernel: Kernel) -> frozenset[Decision]:
+        """All of it for kernels of the cube. Those of the vector unit order their tiles themselves:
+        their programs state waits, and have no flags."""
+        return self.honours if is_of_cube(kernel) else self.honours - {Decision.ORDER}
 
     @contextmanager
     def planner(

@@ -14,6 +14,7 @@ from tilewright.tile.event_ids import APART, Request, give_ids, needed
 from tilewright.tile.handovers import Handover, Placed, handovers_of, merged, place, remove
 from tilewright.tile.issued import handovers_of_issued
 from tilewright.tile.iteration import Order
+from tilewright.tile.operations import Ordering
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.passes.synchronise import PROVEN
 from tilewright.tile.queues import Queues, commands_of
@@ -145,13 +146,21 @@ class _Assignment:
 
     def _problems(self, items: Sequence[Placed]) -> list[_Problem]:
         """Return the problems of the program when some hand-overs alone order it."""
-        remove(self.program)
-        placed = place(self.program, items)
-        order = Order(self.program)
-        queues = Queues(order)
+        placed, order, queues = self._placed(items)
         bad = faults(queues, self.limits) if any(item.ids for item in items) else []
         problems = [_Problem(fault, placed[fault.op]) for fault in bad]
         return problems or [_Problem(race) for race in races(order, queues)]
+
+    def _placed(self, items: Sequence[Placed]) -> tuple[dict[Ordering, Placed], Order, Queues]:
+        remove(self.program)
+        placed, order = place(self.program, items), Order(self.program)
+        return placed, order, Queues(order)
+
+    def _holds(self, items: Sequence[Placed]) -> bool:
+        """Return True if there are no problems; races, which take less time to find, come first."""
+        _, order, queues = self._placed(items)
+        signals = any(item.ids for item in items)
+        return not races(order, queues) and not (signals and faults(queues, self.limits))
 
     def _with(self, ids: Sequence[range]) -> list[Placed]:
         """The items, with ids for those that are no barriers."""
@@ -174,7 +183,7 @@ class _Assignment:
                 item if item.reason else replace(item, ids=self._ids(APART * (n + 1), item))
                 for n, item in enumerate(items)
             ]
-            return not self._problems(apart)
+            return self._holds(apart)
 
         self.items = needed(self.items, lambda item: item.handover.back, holds)
 
@@ -191,7 +200,7 @@ class _Assignment:
 
         def holds(ids: Sequence[range]) -> bool:
             items = self._with(ids)
-            return not self._mixed(items) and not self._problems(items)
+            return not self._mixed(items) and self._holds(items)
 
         assignment = give_ids(requests, self.limits.count, holds)
         self.items = self._with(assignment.ids)

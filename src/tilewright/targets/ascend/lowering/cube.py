@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright.errors import refuse
+from tilewright.planning.domain import Kernel
 from tilewright.targets.ascend.lowering.depthwise import Depthwise
 from tilewright.targets.ascend.lowering.images import Convolutions
 from tilewright.targets.ascend.lowering.matrices import Products
@@ -110,6 +111,11 @@ class Chain:
     def compute(self, op: ComputeOp, spans: Spans, loops: list[Loop]) -> list[Statement]:
         """The product of tiles."""
         return self.computes[op].compute(op, spans, loops)
+
+
+def is_of_cube(kernel: Kernel) -> bool:
+    """Return True if a kernel comes from its tile program: one with a product or a convolution."""
+    return bool(kernel.producers) or kernel.anchor.operation in FORMS
 
 
 def cube_kernel(
