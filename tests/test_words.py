@@ -1,4 +1,4 @@
-"""Words of the code and its pages: files that they name exist, and retired names stay away."""
+"""Words of the code and its pages: files that they name exist, and retired words stay away."""
 
 from __future__ import annotations
 
@@ -111,3 +111,95 @@ def test_retired_identifiers_stay_away(room: str) -> None:
         for name in identifiers(path) & RETIRED.keys()
     }
     assert not uses
+
+
+REPLACED = {
+    "agenda": ("transfer scheduler", {"targets"}),
+    "bands": ("pixel packing", {"targets"}),
+    "begun": ("started, or start", {"codegen", "memory", "simulate", "targets", "tile"}),
+    "behind": ("after", {"codegen", "machine", "network", "planning", "targets", "tile"}),
+    "clips": ("skips padding", {"targets"}),
+    "coming": ("next tile", {"targets"}),
+    "drain": ("flush", {"planning", "targets", "tile"}),
+    "due": ("of the next tile", {"targets"}),
+    "held": ("resident, or the thing held", {"codegen", "network", "planning", "targets", "tile"}),
+    "hook": ("issue slot", {"targets"}),
+    "late": ("deferred", {"machine", "planning", "simulate", "targets", "tile"}),
+    "replaces": ("in place", {"targets"}),
+    "seldom": ("outlined cold block", {"targets"}),
+    "there": ("the condition, by its name", {"network", "planning", "targets", "tile"}),
+    "thrift": ("register pressure", {"targets"}),
+    "trail": ("streaming store", {"targets"}),
+    "turning": ("update of the next tile", {"planning", "targets", "tile"}),
+}
+"""Words that are no part of a new identifier, with what to say, and the rooms that still have them:
+a room is taken out here when the word has gone from it."""
+
+OWN = {"ir", "machine", "network", "planning", "simulate", "targets", "tile", "codegen"}
+"""Rooms with variables called ``own``, which is the record of what a family has for itself."""
+
+OPENINGS = {
+    *("What", "Whether", "Where", "How", "Of", "That", "Which", "When", "So", "If", "It", "As"),
+    *("Who", "Whose", "Why", "Only", "Also"),
+}
+"""Words with which no docstring of a module or public class begins: it names its subject."""
+
+ROOMS = sorted(path.name for path in SOURCE.iterdir() if path.is_dir() and path.name[0] != "_")
+
+
+def words_of(identifier: str) -> set[str]:
+    """The words that an identifier is put together of, in lower case."""
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", identifier)}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_identifiers_use_the_fields_words(room: str) -> None:
+    uses: set[str] = set()
+    left: set[str] = set()
+    for path in (SOURCE / room).rglob("*.py"):
+        for name in identifiers(path):
+            for word in words_of(name) & REPLACED.keys():
+                left.add(word)
+                if room not in REPLACED[word][1]:
+                    uses.add(f"{path.relative_to(SOURCE)}: {name}, say {REPLACED[word][0]}")
+    assert not uses
+    gone = {word for word, (_, rooms) in REPLACED.items() if room in rooms} - left
+    assert not gone, f"take {room} off the rooms of {sorted(gone)}"
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if room not in OWN])
+def test_own_is_a_record(room: str) -> None:
+    uses = [
+        f"{path.relative_to(SOURCE)}:{node.lineno}"
+        for path in (SOURCE / room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Name) and node.id == "own" and isinstance(node.ctx, ast.Store)
+    ]
+    assert not uses, "name it for what it is"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_docstrings_name_their_subject(room: str) -> None:
+    poor: list[str] = []
+    for path in sorted((SOURCE / room).rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        classes = [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name[0] != "_"]
+        for node in (tree, *classes):
+            words = (ast.get_docstring(node) or "").split("\n\n")[0].split()
+            if tree.body and (len(words) < 5 or words[0].strip(".,:") in OPENINGS):
+                name = getattr(node, "name", "the module")
+                poor.append(f"{path.relative_to(SOURCE)}, {name}: {' '.join(words)}")
+    assert not poor, "begin with a noun or a verb, in five words at least"
+
+
+RIDDLES = re.compile(r"\bthat is none\b|\bthat are none\b|\bcome upon\b|\bthat there are not\b")
+"""Phrases that readers stop at, in pages."""
+
+
+def test_pages_have_no_riddles() -> None:
+    left = [path for path in PAGES if path.name != "CHANGELOG.md"]
+    assert not [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path in left
+        for match in RIDDLES.finditer(path.read_text())
+    ]

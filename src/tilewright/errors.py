@@ -1,4 +1,4 @@
-"""What Tilewright says when it refuses: a code, a place, a reason, and what would help."""
+"""Refusals: a code, a place, a reason, and what would help."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def refuse(code: str, reason: str, where: str = "", help: str = "") -> Tilewrigh
 
 
 def nearest(name: str, known: Iterable[str], most: int = 3) -> str:
-    """What helps where a name is none of very many: the nearest of them, if any is near."""
+    """Suggest the nearest of very many known names for one that is unknown; "" if none is near."""
     near = get_close_matches(name, list(known), most, 0.5)
     return f"did you mean {' or '.join(near)}?" if near else ""
 
 
 def choose(name: str, known: Iterable[str]) -> str:
-    """What helps where a name is none of those known: the nearest, then all of them.
+    """Suggest known names for one that is unknown: the nearest, then all of them.
 
     ``choose("zu3", ("zu2", "zu9"))`` is "did you mean zu2 or zu9? there are zu2, zu9".
     """

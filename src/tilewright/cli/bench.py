@@ -9,28 +9,24 @@ from typing import Annotated, Any
 
 import typer
 
-from tilewright.cli import console, numbers
+from tilewright.cli import console
+from tilewright.cli.groups import ModelOptions, grouped
 from tilewright.cli.inputs import InputOption, RandomOption, inputs_for
+from tilewright.cli.numbers import NumberOptions
 from tilewright.cli.run import ModelArgument, TrustOption, open_or_compile
 from tilewright.errors import refuse
 
 
+@grouped
 def bench(
     model: ModelArgument,
+    *,
     target: console.OptionalTargetOption = None,
     repeat: Annotated[int, typer.Option("--repeat", "-n", min=1, max=10000)] = 10,
     inputs: InputOption = None,
     random: RandomOption = None,
-    format: numbers.NumbersOption = None,
-    calibration: numbers.CalibrationOption = None,
-    preprocess: numbers.PreprocessOption = None,
-    observer: numbers.ObserverOption = None,
-    keep_float: numbers.KeepFloatOption = None,
-    equalise: numbers.EqualiseOption = None,
-    shape: console.ShapeOption = None,
-    constant: console.ConstantOption = None,
-    caffemodel: console.CaffemodelOption = None,
-    settings: console.SetOption = None,
+    formats: NumberOptions,
+    options: ModelOptions,
     exact_convolution: console.ExactOption = False,
     threads: console.ThreadsOption = 1,
     kernels: console.KernelsOption = False,
@@ -53,15 +49,12 @@ def bench(
         executable = open_or_compile(
             model,
             target,
-            settings,
-            shape,
-            numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise),
+            options,
+            formats.chosen,
             progress,
-            caffemodel,
             exact_convolution,
             inputs,
             keep=not no_cache,
-            constants=constant,
             trust=trust_library,
         )
         compile_seconds = time.perf_counter() - start

@@ -8,28 +8,23 @@ from typing import Annotated, Any
 
 import typer
 
-from tilewright.cli import console, numbers
-from tilewright.cli.sizes import with_constants
+from tilewright.cli import console
+from tilewright.cli.groups import ModelOptions, grouped
+from tilewright.cli.numbers import NumberOptions
 from tilewright.errors import refuse
 from tilewright.system.files import written
 
 
+@grouped
 def compile_command(
     model: Annotated[Path, typer.Argument(help=console.MODELS)],
+    *,
     target: console.TargetOption = "cpu",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The package [default: MODEL-TARGET].")
     ] = None,
-    format: numbers.NumbersOption = None,
-    calibration: numbers.CalibrationOption = None,
-    preprocess: numbers.PreprocessOption = None,
-    observer: numbers.ObserverOption = None,
-    keep_float: numbers.KeepFloatOption = None,
-    equalise: numbers.EqualiseOption = None,
-    shape: console.ShapeOption = None,
-    constant: console.ConstantOption = None,
-    caffemodel: console.CaffemodelOption = None,
-    settings: console.SetOption = None,
+    formats: NumberOptions,
+    options: ModelOptions,
     exact_convolution: console.ExactOption = False,
     cpu: console.CpuOption = None,
     name: Annotated[
@@ -84,14 +79,13 @@ def compile_command(
                 if value:
                     raise refuse("option-emit", "texts have no such option", option, "leave it out")
             text = _text(
-                with_constants(model, constant) if constant else model,
+                options.source(model),
                 target,
                 emit,
-                numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise),
-                values=console.machine_values(settings),
+                formats,
+                values=options.values,
                 cpu=cpu,
-                shapes=console.shapes(shape),
-                caffemodel=caffemodel,
+                **options.given,
                 exact_memory=exact_memory,
                 exact_convolution=exact_convolution,
                 name=name or "",
@@ -106,11 +100,10 @@ def compile_command(
         executable = compile(
             model,
             target,
-            values=console.machine_values(settings),
-            shapes=console.shapes(shape),
-            constants=console.constants(constant),
-            caffemodel=caffemodel,
-            **numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise),
+            values=options.values,
+            constants=console.constants(options.constant),
+            **options.given,
+            **formats.chosen,
             directory=None if build else place,
             dump=dump,
             exact_memory=exact_memory,
@@ -142,7 +135,7 @@ def _text(
     model: Any,
     target: str,
     level: str,
-    choices: numbers.Chosen,
+    formats: NumberOptions,
     /,
     *,
     values: Mapping[str, float] | None,
@@ -159,8 +152,7 @@ def _text(
         device,
         machine,
         level,
-        calibration=choices.get("calibration"),
-        numbers=numbers.numbers_on(machine, choices),
+        **formats.on(machine),
         **options,
     )
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewright.cli import console, numbers
+from tilewright.cli.groups import ModelOptions, grouped
 from tilewright.cli.inputs import InputOption, RandomOption, inputs_for
+from tilewright.cli.numbers import NumberOptions
 from tilewright.cli.sizes import bound_model
 from tilewright.errors import refuse
 
@@ -43,8 +45,10 @@ class Reference(StrEnum):
     onnxruntime = "onnxruntime"
 
 
+@grouped
 def diff(
     model: Annotated[Path, typer.Argument(help="A model file.")],
+    *,
     target: console.TargetOption = "cpu",
     reference: Annotated[
         Reference,
@@ -72,16 +76,8 @@ def diff(
     save: Annotated[
         Path | None, typer.Option("--save", metavar="FILE.npz", help="Save both sides' tensors.")
     ] = None,
-    format: numbers.NumbersOption = None,
-    calibration: numbers.CalibrationOption = None,
-    preprocess: numbers.PreprocessOption = None,
-    observer: numbers.ObserverOption = None,
-    keep_float: numbers.KeepFloatOption = None,
-    equalise: numbers.EqualiseOption = None,
-    shape: console.ShapeOption = None,
-    constant: console.ConstantOption = None,
-    caffemodel: console.CaffemodelOption = None,
-    settings: console.SetOption = None,
+    formats: NumberOptions,
+    options: ModelOptions,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
@@ -107,15 +103,15 @@ def diff(
     from tilewright.report.onnx_reference import onnx_tensors
 
     with console.refusals(as_json), console.progress(quiet) as progress:
-        chosen_target, machine = resolve(target, None, console.machine_values(settings))
-        choices = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
+        chosen_target, machine = resolve(target, None, options.values)
+        choices = formats.chosen
         chosen = numbers.numbers_on(machine, choices)
         progress("import", 0, 0)
-        source, shapes = bound_model(model, shape, inputs, progress, caffemodel, constant)
+        source, shapes = bound_model(model, options, inputs, progress)
         imported = (
             source.load(shapes)
             if isinstance(source, frontends.Opened)
-            else frontends.load(model, shapes=shapes, caffemodel=caffemodel)
+            else frontends.load(model, shapes=shapes, caffemodel=options.caffemodel)
         )
         executable = compile(imported, chosen_target, machine=machine, progress=progress, **choices)
         arrays = inputs_for(executable.inputs, inputs, random)

@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
-from tilewright.cli import console, numbers
+from tilewright.cli import console
+from tilewright.cli.groups import ModelOptions
 from tilewright.cli.inputs import inputs_for
+from tilewright.cli.numbers import NumberOptions, samples
 from tilewright.errors import refuse
 from tilewright.system.choices import ENGINES
 
@@ -26,10 +28,8 @@ def run_layers(
     model: Path,
     engine: str,
     target: str | None,
-    shape: list[str] | None,
-    caffemodel: Path | None,
-    calibration: Path | None,
-    preprocess: str | None,
+    options: ModelOptions,
+    formats: NumberOptions,
     inputs: list[str] | None,
     random: int | None,
     *,
@@ -56,11 +56,11 @@ def run_layers(
             )  # fmt: skip
         net = Net(
             model,
-            caffemodel,
+            options.caffemodel,
             engine=engine,
             target=target or "cambricon-x",
-            shapes={name: concrete(text, name) for name, text in console.shapes(shape).items()},
-            calibration=numbers.samples(calibration, preprocess),
+            shapes={name: concrete(text, name) for name, text in options.shapes.items()},
+            calibration=samples(formats.calibration, formats.preprocess),
             check=check,
         )
         results = net.forward(inputs_for(net.inputs, inputs, random))

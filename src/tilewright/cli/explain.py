@@ -8,27 +8,22 @@ from typing import Annotated
 
 import typer
 
-from tilewright.cli import console, numbers
-from tilewright.cli.sizes import with_constants
+from tilewright.cli import console
+from tilewright.cli.groups import ModelOptions, grouped
+from tilewright.cli.numbers import NumberOptions
 from tilewright.errors import refuse
 
 
+@grouped
 def explain_command(
     model: Annotated[Path | None, typer.Argument(help="A model file.")] = None,
+    *,
     target: console.TargetOption = "cpu",
     operators: Annotated[
         bool, typer.Option("--operators", help="List the operations that the target runs.")
     ] = False,
-    format: numbers.NumbersOption = None,
-    calibration: numbers.CalibrationOption = None,
-    preprocess: numbers.PreprocessOption = None,
-    observer: numbers.ObserverOption = None,
-    keep_float: numbers.KeepFloatOption = None,
-    equalise: numbers.EqualiseOption = None,
-    shape: console.ShapeOption = None,
-    constant: console.ConstantOption = None,
-    caffemodel: console.CaffemodelOption = None,
-    settings: console.SetOption = None,
+    formats: NumberOptions,
+    options: ModelOptions,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
@@ -43,8 +38,7 @@ def explain_command(
     with console.refusals(as_json), console.progress(quiet) as progress:
         if (model is None) != operators:
             raise refuse("option-model", "give a model file, or --operators", "MODEL")
-        chosen, machine = resolve(target, None, console.machine_values(settings))
-        choices = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
+        chosen, machine = resolve(target, None, options.values)
         if model is None:
             if as_json:
                 console.print_json([asdict(row) for row in operation_rows(machine)])
@@ -52,13 +46,11 @@ def explain_command(
                 console.write(operators_table([(machine.name, machine)]))
             return
         told = explain(
-            with_constants(model, constant) if constant else model,
+            options.source(model),
             chosen,
             machine,
-            shapes=console.shapes(shape),
-            caffemodel=caffemodel,
-            calibration=choices.get("calibration"),
-            numbers=numbers.numbers_on(machine, choices),
+            **options.given,
+            **formats.on(machine),
             progress=progress,
         )
     if as_json:

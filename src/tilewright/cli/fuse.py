@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewright.cli import console
-from tilewright.cli.sizes import with_constants
+from tilewright.cli.groups import ModelOptions, grouped
 from tilewright.system.choices import FUSION_COSTS, FUSION_SEARCHES
 from tilewright.system.files import written
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def complete_search(incomplete: str) -> list[str]:
-    """Searches for tab completion, behind those that are given already."""
+    """Searches for tab completion, after those that are given already."""
     before, comma, last = incomplete.rpartition(",")
     searches = before.split(",")
     return [
@@ -31,8 +31,10 @@ def complete_cost(incomplete: str) -> list[str]:
     return [name for name in FUSION_COSTS if name.startswith(incomplete)]
 
 
+@grouped
 def fuse_command(
     model: Annotated[Path, typer.Argument(help=console.MODELS)],
+    *,
     target: console.TargetOption = "cpu",
     search: Annotated[
         str,
@@ -64,10 +66,7 @@ def fuse_command(
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="Write the first search's plan here."),
     ] = None,
-    shape: console.ShapeOption = None,
-    constant: console.ConstantOption = None,
-    caffemodel: console.CaffemodelOption = None,
-    settings: console.SetOption = None,
+    options: ModelOptions,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
@@ -81,13 +80,12 @@ def fuse_command(
     from tilewright.compiler.pipeline import resolve
 
     with console.refusals(as_json), console.progress(quiet) as progress:
-        chosen, machine = resolve(target, None, console.machine_values(settings))
+        chosen, machine = resolve(target, None, options.values)
         report = fuse(
-            with_constants(model, constant) if constant else model,
+            options.source(model),
             chosen,
             machine,
-            shapes=console.shapes(shape),
-            caffemodel=caffemodel,
+            **options.given,
             searches=tuple(dict.fromkeys(search.split(","))),
             patterns=pattern or (),
             cost=cost,

@@ -83,8 +83,10 @@ def arrays_of_files(names: Sequence[str], options: Sequence[str] | None) -> dict
     arrays: dict[str, Array] = {}
     for option in options or ():
         file = file_of(option, names)
-        held = read_arrays(file.path) if file.is_archive else {"": read_array(file.path)}
-        arrays |= {name: held[key] for name, key in _keys(file, list(held), names, option).items()}
+        stored = read_arrays(file.path) if file.is_archive else {"": read_array(file.path)}
+        arrays |= {
+            name: stored[key] for name, key in _keys(file, list(stored), names, option).items()
+        }
     return arrays
 
 
@@ -95,8 +97,10 @@ def shapes_of_files(
     shapes: dict[str, tuple[int, ...]] = {}
     for option in options or ():
         file = file_of(option, names)
-        held = shapes_in(file.path)
-        shapes |= {name: held[key] for name, key in _keys(file, list(held), names, option).items()}
+        stored = shapes_in(file.path)
+        shapes |= {
+            name: stored[key] for name, key in _keys(file, list(stored), names, option).items()
+        }
     return shapes
 
 

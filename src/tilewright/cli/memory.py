@@ -7,27 +7,24 @@ from typing import Annotated
 
 import typer
 
-from tilewright.cli import console, numbers
+from tilewright.cli import console
+from tilewright.cli.groups import ModelOptions, grouped
+from tilewright.cli.numbers import NumberOptions
 from tilewright.system.files import written
 
 
+@grouped
 def memory(
     model: Annotated[Path, typer.Argument(help="A model file.")],
+    *,
     target: console.TargetOption = "cpu",
     svg: Annotated[
         Path | None,
         typer.Option("--svg", metavar="FILE", help="Draw lifetimes and offsets here."),
     ] = None,
     exact_memory: console.ExactMemoryOption = False,
-    format: numbers.NumbersOption = None,
-    calibration: numbers.CalibrationOption = None,
-    preprocess: numbers.PreprocessOption = None,
-    observer: numbers.ObserverOption = None,
-    keep_float: numbers.KeepFloatOption = None,
-    equalise: numbers.EqualiseOption = None,
-    shape: console.ShapeOption = None,
-    caffemodel: console.CaffemodelOption = None,
-    settings: console.SetOption = None,
+    formats: NumberOptions,
+    options: ModelOptions,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
@@ -42,16 +39,13 @@ def memory(
     from tilewright.report.picture import picture
 
     with console.refusals(as_json), console.progress(quiet) as progress:
-        chosen, machine = resolve(target, None, console.machine_values(settings))
-        choices = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
+        chosen, machine = resolve(target, None, options.values)
         state = run_pipeline(
-            model,
+            options.source(model),
             chosen,
             machine,
-            shapes=console.shapes(shape),
-            caffemodel=caffemodel,
-            calibration=choices.get("calibration"),
-            numbers=numbers.numbers_on(machine, choices),
+            **options.given,
+            **formats.on(machine),
             progress=progress,
             exact_memory=exact_memory,
             until="numbers, layouts, memory",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 
@@ -93,27 +94,42 @@ class Chosen(TypedDict, total=False):
     calibration: Samples | None
 
 
-def chosen(
-    format: str | None,
-    calibration: Path | None,
-    preprocess: str | None,
-    observer: str | None,
-    keep_float: list[str] | None,
-    equalise: bool | None = None,
-) -> Chosen:
-    """The options together; empty if none is given."""
-    options: Chosen = {}
-    if format is not None:
-        options["numbers"] = format
-    if observer is not None:
-        options["observer"] = observer
-    if keep_float:
-        options["keep_float"] = tuple(keep_float)
-    if equalise is not None:
-        options["equalise"] = equalise
-    if calibration is not None or preprocess is not None:
-        options["calibration"] = samples(calibration, preprocess)
-    return options
+@dataclass(frozen=True)
+class NumberOptions:
+    """The options that choose number formats, and the calibration data for them."""
+
+    format: NumbersOption = None
+    calibration: CalibrationOption = None
+    preprocess: PreprocessOption = None
+    observer: ObserverOption = None
+    keep_float: KeepFloatOption = None
+    equalise: EqualiseOption = None
+
+    @property
+    def chosen(self) -> Chosen:
+        """The options that are given, as ``compile`` takes them; reads calibration data."""
+        options: Chosen = {}
+        if self.format is not None:
+            options["numbers"] = self.format
+        if self.observer is not None:
+            options["observer"] = self.observer
+        if self.keep_float:
+            options["keep_float"] = tuple(self.keep_float)
+        if self.equalise is not None:
+            options["equalise"] = self.equalise
+        if self.calibration is not None or self.preprocess is not None:
+            options["calibration"] = samples(self.calibration, self.preprocess)
+        return options
+
+    @property
+    def compiling(self) -> bool:
+        """True if an option is given that concerns more than the calibration data."""
+        return bool(self.format or self.observer or self.keep_float) or self.equalise is not None
+
+    def on(self, machine: Machine) -> dict[str, Any]:
+        """The arguments of the stages of a compilation for a machine: numbers and samples."""
+        chosen = self.chosen
+        return {"numbers": numbers_on(machine, chosen), "calibration": chosen.get("calibration")}
 
 
 def numbers_on(machine: Machine, choices: Chosen) -> Numbers | None:

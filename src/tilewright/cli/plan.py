@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilewright.cli import console, numbers
-from tilewright.cli.sizes import with_constants
+from tilewright.cli import console
+from tilewright.cli.groups import ModelOptions, grouped
+from tilewright.cli.numbers import NumberOptions
 
 if TYPE_CHECKING:
     from tilewright.planning import Plan
@@ -19,19 +20,13 @@ MANY = 0.25
 """Part of a kernel's cycles from which on the latencies of an operand's blocks are worth a line."""
 
 
+@grouped
 def plan_command(
     model: Annotated[Path, typer.Argument(help=console.MODELS)],
+    *,
     target: console.TargetOption = "cpu",
-    format: numbers.NumbersOption = None,
-    calibration: numbers.CalibrationOption = None,
-    preprocess: numbers.PreprocessOption = None,
-    observer: numbers.ObserverOption = None,
-    keep_float: numbers.KeepFloatOption = None,
-    equalise: numbers.EqualiseOption = None,
-    shape: console.ShapeOption = None,
-    constant: console.ConstantOption = None,
-    caffemodel: console.CaffemodelOption = None,
-    settings: console.SetOption = None,
+    formats: NumberOptions,
+    options: ModelOptions,
     planner: console.PlannerOption = "model",
     beside: Annotated[
         str | None,
@@ -58,19 +53,16 @@ def plan_command(
     from tilewright.planning.cost.limits import most_blocks, move_text
 
     with console.refusals(as_json), console.progress(quiet) as progress:
-        chosen, machine = resolve(target, None, console.machine_values(settings))
-        choices = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
+        chosen, machine = resolve(target, None, options.values)
         second = None if beside is None else chosen.planner(beside, machine)
         begin = time.perf_counter()
         with chosen.planner(planner, machine) as asked:
             state = run_pipeline(
-                with_constants(model, constant) if constant else model,
+                options.source(model),
                 chosen,
                 machine,
-                shapes=console.shapes(shape),
-                caffemodel=caffemodel,
-                calibration=choices.get("calibration"),
-                numbers=numbers.numbers_on(machine, choices),
+                **options.given,
+                **formats.on(machine),
                 progress=progress,
                 ask=asked,
                 until="calibrate" if chosen.falls_back else "plan",

@@ -7,28 +7,25 @@ from typing import Annotated
 
 import typer
 
-from tilewright.cli import console, numbers
+from tilewright.cli import console
+from tilewright.cli.groups import ModelOptions, grouped
+from tilewright.cli.numbers import NumberOptions, numbers_on
 from tilewright.cli.sizes import bound_model
 from tilewright.errors import refuse
 from tilewright.system.choices import SAMPLES
 
 
+@grouped
 def quantise(
     model: Annotated[Path, typer.Argument(help="A model file.")],
+    *,
     target: console.TargetOption = "cpu",
-    format: numbers.NumbersOption = None,
-    calibration: numbers.CalibrationOption = None,
-    preprocess: numbers.PreprocessOption = None,
-    observer: numbers.ObserverOption = None,
-    keep_float: numbers.KeepFloatOption = None,
-    equalise: numbers.EqualiseOption = None,
+    formats: NumberOptions,
     samples: Annotated[
         int,
         typer.Option("--samples", min=1, max=10_000, help="Samples that errors are measured on."),
     ] = SAMPLES,
-    shape: console.ShapeOption = None,
-    caffemodel: console.CaffemodelOption = None,
-    settings: console.SetOption = None,
+    options: ModelOptions,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
@@ -43,18 +40,19 @@ def quantise(
     from tilewright.report.quantisation import quantisation_report
 
     with console.refusals(as_json), console.progress(quiet) as progress:
-        chosen, machine = resolve(target, None, console.machine_values(settings))
-        if format is None and machine.computes_as_given:
+        chosen, machine = resolve(target, None, options.values)
+        if formats.format is None and machine.computes_as_given:
             raise refuse("option-numbers", "say which: --numbers int8", "--numbers")
-        source, shapes = bound_model(model, shape, None, progress, caffemodel)
+        choices = formats.chosen
+        source, shapes = bound_model(model, options, None, progress)
         report = quantisation_report(
             source,
             chosen,
             machine,
-            numbers_of(format or machine.element, observer, tuple(keep_float or ()), equalise),
+            numbers_on(machine, choices) or numbers_of(machine.element),
             shapes=shapes,
-            caffemodel=caffemodel,
-            calibration=numbers.samples(calibration, preprocess),
+            caffemodel=options.caffemodel,
+            calibration=choices.get("calibration"),
             samples=samples,
             progress=progress,
         )

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright.cli import console, hlal, numbers
+from tilewright.cli import console, hlal
 from tilewright.cli.engine import EngineOption, run_layers
+from tilewright.cli.groups import ModelOptions, grouped
 from tilewright.cli.inputs import InputOption, RandomOption, inputs_for
+from tilewright.cli.numbers import Chosen, NumberOptions
 from tilewright.cli.sizes import bound_model, bound_package, request_to_run
 from tilewright.errors import refuse
 
@@ -41,23 +43,20 @@ def is_package(path: Path) -> bool:
 def open_or_compile(
     model: Path,
     target: str | None,
-    settings: list[str] | None,
-    shape: list[str] | None,
-    choices: numbers.Chosen,
+    options: ModelOptions,
+    choices: Chosen,
     progress: Progress,
-    caffemodel: Path | None = None,
     exact_convolution: bool = False,
     files: list[str] | None = None,
     planner: str = "model",
     keep: bool = True,
-    constants: list[str] | None = None,
     trust: bool = False,
     origin: Path | None = None,
 ) -> Executable:
     """The package at ``model``, or the model compiled into a temporary one.
 
     A model that was compiled before is taken from the cache, unless told not to ``keep`` it.
-    Free dims take their sizes from ``shape`` and from the shapes of the arrays in ``files``.
+    Free dims take their sizes from ``options`` and from the shapes of the arrays in ``files``.
     ``origin`` is the model that a package was made from, for its check.
     """
     from tilewright.compiler.written import written
@@ -68,25 +67,27 @@ def open_or_compile(
 
         package = Executable.load(model, cache=console.cache(), progress=progress, trust=trust)
         if origin is not None and not package.free:
-            package.model = written(lambda: bound_model(origin, shape, files, quiet), origin)
-        fixed = constants or (bool(shape) and not package.free)
+            only_shape = ModelOptions(shape=options.shape)
+            package.model = written(lambda: bound_model(origin, only_shape, files, quiet), origin)
+        fixed = options.constant or (bool(options.shape) and not package.free)
         chosen = exact_convolution or planner != "model"
-        if target or settings or fixed or choices or caffemodel or chosen:
+        if target or options.settings or fixed or choices or options.caffemodel or chosen:
             raise refuse(
                 "option-package", "a package is already compiled", str(model),
                 "give these options to a model file",
             )  # fmt: skip
-        return bound_package(package, shape, files, progress)
+        return bound_package(package, options.shape, files, progress)
     if trust:
         raise refuse(
             "option-trust", "a model brings no library", "--trust-library", "give it to a package"
         )
     cache = console.cache() if keep else None
     request = None
-    if cache is not None and planner == "model" and not constants:
+    if cache is not None and planner == "model" and not options.constant:
         request = request_to_run(
-            model, target, shape, files,
-            {"set": settings, "caffemodel": caffemodel, "exact": exact_convolution, **choices},
+            model, target, options.shape, files,
+            {"set": options.settings, "caffemodel": options.caffemodel,
+             "exact": exact_convolution, **choices},
         )  # fmt: skip
     if cache is not None and request is not None:
         recalled = cache.recall(request.digest, model.parent)
@@ -95,8 +96,8 @@ def open_or_compile(
                 progress(note, 0, 0)
             executable = recalled.executable
             executable.model = written(
-                lambda: bound_model(model, shape, files, quiet, caffemodel, constants),
-                model, caffemodel=caffemodel,
+                lambda: bound_model(model, options, files, quiet),
+                model, caffemodel=options.caffemodel,
             )  # fmt: skip
             return executable
     from tilewright.compiler.api import compile
@@ -108,14 +109,14 @@ def open_or_compile(
         notes.append(activity)
         progress(activity, done, total)
 
-    source, shapes = bound_model(model, shape, files, noted, caffemodel, constants)
-    parts = None if request is None else files_of(source, caffemodel)
+    source, shapes = bound_model(model, options, files, noted)
+    parts = None if request is None else files_of(source, options.caffemodel)
     compiled = compile(
         source,
         target or "cpu",
-        values=console.machine_values(settings),
+        values=options.values,
         shapes=shapes,
-        caffemodel=caffemodel,
+        caffemodel=options.caffemodel,
         exact_convolution=exact_convolution,
         planner=planner,
         progress=progress,
@@ -127,8 +128,10 @@ def open_or_compile(
     return compiled
 
 
+@grouped
 def run(
     model: ModelArgument,
+    *,
     target: console.OptionalTargetOption = None,
     inputs: InputOption = None,
     random: RandomOption = None,
@@ -151,16 +154,8 @@ def run(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE.npz", help="Save the outputs.")
     ] = None,
-    format: numbers.NumbersOption = None,
-    calibration: numbers.CalibrationOption = None,
-    preprocess: numbers.PreprocessOption = None,
-    observer: numbers.ObserverOption = None,
-    keep_float: numbers.KeepFloatOption = None,
-    equalise: numbers.EqualiseOption = None,
-    shape: console.ShapeOption = None,
-    constant: console.ConstantOption = None,
-    caffemodel: console.CaffemodelOption = None,
-    settings: console.SetOption = None,
+    formats: NumberOptions,
+    options: ModelOptions,
     exact_convolution: console.ExactOption = False,
     planner: console.PlannerOption = "model",
     threads: console.ThreadsOption = 1,
@@ -185,27 +180,24 @@ def run(
     Example: tilewright run program.hlal --input arrays.npz --check -o results.npz
     """
     if engine is not None:
-        compiling = (trace, format, observer, keep_float, equalise, settings)
-        others = any(item is not None for item in compiling) or exact_convolution
+        others = formats.compiling or trace is not None or options.settings is not None
         run_layers(
-            model, engine, target, shape, caffemodel, calibration, preprocess, inputs, random,
+            model, engine, target, options, formats, inputs, random,
             check=check, output=output, as_json=as_json,
-            others=others or planner != "model" or threads != 1,
+            others=others or exact_convolution or planner != "model" or threads != 1,
         )  # fmt: skip
         return
     if model.suffix == hlal.SUFFIX:
-        others = (
-            format, calibration, preprocess, observer, keep_float, equalise, shape, caffemodel,
-        )  # fmt: skip
+        others = formats != NumberOptions() or exact_convolution or planner != "model"
         with console.refusals(as_json):
-            if any(item is not None for item in others) or exact_convolution or planner != "model":
+            if others or options != ModelOptions(settings=options.settings):
                 raise refuse(
                     "option-hlal", "an HLAL program is not compiled from a model", str(model),
                     "give these options to a model",
                 )  # fmt: skip
             finished = hlal.run_program(
-                model, target, settings, inputs, random, check=check, trace=trace, output=output,
-                limit=limit, barriers=not no_barriers, parallel=parallel,
+                model, target, options.settings, inputs, random, check=check, trace=trace,
+                output=output, limit=limit, barriers=not no_barriers, parallel=parallel,
             )  # fmt: skip
         hlal.report(*finished, as_json, check)
         return
@@ -220,16 +212,13 @@ def run(
             executable = open_or_compile(
                 model,
                 target,
-                settings,
-                shape,
-                numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise),
+                options,
+                formats.chosen,
                 progress,
-                caffemodel,
                 exact_convolution,
                 inputs,
                 planner,
                 not no_cache,
-                constant,
                 trust_library,
                 beside,
             )

@@ -11,6 +11,7 @@ from tilewright.cli.inputs import file_of, shapes_in, shapes_of_files
 from tilewright.errors import refuse
 
 if TYPE_CHECKING:
+    from tilewright.cli.groups import ModelOptions
     from tilewright.compiler.pipeline import Model, Progress
     from tilewright.compiler.request import Request
     from tilewright.runtime import Executable
@@ -34,19 +35,14 @@ def request_to_run(
 
 
 def bound_model(
-    model: Path,
-    shape: list[str] | None,
-    files: list[str] | None,
-    progress: Progress,
-    caffemodel: Path | None = None,
-    constants: list[str] | None = None,
+    model: Path, options: ModelOptions, files: list[str] | None, progress: Progress
 ) -> tuple[Model, Shapes]:
     """A model file and shapes that leave no dim free; reads the file where dims may be free."""
     from tilewright import frontends
     from tilewright.shapes import settle
 
-    shapes = console.shapes(shape)
-    opened = None if caffemodel else with_constants(model, constants)
+    shapes = options.shapes
+    opened = None if options.caffemodel else with_constants(model, options.constant)
     if not isinstance(opened, frontends.Opened):
         return model, shapes
     settled = settle(opened.signature.inputs, shapes)

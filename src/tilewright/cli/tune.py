@@ -13,11 +13,14 @@ from typing import Annotated, Any
 import typer
 
 from tilewright.cli import console
+from tilewright.cli.groups import ModelOptions, grouped
 from tilewright.errors import refuse
 
 
+@grouped
 def tune_command(
     model: Annotated[Path, typer.Argument(help="An ONNX file or a prototxt.")],
+    *,
     database: Annotated[
         Path, typer.Option("--database", metavar="FILE", help="Where measurements are kept.")
     ] = Path("measurements.sqlite"),
@@ -33,9 +36,7 @@ def tune_command(
             "--cluster", metavar="ADDRESS", help="Measure on the workers of a Dask scheduler."
         ),
     ] = None,
-    shape: console.ShapeOption = None,
-    caffemodel: console.CaffemodelOption = None,
-    settings: console.SetOption = None,
+    options: ModelOptions,
     exact_convolution: console.ExactOption = False,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
@@ -55,12 +56,11 @@ def tune_command(
         _executor(jobs, cluster) as executor,
     ):
         rows = tune(
-            model,
+            options.source(model),
             database=database,
             seconds=seconds,
-            shapes=console.shapes(shape),
-            caffemodel=caffemodel,
-            values=console.machine_values(settings),
+            **options.given,
+            values=options.values,
             exact_convolution=exact_convolution,
             executor=executor,
             jobs=jobs,

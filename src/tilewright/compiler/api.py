@@ -212,8 +212,8 @@ def compile(
         )  # fmt: skip
         if kept is not None:
             return _beside(kept, model, file, shapes, caffemodel)
-    made = write_apart(write, directory, cache, progress)
-    return _beside(made, model, file, shapes, caffemodel)
+    executable = write_apart(write, directory, cache, progress)
+    return _beside(executable, model, file, shapes, caffemodel)
 
 
 def _beside(

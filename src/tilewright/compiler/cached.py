@@ -1,4 +1,5 @@
-"""Which compilations are alike: the key under which a package lies in the cache."""
+"""Keys of compilations: two compilations with one key give the same package, which the cache
+holds."""
 
 from __future__ import annotations
 

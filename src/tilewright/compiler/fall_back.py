@@ -1,7 +1,7 @@
 """Kernels that a target cannot plan or lower run on the host: the pipeline runs again from there.
 
 A network is kept as it is once its kernels are formed and calibrated. When a later stage, or the
-target's ``emit``, refuses a kernel, the stages behind run again on a copy of it: numbers, layouts
+target's ``emit``, refuses a kernel, the later stages run again on a copy of it: numbers, layouts
 and places in memory depend on which engine has which kernel. A kernel that was formed is marked
 there as the host's, with the reason; one that a pass inserted later (a copy to another layout, a
 view that moves data) is not in it yet, so the pass is told when it inserts it again.
@@ -20,8 +20,8 @@ OTHER_CODES = (
     *("option-", "space-", "target-", "machine-", "tuning-", "cache-"),
     *("file-", "input-", "output-", "system-", "package-", "weights-", "cpu-"),
 )
-"""What the codes of refusals begin with that are of an option or a file, not of the kernel at
-hand: without that kernel the next would be refused for the same."""
+"""The first words of codes of refusals of an option or a file, not of the kernel at hand: without
+that kernel the next would be refused for the same."""
 
 
 def remember(state: CompilationState) -> None:
@@ -48,9 +48,9 @@ def give_to_host(state: CompilationState, error: KernelError) -> None:
             raise refusal
     inserted = state.runner.context.inserted
     # What passes inserted is there for kernels that may be the host's by then: judged again.
-    own = [refusal for refusal in refusals if refusal.symbol not in inserted]
-    if own:
-        _refuse_formed(state, formed, own)
+    original = [refusal for refusal in refusals if refusal.symbol not in inserted]
+    if original:
+        _refuse_formed(state, formed, original)
     else:
         for refusal in refusals:
             if inserted[refusal.symbol] in state.refused:
@@ -90,7 +90,7 @@ def _refuse_formed(
 
 
 def _readers(values: Iterable[SSAValue], formed: Set[str]) -> set[str]:
-    """Names of the nearest kernels behind values that are as they were formed.
+    """Names of the nearest kernels after values that are as they were formed.
 
     The last step of a method has the name of the kernel whose method it is.
     """

@@ -278,7 +278,7 @@ PIPELINE: tuple[Stage, ...] = (
 """Everything up to the target's own part; ``compile`` then lets the target emit a package."""
 
 PLACED = PIPELINE[[stage.name for stage in PIPELINE].index("calibrate") + 1 :]
-"""What follows the forming of kernels."""
+"""The stages after the forming of kernels."""
 
 
 def resolve(

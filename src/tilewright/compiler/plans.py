@@ -4,7 +4,7 @@ Where a target's programs take a length when they run (``Target.take_lengths``),
 largest size is right for all below it, and a few plans leave short runs little to do in vain. Each
 is an ordinary package in ``plans/SIZE`` of the package. That a model is the same network at every
 size is found out by comparing its graph at several of them (graph/free_axes.py), and that nothing
-behind a run's end is read, in the target's part of each plan. Where it is not so there are no
+after a run's end is read, in the target's part of each plan. Where it is not so there are no
 plans, the reason is a note of the package, and each size is compiled when it is first used.
 """
 

@@ -61,8 +61,8 @@ def quantise(state: CompilationState) -> None:
     if numbers is None:
         return
     check_numbers(state)
-    late = number.is_narrow and number.kind != "integer"
-    if late or numbers.format.is_plain:
+    after_import = number.is_narrow and number.kind != "integer"
+    if after_import or numbers.format.is_plain:
         return
     prepare_ranges(state, numbers)
     state.runner.run(state.network, quantise_pipeline(numbers)[-1], "graph-")
@@ -165,8 +165,12 @@ def check_format(machine: Machine, numbers: Numbers, calibrated: bool) -> None:
     # Scales of int8 may be powers of two; fixed point has none.
     element = ELEMENTS.get(numbers.format.name)
     scaled = numbers.format.has_bytes and (element is None or element.kind != "fixed")
-    own = machine.number.kind == "integer" and scaled
-    if not machine.computes_as_given and numbers.format.name != machine.element and not own:
+    computes_integers = machine.number.kind == "integer" and scaled
+    if (
+        not machine.computes_as_given
+        and numbers.format.name != machine.element
+        and not computes_integers
+    ):
         own_numbers = f"its numbers are {machine.element}"
         if integers_of(machine) is not None and scaled:
             own_numbers = "a model that comes quantised (QDQ) keeps its integers there"

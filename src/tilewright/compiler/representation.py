@@ -31,7 +31,7 @@ def representation(
 ) -> str:
     """The text of a model compiled for a target and its machine, at a level of ``Target.levels``.
 
-    ``graph`` is the network of kernels behind all graph passes, with layouts and places in memory;
+    ``graph`` is the network of kernels after all graph passes, with layouts and places in memory;
     ``tile`` the tile program of each kernel that the target runs itself; ``program`` what it makes
     of them. The first two are read by ``tilewright opt``; of targets without words the third is
     C. ``options`` are those of ``run_pipeline``. Raises TilewrightError.

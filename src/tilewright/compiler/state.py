@@ -47,7 +47,7 @@ class Formed:
     weights: Weights
     context: CompilerContext
     notes: int
-    """How many of the compilation's notes there were."""
+    """The number of the compilation's notes at that time."""
 
 
 @dataclass
@@ -91,7 +91,7 @@ class CompilationState:
     shared: Known = field(default_factory=Known)
     """Plans and times of kernels that run while tensors stay on the chip for them."""
     formed: Formed | None = None
-    """What compiler/fall_back.py goes back to."""
+    """The state to which compiler/fall_back.py goes back."""
     stated: StatedPoints | None = None
     """Binary points that a quantised model states, for machines of fixed point."""
     apart: dict[str, Problem] = field(default_factory=dict[str, Problem])

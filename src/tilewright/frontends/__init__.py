@@ -38,7 +38,7 @@ KINDS = (
     "ONNX models end in .onnx, Caffe's in .prototxt, StableHLO's in .mlir, .mlirbc or .stablehlo, "
     "TensorFlow Lite's in .tflite"
 )
-"""What a file's name says of its format."""
+"""The format that each ending of a file's name stands for, as messages say it."""
 
 
 def open_model(

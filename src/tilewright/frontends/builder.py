@@ -1,4 +1,4 @@
-"""What every importer builds with: operations appended to a network, constants kept once."""
+"""The builder of every importer: operations appended to a network, each constant stored once."""
 
 from __future__ import annotations
 

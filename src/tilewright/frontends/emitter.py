@@ -1,4 +1,4 @@
-"""What the importers of single nodes and layers have in common: emitting, checking, refusing."""
+"""Emitting, checking and refusing, for importers of single nodes and layers."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Emitter(ABC):
     FAMILY: ClassVar[str]
     """First word of the codes with which this front-end refuses."""
     TYPED: ClassVar[bool] = True
-    """Whether the front-end has a code of its own for element types."""
+    """True if the front-end has a code of its own for element types."""
 
     def __init__(self, network: NetworkBuilder, origin: str, name: str) -> None:
         self.network = network
         self.origin = origin
         """The node's name as operations keep it."""
         self.title = name
-        """What constants made for the node are called after."""
+        """The prefix of the names of constants made for the node."""
 
     @abstractmethod
     def refuse(self, reason: str, *, code: str, help: str = "") -> TilewrightError:

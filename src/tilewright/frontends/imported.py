@@ -1,4 +1,4 @@
-"""What every front-end hands on: a network, its weights, and where they came from."""
+"""The result of every front-end: a network, its weights, and their sources."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Imported:
     digest: str
     """SHA-256 of the model file, in hexadecimal; external data are not part of it."""
     notes: tuple[str, ...] = ()
-    """What was assumed or left out, a sentence each."""
+    """Sentences that say what was assumed or left out."""
     nodes: tuple[ModelNode, ...] = ()
     """The model's nodes in its order; empty where a front-end does not say."""
     files: tuple[MappedFile, ...] = ()

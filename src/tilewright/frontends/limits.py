@@ -10,8 +10,8 @@ MAX_ELEMENTS = 2**30
 
 
 def too_large(shape: Sequence[int], most: int = MAX_ELEMENTS) -> bool:
-    """Whether a tensor of this shape has more than ``most`` elements.
+    """Return True if a tensor of this shape has more than ``most`` elements.
 
-    Sizes of 0 count as 1: libraries reckon with the products of the others, too.
+    Sizes of 0 count as 1: libraries also compute products of the other sizes.
     """
     return math.prod(max(1, size) for size in shape) > most

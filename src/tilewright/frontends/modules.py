@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 @runtime_checkable
 class Exported(Protocol):
-    """What ``jax.export.export(jax.jit(f))(...)`` returns."""
+    """An object like the result of ``jax.export.export(jax.jit(f))(...)``."""
 
     @property
     def mlir_module_serialized(self) -> bytes:
@@ -18,7 +18,7 @@ class Exported(Protocol):
 
 
 class TorchModule(Protocol):
-    """What ``torch.nn.Module`` and ``torch.export.ExportedProgram`` have in common."""
+    """The interface that ``torch.nn.Module`` and ``torch.export.ExportedProgram`` share."""
 
     def named_buffers(self) -> Iterable[tuple[str, Any]]:
         """Names and tensors of what is stored beside the parameters."""
@@ -41,6 +41,6 @@ def is_onnx_model(model: object) -> bool:
 
 
 def is_torch_module(model: object) -> bool:
-    """Whether a model is a module of PyTorch, or a program that torch.export captured."""
+    """Return True if a model is a module of PyTorch, or a program that torch.export captured."""
     torch: Any = sys.modules.get("torch")  # Objects of its classes exist only where it is loaded.
     return torch is not None and isinstance(model, torch.nn.Module | torch.export.ExportedProgram)

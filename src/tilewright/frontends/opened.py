@@ -15,18 +15,18 @@ TRIED = 224
 or a text that most networks take."""
 
 _BY_SHAPE = ("-shape", "-attribute", "-too-large")
-"""How codes of refusals end that another shape may not meet."""
+"""Endings of the codes of refusals that may not occur with another shape."""
 
 
 class Opened(ABC):
     """A model of a format that can leave dims free."""
 
     signature: Signature
-    """What the model takes and gives, free dims by name."""
+    """The model's inputs and outputs, free dims by name."""
     name: str
-    """As ``Imported.name``."""
+    """The model's name, as in ``Imported.name``."""
     on_disk: bool = False
-    """Whether it is read from ``files`` that the caller has, and not captured from a module."""
+    """True if it is read from ``files`` that the caller has, false if captured from a module."""
 
     @abstractmethod
     def load(self, shapes: Shapes | None = None) -> Imported:

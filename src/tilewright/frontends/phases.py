@@ -33,10 +33,10 @@ Convolve = Callable[[SSAValue, Array, SSAValue | None], SSAValue]
 
 @dataclass(frozen=True)
 class Axis:
-    """What happens along one spatial axis."""
+    """The stride and taps of a transposed convolution along one spatial axis."""
 
     extent: int
-    """Of the input."""
+    """The extent of the input along the axis."""
     result: int
     """Extent of the result."""
     stride: int
@@ -57,7 +57,7 @@ class Axis:
 
     @property
     def count(self) -> int:
-        """Elements of a phase; the last may lie behind the result."""
+        """Elements of a phase; the last may lie beyond the result."""
         return ceil_div(self.result, self.stride)
 
     @property
@@ -127,7 +127,8 @@ def by_phases(
 
 
 def _parts(batch: int, co: int, axes: Sequence[Axis], group: int) -> dict[str, int]:
-    """What the convolution's result is made of, outermost first, by name; phases of 1 are none."""
+    """Return the factors of the result's axes by name, outermost first; phases of 1 are left
+    out."""
     phases = {f"phase {i}": axis.stride for i, axis in enumerate(axes)}
     split = {name: extent for name, extent in {"group": group, **phases}.items() if extent > 1}
     counts = {f"place {i}": axis.count for i, axis in enumerate(axes)}

@@ -19,11 +19,11 @@ class Field:
     number: int
     kind: int
     value: int
-    """Of a VARINT; the first byte of the other kinds' data, counted in the whole file."""
+    """The value of a VARINT; for other kinds the offset of the data's first byte in the file."""
     size: int
     """Bytes of the data; 0 of a VARINT."""
     end: int
-    """Where the next field begins."""
+    """The offset at which the next field begins."""
 
 
 class WireError(ValueError):

@@ -1,4 +1,4 @@
-"""What the verifiers of networks and kernels check beyond the operations themselves."""
+"""Checks of networks and kernels that go beyond those of single operations."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class GraphOperation(IRDLOperation):
     reason = opt_prop_def(StringAttr)
     """Why the operation is on the host."""
     placement = opt_prop_def(ArrayAttr)
-    """Where the result lies, once plan-memory has run (graph/placement.py)."""
+    """The result's location in memory, once plan-memory has run (graph/placement.py)."""
     begins = opt_prop_def(UnitAttr)
     """In a kernel: the operation is the first of a further compute (``KernelOp``)."""
     irdl_options = (ParsePropInAttrDict(),)
@@ -227,8 +227,8 @@ class KernelOp(IRDLOperation):
     a C identifier, unique in the network. ``engine`` is ``accelerator`` or ``host``; ``reason``
     says why a kernel is on the host.
 
-    Operations behind the first are applied to its results as these are written. One that ``begins``
-    a further compute instead reads the result of an earlier one on the chip; the operations behind
+    Operations after the first are applied to its results as these are written. One that ``begins``
+    a further compute instead reads the result of an earlier one on the chip; the operations after
     it are applied to its own results.
     """
 
@@ -265,7 +265,7 @@ class KernelOp(IRDLOperation):
 
     @property
     def on_host(self) -> bool:
-        """Whether the kernel runs on the host."""
+        """True if the kernel runs on the host."""
         return self.engine is not None and self.engine.data == "host"
 
     @property
@@ -297,7 +297,7 @@ class NetworkOp(IRDLOperation):
     arenas = opt_prop_def(ArrayAttr)
     """``[name, bytes]`` of every arena, once plan-memory has run."""
     numbers = opt_prop_def(ArrayAttr)
-    """What fix-numbers chose: ``[value, fraction, minimum, maximum]`` of every value."""
+    """The choices of fix-numbers: ``[value, fraction, minimum, maximum]`` of every value."""
     body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), NoTerminator())
     irdl_options = (ParsePropInAttrDict(),)

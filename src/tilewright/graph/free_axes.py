@@ -1,8 +1,9 @@
-"""Which axes of a network's values end earlier in a run: where a free dim of the inputs goes.
+"""Axes of a network's values that end earlier in a run: those that a free dim of the inputs
+becomes.
 
 A network is compiled for the largest size of a free dim. A run has fewer indices, the first ones of
-each axis that the dim becomes; what lies behind them is of no value. That is right where no element
-before the end reads one behind it, which this pass proves operation by operation from the access
+each axis that the dim becomes; what lies after them is of no value. That is right where no element
+before the end reads one after it, which this pass proves operation by operation from the access
 maps: an axis that ends early must be one dim of an operation, index for index, and so must be every
 axis that this dim indexes. A dim that is summed needs a kernel that knows where it ends.
 
@@ -39,7 +40,7 @@ SUMMING = ("matmul", "attention")
 
 @dataclass(frozen=True)
 class FreeAxes:
-    """Where a free dim goes."""
+    """The axes of values and the dims of kernels that a free dim determines."""
 
     values: Mapping[SSAValue, Axes]
     dims: Mapping[str, frozenset[str]]
@@ -53,7 +54,7 @@ class FreeAxes:
 def free_axes(network: NetworkOp, inputs: Mapping[str, Collection[int]]) -> FreeAxes:
     """Follow the axes of inputs that end early, after one index at least.
 
-    Refuses (``length-kernel``), with the node, what would read elements behind the end.
+    Refuses (``length-kernel``), with the node, what would read elements after the end.
     """
     names = value_names(network)
     values: dict[SSAValue, Axes] = {

@@ -35,7 +35,7 @@ Rounding = Callable[[Array], Array]
 
 
 class WeightSource(Protocol):
-    """Where the interpreter gets constants."""
+    """A source of constants by symbol, as the interpreter reads them."""
 
     def get(self, symbol: str) -> Array:
         """The array of a symbol; raises KeyError."""

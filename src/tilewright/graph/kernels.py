@@ -110,7 +110,7 @@ class _Builder:
         return replace(anchor, inputs=inputs)
 
     def constant(self, name: str) -> bool:
-        """Whether the network's value of that name is a constant."""
+        """Return True if the network's value of that name is a constant."""
         value = self.values.get(name)
         return value is not None and isinstance(value.owner, WeightOp)
 
@@ -138,9 +138,9 @@ class _Builder:
             )
         meaning = {f"d{axis}": access for axis, access in enumerate(target.access)}
         reduced = set[str]()
-        for own, access in zip(stage.output.access, target.access, strict=True):
-            if own.dims and own.dims[0] in stage.reduction:
-                meaning[own.dims[0]] = access
+        for inner_access, access in zip(stage.output.access, target.access, strict=True):
+            if inner_access.dims and inner_access.dims[0] in stage.reduction:
+                meaning[inner_access.dims[0]] = access
                 reduced |= set(access.dims)
         inputs = tuple(
             replace(

@@ -45,7 +45,7 @@ _HEADERS = frozenset(_HEADER_NAMES.split())
 
 
 def network_name(name: str) -> str:
-    """What a package's functions, files and headers are called, as close to ``name`` as may be."""
+    """Name a package's functions, files and headers, as close to ``name`` as C allows."""
     text = identifier(name, "network").rstrip("_")
     return f"{text}_network" if text.lower() in _HEADERS or text in RESERVED else text
 
@@ -78,7 +78,7 @@ class Namer:
         self._next: dict[str, int] = {}
 
     def unique(self, name: str, fallback: str = "value") -> str:
-        """An identifier for ``name``: itself made safe, else with _2, _3, ... behind."""
+        """An identifier for ``name``: itself made safe, else with _2, _3, ... appended."""
         base = identifier(name, fallback)
         candidate = base
         while candidate in self.originals:

@@ -107,7 +107,7 @@ class OverflowObserver:
 
     @property
     def watches(self) -> bool:
-        """Whether anything is rounded to 16 bits at all."""
+        """True if anything is rounded to 16 bits at all."""
         return bool(self._rounded)
 
     def __call__(self, name: str, array: Array) -> None:
@@ -131,15 +131,15 @@ class OverflowObserver:
         limit = float(ml_dtypes.finfo(after.dtype).max)
         beyond = limit * (1 + float(ml_dtypes.finfo(after.dtype).eps) / 4)
         magnitudes = np.abs(before.astype(np.float64))
-        held = np.isfinite(magnitudes) & (magnitudes < beyond)
+        finite = np.isfinite(magnitudes) & (magnitudes < beyond)
         count = int(np.count_nonzero(np.isfinite(magnitudes) & (magnitudes >= beyond)))
         if count and name not in self._hidden and name not in self._masks:
             self.lost[name] = max(count, self.lost.get(name, 0))
-        largest = float(magnitudes.max(initial=0.0, where=held))
+        largest = float(magnitudes.max(initial=0.0, where=finite))
         if not 0 < largest < float(ml_dtypes.finfo(after.dtype).smallest_normal):
             return
-        error = np.where(held, after.astype(np.float64) - before, 0.0)
-        size = float(np.sqrt(np.mean(np.square(np.where(held, magnitudes, 0.0) / largest))))
+        error = np.where(finite, after.astype(np.float64) - before, 0.0)
+        size = float(np.sqrt(np.mean(np.square(np.where(finite, magnitudes, 0.0) / largest))))
         share = float(np.sqrt(np.mean(np.square(error / largest)))) / size
         if share > max(LOST, self.small.get(name, (0.0, 0.0))[0]):
             self.small[name] = share, largest
@@ -214,15 +214,15 @@ def _dtype(value: SSAValue) -> np.dtype[np.generic]:
 
 
 def _rounds(op: GraphOperation) -> bool:
-    """Whether an operation rounds a tensor to floats of 16 bits."""
+    """Return True if an operation rounds a tensor to floats of 16 bits."""
     return op.name == "graph.cast" and _dtype(op.result) in SHORT
 
 
 def losses_on(
     module: Operation, weights: WeightSource, samples: Iterable[Mapping[str, Array]]
 ) -> list[Overflow | Underflow]:
-    """What a network's 16-bit floats do not hold on any of several inputs; of each node the most
-    that was lost in one of them. Raises what ``interpret`` raises."""
+    """List the values that a network's 16-bit floats do not hold on several inputs; for each node
+    the largest loss on one of them. Raises what ``interpret`` raises."""
     observer = OverflowObserver(module, weights)
     for inputs in samples if observer.watches else ():
         with np.errstate(all="ignore"):

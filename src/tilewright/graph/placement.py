@@ -1,4 +1,4 @@
-"""Where a value lies in memory: what plan-memory writes and code generators read."""
+"""The address of a value in main memory, which plan-memory writes and code generators read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which numbers an output can be: between which ends, and on which grid of a model's own."""
+"""The numbers that an output can take: their range, and the grid on which a model states them."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, Weight
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
-from tilewright.numerics.operators import operators
+from tilewright.numerics.operators import has, operators
 
 Bounds = tuple[float, float]
 """A least and a greatest number: what lies beyond is as good as the bound itself."""
@@ -57,7 +57,7 @@ CHOOSING = frozenset(
 
 
 class Weights(Protocol):
-    """Where constants are."""
+    """A source of constants by their symbols."""
 
     def get(self, symbol: str) -> Array:
         """The array of a symbol."""
@@ -185,7 +185,7 @@ def rows_read(network: NetworkOp) -> dict[SSAValue, int]:
 
 
 def _operands(network: NetworkOp) -> dict[SSAValue, SSAValue]:
-    """What kernels are given for their arguments."""
+    """Map the arguments of all kernels to their operands."""
     return {
         argument: value
         for kernel in network.block.ops
@@ -251,8 +251,8 @@ def _back(
     if name == "neg":
         return -high, -low
     if name in ("mul", "div"):
-        return _behind_factor(op, index, within, seen, constants)
-    joins = name in ("conv", "matmul") and index == 2  # a bias, beside the product
+        return _before_factor(op, index, within, seen, constants)
+    joins = has(name, "product") and index == 2  # a bias, beside the product
     if not joins and name not in ("add", "sub"):
         return UNBOUNDED
     least, most = seen(op.result if joins else op.inputs[1 - index])
@@ -264,7 +264,7 @@ def _back(
     return low - 2 * max(most, 0.0), high - 2 * min(least, 0.0)
 
 
-def _behind_factor(
+def _before_factor(
     op: GraphOperation, index: int, within: Bounds, seen: Seen, constants: Sequence[bool]
 ) -> Bounds:
     """The bounds of an operand of a product or quotient with a constant.
@@ -292,5 +292,5 @@ def _behind_factor(
 
 
 def is_real(value: SSAValue) -> bool:
-    """Whether a value's elements are floats."""
+    """Return True if a value's elements are floats."""
     return element_dtype(tensor_type(value).element_type).kind in "fV"

@@ -1,4 +1,4 @@
-"""How far a network's results may lie apart when they are computed in another order or precision.
+"""The error to expect of a network that is computed in another order or precision.
 
 A right implementation of an operation gives the exact result for operands that differ from the true
 ones by a few units in the last place (Higham, "Accuracy and stability of numerical algorithms", 2nd
@@ -25,16 +25,16 @@ UNITS = 4.0
 computed to about so many."""
 
 MARGIN = 32.0
-"""How often the error to expect an engine may differ: sums in another order and Winograd's
+"""The allowed ratio of an engine's error to the expected one: sums in another order and Winograd's
 convolutions add about ten times as much (benchmarks/results/cpu.md)."""
 
 UNIT_ROUNDOFF = 2.0**-24
-"""Of float32: half a unit in the last place of 1."""
+"""The rounding error of float32: half a unit in the last place of 1."""
 
 COARSE_MARGIN = 4.0
-"""How often the error to expect an engine of coarser numbers may differ, where operands were
-disturbed by one rounding of these numbers: the order of sums adds little to such errors, and four
-runs do not meet the worst."""
+"""The allowed ratio of the error of an engine of coarser numbers to the expected one, where
+operands were disturbed by one rounding of these numbers: the order of sums adds little to such
+errors, and four runs do not meet the worst."""
 
 PERCENTILE = 90
 """Elements that happened to be hit little are given what this part of the others stays below."""
@@ -132,7 +132,7 @@ def rounding_errors(
 
 
 def is_float(array: Array) -> bool:
-    """Whether elements are floats, of whatever width."""
+    """Return True if elements are floats, of whatever width."""
     return array.dtype.kind == "f" or array.dtype == ml_dtypes.bfloat16
 
 

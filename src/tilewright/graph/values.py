@@ -69,7 +69,7 @@ def _name_block(block: Block, namer: Namer, names: dict[SSAValue, str]) -> None:
 
 
 def _name_of(op: GraphOperation, namer: Namer) -> str:
-    """The node's name; for a further operation of the same node, the operation's name behind."""
+    """The node's name; for a further operation of the same node, the operation's name appended."""
     operation = op.name.removeprefix("graph.")
     node = op.node_name
     if not node:

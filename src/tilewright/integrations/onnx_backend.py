@@ -89,7 +89,7 @@ def shape_inputs(model: ModelProto) -> set[str]:
 
 
 def has_open_inputs(model: ModelProto) -> bool:
-    """Whether an input's shape is not stated in full."""
+    """Return True if an input's shape is not stated in full."""
     stored = {tensor.name for tensor in model.graph.initializer}
     kinds = [v.type.tensor_type for v in model.graph.input if v.name not in stored]
     return any(
@@ -161,7 +161,8 @@ class Prepared(BackendRep):
         return tuple(results[name] for name in self.outputs)
 
     def _executable(self, arrays: Mapping[str, Array]) -> tuple[Executable, set[str]]:
-        """What runs these inputs, and the names of those that it does not take any more."""
+        """Return the executable for these inputs, and the names of those that it no longer
+        takes."""
         key = tuple(
             (name, str(array.dtype), array.shape, array.tobytes() if name in self._fixed else b"")
             for name, array in arrays.items()
@@ -183,7 +184,7 @@ class Backend(OnnxBackend):
 
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Whether the model is imported, as far as that is known before its inputs are."""
+        """Return True if the model is imported, as far as that is known before its inputs are."""
         if not cls.supports_device(device):
             return False
         if shape_inputs(model) or has_open_inputs(model):
@@ -208,7 +209,7 @@ class Backend(OnnxBackend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether it is the CPU."""
+        """Return True if it is the CPU."""
         return device.split(":")[0] == "CPU"
 
 

@@ -62,7 +62,7 @@ Relation = Literal["produces", "shares input"]
 
 
 class PatternError(ValueError):
-    """Why a text is no pattern, or a pattern matches nothing."""
+    """A reason why a text is no pattern, or why a pattern matches nothing."""
 
     def __init__(self, reason: str, help: str = "") -> None:
         super().__init__(reason)

@@ -28,7 +28,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Problem:
-    """Buffers of one memory.
+    """An allocation problem: the buffers of one memory.
 
     Sizes are rounded up to the alignment, and every address that is chosen is a multiple of it.
     Raises ValueError where two buffers that are live together have addresses that overlap.

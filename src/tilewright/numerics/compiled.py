@@ -61,7 +61,7 @@ def _one_at_a_time(compile: Callable[[Any], Any], folder: str) -> Callable[[Any]
     """Look for a function and compile it while no other process does: it finds the result."""
 
     def alone(signature: Any) -> Any:
-        with _held(folder):
+        with _folder_lock(folder):
             return compile(signature)
 
     return alone
@@ -72,7 +72,7 @@ _holding: list[str] = []
 
 
 @contextmanager
-def _held(folder: str) -> Generator[None]:
+def _folder_lock(folder: str) -> Generator[None]:
     """Hold a folder's lock between processes; numba's own lock keeps threads apart."""
     with global_compiler_lock:
         if folder in _holding:

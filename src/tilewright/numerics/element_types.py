@@ -18,7 +18,7 @@ Kind = Literal["float", "fixed", "integer"]
 
 @dataclass(frozen=True)
 class Element:
-    """What an element type is.
+    """An element type: kind, bits, and the type of its sums.
 
     ``fixed`` are integers with a binary point, which tensor types state; ``integer`` are plain
     ones, whose scales are operands of the operations that need them.
@@ -27,10 +27,10 @@ class Element:
     name: str
     kind: Kind
     bits: int
-    """Of an element in memory; elements lie beside one another without gaps."""
+    """The bits of an element in memory; elements lie beside one another without gaps."""
     accumulator: str | None = None
-    """What sums of products of them are kept in, on machines that compute on them; None where
-    no machine does."""
+    """The type of sums of products, on machines that compute on the elements; None where no machine
+    does."""
 
     @property
     def bytes(self) -> int:
@@ -43,22 +43,22 @@ class Element:
 
     @property
     def is_integer(self) -> bool:
-        """Whether arithmetic is exact: integers, with or without a binary point."""
+        """True if arithmetic is exact: integers, with or without a binary point."""
         return self.kind != "float"
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is the float that models come in, before other numbers are chosen."""
+        """True if it is the float that models come in, before other numbers are chosen."""
         return self.kind == "float" and self.bits == 32
 
     @property
     def is_short_float(self) -> bool:
-        """Whether it is a float that is computed on in another, wider one."""
+        """True if it is a float that is computed on in another, wider one."""
         return self.kind == "float" and self.bits == 16
 
     @property
     def is_narrow(self) -> bool:
-        """Whether sums take more bits than the elements."""
+        """True if sums take more bits than the elements."""
         return self.accumulator is not None and self.accumulator != self.name
 
     @property

@@ -145,7 +145,7 @@ def reduce_mean(x: Array, axes: Sequence[int], keep_dims: bool) -> Array:
 
 @lru_cache(maxsize=64)
 def lrn_tables(beta: float, factor: float = 1.0) -> tuple[Array, Array, Array]:
-    """What ``lrn`` looks up: mantissas [257], factors [64], shifts [64].
+    """Return the tables that ``lrn`` looks up: mantissas [257], factors [64], shifts [64].
 
     mantissas[i] is (1 + i/256)**-beta with 15 fraction bits. factors[e] / 2**14 / 2**shifts[e] is
     2**(-beta * (e - 20)) times ``factor``, the factor in [2**14, 2**15].

@@ -12,19 +12,19 @@ from tilewright.numerics.element_types import ELEMENTS, Element
 ObserverName = Literal["minimum-maximum", "percentile", "mean-squared-error"]
 
 OBSERVERS: tuple[ObserverName, ...] = get_args(ObserverName)
-"""What chooses ranges (observers.py); the first is the default."""
+"""The names of the methods that choose ranges (observers.py); the first is the default."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """How the elements of a tensor are kept."""
+    """A number format for the elements of tensors."""
 
     name: str
     what: str
     power_of_two: bool = False
-    """Whether scales are powers of two."""
+    """True if scales are powers of two."""
     per_channel: bool = False
-    """Whether constant weights have a scale for each output channel."""
+    """True if constant weights have a scale for each output channel."""
     base: str = ""
     """The name of the element type, where it is another."""
 
@@ -47,12 +47,12 @@ class Format:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it leaves the model's numbers as they are."""
+        """True if it leaves the model's numbers as they are."""
         return self.kind == "float32"
 
     @property
     def has_bytes(self) -> bool:
-        """Whether it is one of integers of 8 bits."""
+        """True if it is one of integers of 8 bits."""
         return self.kind == "linear" and self.bits == 8
 
 
@@ -81,25 +81,25 @@ FORMATS: Mapping[str, Format] = {item.name: item for item in _FORMATS}
 
 @dataclass(frozen=True)
 class Numbers:
-    """What a compilation is asked for."""
+    """The number format of a compilation, with its observer and exceptions."""
 
     format: Format
     observer: ObserverName = "minimum-maximum"
     keep_float: tuple[str, ...] = ()
     """Nodes of the model that are to compute in float32."""
     equalise: bool = False
-    """Whether channels of activations are made alike (pass equalise)."""
+    """True if the ranges of activations' channels are equalised (pass equalise)."""
 
     @property
     def names(self) -> tuple[str, str | None, tuple[str, ...], bool | None]:
-        """What ``numbers_of`` makes the same of."""
+        """The arguments from which ``numbers_of`` makes equal numbers."""
         observer = self.observer if self.needs_ranges else None
         equalise = self.equalise if self.format.has_bytes else None
         return self.format.name, observer, self.keep_float, equalise
 
     @property
     def needs_ranges(self) -> bool:
-        """Whether the format's scales come from calibration."""
+        """True if the format's scales come from calibration."""
         return self.format.kind == "linear"
 
 

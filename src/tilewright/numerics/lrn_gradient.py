@@ -20,15 +20,15 @@ Array = NDArray[Any]
 
 
 LEAST = 2.0**-40
-"""What stands for 2*alpha*beta/size where that is less: no product of 16-bit numbers reaches it."""
+"""The least 2*alpha*beta/size that is used: no product of 16-bit numbers reaches it."""
 
 
 @dataclass(frozen=True)
 class Points:
-    """How ``in_fixed_point`` scales what lies between its operands and its result."""
+    """The scales of ``in_fixed_point`` between its operands and its result."""
 
     factor: float
-    """2*alpha*beta/size."""
+    """The factor 2*alpha*beta/size of the sums."""
     ratio: int
     """Binary point of factor * x * t**-(beta + 1)."""
     spare: int

@@ -81,13 +81,13 @@ class Histogram:
 
 @dataclass
 class Observer:
-    """What was seen of one value."""
+    """Statistics of one value over all samples."""
 
     name: ObserverName = "minimum-maximum"
     levels: int = 127
     """Largest integer of the format, for ``mean-squared-error``."""
     power_of_two: bool = False
-    """Whether only limits whose scale is a power of two are tried."""
+    """True if only limits whose scale is a power of two are tried."""
     percentile: float = PERCENTILE
     low: float = 0.0
     high: float = 0.0

@@ -1,4 +1,4 @@
-"""What the operations are: traits, and the functions of one number with their C.
+"""Traits of the operations, and the functions of one number with their C.
 
 Passes, machines and code generators ask for traits (``operators``, ``has``), so that an operation
 is listed here alone. A function of one number is one definition in ``FUNCTIONS``, C included; one
@@ -18,9 +18,10 @@ Trait = Literal[
     "arithmetic",  # a map of two real numbers, as machines with vector instructions have it
     "commutative",  # a map of two numbers whose order does not matter
     "table",  # a function that fixed point interpolates in a table
-    "activation",  # a function that networks have behind products
+    "activation",  # a function that networks have after products
     "finite",  # a map that gives finite numbers for finite ones
     "homogeneous",  # f(c x) = c f(x) for each channel's positive factor c
+    "saturates",  # limits numbers to constant bounds, which a saturating conversion can do
     "keeping",  # has the type of its first operand in fixed point
     "selecting",  # gives numbers of its operands, as they are
     "view",  # elements of one operand at other places, which may turn out to be addresses
@@ -49,6 +50,7 @@ class Function:
 
 _TABLE: tuple[Trait, ...] = ("table", "finite")
 _ACTIVATION: tuple[Trait, ...] = (*_TABLE, "activation")
+_BOUNDING: tuple[Trait, ...] = (*_ACTIVATION[1:], "map", "function", "keeping", "saturates")
 
 FUNCTIONS: dict[str, Function] = {
     "sigmoid": Function("1 / (1 + F(exp)(-a))", _ACTIVATION),
@@ -91,8 +93,9 @@ def _are(names: str, *traits: Trait) -> dict[str, frozenset[Trait]]:
 
 
 OPERATORS: dict[str, frozenset[Trait]] = {
-    **_are("relu leaky_relu", *_ACTIVATION[1:], "map", "function", "homogeneous", "keeping"),
-    **_are("clip", *_ACTIVATION[1:], "map", "function", "keeping"),
+    **_are("relu", *_BOUNDING, "homogeneous"),
+    **_are("leaky_relu", *_ACTIVATION[1:], "map", "function", "homogeneous", "keeping"),
+    **_are("clip", *_BOUNDING),
     **_are("neg abs", "map", "function", "finite", "keeping"),
     **_are("sign", "map", "function"),
     **{
@@ -133,15 +136,17 @@ OPERATORS: dict[str, frozenset[Trait]] = {
 
 def operators(*traits: Trait) -> tuple[str, ...]:
     """The operations that have any of the traits."""
-    return tuple(name for name, own in OPERATORS.items() if not own.isdisjoint(traits))
+    return tuple(name for name, kinds in OPERATORS.items() if not kinds.isdisjoint(traits))
 
 
 def has(operation: str, *traits: Trait) -> bool:
-    """Whether an operation has any of the traits."""
+    """Return True if an operation has any of the traits."""
     return not OPERATORS.get(operation, frozenset()).isdisjoint(traits)
 
 
 def named(names: Iterable[str]) -> tuple[str, ...]:
     """The names, with the operations that have it for each that is a trait's."""
     traits = {name: operators(name) for name in get_args(Trait)}
-    return tuple(dict.fromkeys(one for name in names for one in traits.get(name, (name,))))
+    return tuple(
+        dict.fromkeys(operation for name in names for operation in traits.get(name, (name,)))
+    )

@@ -77,12 +77,12 @@ def _halves(values: Array) -> tuple[Array, Array]:
 
 
 def _cut(values: Array) -> Array:
-    """What the upper halves of float32 are by themselves."""
+    """Return the floats whose bits are the upper halves of float32 values."""
     return (values.view(np.uint32) & 0xFFFF0000).view(np.float32)
 
 
 def join_weights(parts: Array, channels: int, taps: tuple[int, ...]) -> Array:
-    """What ``split_weights`` made of weights, as [co, channels, *taps] of float32."""
+    """Invert ``split_weights``: return weights as [co, channels, *taps] of float32."""
     co, count = parts.shape[0], int(np.prod(taps, dtype=np.int64))
     lying = parts.astype(np.float32).reshape(co, groups(channels), count, -1, HALF, 2)
     whole = lying.sum(3, dtype=np.float32).transpose(0, 1, 4, 3, 2)

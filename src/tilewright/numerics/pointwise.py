@@ -50,7 +50,7 @@ def evaluate(
 
 
 def is_known(operation: str) -> bool:
-    """Whether ``evaluate`` has a map, of floats or of fixed point."""
+    """Return True if ``evaluate`` has a map, of floats or of fixed point."""
     return operation == "requantise" or any(
         operation in names for names in (tables.FUNCTIONS, PLAIN, FIXED)
     )
@@ -244,7 +244,7 @@ def _aligned(
 ) -> tuple[Array, Array]:
     """Two operands as int64 at one binary point.
 
-    That is the larger of theirs, or ``guard`` bits behind the smaller: then they are cut there.
+    That is the larger of theirs, or ``guard`` bits after the smaller: then they are cut there.
     """
     guard = values.get("guard")
     point = max(fractions) if guard is None else min(fractions) + guard

@@ -1,4 +1,4 @@
-"""What memories hold before anybody writes them: bytes that show in results, other ones by seed.
+"""The bytes of memories before anything is written: they show in results, and differ by seed.
 
 A simulator whose memories begin with zeros cannot tell a padding that is loaded from one that is
 not. No program depends on these bytes; two runs with two seeds tell whether one does.

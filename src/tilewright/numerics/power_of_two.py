@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 Activation = Literal["none", "relu", "prelu", "leaky", "relu6"]
-"""What follows a sum; their order is that of the numbers in instructions."""
+"""The activations after a sum; their order is that of the numbers in instructions."""
 
 ACTIVATIONS: tuple[Activation, ...] = ("none", "relu", "prelu", "leaky", "relu6")
 
@@ -24,7 +24,7 @@ LEAKY = 26
 """Slope of leaky ReLU, in 256ths."""
 
 RELU6_LIMIT = 96
-"""Where ReLU6 cuts: 6 at a fraction of 4, whatever the fraction of the result is."""
+"""The upper bound of ReLU6: 6 at a fraction of 4, whatever the fraction of the result is."""
 
 GUARD_BITS = 2
 """Fraction bits that operands of an elementwise operation keep beyond the coarsest of them."""

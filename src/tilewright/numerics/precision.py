@@ -1,4 +1,4 @@
-"""How far from a model a number format may take its results (docs/number-formats.md)."""
+"""Bounds of the error that a number format may cause in a model (docs/number-formats.md)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tilewright.numerics.element_types import ElementType
 
 @dataclass(frozen=True)
 class Precision:
-    """What one rounding to a number format does, and how much of an output it may spoil in all."""
+    """The error of one rounding to a number format, and the most that an output may lose in all."""
 
     step: float
     """The distance of neighbouring numbers: of the largest magnitude of a tensor for formats with
     one scale for it, of each number itself for floats."""
     relative: bool
-    """Whether every number has a step of its own, as floats do."""
+    """True if every number has a step of its own, as floats do."""
     most: float = inf
     """The largest root-mean-square error of an output, of its largest magnitude, that is borne
     however much a network magnifies roundings. One scale for a tensor lets a few large numbers
     coarsen all others, which no network asked for; floats have no such limit."""
 
     table: float = 0.0
-    """What a function by table may add, of the largest magnitude."""
+    """The error that a function by table may add, relative to the largest magnitude."""
 
     def expected(self, roundings: int, tables: int = 0) -> float:
         """The root-mean-square error after so many roundings in a row, of the largest magnitude,

@@ -147,12 +147,12 @@ Place = Callable[..., Array]
 
 
 def place_of_extreme(x: Array, axis: int, place: Place, *, last: bool) -> Array:
-    """Where along an axis the extreme lies; the axis stays, of extent 1.
+    """Return the index of the extreme along an axis; the axis remains, with extent 1.
 
     Of equal ones, and of several NaN, it is the first, or the last.
     """
-    found = place(np.flip(x, axis) if last else x, axis=axis, keepdims=True).astype(np.int64)
-    return x.shape[axis] - 1 - found if last else found
+    places = place(np.flip(x, axis) if last else x, axis=axis, keepdims=True).astype(np.int64)
+    return x.shape[axis] - 1 - places if last else places
 
 
 def maximum_gradient(given: Array) -> Array:

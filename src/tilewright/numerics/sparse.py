@@ -31,7 +31,7 @@ SHARE = 64
 """Parts of a cycle in which the mean time of a block and segment is counted (dim ``d``)."""
 
 STEP = 255
-"""The longest step."""
+"""The longest step of a stream."""
 
 
 def encode(weights: Array, segment: int, lanes: int) -> NDArray[np.int16]:
@@ -106,15 +106,15 @@ class Pace:
     """
 
     alone: int
-    """Of one block and segment, in the mean."""
+    """The cycles of one block and segment, in the mean."""
     each: int
-    """Of every further one; of all of them exactly, with the lead."""
+    """The cycles of every further one; with the lead, exact for all of them."""
     lead: int
-    """How much longer the slowest element takes than the others, over ``GROUP`` of them."""
+    """The cycles by which the slowest element exceeds the mean, over ``GROUP`` of them."""
 
 
 def pace_of(streams: Array, lanes: int) -> Pace:
-    """How fast the elements go through streams [blocks, segments, words]."""
+    """Measure how fast elements go through streams [blocks, segments, words]."""
     steps = steps_of(streams, lanes).transpose(1, 0, 2).reshape(-1, lanes)
     count, whole = len(steps), slowest(streams, lanes)
     alone = round(float(steps.max(axis=1).mean()) * SHARE)

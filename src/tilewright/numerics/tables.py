@@ -38,7 +38,7 @@ def hard_swish(x: Array) -> Array:
 
 
 def silu(x: Array) -> Array:
-    """x * sigmoid(x)."""
+    """Return x * sigmoid(x), element by element."""
     return x * sigmoid(x)
 
 
@@ -101,7 +101,7 @@ FUNCTIONS: dict[str, Function] = {
 
 
 def parameters_of(operation: str, attributes: Mapping[str, Any]) -> tuple[float, ...]:
-    """What a function takes beside its operand, of an operation's attributes."""
+    """Return the parameters of a function after its operand, from an operation's attributes."""
     return tuple(float(attributes[name]) for name in PARAMETERS[operation])
 
 

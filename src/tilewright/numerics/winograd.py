@@ -72,11 +72,11 @@ class Transforms:
     tile: int
     taps: int
     inputs: Array
-    """B^T, [inner, inner]."""
+    """The matrix B^T that transforms tiles of inputs, [inner, inner]."""
     weights: Array
-    """G, [inner, taps]."""
+    """The matrix G that transforms windows of weights, [inner, taps]."""
     outputs: Array
-    """A^T, [tile, inner]."""
+    """The matrix A^T that transforms products to outputs, [tile, inner]."""
 
     @property
     def inner(self) -> int:
@@ -162,8 +162,8 @@ def transform_outputs(products: Array, extents: Sequence[int], tile: int, taps: 
     _, c, n, rows, columns = products.shape
     result = np.empty((n, c, rows * tile, columns * tile), np.float32)
     for image in range(n):
-        own = products[:, :, image].reshape(m.inner, m.inner, c, rows, columns)
-        y = m.outputs @ own.transpose(2, 3, 4, 0, 1).astype(np.float64) @ m.outputs.T
+        tiles_of_image = products[:, :, image].reshape(m.inner, m.inner, c, rows, columns)
+        y = m.outputs @ tiles_of_image.transpose(2, 3, 4, 0, 1).astype(np.float64) @ m.outputs.T
         result[image] = y.transpose(0, 1, 3, 2, 4).reshape(c, rows * tile, columns * tile)
     return np.ascontiguousarray(result[:, :, : extents[0], : extents[1]])
 

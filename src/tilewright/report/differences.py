@@ -41,7 +41,7 @@ class Difference:
     layer: Layer
     measures: Measures
     beyond: bool
-    """Whether it lies beyond the tolerance."""
+    """True if the difference lies beyond the tolerance."""
     noise: Noise | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class Difference:
         }
         if self.noise is not None:
             row["float32"] = _plain(self.noise.total)
-            row["own"] = _plain(self.noise.own)
+            row["own"] = _plain(self.noise.added)
         return row
 
 
@@ -80,12 +80,12 @@ class Comparison:
     target: str
     reference: str
     tolerance: float
-    """Of a layer's largest magnitude; 0 asks for equality."""
+    """The tolerance relative to a layer's largest magnitude; 0 asks for equality."""
     rows: tuple[Difference, ...]
     unmatched: tuple[str, ...]
     """Kernels whose result the reference does not have."""
     model: ModelCheck | None = None
-    """How far the outputs are from the model as it was written, where the reference is not."""
+    """The outputs' distance from the model as it was written, where the reference is not."""
 
     @property
     def passed(self) -> bool:
@@ -106,8 +106,8 @@ class Comparison:
     @property
     def noisiest(self) -> Difference | None:
         """The kernel that itself adds most error, for its signal."""
-        noisy = [row for row in self.rows if row.noise is not None and not row.noise.own.exact]
-        return min(noisy, key=lambda row: row.noise.own.snr if row.noise else 0.0, default=None)
+        noisy = [row for row in self.rows if row.noise is not None and not row.noise.added.exact]
+        return min(noisy, key=lambda row: row.noise.added.snr if row.noise else 0.0, default=None)
 
     def to_json(self) -> dict[str, Any]:
         """Return the differences as a JSON object."""
@@ -148,7 +148,7 @@ class Comparison:
         if noisiest is not None and noisiest.noise is not None:
             lines.append(
                 f"adds most error: {_label(noisiest.layer)}, its own signal-to-noise ratio is "
-                f"{noisiest.noise.own.snr:.1f} dB"
+                f"{noisiest.noise.added.snr:.1f} dB"
             )
         if self.unmatched:
             lines.append(f"without a counterpart: {', '.join(self.unmatched)}")
@@ -189,7 +189,7 @@ def _cells(row: Difference, with_noise: bool) -> list[str]:
     ]
     if with_noise:
         noise = row.noise
-        cells += ["", ""] if noise is None else [_decibels(noise.total), _decibels(noise.own)]
+        cells += ["", ""] if noise is None else [_decibels(noise.total), _decibels(noise.added)]
     return cells
 
 

@@ -37,7 +37,7 @@ Place = Literal["accelerator", "host", "address", "constant", "none"]
 
 @dataclass(frozen=True)
 class Objection:
-    """Why an operation is on the host."""
+    """A reason for which an operation runs on the host."""
 
     constraint: str
     reason: str
@@ -60,8 +60,8 @@ class NodeFate:
     node: str
     operator: str
     place: Place
-    """Where it runs: ``address`` is a view that costs nothing, ``constant`` was computed at compile
-    time, and ``none`` leads to no output or does nothing."""
+    """The place where it runs: ``address`` is a view that costs nothing, ``constant`` was computed
+    at compile time, and ``none`` leads to no output or does nothing."""
     kernels: tuple[str, ...] = ()
     """The kernels that it is part of."""
     how: str = ""
@@ -288,8 +288,8 @@ class _Fates:
         elif op is not kernel.operations[0]:
             how = f"follows {_shown(kernel.operations[0].node_name)}"
         else:  # The last kernel of a node that is several, or else one of the others.
-            own = (op for _, op, _ in reversed(entries) if isinstance(op, Operation))
-            how = next((op.how for op in own if op.how), "")
+            operations = (op for _, op, _ in reversed(entries) if isinstance(op, Operation))
+            how = next((op.how for op in operations if op.how), "")
         if not hosts:
             return replace(blank, place="accelerator", kernels=symbols, how=how)
         # Of a node that is several kernels the product says most: the others only prepare it.

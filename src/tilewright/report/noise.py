@@ -20,7 +20,7 @@ class Noise:
 
     total: Measures
     """Against the float32 network on the same inputs."""
-    own: Measures
+    added: Measures
     """Against the kernel in float32 on the operands that the machine gave it: its own share."""
 
 
@@ -45,14 +45,18 @@ def noise(
         if isinstance(op, WeightOp):
             true[op.result] = given[op.result] = weights.get(op.symbol.data)
         elif isinstance(op, KernelOp):
-            wanted, own = _kernel(op, true), _kernel(op, given)
+            wanted, disturbed = _kernel(op, true), _kernel(op, given)
             true[op.result] = wanted
             array = computed.get(op.symbol.data)
-            given[op.result] = own if array is None else array.reshape(own.shape).astype(own.dtype)
+            given[op.result] = (
+                disturbed
+                if array is None
+                else array.reshape(disturbed.shape).astype(disturbed.dtype)
+            )
             if array is not None:
                 result[op.symbol.data] = Noise(
-                    measure(array.reshape(own.shape), wanted),
-                    measure(array.reshape(own.shape), own),
+                    measure(array.reshape(disturbed.shape), wanted),
+                    measure(array.reshape(disturbed.shape), disturbed),
                 )
         elif isinstance(op, GraphOperation):
             for arrays in (true, given):

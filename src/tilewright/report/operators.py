@@ -1,4 +1,4 @@
-"""Which operations a machine's accelerator runs: found by asking the constraints about samples."""
+"""The operations that a machine's accelerator runs: the constraints are asked about samples."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Sample:
     shapes: tuple[tuple[int, ...], ...] = (IMAGE,)
     attributes: tuple[tuple[str, PythonValue], ...] = ()
     computed: int = 1
-    """How many operands are computed; the rest are weights."""
+    """The number of computed operands; the rest are weights."""
     elements: tuple[str, ...] = ()
     """Element types of the computed operands; float32 if not given."""
 
@@ -82,7 +82,7 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
 """Operands and attributes of operations that need some of their own."""
 
 GENERAL = (Sample(), _both(IMAGE, IMAGE), _both(IMAGE, IMAGE, IMAGE))
-"""What is tried for every other operation, in order."""
+"""The samples that are tried for every other operation, in order."""
 
 SCALED: dict[str, tuple[str, Callable[[int], Sample]]] = {
     "softmax": ("axis", lambda n: Sample(((1, n),), (("axis", 1),))),
@@ -162,7 +162,7 @@ def samples_of(kind: type[Operation]) -> list[Operation]:
 
 
 def operation_rows(machine: Machine) -> list[OperationRow]:
-    """One row for each operation that a model can have, in the registry's order."""
+    """List a row for each operation that a model can have, by name."""
     rows: list[OperationRow] = []
     for kind in OPERATIONS:
         name = kind.name.removeprefix("graph.")
@@ -170,7 +170,7 @@ def operation_rows(machine: Machine) -> list[OperationRow]:
             continue
         for op in samples_of(kind):
             rows.append(_row(op, machine))
-    return rows
+    return sorted(rows, key=lambda row: row.operation)
 
 
 def _row(op: Operation, machine: Machine) -> OperationRow:

@@ -58,7 +58,7 @@ class Usage:
 
     entries: int
     bytes: int
-    """Of all files, each counted once however many entries link to it."""
+    """The bytes of all files, each counted once however many entries link to it."""
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,8 @@ class Cache:
         """The entry of a key, held by a lock while the result lives; None if none is sound."""
         entry = self.directory / "entries" / key
         with self._locked():
-            held = share(entry)
-        if held is None:
+            handle = share(entry)
+        if handle is None:
             return None
         try:
             package = entry / PACKAGE
@@ -215,17 +215,17 @@ class Cache:
             check_seal(entry, package, executable.manifest)
             os.utime(entry / SEALED)
         except (TilewrightError, OSError):
-            os.close(held)
+            os.close(handle)
             return None
-        weakref.finalize(executable, os.close, held)
+        weakref.finalize(executable, os.close, handle)
         return executable
 
     def _add(self, key: str, build: Build) -> Executable:
         """Build an entry beside the others, then put it in its place; a damaged one goes."""
         with self._locked():
             work = Path(tempfile.mkdtemp(prefix=f"{key[:16]}-", dir=self._folder("work")))
-            held = share(work)
-        assert held is not None
+            handle = share(work)
+        assert handle is not None
         try:
             package = work / PACKAGE
             package.mkdir()
@@ -239,10 +239,10 @@ class Cache:
                 work.rename(entry)
             executable = Executable(entry / PACKAGE, manifest=read_own(entry / PACKAGE))
         except BaseException:
-            os.close(held)
+            os.close(handle)
             shutil.rmtree(work, ignore_errors=True)
             raise
-        weakref.finalize(executable, os.close, held)
+        weakref.finalize(executable, os.close, handle)
         return executable
 
     def _set_aside(self, entry: Path) -> Path:

@@ -27,8 +27,9 @@ from tilewright.ir.types import Array
 from tilewright.runtime.model_check import ModelCheck, plain_json
 
 RELATIVE_TOLERANCE = 1e-4
-"""Of a float output's largest finite magnitude: sums of float32 in another order differ by about
-the square root of their length times 6e-8, which stays below this for reductions of a million."""
+"""The tolerance relative to a float output's largest finite magnitude: sums of float32 in another
+order differ by about the square root of their length times 6e-8, which stays below this for
+reductions of a million."""
 
 ABSOLUTE_TOLERANCE = 1e-6
 """Added for outputs that are all close to zero."""
@@ -44,16 +45,16 @@ class Check:
     mismatches: int
     """Elements that differ: at all on integer machines, beyond the tolerance on float ones."""
     passed: bool
-    """Whether nothing differs from what the program means, and the model is near enough."""
+    """True if nothing differs from what the program means, and the model is near enough."""
     exact: bool
-    """Whether the machine computes in integers, so that equality is asked for."""
+    """True if the machine computes in integers, so that outputs must be equal."""
     overflows: tuple[Overflow, ...] = ()
     """Nodes whose results are beyond what floats of 16 bits hold, on the machine as in the
     interpreter: the comparison does not count them."""
     underflows: tuple[Underflow, ...] = ()
     """Nodes whose tensors are too small for floats of 16 bits, in both alike."""
     model: ModelCheck | None = None
-    """How far the outputs are from the model as it was written; None where that was not asked."""
+    """The outputs' distance from the model as it was written; None where that was not asked."""
 
     @property
     def equal(self) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 import tilewright
 
 ENDINGS = (".py", ".c", ".h", ".lark", ".toml", ".hlal", ".proto")
-"""Of files that have a part in what is built."""
+"""The endings of files that have a part in what is built."""
 
 
 def compiler_digest() -> str:

@@ -51,7 +51,7 @@ Interpreted = Callable[[Path, Manifest, Mapping[str, int]], "tuple[ModuleOp, Wei
 """The graph of a package's model at sizes of its free dims, for checks, and its constants."""
 
 Written = Callable[[Path, Manifest, Mapping[str, int]], "ModelSource"]
-"""What gives a package's model as it was written, at sizes of its free dims."""
+"""Returns a package's model as it was written, at sizes of its free dims."""
 
 
 class DynamicExecutable(Executable):
@@ -104,12 +104,12 @@ class DynamicExecutable(Executable):
         key = tuple(ordered.values())
         with self._guard:
             if key not in self._loaded:
-                made = self._planned(ordered) or self.cache.obtain(
+                executable = self._planned(ordered) or self.cache.obtain(
                     self._key(ordered), lambda place: self._build(ordered, place), self._say
                 )
                 if _specialisers:
-                    made.model = _specialisers[-1][2](self.content, self.manifest, ordered)
-                self._loaded[key] = made
+                    executable.model = _specialisers[-1][2](self.content, self.manifest, ordered)
+                self._loaded[key] = executable
             self._loaded.move_to_end(key)
             self._last = self._loaded[key]
             self._unload()

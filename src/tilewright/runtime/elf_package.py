@@ -35,7 +35,7 @@ FILES = ".tilewright"
 OBJECTS = ".host.text"
 
 _FLAGS = ("-std=gnu99", "-fno-math-errno", "-fPIC", "-pthread", "-fno-ident", "-O2", "-Iinclude")
-"""Of the object code: what the package's own Makefile has."""
+"""The flags of the object code: those of the package's own Makefile."""
 
 
 def write_elf(directory: Path, path: Path) -> None:

@@ -366,7 +366,7 @@ class Executable:
         beside = self.beside_model(inputs, outputs)
         return replace(
             check,
-            **{name: tuple(found) for name, found in losses.items()},
+            **{name: tuple(rows) for name, rows in losses.items()},
             model=beside,
             passed=check.passed and beside.passed,
         )

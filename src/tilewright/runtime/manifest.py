@@ -96,7 +96,7 @@ class OpenModel(_Part):
     ranges: dict[str, tuple[FiniteFloat, FiniteFloat]] | None = None
     """Calibrated ranges of values, where they choose scales or binary points."""
     factors: dict[str, tuple[Factor, ...]] | None = None
-    """What the channels of values are divided by, where they are equalised."""
+    """The divisors of the channels of values, where they are equalised."""
     numbers: tuple[str, str | None, tuple[str, ...], bool | None] | None = None
     """The number format asked for, its observer, the nodes that stay float32, and whether
     channels are equalised."""
@@ -108,7 +108,7 @@ class KernelEntry(_Part):
     name: str
     nodes: tuple[str, ...]
     engine: str
-    """``accelerator`` or ``host``."""
+    """The engine that runs it, ``accelerator`` or ``host``."""
     reason: str = ""
     """Why it is on the host."""
     schedule: str = ""
@@ -124,7 +124,7 @@ class KernelEntry(_Part):
     blocks: str = ""
     """The operand that moves in the most small blocks, in words (planning/cost/limits.py)."""
     block_cycles: int = 0
-    """What the latencies of these blocks take, one after the other."""
+    """The latencies of these blocks, one after the other, in cycles."""
     unbalanced: str = ""
     """Why cores differ from the one whose part the plan prices (planning/cost/balance.py)."""
 
@@ -137,7 +137,7 @@ class FileEntry(_Part):
 
 
 class Manifest(_Part):
-    """The contents of ``manifest.json``."""
+    """The contents of a package's ``manifest.json``."""
 
     format: int = FORMAT
     tilewright: str
@@ -158,7 +158,7 @@ class Manifest(_Part):
     """Weights and the most bytes of activations that are live at once."""
     notes: tuple[str, ...] = ()
     runs: bool = True
-    """Whether something here runs it, or else only other tools."""
+    """True if something here runs it, false if only other tools do."""
     open_model: OpenModel | None = None
     """Only in packages with free dims, which have no program."""
     files: dict[str, FileEntry] = {}
@@ -289,10 +289,10 @@ def _path_of(directory: Path, resolved: Path, name: str) -> Path:
         if not inside or path.resolve() != resolved / parts:
             reason = f"file {name!r} lies outside the package"
             raise refuse("package-invalid", reason, str(directory))
-        there = path.is_file()
+        exists = path.is_file()
     except (OSError, ValueError, RuntimeError) as error:
         reason = f"file {name[:80]!r} cannot be looked at: {error}"
         raise refuse("package-invalid", reason, str(directory)) from error
-    if not there:
+    if not exists:
         raise refuse("package-damaged", f"file {name!r} is missing", str(directory))
     return path

@@ -30,7 +30,7 @@ ModelSource = Callable[[], "tuple[ModuleOp, WeightSource]"]
 """Gives the model as it was written: its graph before any pass, and its constants."""
 
 LARGEST = 8.0
-"""How often the root-mean-square error that is expected the largest error of an output may be."""
+"""The allowed ratio of an output's largest error to the expected root-mean-square error."""
 
 USUAL = 2.0
 """The same of the root-mean-square error of many elements: weights are rounded, too. That of few
@@ -41,14 +41,14 @@ MEANINGLESS = 0.5
 however much the model magnifies roundings."""
 
 MAGNIFIED = 4.0
-"""How often the errors of runs with operands that were rounded at random an output's may be."""
+"""The allowed ratio of an output's error to the errors of runs with randomly rounded operands."""
 
 TABLED = (*FUNCTIONS, "softmax", "log_softmax", "lrn", "div", "pow", "reciprocal")
 """Operations that fixed point computes by tables."""
 
 OFF_GRID = 0.125
-"""Of a step of the grid that a model rounds an output to: results this far from it were not
-rounded. Floats of 16 bits and sums in another order stay below."""
+"""The part of a step of the grid that a model rounds an output to: results this far from it were
+not rounded. Floats of 16 bits and sums in another order stay below."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class OutputError:
     size: int
 
     passed: bool
-    """Whether the errors are within what is allowed, and nothing is off the grid."""
+    """True if the errors are within what is allowed, and nothing is off the grid."""
 
 
 @dataclass(frozen=True)

@@ -42,9 +42,9 @@ class Recipe:
     notes: tuple[str, ...] = ()
     numbers: Numbers | None = None
     factors: Mapping[str, Array] | None = None
-    """What the channels of values are divided by."""
+    """The divisors of the channels of values."""
     name: str = ""
-    """What packages' functions and files are called; by default as the model."""
+    """The name of packages' functions and files; by default the model's."""
 
 
 def write_open_package(

@@ -37,12 +37,12 @@ class PlannedExecutable(Executable):
             tuple(_sized(tensor, sizes) for tensor in side)
             for side in (package.inputs, package.outputs)
         )
-        own: dict[str, object] = {"inputs": inputs, "outputs": outputs}
+        fields: dict[str, object] = {"inputs": inputs, "outputs": outputs}
         if [tensor.shape for tensor in inputs] != [t.shape for t in plan.manifest.inputs]:
             # Bounds are those of the plan's size: a shorter run may take less.
             none = {"physical_bound": None, "granule_bound": None}
-            own["kernels"] = tuple(e.model_copy(update=none) for e in plan.manifest.kernels)
-        super().__init__(plan.directory, manifest=plan.manifest.model_copy(update=own))
+            fields["kernels"] = tuple(e.model_copy(update=none) for e in plan.manifest.kernels)
+        super().__init__(plan.directory, manifest=plan.manifest.model_copy(update=fields))
         self._plan, self._interpreted = plan, reference
         self._libraries = plan._libraries
 

@@ -1,4 +1,4 @@
-"""Why a kernel stays far below its physical bound, in words."""
+"""Reasons for which a kernel stays far below its physical bound, in words."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def why_low(
     primitive = next((p for p in machine.get("primitives", ()) if p["name"] == used), {})
     pieces = any(name.startswith("piece_") for name in primitive.get("operations", ()))
     if primitive.get("approximate") or pieces:
-        # What makes products fewer, or faster, goes before, between and behind them.
+        # What makes products fewer, or faster, goes before, between and after them.
         what = "splitting numbers" if pieces else "transforms"
         reasons.append(f"{what}, which the bound of the products leaves out")
     return "; ".join(reasons) or "a little of rounding, a little of start and end"

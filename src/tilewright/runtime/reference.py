@@ -37,12 +37,14 @@ def write_reference(folder: Path, compilation: Compilation, packed: Path | None)
     weights = compilation.weights
     assert isinstance(weights, Weights)
     (folder / GRAPH_FILE).write_text(compilation.text)
-    there = (
+    packaged = (
         {op.symbol.data for op in _packed(compilation.network)}
         if packed is not None
         else set[str]()
     )
-    weights.subset(symbol for symbol in weights if symbol not in there).save(folder / WEIGHTS_FILE)
+    weights.subset(symbol for symbol in weights if symbol not in packaged).save(
+        folder / WEIGHTS_FILE
+    )
 
 
 def read_reference(folder: Path, packed: Path | None) -> tuple[ModuleOp, Weights]:

@@ -33,7 +33,7 @@ class Answer(BaseModel):
     files: dict[str, FileEntry] = {}
     """Files that the request does not tell of, by their names relative to the model's folder."""
     notes: tuple[str, ...] = ()
-    """What the person was told when the model was read."""
+    """The notes that were shown when the model was read."""
 
     @staticmethod
     def of(key: str, files: Mapping[str, Path], notes: Sequence[str]) -> Answer:

@@ -30,7 +30,7 @@ from tilewright.simulate.commands import MAX_ENGINES, TimedArray
 
 @dataclass(frozen=True)
 class Timeline:
-    """When everything happened, in cycles from the start of the program."""
+    """The start and end of every command, in cycles from the start of the program."""
 
     start: NDArray[np.float64]
     """Per command: its waits are met and its latency begins."""

@@ -1,4 +1,5 @@
-"""What options offer, apart from the code that does it: ``--help`` lists it and imports nothing."""
+"""Values that options offer, apart from the code behind them: ``--help`` lists them and imports
+nothing."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ HELP: Mapping[int, str] = {
 
 
 def problem_of(error: OSError, code: str, where: str = "") -> Problem:
-    """What the system refuses, as a refusal: its words, the file, and what would help."""
+    """Turn the system's error into a refusal: its words, the file, and what would help."""
     place = where or (str(error.filename) if error.filename is not None else "")
     help = HELP.get(error.errno or 0, "")
     return Problem(code, error.strerror or str(error) or type(error).__name__, place, help)

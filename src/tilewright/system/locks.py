@@ -36,7 +36,7 @@ def share(directory: Path) -> int | None:
 
 
 def in_use(directory: Path) -> bool:
-    """Whether anyone holds a handle of ``share``; false for what cannot be opened."""
+    """Return True if anyone holds a handle of ``share``; false for what cannot be opened."""
     try:
         handle = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

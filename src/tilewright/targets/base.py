@@ -1,4 +1,4 @@
-"""What a target is: a machine, a way to emit packages for it, and a way to run them.
+"""The interface of a target: a machine, a way to emit packages for it, and a way to run them.
 
 Targets are found through the entry points ``tilewright.targets``; adding one edits no file outside
 its folder. Graph passes, planning and tile passes ask the machine, never the target.
@@ -189,11 +189,13 @@ class Target(ABC):
         return None
 
     def measurer(self) -> Measure | None:
-        """What times schedules on the processor at hand, or None for machines that are not here."""
+        """The measurer of schedules on the processor at hand; None for machines that are not
+        here."""
         return None
 
     def built(self) -> str:
-        """How a measurer builds kernels: measurements of other compilers are not comparable."""
+        """The way in which a measurer builds kernels: measurements of other compilers are not
+        comparable."""
         return ""
 
     def word_bytes(self, machine: Machine) -> int:
@@ -225,7 +227,7 @@ class Target(ABC):
         raise refuse("target-no-words", f"target {self.name} reads no programs")
 
     def manual(self, machine: Machine) -> str:
-        """The instruction manual of a machine (markdown), for targets that have one."""
+        """Return the machine's instruction manual."""
         raise refuse("target-no-words", f"target {self.name} has no instruction words")
 
     def options(self) -> dict[str, Any]:
@@ -280,7 +282,7 @@ class WordTarget(Target):
         return disassemble(instructions, from_bytes(instructions, parts.data), rows)
 
     def manual(self, machine: Machine) -> str:
-        """The instruction manual."""
+        """Return the machine's instruction manual."""
         from tilewright.codegen.words import manual
 
         return manual(self.instruction_set(machine))

@@ -1,4 +1,4 @@
-"""Which bytes instructions touch: strided boxes as columns, and as records for the race check."""
+"""Bytes that instructions touch: strided boxes as columns, and as records for the race check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a network's inputs come from: Input layers, and the data layers of training files."""
+"""The inputs of a network: Input layers, and the data layers of training files."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _shape(layer: Layer, top: str, wanted: Sequence[int] | None, notes: list[str
 
 
 def _is_size(size: object) -> bool:
-    """Whether a size is a positive integer, of Python's or of NumPy's."""
+    """Return True if a size is a positive integer, of Python's or of NumPy's."""
     return isinstance(size, int | np.integer) and int(size) >= 1
 
 

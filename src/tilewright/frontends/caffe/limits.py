@@ -1,10 +1,10 @@
 """Bounds on what a model may ask for, so that a hostile file costs neither time nor memory."""
 
 MAX_TEXT_BYTES = 2**24
-"""Of a prototxt; the largest published ones have a few hundred kilobytes."""
+"""The size limit of a prototxt; the largest published ones have a few hundred kilobytes."""
 
 MAX_WEIGHT_BYTES = 2**36
-"""Of a caffemodel; protobuf itself stops at 2**31 - 1."""
+"""The size limit of a caffemodel; protobuf itself stops at 2**31 - 1."""
 
 MAX_FIELDS = 2**20
 """Fields of a caffemodel that are looked at; arrays are one each."""

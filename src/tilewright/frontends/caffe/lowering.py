@@ -1,4 +1,4 @@
-"""What the importer of one layer sees: the layer, its operands, and ways to emit and refuse."""
+"""The interface of a layer's importer: the layer, its operands, and ways to emit and refuse."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Lowering(Emitter):
         super().__init__(network, layer.name, layer.name)
         self.layer = layer
         self.values = values
-        """The bottoms."""
+        """The values of the layer's bottoms, in order."""
         self.taken = 0
         """Parameters taken so far."""
         self._parameters = parameters
@@ -79,7 +79,7 @@ class Lowering(Emitter):
 
     @property
     def x(self) -> SSAValue:
-        """The first bottom."""
+        """The value of the first bottom."""
         return self.values[0]
 
     @property

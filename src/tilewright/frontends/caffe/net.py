@@ -52,7 +52,7 @@ TYPES_V1 = {
     "THRESHOLD": "Threshold",
     "WINDOW_DATA": "WindowData",
 }
-"""What the older form calls a type, and the newer."""
+"""The type names of the older form of layers, and the newer names of each."""
 
 TRAINING = ("Accuracy", "Silence", "HDF5Output")
 """Layers, beside those that end in Loss, that compute nothing a deployed network hands out."""
@@ -76,12 +76,12 @@ class Layer:
 
     @property
     def where(self) -> str:
-        """How messages call the layer."""
+        """The layer's name and type in messages."""
         return f"layer {shown(self.name)} ({shown(self.type)[1:-1]})"
 
     @property
     def is_for_training(self) -> bool:
-        """Whether it measures instead of computing."""
+        """True if it measures instead of computing."""
         return self.type in TRAINING or self.type.endswith("Loss")
 
 
@@ -161,7 +161,7 @@ def _inputs(net: Any, problems: list[Problem], title: str) -> list[Layer]:
 
 
 def _takes_part(proto: Any, state: Any) -> bool:
-    """Whether a layer is there in the test phase, by its include or exclude rules."""
+    """Return True if a layer is there in the test phase, by its include or exclude rules."""
     if proto.include:
         return _any_holds(proto.include, state)
     return not _any_holds(proto.exclude, state)

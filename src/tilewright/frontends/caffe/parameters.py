@@ -22,7 +22,7 @@ _RANGES = {
     "scale": (0.3, 0.7),
     "slope": (0.1, 0.4),
 }
-"""Where made-up parameters other than weights lie: values stay sane through deep networks."""
+"""The ranges of made-up parameters other than weights: values stay sane through deep networks."""
 
 
 class Parameters:
@@ -30,14 +30,14 @@ class Parameters:
 
     def __init__(self, stored: Stored | None, own: Stored) -> None:
         self._stored = stored
-        """Of the caffemodel, if there is one."""
+        """The parameters of the caffemodel, if there is one."""
         self._own = own
-        """Of the prototxt itself, which rarely has any."""
+        """The parameters in the prototxt itself, which rarely has any."""
         self._seeded = 0
 
     @property
     def made_up(self) -> bool:
-        """Whether any parameter came from a seed."""
+        """True if any parameter came from a seed."""
         return self._seeded > 0
 
     def take(

@@ -19,12 +19,12 @@ class Source:
     """A parsed prototxt and where it came from."""
 
     net: Any
-    """A NetParameter."""
+    """The parsed NetParameter of the network."""
     digest: str
     title: str
-    """How messages call the file."""
+    """The file's name in messages."""
     problems: tuple[Problem, ...] = ()
-    """What is wrong with the text though it could be parsed."""
+    """Problems of a text that could still be parsed."""
 
 
 def read_prototxt(path: str | Path) -> Source:

@@ -44,7 +44,7 @@ class Blob:
     """Stored with four extents, of which the first are 1 where there are fewer axes."""
 
     def fits(self, shape: tuple[int, ...]) -> bool:
-        """Whether this is a parameter of a shape, as Caffe compares them."""
+        """Return True if this is a parameter of a shape, as Caffe compares them."""
         if self.legacy and len(shape) <= 4:
             return self.shape == (1,) * (4 - len(shape)) + shape
         return self.shape == shape
@@ -125,7 +125,7 @@ def _within(wire: Wire, field: Field) -> Iterator[Field]:
 
 
 def _blob(wire: Wire, field: Field, data: Array) -> Blob:
-    """One BlobProto."""
+    """Read one BlobProto from its bytes."""
     legacy: dict[int, int] = {}
     shape: tuple[int, ...] | None = None
     pieces: dict[int, list[Array]] = {_DATA: [], _DOUBLES: []}

@@ -1,4 +1,4 @@
-"""Which layer makes which blob, and which blobs are left over: the network's outputs."""
+"""The producer of each blob, and the blobs that no layer reads: the network's outputs."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ _NOTHING = Constant(np.zeros(0, np.float32), "")
 
 @dataclass
 class Scope:
-    """What the names of one graph stand for; a subgraph also sees those around it."""
+    """The values of the names of one graph; a subgraph sees those around it, too."""
 
     values: dict[str, Item | Unknown]
     tensors: Mapping[str, TensorProto]
@@ -73,8 +73,8 @@ class Scope:
 
     def names(self) -> list[str]:
         """All names that can be read here."""
-        own = [*self.values, *self.tensors]
-        return own if self.outer is None else [*own, *self.outer.names()]
+        names = [*self.values, *self.tensors]
+        return names if self.outer is None else [*names, *self.outer.names()]
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Body:
 
     network: NetworkBuilder
     files: Files
-    """Where external data may lie."""
+    """The files in which external data may lie."""
     own_functions: functions.Functions = field(
         default_factory=dict[tuple[str, str, str], FunctionProto]
     )
@@ -99,7 +99,7 @@ class Body:
             self._take(node, scope, used)
 
     def value(self, name: str, scope: Scope) -> Item | Unknown:
-        """What a name stands for; stored constants are read when first asked for."""
+        """Return the value of a name; stored constants are read when first asked for."""
         where: Scope | None = scope
         while where is not None:
             if name in where.values:
@@ -183,9 +183,9 @@ class Body:
         if functions.own_function(node, self.own_functions) is not None:
             return {}
         schema = schema_of(node)
-        own = contributed(node, known=schema is not None)
-        if own is not None:
-            return own.values(node)
+        operator = contributed(node, known=schema is not None)
+        if operator is not None:
+            return operator.values(node)
         taken = schema is not None and (
             node.key in RULES
             or node.key in CONTROL
@@ -208,10 +208,14 @@ class Body:
             reason = f"operator set {node.version} has no such operator"
             if node.domain:
                 reason = f"the domain {shown(node.domain)} is not one whose operators are known"
-        own = [f"{DOMAIN}.{name}" for name in CONTRIBUTED] if node.domain == DOMAIN else []
-        if own:
-            reason = f"it is none of the {len(own)} operators of its domain that are known"
-        near = near_names(node.key, [*own, *RULES, *CONTROL, *sequences.RULES])
+        contributed_keys = (
+            [f"{DOMAIN}.{name}" for name in CONTRIBUTED] if node.domain == DOMAIN else []
+        )
+        if contributed_keys:
+            reason = (
+                f"it is none of the {len(contributed_keys)} operators of its domain that are known"
+            )
+        near = near_names(node.key, [*contributed_keys, *RULES, *CONTROL, *sequences.RULES])
         help = f"near to it are {', '.join(near)}" if near else ""
         return refuse("onnx-unsupported-operator", reason, where=node.where, help=help)
 
@@ -259,8 +263,8 @@ class Body:
             if node.key in SUMS_OF_PRODUCTS:
                 operands = [_of_one_zero(value) for value in operands]
         self._check_size(node, operands)
-        own = contributed(node, known=schema_of(node) is not None)
-        rule = own.rule if own is not None else RULES.get(node.key)
+        operator = contributed(node, known=schema_of(node) is not None)
+        rule = operator.rule if operator is not None else RULES.get(node.key)
         if rule is not None:
             return numbers.apply(rule, Lowering(node, attributes, operands, self.network))
         if not functions.has_body(node):

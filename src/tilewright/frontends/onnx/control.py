@@ -1,4 +1,5 @@
-"""If, Loop and Scan: branches chosen at import or, both computed, at run time; loops unrolled."""
+"""The operators If, Loop and Scan: branches chosen at import or, both computed, at run time; loops
+unrolled."""
 
 from __future__ import annotations
 
@@ -112,7 +113,7 @@ def _chosen(at: Lowering, condition: SSAValue, first: Item, second: Item) -> Ite
 
 
 def _equal(first: Constant, second: Constant) -> bool:
-    """Whether two constants are the same, bit for bit."""
+    """Return True if two constants are the same, bit for bit."""
     a, b = first.array, second.array
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
@@ -228,10 +229,11 @@ def _no_rows(
     scope: Scope,
     axes: Sequence[int],
 ) -> Sequence[Value]:
-    """What a body that is never run collects along ``axes``: nothing, of the shapes of a round.
+    """Return the results that a body which never runs collects along ``axes``: empty, of the shapes
+    of a round.
 
-    Those that it does not state, a round for the values ``given`` has; its operations have no
-    reader.
+    Shapes that the body does not declare come from importing one iteration for the values
+    ``given``; the operations of that iteration have no reader.
     """
     at = Lowering(node, {}, (), body.network)
     declared = [_declared(value) for value in graph.output][-len(axes) :]
@@ -288,4 +290,4 @@ def _stacked(body: Body, node: Node, items: Sequence[Item], axis: int) -> Value:
 
 
 CONTROL: Mapping[str, Control] = {"If": if_, "Loop": loop, "Scan": scan}
-"""By operator."""
+"""The importer of each operator with subgraphs."""

@@ -23,11 +23,11 @@ from tilewright.frontends.onnx.limits import shown
 
 @dataclass
 class Files:
-    """Where the data of external tensors lie."""
+    """The files that hold the data of external tensors."""
 
     folder: Path | None = None
     """Of the model; None if it did not come from a file."""
-    own: MappedFile | NDArray[np.uint8] | None = None
+    content: MappedFile | NDArray[np.uint8] | None = None
     """The model's own bytes, to which its large constants refer."""
     beside: dict[Path, MappedFile] = field(default_factory=dict[Path, MappedFile])
     """Files of external data, mapped when a tensor first needs them."""
@@ -35,16 +35,16 @@ class Files:
     @property
     def mapped(self) -> tuple[MappedFile, ...]:
         """All files that arrays may be views of."""
-        own = (self.own,) if isinstance(self.own, MappedFile) else ()
-        return (*own, *self.beside.values())
+        mapped = (self.content,) if isinstance(self.content, MappedFile) else ()
+        return (*mapped, *self.beside.values())
 
     def within(self, start: int, end: int) -> NDArray[np.uint8] | None:
         """Some of the model's own bytes; None if it has none there."""
-        if self.own is None:
+        if self.content is None:
             return None
-        if isinstance(self.own, MappedFile):
-            return self.own.view(start, end) if end <= len(self.own.bytes) else None
-        return self.own[start:end] if end <= len(self.own) else None
+        if isinstance(self.content, MappedFile):
+            return self.content.view(start, end) if end <= len(self.content.bytes) else None
+        return self.content[start:end] if end <= len(self.content) else None
 
     def open(self, path: Path) -> MappedFile:
         """A file, mapped once; raises OSError."""
@@ -88,7 +88,7 @@ def _within(tensor: TensorProto, files: Files, fields: Mapping[str, str]) -> NDA
 
 
 def is_within(tensor: TensorProto) -> bool:
-    """Whether an external tensor's data are bytes of the model's own file."""
+    """Return True if an external tensor's data are bytes of the model's own file."""
     return _fields(tensor).get("location", "") == WITHIN
 
 

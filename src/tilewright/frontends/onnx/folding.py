@@ -55,7 +55,7 @@ class Folder:
         self._left = MAX_FOLDED_BYTES
 
     def folds(self, node: Node, operands: Sequence[Constant | None] = ()) -> bool:
-        """Whether nodes of this operator are evaluated when their inputs are known.
+        """Return True if nodes of this operator are evaluated when their inputs are known.
 
         Quantised weights stay quantised: only numbers are dequantised here.
         """
@@ -176,7 +176,7 @@ class Folder:
 
 
 def _range_count(node: Node, operands: Sequence[Array]) -> int:
-    """How many numbers a Range gives; raises TilewrightError."""
+    """Return the number of elements of a Range; raises TilewrightError."""
     if any(array.size != 1 for array in operands):
         raise refuse("onnx-shape", "its operands are not one number each", where=node.where)
     start, limit, step = (float(array.reshape(-1)[0]) for array in operands)

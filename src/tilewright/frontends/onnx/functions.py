@@ -21,7 +21,7 @@ class Definition:
     outputs: tuple[str, ...]
     nodes: tuple[NodeProto, ...]
     versions: Mapping[str, int]
-    """Of the operator sets that the nodes are of, by domain."""
+    """Versions of the operator sets that the nodes are of, by domain."""
 
 
 Functions = Mapping[tuple[str, str, str], FunctionProto]
@@ -73,7 +73,7 @@ def called(node: Node, function: FunctionProto) -> Definition:
 
 
 def has_body(node: Node) -> bool:
-    """Whether ONNX defines the node's operator by others."""
+    """Return True if ONNX defines the node's operator by others."""
     schema: Any = schema_of(node)  # Its stubs lack what concerns functions.
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 

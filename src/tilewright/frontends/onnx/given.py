@@ -66,7 +66,7 @@ def _array(declared: ValueInfoProto, value: ArrayLike | str) -> Array:
 
 
 def _fits(shape: Sequence[int], sizes: Sequence[int]) -> bool:
-    """Whether a shape is what the model declares; what is not positive is open."""
+    """Return True if a shape is what the model declares; what is not positive is open."""
     return len(shape) == len(sizes) and all(
         size <= 0 or size == have for size, have in zip(sizes, shape, strict=True)
     )

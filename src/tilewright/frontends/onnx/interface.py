@@ -21,7 +21,7 @@ Type = TensorType[Any]
 
 
 def signature_of(graph: GraphProto, constants: Collection[str] = ()) -> Signature:
-    """What a model takes and gives as it states it, without inputs that ``constants`` names.
+    """Return the inputs and outputs that a model states, without inputs that ``constants`` names.
 
     What import refuses is left as it is.
     """

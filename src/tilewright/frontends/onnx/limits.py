@@ -1,7 +1,7 @@
 """Bounds on what a model may ask for, so that a hostile file costs neither time nor memory."""
 
 MAX_FILE_BYTES = 2**31 - 1
-"""What protobuf can read; larger models keep their weights in external data."""
+"""The largest file that protobuf can read; larger models keep their weights in external data."""
 
 MAX_NODES = 50_000
 """xDSL handles this many operations at ease."""
@@ -16,10 +16,10 @@ MAX_CONSTANT_ELEMENTS = 2**28
 """Elements of one constant that nodes make."""
 
 MAX_FOLDED_BYTES = 2**31
-"""What evaluating constant nodes at import may produce in all."""
+"""The bytes that evaluating constant nodes at import may produce in all."""
 
 MAX_DEPTH = 16
-"""How deep graphs may lie in one another: branches, loops, definitions of operators."""
+"""The greatest depth of nested graphs: branches, loops, definitions of operators."""
 
 MAX_ROUNDS = 1024
 """Rounds of a loop, which is unrolled."""

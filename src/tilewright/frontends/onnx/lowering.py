@@ -1,4 +1,4 @@
-"""What the importer of one operator sees: the node, its operands, and ways to emit and refuse."""
+"""The interface of an operator's importer: the node, its operands, and ways to emit and refuse."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
 
 Value = SSAValue | Constant
-"""What an ONNX name stands for: a tensor of the network, or an array known at import."""
+"""The value of an ONNX name: a tensor of the network, or an array known at import."""
 
 MAX_LIST = 4096
 """Entries of a constant that lists axes, sizes or indices."""
@@ -57,7 +57,7 @@ class Lowering(Emitter):
     # Attributes
 
     def integer(self, name: str, default: int = 0) -> int:
-        """An integer attribute."""
+        """Return an integer attribute; refuses other types."""
         value = self.attributes.get(name, default)
         if not isinstance(value, int):
             raise self.refuse(f"the attribute {name!r} is not an integer")
@@ -80,7 +80,7 @@ class Lowering(Emitter):
         return float(value)
 
     def text(self, name: str, default: str = "") -> str:
-        """A string attribute."""
+        """Return a string attribute; refuses other types."""
         value = self.attributes.get(name, default)
         if not isinstance(value, str):
             raise self.refuse(f"the attribute {name!r} is not a string")
@@ -89,7 +89,7 @@ class Lowering(Emitter):
     # Operands
 
     def has(self, index: int) -> bool:
-        """Whether an operand is given."""
+        """Return True if an operand is given."""
         return index < len(self.operands) and self.operands[index] is not None
 
     def operand(self, index: int) -> Value:

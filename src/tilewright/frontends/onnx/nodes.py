@@ -54,13 +54,13 @@ class Node:
     outputs: tuple[str, ...]
     proto: NodeProto
     versions: Mapping[str, int]
-    """Of the operator sets that operators are looked up in, by domain."""
+    """Versions of the operator sets in which operators are looked up, by domain."""
     origin: str
     """Name of the model's node that it stands in, or its own."""
 
     @property
     def version(self) -> int:
-        """Of the operator set of the node's domain; 0 if the model does not say."""
+        """The version of the node's operator set; 0 if the model states none."""
         return self.versions.get(self.domain, 0)
 
     @cached_property
@@ -75,7 +75,7 @@ class Node:
 
     @property
     def where(self) -> str:
-        """How messages call the node: by that of the model in which it stands, if in one."""
+        """The node's name in messages, with that of the function or subgraph in which it is."""
         if self.name == self.origin:
             return f"node {shown(self.name)} ({self.key})"
         inner = self.name.removeprefix(f"{self.origin}/")
@@ -106,11 +106,13 @@ def captured(proto: NodeProto) -> tuple[str, ...]:
         if attribute.type != AttributeProto.GRAPH:
             continue
         graph = attribute.g
-        own = {value.name for value in graph.input} | {t.name for t in graph.initializer}
-        own |= {name for node in graph.node for name in node.output}
+        defined = {value.name for value in graph.input} | {t.name for t in graph.initializer}
+        defined |= {name for node in graph.node for name in node.output}
         for node in graph.node:
-            names.update(dict.fromkeys(n for n in (*node.input, *captured(node)) if n not in own))
-        names.update(dict.fromkeys(v.name for v in graph.output if v.name not in own))
+            names.update(
+                dict.fromkeys(n for n in (*node.input, *captured(node)) if n not in defined)
+            )
+        names.update(dict.fromkeys(v.name for v in graph.output if v.name not in defined))
     return tuple(names)
 
 
@@ -177,8 +179,8 @@ def _cycle(nodes: Sequence[Node], maker: dict[str, int], waiting: Sequence[int])
         )
     cycle = list(steps)[steps[index] :]
     names = [shown(nodes[i].name) for i in reversed(cycle)]
-    trail = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    return refuse("onnx-cycle", f"nodes read each other's results: {trail}", nodes[index].where)
+    path = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    return refuse("onnx-cycle", f"nodes read each other's results: {path}", nodes[index].where)
 
 
 def live_nodes(ordered: Sequence[Node], outputs: Iterable[str]) -> list[Node]:
@@ -206,7 +208,7 @@ def _schema(operator: str, version: int, domain: str) -> onnx.defs.OpSchema | No
 
 
 def takes_lists(node: Node) -> bool:
-    """Whether ONNX lets an operand of the node's operator be a sequence or an optional."""
+    """Return True if ONNX lets an operand of the node's operator be a sequence or an optional."""
     schema = schema_of(node)
     kinds = [kind for formal in schema.inputs for kind in formal.types] if schema else []
     return any(kind.startswith(("seq(", "optional(")) for kind in kinds)

@@ -20,7 +20,7 @@ from tilewright.graph.names import network_name
 from tilewright.shapes import Shapes
 
 MODEL_FILE = "model.onnx"
-"""What a copy of the model is called; a model's own data file of that name is refused."""
+"""The file name of a model's copy; a model's own data file of that name is refused."""
 
 
 class OpenedOnnx(Opened):

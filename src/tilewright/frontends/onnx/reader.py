@@ -29,9 +29,9 @@ class Source:
     model: ModelProto
     digest: str
     files: Files
-    """Where large constants and external data lie."""
+    """The files that hold large constants and external data."""
     title: str
-    """How messages call the model."""
+    """The model's name in messages."""
 
 
 def read_model(source: ModelSource) -> Source:
@@ -45,7 +45,7 @@ def read_model(source: ModelSource) -> Source:
     if isinstance(source, bytes):
         data = np.frombuffer(source, np.uint8)
         digest = hashlib.sha256(source).hexdigest()
-        return Source(_parse(data, "model"), digest, Files(own=data), "model")
+        return Source(_parse(data, "model"), digest, Files(content=data), "model")
     path = Path(source)
     title = shown(str(path))
     try:
@@ -126,7 +126,8 @@ def check_model(source: Source) -> dict[str, int]:
 
 
 def _is_text(model: ModelProto) -> bool:
-    """Whether every name is UTF-8; protobuf lets through what is not, as bytes or as an error."""
+    """Return True if every name is UTF-8; protobuf lets through what is not, as bytes or as an
+    error."""
     try:
         return all(isinstance(name, str) for name in _names(model))
     except UnicodeDecodeError:

@@ -21,7 +21,7 @@ from tilewright.ir.types import shape_of
 
 @dataclass(frozen=True)
 class ValueList:
-    """A sequence of tensors."""
+    """A sequence of tensors, known at import."""
 
     items: tuple[Value, ...]
 
@@ -32,7 +32,7 @@ class Absent:
 
 
 Item = Value | ValueList | Absent
-"""What a name stands for."""
+"""The value that a name denotes: a tensor or constant, a list of them, or an absent optional."""
 
 Items = Sequence[Item | None]
 
@@ -180,8 +180,8 @@ def _optional(at: Lowering, operands: Items) -> Item:
 
 
 def _has(at: Lowering, operands: Items) -> Item:
-    there = bool(operands) and operands[0] is not None and not isinstance(operands[0], Absent)
-    return Constant(np.array(there), f"{at.node.name}.there")
+    present = bool(operands) and operands[0] is not None and not isinstance(operands[0], Absent)
+    return Constant(np.array(present), f"{at.node.name}.there")
 
 
 def _get(at: Lowering, operands: Items) -> Item:

@@ -162,13 +162,13 @@ def _pads(
     return begins, ends
 
 
-def _ceil_pad(begun: int, end: int, span: int, stride: int) -> int:
-    """What to add behind an axis so that rounding the number of windows down rounds it up.
+def _ceil_pad(start: int, end: int, span: int, stride: int) -> int:
+    """Return the padding after an axis with which rounding the number of windows down rounds it up.
 
-    ``begun`` is the extent with the padding before it: the last window must start inside it.
+    ``start`` is the extent with the padding before it: the last window must start inside it.
     """
-    free = begun + end - span
+    free = start + end - span
     windows = ceil_div(free, stride) + 1
-    if (windows - 1) * stride >= begun:
+    if (windows - 1) * stride >= start:
         windows -= 1
     return max((windows - 1) * stride - free, 0)

@@ -1,4 +1,4 @@
-"""What the little functions inside reductions and sorts compute, read off their text.
+"""The functions inside reductions and sorts, recognised by their text.
 
 A body is written as a term over its arguments ``a0``, ``a1``, ...; it is known if the term is.
 """
@@ -92,5 +92,5 @@ def order_of(block: Block, constants: Constants) -> tuple[int, bool] | None:
 
 
 def _canonical(x: str) -> str:
-    """How JAX makes one zero and one NaN of all."""
+    """Return JAX's expression that makes all zeros one zero, and all NaN one NaN."""
     return f"select(NE({x},{x}),nan,select(EQ({x},0.0),0.0,{x}))"

@@ -25,7 +25,7 @@ from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
 Scope = dict[int, Entry | None]
-"""What values stand for; None for results of what was refused."""
+"""The entry of each value, by its number; None for results of a refused operation."""
 
 Control = Callable[["Body", Operation, str, Sequence[Entry], Scope], Sequence[Entry | None]]
 """Takes an operation that runs others, or that moves whole entries."""
@@ -90,7 +90,7 @@ class Body:
     def call(
         self, name: str, operands: Sequence[Entry], op: Operation, label: str
     ) -> Sequence[Entry | None]:
-        """What a function gives for operands; raises TilewrightError."""
+        """Return the results of a function for operands; raises TilewrightError."""
         function = self.program.functions.get(name)
         if function is None or not function.regions:
             raise refuse("stablehlo-entry", f"there is no function {name[:60]!r}", where(op, label))

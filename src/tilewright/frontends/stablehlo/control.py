@@ -125,7 +125,7 @@ def branch(
 def tuple_(
     body: Body, op: Operation, label: str, operands: Sequence[Entry], scope: Scope
 ) -> Sequence[Entry | None]:
-    """Entries as one."""
+    """Combine several entries into one tuple."""
     return [tuple(operands)]
 
 
@@ -168,4 +168,4 @@ CONTROL: Mapping[str, Control] = {
     "stablehlo.tuple": tuple_,
     "stablehlo.while": while_,
 }
-"""By operation."""
+"""The importer of each operation with control flow, by its name."""

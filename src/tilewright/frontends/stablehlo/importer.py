@@ -125,7 +125,7 @@ class _Importer:
 
 
 def _input_names(block: Block) -> list[str]:
-    """What the program calls its inputs where that is one name each; else arg0, arg1, ..."""
+    """Return the program's names of its inputs where each has one; else arg0, arg1, ..."""
     names = [name.rpartition("/")[2] for name in block.names]
     if all(names) and len(set(names)) == len(names):
         return names
@@ -133,7 +133,7 @@ def _input_names(block: Block) -> list[str]:
 
 
 def _output_names(entry: Operation, block: Block) -> list[str]:
-    """What JAX calls the results (``result[0]``), or result0, result1, ..."""
+    """Return JAX's names of the results (``result[0]``), or result0, result1, ..."""
     last = block.operations[-1] if block.operations else None
     count = len(last.operands) if last is not None else 0
     stated = entry.attributes.get("res_attrs")

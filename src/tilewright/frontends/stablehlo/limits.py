@@ -1,19 +1,19 @@
 """Bounds on what a program may ask for, so that a hostile file costs neither time nor memory."""
 
 MAX_FILE_BYTES = 2**31 - 1
-"""Of a program, text or bytecode."""
+"""The size limit of a program in bytes, text or bytecode."""
 
 MAX_SECONDS = 300
 """Processor time that parsing may take."""
 
 MAX_DOCUMENT_BYTES = 2**28
-"""Of the parsed program without its constants."""
+"""The size limit of the parsed program without its constants, in bytes."""
 
 MAX_OPERATIONS = 50_000
 """Operations of a program, and operations taken once calls and loops are written out."""
 
 MAX_DEPTH = 32
-"""How deep calls and loops may lie in one another."""
+"""The greatest depth of nested calls and loops."""
 
 MAX_ROUNDS = 1024
 """Rounds of a loop, which is written out."""

@@ -1,4 +1,4 @@
-"""What the rule of one operation sees: its attributes, its operands, ways to emit and refuse."""
+"""The interface of an operation's rule: its attributes, its operands, ways to emit and refuse."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Lowering(Emitter):
         self.label = label
         """The operation's name in the model."""
         self.views = views
-        """The operands."""
+        """The operands of the operation, in order."""
 
     # Refusing
 
@@ -49,7 +49,7 @@ class Lowering(Emitter):
     # Attributes
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """An integer attribute."""
+        """Return an integer attribute; refuses other types."""
         value = self.op.attributes.get(name, default)
         if not isinstance(value, int):
             raise self.refuse(f"the attribute {name!r} is not an integer")
@@ -74,7 +74,7 @@ class Lowering(Emitter):
         return items
 
     def text(self, name: str, default: str = "") -> str:
-        """A string attribute."""
+        """Return a string attribute, or the default."""
         value = self.op.attributes.get(name, default)
         return value if isinstance(value, str) else default
 

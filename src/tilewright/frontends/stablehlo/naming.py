@@ -1,4 +1,4 @@
-"""What operations are called in the model: JAX's scopes, without what tracing added."""
+"""Names of operations in the model: JAX's scopes, without those that tracing added."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Labels:
 
     @staticmethod
     def name(location: str, operation: str, within: str) -> str:
-        """What an operation is called in a function (or loop) that is called ``within``."""
+        """Name an operation of a function (or loop) whose own name is ``within``."""
         parts = _scopes(location)
         if not within:
             # The first scope is the function that was exported.

@@ -21,14 +21,14 @@ from tilewright.numerics import reference
 
 
 def divided(at: Lowering, x: View, y: View) -> View | None:
-    """What x / y comes to, or None."""
+    """Return the function that x / y is a part of; None if no pattern matches."""
     if isinstance(y.core, SSAValue):
         return _sigmoid(at, x, y) if x.number is not None else _softmax(at, x, y)
     return _mean(at, x, y) or _average(at, x, y)
 
 
 def multiplied(at: Lowering, x: View, y: View) -> View | None:
-    """What x * y comes to, or None."""
+    """Return the function that x * y is a part of; None if no pattern matches."""
     for value, factor in ((x, y), (y, x)):
         sigmoid = _made_by(factor.core, "sigmoid")
         same = sigmoid is not None and sigmoid.inputs[0] is value.core
@@ -109,7 +109,7 @@ def _softmax(at: Lowering, x: View, y: View) -> View | None:
 
 
 def _unshaped(value: SSAValue) -> SSAValue:
-    """What a value was before reshapes."""
+    """Return the value that reshapes were applied to."""
     while (op := _made_by(value, "reshape")) is not None:
         value = op.inputs[0]
     return value

@@ -67,7 +67,7 @@ class Block:
     arguments: tuple[int, ...]
     kinds: tuple[Kind, ...]
     names: tuple[str, ...]
-    """What the arguments are called where the program says so, else ""."""
+    """The arguments' names where the program states them, else ""."""
     operations: tuple[Operation, ...]
 
 

@@ -34,7 +34,7 @@ class Source:
     program: Program
     digest: str
     title: str
-    """How messages call it."""
+    """The program's name in messages."""
 
 
 def read_program(source: str | Path | bytes | Exported) -> Source:
@@ -71,7 +71,8 @@ def _too_large(title: str) -> TilewrightError:
 
 
 def _parsed(data: bytes, title: str) -> tuple[Any, Array]:
-    """What the worker makes of a program: its document, and the bytes of the constants."""
+    """Parse a program in the worker process: return its document, and the bytes of the
+    constants."""
     worker = Path(__file__).with_name("worker.py")
     # -P keeps this folder off the worker's path.
     command = [sys.executable, "-P", str(worker), str(MAX_OPERATIONS), str(MAX_SECONDS)]

@@ -1,4 +1,4 @@
-"""What a value of a program stands for while it is imported.
+"""Values of a program while it is imported: tensors, constants, and views of either.
 
 XLA's programs write every broadcast and many transposes out, and keep images in NHWC. A value here
 is a tensor of the network together with the order of its axes and the shape that it broadcasts to,
@@ -40,12 +40,12 @@ class View:
 
     @property
     def rank(self) -> int:
-        """Number of axes."""
+        """The number of axes of the view."""
         return len(self.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Element type."""
+        """The NumPy type of the elements."""
         return dtype_of(self.core) if isinstance(self.core, SSAValue) else self.core.dtype
 
     @property

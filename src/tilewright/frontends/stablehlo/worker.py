@@ -18,11 +18,11 @@ import numpy as np
 MAX_OPERATIONS, MAX_SECONDS = (int(argument) for argument in sys.argv[1:3])
 ELEMENTS = re.compile(r"^(f16|bf16|f32|f64|i1|u?i(8|16|32|64))$")
 PORTABLE = b"ML\xefR"
-"""How MLIR's bytecode begins."""
+"""The first bytes of MLIR's bytecode."""
 
 
 class Refused(Exception):
-    """What the program asks for is not read: a code's last word, and a reason."""
+    """A construct of the program that is not read: a code's last word, and a reason."""
 
     def __init__(self, problem: str, reason: str) -> None:
         super().__init__(reason)
@@ -50,7 +50,7 @@ class Reader:
         return str(type_)[:200]
 
     def number(self, value: Any) -> int:
-        """A value's number."""
+        """Return the number of a value, given in order of appearance."""
         return self.numbers.setdefault(value, len(self.numbers))
 
     def values(self, values: Any) -> list[Any]:
@@ -92,7 +92,7 @@ class Reader:
         return "" if match is None or rest.startswith(":") else match.group(1)[:1000]
 
     def entries(self, named: Any) -> dict[str, Any]:
-        """Attributes by name."""
+        """Return the attributes of an operation by name."""
         pairs = (named[index] for index in range(len(named)))
         return {pair.name: self.attribute(pair.attr) for pair in pairs}
 
@@ -130,7 +130,7 @@ class Reader:
         return fields
 
     def dense(self, attribute: Any) -> Any:
-        """Where a constant's bytes lie; of one value everywhere, only that value is kept."""
+        """Return where a constant's bytes are; of a splat, only its one value is stored."""
         kind = self.kind(attribute.type)
         if isinstance(kind, str):
             return {"text": kind}

@@ -24,7 +24,7 @@ OPSET = 17
 """Version of the ONNX operators that is asked for: the newest that tf2onnx 1.17 maps well."""
 
 MAX_FILE_BYTES = 2**31 - 1
-"""What a flatbuffer can address."""
+"""The bytes that a flatbuffer can address."""
 
 MAX_SECONDS = 600
 """Time that a conversion may take."""

@@ -80,7 +80,7 @@ def _changed(program: Any) -> list[str]:
 
 
 def _declared(program: Any) -> list[str]:
-    """What a program whose operations write to nothing says that it changes."""
+    """List the changes of state that a program declares whose operations write to nothing."""
     signature = program.graph_signature
     return [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
 

@@ -76,7 +76,7 @@ def _results(graph: Any) -> list[Any]:
 
 
 def _fresh(wanted: str, taken: set[str]) -> str:
-    """The name, or with a number behind it if it is taken."""
+    """The name, or with a number appended if it is taken."""
     name, number = wanted, 1
     while name in taken:
         number += 1

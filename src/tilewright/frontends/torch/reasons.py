@@ -19,7 +19,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def told(code: str, where: str, subject: str, act: Callable[[], Any]) -> Any:
-    """What ``act`` gives; torch's exceptions, which are of any type, become one refusal."""
+    """Return the result of ``act``; torch's exceptions, which are of any type, become one
+    refusal."""
     try:
         with _hushed():
             return act()

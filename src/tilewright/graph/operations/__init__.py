@@ -1,7 +1,7 @@
 """The operations of the graph dialect, one file a family.
 
 Each states its definition, shape rule, meaning and domain side by side. To add one: write the
-class in its family's file and list it in ``OPERATIONS``.
+class in its family's file, with ``definition`` (base.py), and import it here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tilewright.graph.dialect import (
     YieldOp,
 )
 from tilewright.graph.operations.attention import AttentionOp
-from tilewright.graph.operations.base import Operation
+from tilewright.graph.operations.base import OPERATIONS, Operation
 from tilewright.graph.operations.binary import (
     AddOp,
     BinaryOperation,
@@ -117,86 +117,6 @@ from tilewright.graph.operations.winograd_stages import WinogradInputOp, Winogra
 from tilewright.ir import Builtin, Context, Dialect, ModuleOp, Parser
 from tilewright.ir.types import TYPES
 
-OPERATIONS: tuple[type[Operation], ...] = (
-    ConvOp,
-    ExplicitConvOp,
-    PieceConvOp,
-    PieceMatMulOp,
-    SeparableConvOp,
-    WinogradConvOp,
-    WinogradInputOp,
-    WinogradOutputOp,
-    Im2colOp,
-    SparseProductOp,
-    MaxPoolOp,
-    AveragePoolOp,
-    MaximumGradientOp,
-    MatMulOp,
-    BatchNormOp,
-    LrnOp,
-    LrnGradientOp,
-    SoftmaxOp,
-    LayerNormOp,
-    AttentionOp,
-    ReduceMeanOp,
-    ReluOp,
-    ClipOp,
-    LeakyReluOp,
-    PReluOp,
-    *FUNCTION_OPERATIONS.values(),
-    NegOp,
-    AbsOp,
-    AddOp,
-    SubOp,
-    MulOp,
-    DivOp,
-    PowOp,
-    MaxOp,
-    MinOp,
-    SignOp,
-    ModOp,
-    BitAndOp,
-    BitCastOp,
-    BitNotOp,
-    BitOrOp,
-    BitShiftOp,
-    BitXorOp,
-    CastOp,
-    EqualOp,
-    LessEqualOp,
-    LessOp,
-    SelectOp,
-    ArgMaxOp,
-    ArgMinOp,
-    ReduceMaxOp,
-    ReduceMinOp,
-    ReduceProductOp,
-    ReduceSumOp,
-    ArgSortOp,
-    GatherOp,
-    RunningProductOp,
-    RunningSumOp,
-    ScatterOp,
-    ConcatOp,
-    InterleaveOp,
-    ReshapeOp,
-    TransposeOp,
-    SliceOp,
-    PadOp,
-    ChannelShuffleOp,
-    RequantiseOp,
-    QuantiseOp,
-    DequantiseOp,
-    QuantiseLinearOp,
-    DequantiseLinearOp,
-    RequantiseLinearOp,
-    AddLinearOp,
-    MulLinearOp,
-    LookUpOp,
-    ConvertLayoutOp,
-)
-"""Every operation that computes."""
-
 BY_NAME: dict[str, type[Operation]] = {op.name.removeprefix("graph."): op for op in OPERATIONS}
 """The operations by their names without the dialect."""
 
@@ -227,6 +147,7 @@ def parse(text: str) -> ModuleOp:
 
 __all__ = [
     "BY_NAME",
+    "FUNCTION_OPERATIONS",
     "GRAPH",
     "OPERATIONS",
     "AbsOp",
@@ -259,6 +180,7 @@ __all__ = [
     "ExplicitConvOp",
     "GatherOp",
     "GraphOperation",
+    "Im2colOp",
     "InterleaveOp",
     "JoinOperation",
     "LayerNormOp",
@@ -308,6 +230,8 @@ __all__ = [
     "TableOperation",
     "TransposeOp",
     "WinogradConvOp",
+    "WinogradInputOp",
+    "WinogradOutputOp",
     "context",
     "load_dialects",
     "parse",

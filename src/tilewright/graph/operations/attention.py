@@ -13,24 +13,24 @@ from tilewright.graph.operations.base import (
     along,
     broadcast_access,
     broadcast_shape,
+    definition,
 )
-from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.ir import PythonValue
 from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
-@irdl_op_definition
+@definition
 class AttentionOp(Operation):
     """softmax(q @ k^T * scale + mask) @ v, head by head: [b, m, h, e].
 
     Operands are q [b, m, h, d], k [b, t, h, d], v [b, t, h, e], and perhaps a mask that broadcasts
-    to [b, h, m, t]. Heads lie behind the rows, as the products before and after have them.
+    to [b, h, m, t]. Heads lie after the rows, as the products before and after have them.
     Vaswani et al., "Attention is all you need", 2017, equation 1. Floats only: simplify makes it
     of two products and a softmax, for machines that compute it at once.
     """
 
     name = "graph.attention"
-    scale = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"scale": 1.0}
     ARITY: ClassVar[tuple[int, int]] = (3, 4)
 

@@ -1,10 +1,10 @@
-"""What the operations share: attributes with defaults, checks, and the making of stages."""
+"""Base classes of the operations: attributes with defaults, checks, and the making of stages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from tilewright.ir import (
     f32,
     f64,
     i1,
+    irdl_op_definition,
+    opt_prop_def,
 )
 from tilewright.ir.types import (
     Array,
@@ -65,8 +67,10 @@ class Operation(GraphOperation):
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {}
     ARITY: ClassVar[tuple[int, int]] = (1, 1)
     """Fewest and most operands."""
+    FIXED_POINT: ClassVar[bool] = True
+    """True if operands may be fixed point."""
     RESULT_CHOSEN: ClassVar[bool] = False
-    """Whether the builder chooses the result's binary point (checked by ``verify_element``)."""
+    """True if the builder chooses the result's binary point (checked by ``verify_element``)."""
 
     def get(self, name: str, default: PythonValue = 0) -> Any:
         """The plain value of a property, or ``default``; raises VerifyException if not plain."""
@@ -102,12 +106,13 @@ class Operation(GraphOperation):
 
     @property
     def how(self) -> str:
-        """What `tilewright explain` tells of the form that a pass gave it; "" for nothing."""
+        """The text by which `tilewright explain` tells of the form that a pass gave it; "" for
+        none."""
         return ""
 
     @property
     def is_fixed(self) -> bool:
-        """Whether the first operand holds fixed-point integers."""
+        """True if the first operand holds fixed-point integers."""
         return isinstance(tensor_type(self.inputs[0]).element_type, FixedType)
 
     def need(self, condition: bool, message: str) -> None:
@@ -116,7 +121,8 @@ class Operation(GraphOperation):
             raise self.wrong(message)
 
     def wrong(self, message: str) -> VerifyException:
-        """What ``need`` raises; for messages with types, which take long to print."""
+        """Return the error that ``need`` raises; for messages with types, which take long to
+        print."""
         place = f" (node {self.node_name!r})" if self.node_name else ""
         return VerifyException(f"{self.name}{place}: {message}")
 
@@ -166,6 +172,8 @@ class Operation(GraphOperation):
             raise self.wrong(f"takes {span} operands, has {len(types)}")
         for index, kind in enumerate(types):
             self.check_shape(kind.get_shape(), "operand", index)
+            fixed_point = isinstance(kind.element_type, FixedType)
+            self.need(self.FIXED_POINT or not fixed_point, "is not defined on fixed point")
 
     def check_shape(self, shape: Sequence[int], subject: str, number: int | None = None) -> None:
         """Check that a shape is static, of bounded rank and of bounded size; messages call it
@@ -202,7 +210,8 @@ class Operation(GraphOperation):
         return self.common_element(types)
 
     def as_result(self, values: Array) -> Array:
-        """What was computed of floats of 16 bits, as the result's elements."""
+        """Return results that were computed in float32 as the result's elements, of 16 bits
+        perhaps."""
         dtype = element_dtype(tensor_type(self.result).element_type)
         if values.dtype == np.float32 and tensor_type(self.result).element_type in SHORT_FLOATS:
             return values.astype(dtype)
@@ -344,6 +353,23 @@ def broadcast_shape(operation: Operation, shapes: Sequence[Sequence[int]]) -> tu
     return tuple(result)
 
 
+Kind = TypeVar("Kind", bound=type[Operation])
+
+OPERATIONS: list[type[Operation]] = []
+"""Every operation of the dialect, in the order of its definition."""
+
+
+def definition(kind: Kind) -> Kind:
+    """Add an operation to the dialect; those of its ``DEFAULTS`` that it does not declare itself
+    are attributes that may be absent."""
+    for name in kind.DEFAULTS:
+        if name not in vars(kind):
+            setattr(kind, name, opt_prop_def())
+    defined = irdl_op_definition(kind)
+    OPERATIONS.append(defined)
+    return defined
+
+
 def is_float(element: Attribute) -> bool:
-    """Whether elements are float32."""
+    """Return True if elements are float32."""
     return element == f32

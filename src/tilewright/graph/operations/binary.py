@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Type, broadcast_shape
+from tilewright.graph.operations.base import Type, broadcast_shape, definition
 from tilewright.graph.operations.pointwise import PointwiseOperation
-from tilewright.ir import PythonValue, i1, irdl_op_definition, opt_prop_def
+from tilewright.ir import PythonValue, i1
 from tilewright.ir.types import FixedType
 
 
@@ -21,7 +21,7 @@ class SumOperation(BinaryOperation):
     """In fixed point: 32-bit at the larger binary point, modulo 2**32."""
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The broadcast shape."""
+        """Return the type of the operands' broadcast shape."""
         self.check_operands(types)
         self.need(types[0].element_type != i1, "is not defined on booleans")
         elements = [kind.element_type for kind in types]
@@ -51,30 +51,28 @@ class GuardedSum(SumOperation):
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"guard": None}
 
     def result_point(self, fractions: Sequence[int]) -> int:
-        """The larger of the operands' points, or the guard bits behind the smaller."""
+        """The larger of the operands' points, or the guard bits after the smaller."""
         point = super().result_point(fractions)
         if self.get("guard", -1) == -1:
             return point
         return min(fractions) + self.integer("guard", 0, 8)
 
 
-@irdl_op_definition
+@definition
 class AddOp(GuardedSum):
-    """x + y."""
+    """The sum x + y, element by element."""
 
     name = "graph.add"
-    guard = opt_prop_def()
 
 
-@irdl_op_definition
+@definition
 class SubOp(GuardedSum):
-    """x - y."""
+    """The difference x - y, element by element."""
 
     name = "graph.sub"
-    guard = opt_prop_def()
 
 
-@irdl_op_definition
+@definition
 class MulOp(SumOperation):
     """x * y; in fixed point 32-bit at the sum of the binary points, modulo 2**32."""
 
@@ -85,14 +83,14 @@ class MulOp(SumOperation):
         return sum(fractions)
 
 
-@irdl_op_definition
+@definition
 class MaxOp(BinaryOperation):
     """The larger of x and y, which have one type."""
 
     name = "graph.max"
 
 
-@irdl_op_definition
+@definition
 class MinOp(BinaryOperation):
     """The smaller of x and y, which have one type."""
 
@@ -102,24 +100,17 @@ class MinOp(BinaryOperation):
 class FloatBinaryOperation(BinaryOperation):
     """A map that fixed point does not have."""
 
-    def infer(self, types: Sequence[Type]) -> Type:
-        """The broadcast shape."""
-        self.check_operands(types)
-        self.need(
-            not any(isinstance(kind.element_type, FixedType) for kind in types),
-            "is not defined on fixed point",
-        )
-        return super().infer(types)
+    FIXED_POINT: ClassVar[bool] = False
 
 
-@irdl_op_definition
+@definition
 class DivOp(FloatBinaryOperation):
     """x / y; integers round towards zero, as ONNX has it."""
 
     name = "graph.div"
 
 
-@irdl_op_definition
+@definition
 class PowOp(FloatBinaryOperation):
     """x ** y; of integers the product of y factors, which wraps around.
 
@@ -129,7 +120,7 @@ class PowOp(FloatBinaryOperation):
     name = "graph.pow"
 
 
-@irdl_op_definition
+@definition
 class ModOp(FloatBinaryOperation):
     """The remainder of x / y: with the sign of y, or of x if ``truncated``.
 
@@ -137,5 +128,4 @@ class ModOp(FloatBinaryOperation):
     """
 
     name = "graph.mod"
-    truncated = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"truncated": False}

@@ -7,7 +7,7 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from tilewright.graph.operations.base import SHORT_FLOATS, Operation, Type, along
+from tilewright.graph.operations.base import SHORT_FLOATS, Operation, Type, along, definition
 from tilewright.ir import (
     Attribute,
     PythonValue,
@@ -15,8 +15,6 @@ from tilewright.ir import (
     i8,
     i16,
     i32,
-    irdl_op_definition,
-    opt_prop_def,
 )
 from tilewright.ir.types import UNSIGNED, Array, FixedType, shape_of
 from tilewright.numerics import fixed, reference
@@ -24,7 +22,7 @@ from tilewright.numerics.element_types import widened
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
-@irdl_op_definition
+@definition
 class ConvOp(Operation):
     """Cross-correlation of images [n, c, h, w] with weights [co, c/group, kh, kw].
 
@@ -37,11 +35,6 @@ class ConvOp(Operation):
     """
 
     name = "graph.conv"
-    strides = opt_prop_def()
-    pads = opt_prop_def()
-    dilations = opt_prop_def()
-    group = opt_prop_def()
-    fill = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "strides": (1, 1),
         "pads": (0, 0, 0, 0),

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, along
+from tilewright.graph.operations.base import Operation, Type, along, definition
 from tilewright.graph.operations.convolution import windowed
-from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.ir import PythonValue
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import reference
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
-@irdl_op_definition
+@definition
 class ExplicitConvOp(Operation):
     """A convolution without groups by way of scratch (im2col; swATOP, section 3).
 
@@ -22,20 +22,17 @@ class ExplicitConvOp(Operation):
     """
 
     name = "graph.explicit_conv"
-    strides = opt_prop_def()
-    pads = opt_prop_def()
-    dilations = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "strides": (1, 1),
         "pads": (0, 0, 0, 0),
         "dilations": (1, 1),
     }
     ARITY: ClassVar[tuple[int, int]] = (3, 4)
+    FIXED_POINT: ClassVar[bool] = False
 
     def infer(self, types: Sequence[Type]) -> Type:
         """As of a conv: oh = (h + top + bottom - ((kh - 1)*dilation + 1)) // stride + 1."""
         self.check_operands(types)
-        self.need(not self.is_fixed, "is not defined on fixed point")
         x, w = types[0].get_shape(), types[1].get_shape()
         strides, pads = self.integers("strides", 2, 1), self.integers("pads", 4, 0)
         dilations = self.integers("dilations", 2, 1)

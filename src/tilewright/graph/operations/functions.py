@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, cast
 
-from tilewright.graph.operations.base import Type
+from tilewright.graph.operations.base import Type, definition
 from tilewright.graph.operations.pointwise import PointwiseOperation, TableOperation
-from tilewright.ir import irdl_op_definition, opt_prop_def
-from tilewright.ir.types import FixedType
 from tilewright.numerics.operators import FUNCTIONS, Function
 
 
 class FloatOperation(PointwiseOperation):
     """A function of one float."""
 
+    FIXED_POINT: ClassVar[bool] = False
+
     def infer(self, types: Sequence[Type]) -> Type:
-        """The operand's type."""
+        """Return the operand's type, which the result has."""
         result = super().infer(types)
-        self.need(not isinstance(result.element_type, FixedType), "is not defined on fixed point")
         self.need_float(result)
         return result
 
@@ -31,12 +30,9 @@ def _operation(name: str, function: Function) -> type[PointwiseOperation]:
         "DEFAULTS": function.parameters,
         "__annotations__": {"DEFAULTS": ClassVar[Mapping[str, float]]},
         "__doc__": function.c,
-        **{parameter: opt_prop_def() for parameter in function.parameters},
     }
     title = name.title().replace("_", "")
-    return irdl_op_definition(
-        cast("type[PointwiseOperation]", type(f"{title}Op", (kind,), members))
-    )
+    return definition(cast("type[PointwiseOperation]", type(f"{title}Op", (kind,), members)))
 
 
 FUNCTION_OPERATIONS: Mapping[str, type[PointwiseOperation]] = {
@@ -45,14 +41,9 @@ FUNCTION_OPERATIONS: Mapping[str, type[PointwiseOperation]] = {
 """Operation of each function by its name."""
 
 
-@irdl_op_definition
+@definition
 class SignOp(PointwiseOperation):
     """1, 0 or -1: the sign of x; not defined on fixed point."""
 
     name = "graph.sign"
-
-    def infer(self, types: Sequence[Type]) -> Type:
-        """The operand's type."""
-        result = super().infer(types)
-        self.need(not isinstance(result.element_type, FixedType), "is not defined on fixed point")
-        return result
+    FIXED_POINT: ClassVar[bool] = False

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, along
-from tilewright.ir import irdl_op_definition
+from tilewright.graph.operations.base import Operation, Type, along, definition
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import reference
 from tilewright.planning.domain import Dim, Stage
 
 
-@irdl_op_definition
+@definition
 class MaximumGradientOp(Operation):
     """The gradients of values of which the greatest is taken: [n, j, p] of [n, j + 2, p].
 

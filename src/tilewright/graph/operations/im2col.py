@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, along
+from tilewright.graph.operations.base import Operation, Type, along, definition
 from tilewright.graph.operations.convolution import windowed
-from tilewright.ir import PythonValue, f32, irdl_op_definition, opt_prop_def, prop_def
+from tilewright.ir import PythonValue, f32, prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.planning.domain import Affine, Dim, Stage
 
 
-@irdl_op_definition
+@definition
 class Im2colOp(Operation):
     """Every input of every window of images, as [n, c, kh, kw, oh, ow] (swATOP, section 3).
 
@@ -26,9 +26,6 @@ class Im2colOp(Operation):
 
     name = "graph.im2col"
     kernel = prop_def()
-    strides = opt_prop_def()
-    pads = opt_prop_def()
-    dilations = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "kernel": None,
         "strides": (1, 1),
@@ -38,7 +35,7 @@ class Im2colOp(Operation):
 
     @property
     def how(self) -> str:
-        """The method."""
+        """Name the method and its sizes."""
         rows, columns = self.integers("kernel", 2, 1)
         return f"explicit method, windows of {rows}x{columns}"
 

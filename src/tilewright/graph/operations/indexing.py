@@ -7,14 +7,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, along, axis_dims, identity
-from tilewright.ir import PythonValue, i1, i64, irdl_op_definition, opt_prop_def, prop_def
-from tilewright.ir.types import Array, FixedType, shape_of
+from tilewright.graph.operations.base import Operation, Type, along, axis_dims, definition, identity
+from tilewright.ir import PythonValue, i1, i64, prop_def
+from tilewright.ir.types import Array, shape_of
 from tilewright.numerics.operators import operators
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
-@irdl_op_definition
+@definition
 class GatherOp(Operation):
     """The parts of x along ``axis`` that the indices, a second operand of any shape, name.
 
@@ -25,6 +25,7 @@ class GatherOp(Operation):
     axis = prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axis": None}
     ARITY: ClassVar[tuple[int, int]] = (2, 2)
+    FIXED_POINT: ClassVar[bool] = False
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape of x with that of the indices in place of the axis."""
@@ -34,11 +35,10 @@ class GatherOp(Operation):
         self.need(shape[axis] >= 1, f"axis {axis} of {list(shape)} is empty")
         self.need_integer(types[1])
         element = types[0].element_type
-        self.need(not isinstance(element, FixedType), "is not defined on fixed point")
         return self.result_of((*shape[:axis], *places, *shape[axis + 1 :]), element)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact."""
+        """Compute the result, which is exact."""
         x, places = arrays
         axis = self.integer("axis", 0, x.ndim - 1)
         return np.take(x, wrapped(places, x.shape[axis]), axis=axis)
@@ -66,10 +66,10 @@ def wrapped(places: Array, extent: int) -> Array:
 
 
 FOLDS = ("none", *operators("commutative"))
-"""What a scatter does where something is already: it replaces, or it combines."""
+"""The ways in which a scatter treats the old element: it replaces it, or combines both."""
 
 
-@irdl_op_definition
+@definition
 class ScatterOp(Operation):
     """x [n, ...] with the rows that the indices [m] name replaced by the updates [m, ...].
 
@@ -78,9 +78,9 @@ class ScatterOp(Operation):
     """
 
     name = "graph.scatter"
-    reduction = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"reduction": "none"}
     ARITY: ClassVar[tuple[int, int]] = (3, 3)
+    FIXED_POINT: ClassVar[bool] = False
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The type of x."""
@@ -94,7 +94,6 @@ class ScatterOp(Operation):
         )
         element = types[0].element_type
         self.need(types[2].element_type == element, "x and the updates differ in element type")
-        self.need(not isinstance(element, FixedType), "is not defined on fixed point")
         self.need(self.get("reduction", "none") in FOLDS, f"reduction must be one of {FOLDS}")
         return self.result_of(shape, element)
 
@@ -137,13 +136,13 @@ class RowOperation(Operation):
     """An operation on whole rows along ``axis``, each row by itself."""
 
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axis": None}
+    FIXED_POINT: ClassVar[bool] = False
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The operand's type."""
+        """Return the operand's type, which the result has."""
         self.check_operands(types)
         shape, element = types[0].get_shape(), types[0].element_type
         _ = self.integer("axis", 0, len(shape) - 1)
-        self.need(not isinstance(element, FixedType), "is not defined on fixed point")
         return self.result_of(shape, element)
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
@@ -160,13 +159,13 @@ class RunningOperation(RowOperation):
     """Element i is made of the elements up to i along ``axis``."""
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The operand's type."""
+        """Return the operand's type, which the result has."""
         result = super().infer(types)
         self.need(result.element_type != i1, "is not defined on booleans")
         return result
 
 
-@irdl_op_definition
+@definition
 class RunningSumOp(RunningOperation):
     """The sums of the first elements along ``axis``."""
 
@@ -178,7 +177,7 @@ class RunningSumOp(RunningOperation):
         return np.cumsum(arrays[0], axis=int(self.get("axis")), dtype=arrays[0].dtype)
 
 
-@irdl_op_definition
+@definition
 class RunningProductOp(RunningOperation):
     """The products of the first elements along ``axis``."""
 
@@ -191,13 +190,12 @@ class RunningProductOp(RunningOperation):
             return np.cumprod(arrays[0], axis=int(self.get("axis")), dtype=arrays[0].dtype)
 
 
-@irdl_op_definition
+@definition
 class ArgSortOp(RowOperation):
     """The indices, as int64, that sort along ``axis``; equal elements stay in order."""
 
     name = "graph.arg_sort"
     axis = prop_def()
-    descending = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axis": None, "descending": False}
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -205,7 +203,7 @@ class ArgSortOp(RowOperation):
         return self.result_of(super().infer(types).get_shape(), i64)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact."""
+        """Compute the result, which is exact."""
         return sorted_places(arrays[0], int(self.get("axis")), bool(self.get("descending", False)))
 
 

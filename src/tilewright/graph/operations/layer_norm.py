@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, along, axis_dims
-from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.graph.operations.base import Operation, Type, along, axis_dims, definition
+from tilewright.ir import PythonValue
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import reference
 from tilewright.numerics.element_types import widened
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
-@irdl_op_definition
+@definition
 class LayerNormOp(Operation):
     """(x - mean) / sqrt(variance + epsilon) * scale + shift over the last axis.
 
@@ -24,8 +24,6 @@ class LayerNormOp(Operation):
     """
 
     name = "graph.layer_norm"
-    epsilon = opt_prop_def()
-    centred = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"epsilon": 1e-5, "centred": True}
     ARITY: ClassVar[tuple[int, int]] = (1, 3)
 

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Type, broadcast_shape
+from tilewright.graph.operations.base import Type, broadcast_shape, definition
 from tilewright.graph.operations.pointwise import PointwiseOperation
-from tilewright.ir import PythonValue, i1, irdl_op_definition, opt_prop_def, prop_def
+from tilewright.ir import PythonValue, i1, prop_def
 from tilewright.ir.types import Array, FixedType, element_dtype, element_of
 from tilewright.numerics import pointwise
 
@@ -18,15 +18,7 @@ class PlainOperation(PointwiseOperation):
     """A map that fixed point does not have."""
 
     LOGICAL: ClassVar[bool] = True
-
-    def infer(self, types: Sequence[Type]) -> Type:
-        """The broadcast shape."""
-        self.check_operands(types)
-        self.need(
-            not any(isinstance(kind.element_type, FixedType) for kind in types),
-            "is not defined on fixed point",
-        )
-        return super().infer(types)
+    FIXED_POINT: ClassVar[bool] = False
 
 
 class ComparisonOperation(PlainOperation):
@@ -39,23 +31,23 @@ class ComparisonOperation(PlainOperation):
         return self.result_of(super().infer(types).get_shape(), i1)
 
 
-@irdl_op_definition
+@definition
 class EqualOp(ComparisonOperation):
-    """Whether x = y; nothing equals what is not a number."""
+    """The comparison x = y, element by element; NaN equals nothing."""
 
     name = "graph.equal"
 
 
-@irdl_op_definition
+@definition
 class LessOp(ComparisonOperation):
-    """Whether x < y."""
+    """The comparison x < y, element by element."""
 
     name = "graph.less"
 
 
-@irdl_op_definition
+@definition
 class LessEqualOp(ComparisonOperation):
-    """Whether x <= y."""
+    """The comparison x <= y, element by element."""
 
     name = "graph.less_equal"
 
@@ -66,35 +58,35 @@ class BitOperation(PlainOperation):
     ARITY: ClassVar[tuple[int, int]] = (2, 2)
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The broadcast shape."""
+        """Return the type of the operands' broadcast shape."""
         result = super().infer(types)
         if result.element_type != i1:
             self.need_integer(result)
         return result
 
 
-@irdl_op_definition
+@definition
 class BitAndOp(BitOperation):
     """The bits that x and y both have."""
 
     name = "graph.bit_and"
 
 
-@irdl_op_definition
+@definition
 class BitOrOp(BitOperation):
     """The bits that x or y has."""
 
     name = "graph.bit_or"
 
 
-@irdl_op_definition
+@definition
 class BitXorOp(BitOperation):
     """The bits that one of x and y has."""
 
     name = "graph.bit_xor"
 
 
-@irdl_op_definition
+@definition
 class BitNotOp(BitOperation):
     """The bits that x has not; of booleans, the negation."""
 
@@ -102,12 +94,11 @@ class BitNotOp(BitOperation):
     ARITY: ClassVar[tuple[int, int]] = (1, 1)
 
 
-@irdl_op_definition
+@definition
 class BitShiftOp(BitOperation):
     """x with its bits moved by y places: up if ``left``, else down."""
 
     name = "graph.bit_shift"
-    left = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"left": False}
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -117,7 +108,7 @@ class BitShiftOp(BitOperation):
         return result
 
 
-@irdl_op_definition
+@definition
 class SelectOp(PlainOperation):
     """x where the condition, the first operand, is true, else y; all three broadcast."""
 
@@ -140,7 +131,7 @@ class SelectOp(PlainOperation):
         return self.result_of(shape, types[1].element_type)
 
 
-@irdl_op_definition
+@definition
 class CastOp(PlainOperation):
     """x as elements of type ``to`` (``int64``, ``float16``).
 
@@ -151,11 +142,10 @@ class CastOp(PlainOperation):
 
     name = "graph.cast"
     to = prop_def()
-    saturate = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"to": None, "saturate": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The operand's shape."""
+        """Return the type of the operand's shape."""
         to = self.get("to", "")
         known = "saturate" not in self.properties or to in ("float16", "bfloat16")
         self.need(known, f"saturates to floats of 16 bits, not to {to}")
@@ -163,7 +153,7 @@ class CastOp(PlainOperation):
         return self.result_of(super().infer(types).get_shape(), element_of(np.dtype(to)))
 
 
-@irdl_op_definition
+@definition
 class BitCastOp(PlainOperation):
     """The bits of x as elements of type ``to``, which has as many."""
 
@@ -177,12 +167,12 @@ class BitCastOp(PlainOperation):
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"to": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The operand's shape."""
+        """Return the type of the operand's shape."""
         to = self.get("to", "")
         self.need(isinstance(to, str) and to in CAST_TYPES, f"no elements are called {to!r}")
         shape, wanted = super().infer(types).get_shape(), np.dtype(to)
-        own = element_dtype(types[0].element_type)
-        self.need(own.itemsize == wanted.itemsize, f"{own} and {to} are not of one size")
+        source = element_dtype(types[0].element_type)
+        self.need(source.itemsize == wanted.itemsize, f"{source} and {to} are not of one size")
         return self.result_of(shape, element_of(wanted))
 
 

@@ -1,4 +1,4 @@
-"""Matrix products."""
+"""The operation for matrix products, with batch dims and a bias."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, along, broadcast_shape
+from tilewright.graph.operations.base import Operation, Type, along, broadcast_shape, definition
 from tilewright.graph.operations.convolution import factors, product_element
-from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.ir import PythonValue
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import fixed, reference
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
-@irdl_op_definition
+@definition
 class MatMulOp(Operation):
     """a @ b over the last two axes, leading axes broadcast, plus an optional broadcast bias.
 
@@ -25,8 +25,6 @@ class MatMulOp(Operation):
     """
 
     name = "graph.matmul"
-    transpose_a = opt_prop_def()
-    transpose_b = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "transpose_a": False,
         "transpose_b": False,
@@ -35,7 +33,7 @@ class MatMulOp(Operation):
 
     @property
     def transposed(self) -> tuple[bool, bool]:
-        """Whether a and b are transposed."""
+        """Two flags, true if a or b are transposed."""
         return bool(self.get("transpose_a", False)), bool(self.get("transpose_b", False))
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -113,7 +111,7 @@ class MatMulOp(Operation):
 
     @property
     def _is_batch_of_rows(self) -> bool:
-        """Whether the innermost batch dim has several single rows, all by one matrix and bias."""
+        """True if the innermost batch dim has several single rows, all by one matrix and bias."""
         shape = shape_of(self.result)
         others = [shape_of(value)[:-1] for value in self.inputs[2:]]
         others.append(shape_of(self.inputs[1])[:-2])

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, along, axis_dims, identity
-from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def, prop_def
+from tilewright.graph.operations.base import Operation, Type, along, axis_dims, definition, identity
+from tilewright.ir import PythonValue, prop_def
 from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import fixed, lrn_gradient, reference
 from tilewright.numerics.element_types import widened
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
-@irdl_op_definition
+@definition
 class BatchNormOp(Operation):
     """scale * (x - mean) / sqrt(variance + epsilon) + shift, per channel (axis 1).
 
@@ -21,9 +21,9 @@ class BatchNormOp(Operation):
     """
 
     name = "graph.batch_norm"
-    epsilon = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"epsilon": 1e-5}
     ARITY: ClassVar[tuple[int, int]] = (5, 5)
+    FIXED_POINT: ClassVar[bool] = False
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape of x."""
@@ -37,11 +37,10 @@ class BatchNormOp(Operation):
             )
         self.need(self.number("epsilon") >= 0, "epsilon must not be negative")
         element = self.common_element(types)
-        self.need(not isinstance(element, FixedType), "is not defined on fixed point")
         return self.result_of(shape, element)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """In float32."""
+        """Compute the result in float32 numbers."""
         x, scale, shift, mean, variance = arrays
         return reference.batch_norm(x, scale, shift, mean, variance, self.number("epsilon"))
 
@@ -55,7 +54,7 @@ class BatchNormOp(Operation):
 
 
 class LrnOperation(Operation):
-    """What local response normalisation and its gradient share: settings and shapes."""
+    """The settings and shapes of local response normalisation and of its gradient."""
 
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "size": None,
@@ -112,7 +111,7 @@ class LrnOperation(Operation):
         return self.make_stage(dims, operands, accesses, result, target)
 
 
-@irdl_op_definition
+@definition
 class LrnOp(LrnOperation):
     """Local response normalisation across channels of [n, c, h, w].
 
@@ -122,9 +121,6 @@ class LrnOp(LrnOperation):
 
     name = "graph.lrn"
     size = prop_def()
-    alpha = opt_prop_def()
-    beta = opt_prop_def()
-    bias = opt_prop_def()
 
     def evaluate(self, *arrays: Array) -> Array:
         """Float32 sums in float32; fixed point as numerics.fixed.lrn states."""
@@ -134,7 +130,7 @@ class LrnOp(LrnOperation):
         return self.as_result(reference.lrn(x, *self.parameters))
 
 
-@irdl_op_definition
+@definition
 class LrnGradientOp(LrnOperation):
     """The gradient of ``lrn`` at x, from that of its result: operands x and dy.
 
@@ -144,9 +140,6 @@ class LrnGradientOp(LrnOperation):
 
     name = "graph.lrn_gradient"
     size = prop_def()
-    alpha = opt_prop_def()
-    beta = opt_prop_def()
-    bias = opt_prop_def()
     ARITY: ClassVar[tuple[int, int]] = (2, 2)
 
     def evaluate(self, *arrays: Array) -> Array:
@@ -158,12 +151,11 @@ class LrnGradientOp(LrnOperation):
         return lrn_gradient.in_fixed_point(x, gradient, *self.parameters, points)
 
 
-@irdl_op_definition
+@definition
 class SoftmaxOp(Operation):
     """exp(x) over its sum along ``axis``; in fixed point the result's binary point is chosen."""
 
     name = "graph.softmax"
-    axis = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axis": -1}
     RESULT_CHOSEN: ClassVar[bool] = True
 

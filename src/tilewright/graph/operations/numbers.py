@@ -10,10 +10,11 @@ from tilewright.graph.operations.base import (
     Operation,
     Type,
     axis_dims,
+    definition,
     identity,
     is_float,
 )
-from tilewright.ir import Attribute, PythonValue, f32, irdl_op_definition
+from tilewright.ir import Attribute, PythonValue, f32
 from tilewright.ir.types import Array, FixedType, element_dtype, shape_of, tensor_type
 from tilewright.numerics import fixed
 from tilewright.planning.domain import Stage
@@ -32,7 +33,7 @@ class RepresentationOperation(Operation):
         return self.make_stage(axis_dims(shape), operands, [(target, "input")], result, target)
 
 
-@irdl_op_definition
+@definition
 class RequantiseOp(RepresentationOperation):
     """Fixed point to 8 or 16 bits at the result's binary point: round half up, saturate."""
 
@@ -47,7 +48,7 @@ class RequantiseOp(RepresentationOperation):
         return self.result_of(types[0].get_shape(), FixedType.of(16, element.fraction.data))
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact; see numerics.fixed.requantise."""
+        """Compute the result exactly by numerics.fixed.requantise."""
         dtype = element_dtype(tensor_type(self.result).element_type)
         return fixed.requantise(arrays[0], self.fractions[0], self.result_fraction, dtype)
 
@@ -56,7 +57,7 @@ class RequantiseOp(RepresentationOperation):
         _need_narrow(self, element)
 
 
-@irdl_op_definition
+@definition
 class QuantiseOp(RepresentationOperation):
     """Float to fixed point of 8 or 16 bits: round half to even, saturate."""
 
@@ -69,7 +70,7 @@ class QuantiseOp(RepresentationOperation):
         return self.result_of(types[0].get_shape(), FixedType.of(16, 0))
 
     def evaluate(self, *arrays: Array) -> Array:
-        """See numerics.fixed.quantise."""
+        """Compute the result by numerics.fixed.quantise."""
         dtype = element_dtype(tensor_type(self.result).element_type)
         return fixed.quantise(arrays[0], self.result_fraction, dtype)
 
@@ -84,9 +85,9 @@ def _need_narrow(op: Operation, element: Attribute) -> None:
         raise op.wrong(f"result has elements {element}, needs fixed point of 8 or 16 bits")
 
 
-@irdl_op_definition
+@definition
 class DequantiseOp(RepresentationOperation):
-    """Fixed point to float32."""
+    """A conversion from fixed point to float32."""
 
     name = "graph.dequantise"
 
@@ -103,14 +104,14 @@ class DequantiseOp(RepresentationOperation):
         return fixed.dequantise(arrays[0], self.fractions[0])
 
 
-@irdl_op_definition
+@definition
 class ConvertLayoutOp(RepresentationOperation):
     """The same tensor; its type, which is given, has another layout."""
 
     name = "graph.convert_layout"
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The operand's type."""
+        """Return the operand's type, which the result has."""
         self.check_operands(types)
         return self.result_of(types[0].get_shape(), types[0].element_type)
 

@@ -12,9 +12,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, along
+from tilewright.graph.operations.base import Operation, Type, along, definition
 from tilewright.graph.operations.convolution import windowed
-from tilewright.ir import PythonValue, bf16, f32, irdl_op_definition, opt_prop_def
+from tilewright.ir import PythonValue, bf16, f32
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import pieces, reference
 from tilewright.numerics.pieces import join_weights
@@ -37,7 +37,7 @@ def _weights_checked(op: Operation, types: Sequence[Type], channels: int, taps: 
     return w[0]
 
 
-@irdl_op_definition
+@definition
 class PieceConvOp(Operation):
     """A convolution without groups on numbers in pieces; inputs are split as it runs.
 
@@ -47,10 +47,6 @@ class PieceConvOp(Operation):
     """
 
     name = "graph.piece_conv"
-    window = opt_prop_def()
-    strides = opt_prop_def()
-    pads = opt_prop_def()
-    dilations = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "window": (1, 1),
         "strides": (1, 1),
@@ -105,7 +101,7 @@ class PieceConvOp(Operation):
         return self.make_stage(dims, operands, accesses[: len(self.inputs)], result, image)
 
 
-@irdl_op_definition
+@definition
 class PieceMatMulOp(Operation):
     """Rows by a matrix of weights, in pieces; the rows are split as it runs.
 
@@ -117,7 +113,7 @@ class PieceMatMulOp(Operation):
     ARITY: ClassVar[tuple[int, int]] = (3, 4)
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """[..., m, n]."""
+        """Return the type of the product, [..., m, n]."""
         self.check_operands(types)
         x = list(types[0].get_shape())
         self.need(len(x) >= 2 and min(x) >= 1, f"rows must have rank 2 at least, have {x}")

@@ -11,9 +11,10 @@ from tilewright.graph.operations.base import (
     axis_dims,
     broadcast_access,
     broadcast_shape,
+    definition,
     identity,
 )
-from tilewright.ir import PythonValue, i1, irdl_op_definition, opt_prop_def
+from tilewright.ir import PythonValue, i1
 from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import pointwise
 from tilewright.numerics.element_types import widened
@@ -25,7 +26,7 @@ class PointwiseOperation(Operation):
 
     ROLES: ClassVar[tuple[Role, ...]] = ("input", "input", "input")
     LOGICAL: ClassVar[bool] = False
-    """Whether it is defined on booleans."""
+    """True if the operation is defined on booleans."""
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The broadcast shape; elements of the first operand's type."""
@@ -68,7 +69,7 @@ class TableOperation(PointwiseOperation):
     RESULT_CHOSEN: ClassVar[bool] = True
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The operand's type."""
+        """Return the operand's type, which the result has."""
         self.check_operands(types)
         for name, default in self.DEFAULTS.items():
             if isinstance(default, float):
@@ -80,28 +81,28 @@ class TableOperation(PointwiseOperation):
         return self.result_of(types[0].get_shape(), types[0].element_type)
 
 
-@irdl_op_definition
+@definition
 class ReluOp(PointwiseOperation):
-    """max(x, 0)."""
+    """The rectified linear function max(x, 0)."""
 
     name = "graph.relu"
 
 
-@irdl_op_definition
+@definition
 class NegOp(PointwiseOperation):
-    """-x; fixed point saturates."""
+    """The negation -x; fixed point saturates."""
 
     name = "graph.neg"
 
 
-@irdl_op_definition
+@definition
 class AbsOp(PointwiseOperation):
-    """|x|; fixed point saturates."""
+    """The magnitude |x|; fixed point saturates."""
 
     name = "graph.abs"
 
 
-@irdl_op_definition
+@definition
 class ClipOp(PointwiseOperation):
     """min(max(x, minimum), maximum); a bound that is absent does not bind.
 
@@ -109,33 +110,29 @@ class ClipOp(PointwiseOperation):
     """
 
     name = "graph.clip"
-    minimum = opt_prop_def()
-    maximum = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"minimum": None, "maximum": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The operand's type."""
+        """Return the operand's type, which the result has."""
         for name in ("minimum", "maximum"):
             if name in self.properties:
                 _ = self.number(name)
         return super().infer(types)
 
 
-@irdl_op_definition
+@definition
 class LeakyReluOp(PointwiseOperation):
     """x, or alpha * x where x is negative; in fixed point alpha has 14 fraction bits.
 
-    A ``factor`` (a, s) stands for alpha behind sums of 32 bits: the result is exact, x * 2**s or
+    A ``factor`` (a, s) stands for alpha after sums of 32 bits: the result is exact, x * 2**s or
     x * a with s fraction bits more, saturated to 32 bits.
     """
 
     name = "graph.leaky_relu"
-    alpha = opt_prop_def()
-    factor = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"alpha": 0.01, "factor": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The operand's type."""
+        """Return the operand's type, which the result has."""
         alpha = self.number("alpha")
         fixed = bool(types) and isinstance(types[0].element_type, FixedType)
         self.need(not fixed or -2 <= alpha < 2, f"alpha must lie in [-2, 2), is {alpha}")
@@ -151,7 +148,7 @@ class LeakyReluOp(PointwiseOperation):
         return self.result_of(result.get_shape(), FixedType.of(32, element.fraction.data + shift))
 
 
-@irdl_op_definition
+@definition
 class PReluOp(PointwiseOperation):
     """x, or slope * x where x is negative; the slope broadcasts to x.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, along
-from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def, prop_def
+from tilewright.graph.operations.base import Operation, Type, along, definition
+from tilewright.ir import PythonValue, prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import fixed, reference
 from tilewright.numerics.element_types import widened
@@ -74,15 +74,12 @@ class PoolOperation(Operation):
         return self.make_stage(dims, operands, [(access, "input")], result, target)
 
 
-@irdl_op_definition
+@definition
 class MaxPoolOp(PoolOperation):
     """The largest element of each window; padding takes no part."""
 
     name = "graph.max_pool"
     kernel = prop_def()
-    strides = opt_prop_def()
-    pads = opt_prop_def()
-    dilations = opt_prop_def()
 
     def evaluate(self, *arrays: Array) -> Array:
         """Exact for every element type."""
@@ -97,7 +94,7 @@ class MaxPoolOp(PoolOperation):
         return self.as_result(result.astype(x.dtype))
 
 
-@irdl_op_definition
+@definition
 class AveragePoolOp(PoolOperation):
     """The mean of each window.
 
@@ -108,10 +105,6 @@ class AveragePoolOp(PoolOperation):
 
     name = "graph.average_pool"
     kernel = prop_def()
-    strides = opt_prop_def()
-    pads = opt_prop_def()
-    counted = opt_prop_def()
-    factor = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "kernel": None,
         "strides": (1, 1),
@@ -122,7 +115,7 @@ class AveragePoolOp(PoolOperation):
 
     @property
     def counts_all(self) -> bool:
-        """Whether every window counts all of its elements."""
+        """True if every window counts all of its elements."""
         kernel, strides = self.integers("kernel"), self.integers("strides")
         pads, counted = self.integers("pads"), self.integers("counted")
         shape = shape_of(self.inputs[0])[2:]

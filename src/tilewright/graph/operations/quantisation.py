@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Type, broadcast_shape
+from tilewright.graph.operations.base import Type, broadcast_shape, definition
 from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.ir import (
     Attribute,
@@ -20,8 +20,6 @@ from tilewright.ir import (
     i8,
     i16,
     i32,
-    irdl_op_definition,
-    opt_prop_def,
     prop_def,
 )
 from tilewright.ir.types import UNSIGNED, element_name
@@ -38,7 +36,7 @@ _INTEGERS: Mapping[str, PythonValue | None] = {
     "minimum": None,
     "maximum": None,
 }
-"""Of a result: its zero point, its type, and limits within its type."""
+"""The defaults of a quantised result: its zero point, its type, and limits within its type."""
 
 
 class AffineOperation(PointwiseOperation):
@@ -70,7 +68,7 @@ def element_text(element: Attribute) -> str:
     return str(element_name(element))
 
 
-@irdl_op_definition
+@definition
 class QuantiseLinearOp(AffineOperation):
     """x / scale to the nearest integer, the even one of two, plus the zero point, saturated.
 
@@ -80,9 +78,6 @@ class QuantiseLinearOp(AffineOperation):
     """
 
     name = "graph.quantise_linear"
-    scale = opt_prop_def()
-    zero = opt_prop_def()
-    to = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"scale": None, "zero": None, "to": None}
     ARITY: ClassVar[tuple[int, int]] = (1, 3)
 
@@ -101,7 +96,7 @@ class QuantiseLinearOp(AffineOperation):
         return self.result_of(shape, types[2].element_type)
 
 
-@irdl_op_definition
+@definition
 class DequantiseLinearOp(AffineOperation):
     """(x - zero point) * scale in float32; the difference is taken in int32.
 
@@ -110,7 +105,6 @@ class DequantiseLinearOp(AffineOperation):
     """
 
     name = "graph.dequantise_linear"
-    zero = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"zero": None}
     ARITY: ClassVar[tuple[int, int]] = (2, 3)
 
@@ -129,7 +123,7 @@ class DequantiseLinearOp(AffineOperation):
         return self.result_of(shape, f32)
 
 
-@irdl_op_definition
+@definition
 class RequantiseLinearOp(AffineOperation):
     """int32 accumulators times a factor, to the nearest integer, plus ``zero``, saturated.
 
@@ -138,10 +132,7 @@ class RequantiseLinearOp(AffineOperation):
     """
 
     name = "graph.requantise_linear"
-    zero = opt_prop_def()
     to = prop_def()
-    minimum = opt_prop_def()
-    maximum = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = _INTEGERS
     ARITY: ClassVar[tuple[int, int]] = (2, 2)
 
@@ -173,7 +164,7 @@ class LinearPairOperation(AffineOperation):
         return self.result_of(shape, self.result_element(BYTES))
 
 
-@irdl_op_definition
+@definition
 class AddLinearOp(LinearPairOperation):
     """(x - first_zero) * first_factor + (y - second_zero) * second_factor, rounded, plus zero.
 
@@ -181,14 +172,7 @@ class AddLinearOp(LinearPairOperation):
     """
 
     name = "graph.add_linear"
-    zero = opt_prop_def()
     to = prop_def()
-    minimum = opt_prop_def()
-    maximum = opt_prop_def()
-    first_zero = opt_prop_def()
-    second_zero = opt_prop_def()
-    first_factor = opt_prop_def()
-    second_factor = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         **_INTEGERS,
         "first_zero": 0,
@@ -198,18 +182,12 @@ class AddLinearOp(LinearPairOperation):
     }
 
 
-@irdl_op_definition
+@definition
 class MulLinearOp(LinearPairOperation):
     """(x - first_zero) * (y - second_zero) * factor, rounded, plus zero."""
 
     name = "graph.mul_linear"
-    zero = opt_prop_def()
     to = prop_def()
-    minimum = opt_prop_def()
-    maximum = opt_prop_def()
-    first_zero = opt_prop_def()
-    second_zero = opt_prop_def()
-    factor = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         **_INTEGERS,
         "first_zero": 0,
@@ -218,7 +196,7 @@ class MulLinearOp(LinearPairOperation):
     }
 
 
-@irdl_op_definition
+@definition
 class LookUpOp(AffineOperation):
     """Entry x of ``table``, 256 integers of type ``to``; the first is for x's least number.
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, along
-from tilewright.ir import PythonValue, i1, i64, irdl_op_definition, opt_prop_def, prop_def
+from tilewright.graph.operations.base import Operation, Type, along, definition
+from tilewright.ir import PythonValue, i1, i64, prop_def
 from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import fixed, reference
 from tilewright.numerics.element_types import widened
@@ -22,7 +22,7 @@ class ReduceOperation(Operation):
 
     @property
     def keeps(self) -> bool:
-        """Whether the axes stay."""
+        """True if the axes stay."""
         return bool(self.get("keep_dims", True))
 
     def reduced(self, rank: int) -> tuple[int, ...]:
@@ -64,13 +64,12 @@ class ReduceOperation(Operation):
         return self.make_stage(dims, operands, [(access, "input")], result, target)
 
 
-@irdl_op_definition
+@definition
 class ReduceMeanOp(ReduceOperation):
     """The mean over ``axes``, which stay as extent 1 if ``keep_dims``."""
 
     name = "graph.reduce_mean"
     axes = prop_def()
-    keep_dims = opt_prop_def()
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape without the axes, or with extent 1 there."""
@@ -94,7 +93,7 @@ class FoldOperation(ReduceOperation):
 
     FOLD: ClassVar[Callable[..., Array]]
     ORDERED: ClassVar[bool] = False
-    """Whether it is one of the elements, so that fixed point has it too."""
+    """True if the result is one of the elements, so that fixed point has it too."""
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape without the axes, or with extent 1 there."""
@@ -113,44 +112,40 @@ class FoldOperation(ReduceOperation):
             return self.as_result(np.asarray(folded))
 
 
-@irdl_op_definition
+@definition
 class ReduceSumOp(FoldOperation):
-    """The sum over ``axes``."""
+    """The sum of the elements along ``axes``."""
 
     name = "graph.reduce_sum"
     axes = prop_def()
-    keep_dims = opt_prop_def()
     FOLD: ClassVar[Callable[..., Array]] = np.sum
 
 
-@irdl_op_definition
+@definition
 class ReduceProductOp(FoldOperation):
-    """The product over ``axes``."""
+    """The product of the elements along ``axes``."""
 
     name = "graph.reduce_product"
     axes = prop_def()
-    keep_dims = opt_prop_def()
     FOLD: ClassVar[Callable[..., Array]] = np.prod
 
 
-@irdl_op_definition
+@definition
 class ReduceMaxOp(FoldOperation):
     """The largest element over ``axes``."""
 
     name = "graph.reduce_max"
     axes = prop_def()
-    keep_dims = opt_prop_def()
     FOLD: ClassVar[Callable[..., Array]] = np.max
     ORDERED: ClassVar[bool] = True
 
 
-@irdl_op_definition
+@definition
 class ReduceMinOp(FoldOperation):
     """The smallest element over ``axes``."""
 
     name = "graph.reduce_min"
     axes = prop_def()
-    keep_dims = opt_prop_def()
     FOLD: ClassVar[Callable[..., Array]] = np.min
     ORDERED: ClassVar[bool] = True
 
@@ -166,40 +161,36 @@ class PlaceOperation(ReduceOperation):
         "keep_dims": True,
         "last": False,
     }
+    FIXED_POINT: ClassVar[bool] = False
     PLACE: ClassVar[reference.Place]
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape without the axis, or with extent 1 there, of int64."""
         result = super().infer(types)
         self.need(len(self.integers("axes")) == 1, "takes one axis")
-        self.need(not isinstance(result.element_type, FixedType), "is not defined on fixed point")
         return self.result_of(result.get_shape(), i64)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact."""
+        """Compute the result, which is exact."""
         (axis,) = self.reduced(arrays[0].ndim)
         last = bool(self.get("last", False))
         places = reference.place_of_extreme(arrays[0], axis, type(self).PLACE, last=last)
         return places if self.keeps else np.squeeze(places, axis)
 
 
-@irdl_op_definition
+@definition
 class ArgMaxOp(PlaceOperation):
-    """Where the largest element along the one axis in ``axes`` lies."""
+    """The index of the largest element along the one axis in ``axes``."""
 
     name = "graph.arg_max"
     axes = prop_def()
-    keep_dims = opt_prop_def()
-    last = opt_prop_def()
     PLACE: ClassVar[reference.Place] = np.argmax
 
 
-@irdl_op_definition
+@definition
 class ArgMinOp(PlaceOperation):
-    """Where the smallest element along the one axis in ``axes`` lies."""
+    """The index of the smallest element along the one axis in ``axes``."""
 
     name = "graph.arg_min"
     axes = prop_def()
-    keep_dims = opt_prop_def()
-    last = opt_prop_def()
     PLACE: ClassVar[reference.Place] = np.argmin

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, along
-from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.graph.operations.base import Operation, Type, along, definition
+from tilewright.ir import PythonValue
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import pointwise, reference
 from tilewright.numerics.operators import PARAMETERS, operators
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 BETWEEN = ("", "clip", *(name for name in operators("activation") if not PARAMETERS.get(name)))
-"""What may lie between both convolutions: nothing, or a map without attributes but bounds."""
+"""The maps allowed between both convolutions: none, or one without attributes but bounds."""
 
 
-@irdl_op_definition
+@definition
 class SeparableConvOp(Operation):
-    """A depthwise convolution, a map, and the 1x1 convolution behind it, by way of scratch.
+    """A depthwise convolution, a map, and the 1x1 convolution after it, by way of scratch.
 
     Chollet, "Xception", 2017; Howard et al., "MobileNets", 2017, section 3.1. Operands are images
     [n, c, h, w], depthwise weights [c, 1, kh, kw], weights [co, c, 1, 1], scratch [elements], and
@@ -28,12 +28,6 @@ class SeparableConvOp(Operation):
     """
 
     name = "graph.separable_conv"
-    strides = opt_prop_def()
-    pads = opt_prop_def()
-    dilations = opt_prop_def()
-    between = opt_prop_def()
-    minimum = opt_prop_def()
-    maximum = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "strides": (1, 1),
         "pads": (0, 0, 0, 0),
@@ -43,16 +37,16 @@ class SeparableConvOp(Operation):
         "maximum": None,
     }
     ARITY: ClassVar[tuple[int, int]] = (6, 6)
+    FIXED_POINT: ClassVar[bool] = False
 
     @property
     def how(self) -> str:
-        """What `tilewright explain` tells of it."""
+        """The text by which `tilewright explain` tells of the kernel."""
         return "depthwise and 1x1 convolution in one kernel, block by block"
 
     def infer(self, types: Sequence[Type]) -> Type:
         """[n, co, oh, ow] with oh and ow as of the depthwise convolution."""
         self.check_operands(types)
-        self.need(not self.is_fixed, "is not defined on fixed point")
         x, window, w = (kind.get_shape() for kind in types[:3])
         strides, pads = self.integers("strides", 2, 1), self.integers("pads", 4, 0)
         dilations = self.integers("dilations", 2, 1)

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, along
-from tilewright.ir import PythonValue, irdl_op_definition, prop_def
+from tilewright.graph.operations.base import Operation, Type, along, definition
+from tilewright.ir import PythonValue, prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.planning.domain import Affine, Dim, Stage
 
 
-@irdl_op_definition
+@definition
 class ChannelShuffleOp(Operation):
     """Channel ``a * groups + b`` of the result is channel ``b * (c / groups) + a`` of x [n,c,h,w].
 
@@ -35,7 +35,7 @@ class ChannelShuffleOp(Operation):
         return self.result_of(shape, types[0].element_type)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact."""
+        """Compute the result, which is exact."""
         n, c, h, w = arrays[0].shape
         groups = self.integer("groups", 1, 2**24)
         grouped = arrays[0].reshape(n, groups, c // groups, h, w)

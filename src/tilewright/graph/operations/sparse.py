@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, along
+from tilewright.graph.operations.base import Operation, Type, along, definition
 from tilewright.graph.operations.convolution import product_element
-from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.ir import PythonValue
 from tilewright.ir.types import Array, shape_of
 from tilewright.memory.alignment import ceil_div
 from tilewright.numerics import fixed, sparse
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
-@irdl_op_definition
+@definition
 class SparseProductOp(Operation):
     """A convolution of images [n, ci, h, w], or a product of rows [n, ci], with few weights.
 
@@ -27,14 +27,6 @@ class SparseProductOp(Operation):
     """
 
     name = "graph.sparse_product"
-    channels = opt_prop_def()
-    kernel = opt_prop_def()
-    lanes = opt_prop_def()
-    pace = opt_prop_def()
-    kept = opt_prop_def()
-    strides = opt_prop_def()
-    pads = opt_prop_def()
-    dilations = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "channels": 1,
         "kernel": (1, 1),
@@ -49,7 +41,7 @@ class SparseProductOp(Operation):
 
     @property
     def how(self) -> str:
-        """What compression made of the weights."""
+        """The number of weights that compression left, as a text."""
         x, streams = shape_of(self.inputs[0]), shape_of(self.inputs[1])
         taps = prod(self.integers("kernel", 2, 1))
         whole = self.integer("channels", 1, 2**24) * x[1] * taps
@@ -96,7 +88,7 @@ class SparseProductOp(Operation):
         return self.result_of((x[0], channels, oh, ow), element)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact modulo 2**32."""
+        """Compute the result, exact modulo 2**32."""
         x, streams = arrays[:2]
         channels, lanes = self.integer("channels", 1, 2**24), self.integer("lanes", 1, 2**10)
         kh, kw = self.integers("kernel", 2, 1)

@@ -15,8 +15,9 @@ from tilewright.graph.operations.base import (
     Type,
     along,
     axis_dims,
+    definition,
 )
-from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def, prop_def
+from tilewright.ir import PythonValue, prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
@@ -29,7 +30,7 @@ class JoinOperation(Operation):
         raise NotImplementedError
 
 
-@irdl_op_definition
+@definition
 class ConcatOp(JoinOperation):
     """The operands joined along ``axis``; all have one element type."""
 
@@ -57,7 +58,7 @@ class ConcatOp(JoinOperation):
         return self.result_of(result, self.common_element(types))
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact."""
+        """Compute the result, which is exact."""
         return np.concatenate(arrays, axis=self.integer("axis", -MAXIMUM_RANK, MAXIMUM_RANK))
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
@@ -69,8 +70,8 @@ class ConcatOp(JoinOperation):
         dims += [Dim("axis", shape[axis]), Dim("parts", len(self.inputs), "reduction")]
 
         def access(offset: int) -> list[Affine]:
-            own = along("axis", 1, -offset)
-            return [own if i == axis else along(f"d{i}") for i in range(len(shape))]
+            moved = along("axis", 1, -offset)
+            return [moved if i == axis else along(f"d{i}") for i in range(len(shape))]
 
         accesses: list[tuple[list[Affine], Role]] = [
             (access(part[axis].start), "input") for part in self.parts()
@@ -90,7 +91,7 @@ class ConcatOp(JoinOperation):
         return parts
 
 
-@irdl_op_definition
+@definition
 class InterleaveOp(JoinOperation):
     """Images joined pixel by pixel, ``steps`` of them along the rows and along the pixels of a row.
 
@@ -123,7 +124,7 @@ class InterleaveOp(JoinOperation):
         return self.result_of(result, self.common_element(types))
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact."""
+        """Compute the result, which is exact."""
         result = np.empty(shape_of(self.result), arrays[0].dtype)
         down, along_row = self.integers("steps")
         for index, array in enumerate(arrays):
@@ -144,7 +145,7 @@ class InterleaveOp(JoinOperation):
         ]
 
 
-@irdl_op_definition
+@definition
 class ReshapeOp(Operation):
     """The same elements in row-major order, in another shape."""
 
@@ -173,11 +174,11 @@ class ReshapeOp(Operation):
         return self.result_of(shape, types[0].element_type)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact."""
+        """Compute the result, which is exact."""
         return arrays[0].reshape(shape_of(self.result))
 
 
-@irdl_op_definition
+@definition
 class TransposeOp(Operation):
     """Axis i of the result is axis ``permutation[i]`` of the operand."""
 
@@ -186,7 +187,7 @@ class TransposeOp(Operation):
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"permutation": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """The permuted shape."""
+        """Return the type of the permuted shape."""
         self.check_operands(types)
         shape = types[0].get_shape()
         order = self.integers("permutation", len(shape), 0)
@@ -197,7 +198,7 @@ class TransposeOp(Operation):
         return self.result_of([shape[axis] for axis in order], types[0].element_type)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact."""
+        """Compute the result, which is exact."""
         return np.asarray(arrays[0].transpose(self.integers("permutation")), order="C")
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
@@ -209,7 +210,7 @@ class TransposeOp(Operation):
         return self.make_stage(dims, operands, [(access, "input")], result, target)
 
 
-@irdl_op_definition
+@definition
 class SliceOp(Operation):
     """Elements starts[i], starts[i] + steps[i], ... before ends[i] along axes[i].
 
@@ -220,8 +221,6 @@ class SliceOp(Operation):
     name = "graph.slice"
     starts = prop_def()
     ends = prop_def()
-    steps = opt_prop_def()
-    axes = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "starts": None,
         "ends": None,
@@ -264,7 +263,7 @@ class SliceOp(Operation):
         return self.result_of(shape, types[0].element_type)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact."""
+        """Compute the result, which is exact."""
         index = [
             slice(r.start, r.stop if r.stop >= 0 else None, r.step) if len(r) else slice(0, 0)
             for r in self.ranges(arrays[0].shape)
@@ -294,7 +293,7 @@ def slice_bounds(start: int, end: int, step: int, extent: int) -> tuple[int, int
 PAD_MODES: Mapping[str, str] = {"constant": "constant", "reflect": "reflect", "edge": "edge"}
 
 
-@irdl_op_definition
+@definition
 class PadOp(Operation):
     """The operand surrounded by ``pads`` elements: before each axis, then after each axis.
 
@@ -305,8 +304,6 @@ class PadOp(Operation):
 
     name = "graph.pad"
     pads = prop_def()
-    mode = opt_prop_def()
-    value = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "pads": None,
         "mode": "constant",
@@ -318,8 +315,8 @@ class PadOp(Operation):
         """Every extent plus its pads."""
         self.check_operands(types)
         if len(types) == 2:
-            own, computed = types[0].element_type, types[1]
-            alone = computed.element_type == own and not computed.get_shape()
+            element, computed = types[0].element_type, types[1]
+            alone = computed.element_type == element and not computed.get_shape()
             self.need(alone, "what it is padded with is one element of the same type")
             stated = self.get("mode", "constant") != "constant" or self.get("value", 0.0) != 0.0
             self.need(not stated, "its value is an operand or an attribute")
@@ -348,7 +345,7 @@ class PadOp(Operation):
         return self.result_of(result, types[0].element_type)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Exact."""
+        """Compute the result, which is exact."""
         pads, x = self.integers("pads"), arrays[0]
         widths = list(zip(pads[: x.ndim], pads[x.ndim :], strict=True))
         mode = self.get("mode", "constant")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, along
+from tilewright.graph.operations.base import Operation, Type, along, definition
 from tilewright.graph.operations.convolution import factors, product_element
-from tilewright.ir import PythonValue, f32, irdl_op_definition, opt_prop_def
+from tilewright.ir import PythonValue, f32
 from tilewright.ir.types import Array, shape_of
 from tilewright.memory.alignment import ceil_div
 from tilewright.numerics import winograd
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
-@irdl_op_definition
+@definition
 class WinogradConvOp(Operation):
     """A convolution of stride 1, windows of ``taps`` x ``taps``, in tiles of ``tile`` x ``tile``.
 
@@ -26,10 +26,6 @@ class WinogradConvOp(Operation):
     """
 
     name = "graph.winograd_conv"
-    pads = opt_prop_def()
-    tile = opt_prop_def()
-    taps = opt_prop_def()
-    group = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "pads": (0, 0, 0, 0),
         "tile": 4,
@@ -37,6 +33,7 @@ class WinogradConvOp(Operation):
         "group": 1,
     }
     ARITY: ClassVar[tuple[int, int]] = (3, 4)
+    FIXED_POINT: ClassVar[bool] = False
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -46,7 +43,6 @@ class WinogradConvOp(Operation):
     def infer(self, types: Sequence[Type]) -> Type:
         """[n, co, oh, ow] with oh = h + top + bottom - taps + 1."""
         self.check_operands(types)
-        self.need(not self.is_fixed, "is not defined on fixed point")
         x, u = types[0].get_shape(), types[1].get_shape()
         (tile, taps), pads = self.sizes, self.integers("pads", 4, 0)
         group, inner = self.integer("group", 1, 2**24), tile + taps - 1

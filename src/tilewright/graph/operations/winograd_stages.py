@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, along
-from tilewright.ir import PythonValue, f32, irdl_op_definition, opt_prop_def, prop_def
+from tilewright.graph.operations.base import Operation, Type, along, definition
+from tilewright.ir import PythonValue, f32, prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.memory.alignment import ceil_div
 from tilewright.numerics import winograd
@@ -16,7 +16,7 @@ from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
 class WinogradStage(Operation):
-    """What both transforms have: tiles of ``tile`` x ``tile`` outputs, windows of ``taps`` x
+    """A transform of Winograd's method: tiles of ``tile`` x ``tile`` outputs, windows of ``taps`` x
     ``taps``."""
 
     @property
@@ -35,12 +35,12 @@ class WinogradStage(Operation):
 
     @property
     def how(self) -> str:
-        """The method."""
+        """Name the method and its sizes."""
         tile, taps = self.sizes
         return f"Winograd's method, F({tile}x{tile}, {taps}x{taps})"
 
 
-@irdl_op_definition
+@definition
 class WinogradInputOp(WinogradStage):
     """Transformed tiles of images: B^T d B of each tile d, as [points, c, n, th, tw].
 
@@ -50,9 +50,6 @@ class WinogradInputOp(WinogradStage):
     """
 
     name = "graph.winograd_input"
-    pads = opt_prop_def()
-    tile = opt_prop_def()
-    taps = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "pads": (0, 0, 0, 0),
         "tile": 4,
@@ -89,7 +86,7 @@ class WinogradInputOp(WinogradStage):
         return self.make_stage(dims, operands, [(access, "input")], result, target)
 
 
-@irdl_op_definition
+@definition
 class WinogradOutputOp(WinogradStage):
     """Images from the products of transformed tiles: A^T m A of each m, and perhaps a bias.
 
@@ -99,8 +96,6 @@ class WinogradOutputOp(WinogradStage):
 
     name = "graph.winograd_output"
     extents = prop_def()
-    tile = opt_prop_def()
-    taps = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "extents": None,
         "tile": 4,

@@ -1,4 +1,4 @@
-"""Which memory every value of a network lies in: its own, or part of another value's."""
+"""The memory of every value of a network: its own, or part of another value's."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class Addresses:
     _ranges: dict[JoinOperation, list[list[range]]] = field(
         default_factory=dict[JoinOperation, list[list[range]]]
     )
-    """What each operand of a join gives, worked out once for all of them."""
+    """The ranges of the result that each operand of a join fills, computed once for all
+    operands."""
 
     def __post_init__(self) -> None:
         for op in self.network.block.ops:
@@ -65,7 +66,7 @@ class Addresses:
 
     @staticmethod
     def _can_be_part(join: JoinOperation, value: SSAValue, part: list[range], whole: Box) -> bool:
-        """Whether whoever computes an operand could write it into the result."""
+        """Return True if whoever computes an operand could write it into the result."""
         owner = value.owner
         computed = isinstance(owner, KernelOp | JoinOperation)
         if not computed or layout_of(value) != layout_of(join.result):
@@ -80,7 +81,7 @@ class Addresses:
         return self._known[value]
 
     def is_part(self, join: JoinOperation, index: int, value: SSAValue) -> bool:
-        """Whether a join's operand ``value`` lies where the result wants it."""
+        """Return True if a join's operand ``value`` lies where the result wants it."""
         return self.parts.get(value) == (join, index)
 
     def _find(self, value: SSAValue) -> Address | None:

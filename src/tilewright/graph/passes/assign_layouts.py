@@ -73,7 +73,7 @@ class AssignLayouts(ModulePass):
 
 
 def is_conversion(op: AnyOperation) -> bool:
-    """Whether an operation is a kernel that only converts a layout, or copies."""
+    """Return True if an operation is a kernel that only converts a layout, or copies."""
     if not isinstance(op, KernelOp) or len(op.operations) != 1:
         return False
     return op.operations[0].name == "graph.convert_layout"
@@ -92,11 +92,11 @@ def _split_roles(kernel: KernelOp) -> None:
     for index, (argument, uses) in enumerate(
         zip(list(block.args), operand_uses(kernel), strict=True)
     ):
-        for own in list(dict.fromkeys(role for _, role, _ in uses))[1:]:
+        for extra_role in list(dict.fromkeys(role for _, role, _ in uses))[1:]:
             second = block.insert_arg(argument.type, len(block.args))
             second.name_hint = argument.name_hint
             for use, role, _ in uses:
-                if role == own:
+                if role == extra_role:
                     use.operation.operands[use.index] = second
             kernel.operands = (*kernel.operands, kernel.inputs[index])
 
@@ -148,8 +148,8 @@ class _Problem:
             for use in value.uses
             if (wanted := self.chosen[use.operation].operands[use.index]) is not None
         }
-        kind, own = tensor_type(value).element_type, size(home, shape)
-        return sum(element_size(kind, own + size(text, shape)) for text in asked if text != home)
+        kind, whole = tensor_type(value).element_type, size(home, shape)
+        return sum(element_size(kind, whole + size(text, shape)) for text in asked if text != home)
 
     def cost_around(self, ops: Sequence[AnyOperation]) -> int:
         """Bytes that conversions move at the operands and results of some operations."""
@@ -271,7 +271,7 @@ class _Applier:
 def copy_kernel(
     value: SSAValue, layout: str, before: AnyOperation, context: CompilerContext, symbols: set[str]
 ) -> KernelOp:
-    """A kernel in front of ``before`` that copies a value into a tensor of that layout."""
+    """A kernel before ``before`` that copies a value into a tensor of that layout."""
     kind = tensor_type(value)
     result = tensor(kind.get_shape(), kind.element_type, layout)
     op = make("convert_layout", [value], before=before, result_type=result)

@@ -144,9 +144,9 @@ def _as_products_take(op: Operation, ctx: CompilerContext) -> None:
     for reader in readers:
         value = flipped[reader.inputs[0]]
         if reader.operation == "dequantise_linear":
-            own = constant(reader.inputs[2], ctx)
-            assert own is not None
-            operands = [value, reader.inputs[1], moved(own, reader)]
+            origin = constant(reader.inputs[2], ctx)
+            assert origin is not None
+            operands = [value, reader.inputs[1], moved(origin, reader)]
             back = make("dequantise_linear", operands, before=reader, like=reader)
             reader.result.replace_all_uses_with(back.result)
         else:
@@ -157,20 +157,20 @@ def _as_products_take(op: Operation, ctx: CompilerContext) -> None:
 
 
 def _readers(value: SSAValue, ctx: CompilerContext) -> list[Operation]:
-    """Every operation that moves or dequantises a value of integers, readers behind what they read;
+    """Every operation that moves or dequantises a value of integers, readers after what they read;
     none if anything else reads it."""
     readers: list[Operation] = []
     for reader in users(value):
         if not isinstance(reader, Operation) or reader.inputs[0] is not value:
             return []
-        behind: list[Operation] = []
+        later: list[Operation] = []
         if reader.operation in _MOVING:
-            behind = _readers(reader.result, ctx)
-            if not behind:
+            later = _readers(reader.result, ctx)
+            if not later:
                 return []
         elif reader.operation != "dequantise_linear" or constant(reader.inputs[2], ctx) is None:
             return []
-        readers += [reader, *behind]
+        readers += [reader, *later]
     return readers
 
 
@@ -207,7 +207,8 @@ def _reduced(array: Array) -> Array:
 
 
 def _multiplied(op: Operation) -> str:
-    """What primitives call an operation: convolutions of one channel each are depthwise ones."""
+    """Return the name that primitives have for an operation: ``depthwise_conv`` for convolutions of
+    one channel per group."""
     return candidate(op).operation if op.operation == "conv" else op.operation
 
 

@@ -1,4 +1,4 @@
-"""Which primitive a product takes whose weights are computed: each with the copy that it needs."""
+"""Primitives for products with computed weights: each with the copy that it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine must offer so that an operation can run on its accelerator.
+"""The conditions under which an operation can run on a machine's accelerator.
 
 Each constraint is a named check with a reason as concrete as it can be: the reasons are what a
 user reads when part of a network runs on the host.
@@ -18,6 +18,7 @@ from tilewright.machine import Machine, Primitive
 from tilewright.machine.numbers import is_mixed, seen_by
 from tilewright.memory.alignment import align_up
 from tilewright.numerics.element_types import ELEMENTS
+from tilewright.numerics.operators import has
 from tilewright.planning.domain import Stage
 from tilewright.planning.space.operand_layouts import takes_operand
 
@@ -95,7 +96,8 @@ def _extents(asked: Candidate, machine: Machine) -> str | None:
 
 
 def _serves(primitive: Primitive, asked: Candidate, machine: Machine) -> bool:
-    """Whether a primitive takes an operation of these extents; without any, only in place."""
+    """Return True if a primitive takes an operation of these extents; without any, only in
+    place."""
     places = {storage.memory for storage in primitive.operands.values()}
     return primitive.serves(asked.operation, asked.extents) and (
         bool(asked.extents) or places == {machine.main}
@@ -103,7 +105,7 @@ def _serves(primitive: Primitive, asked: Candidate, machine: Machine) -> bool:
 
 
 def _places(asked: Candidate, machine: Machine) -> str | None:
-    """Whether a primitive has a place for every operand."""
+    """Return the reason why no primitive has a memory for every operand; None if one has."""
     if asked.stage is None:
         return None
     roles = dict.fromkeys(operand.role for operand in (*asked.stage.inputs, asked.stage.output))
@@ -117,7 +119,8 @@ def _places(asked: Candidate, machine: Machine) -> str | None:
 
 
 def fills(op: Operation, machine: Machine) -> bool:
-    """Whether every primitive that computes an operation says what its image's padding holds."""
+    """Return True if every primitive that computes an operation says what its image's padding
+    holds."""
     element = machine.element_of(element_name(tensor_type(op.inputs[0]).element_type), "input")
     primitives = [
         primitive
@@ -130,7 +133,8 @@ def fills(op: Operation, machine: Machine) -> bool:
 
 
 def _fill(asked: Candidate, machine: Machine) -> str | None:
-    """Whether padding that is not 0 can be had."""
+    """Return the reason why padding with numbers other than 0 is impossible; None if it is
+    possible."""
     fill = asked.op.get("fill", 0) if "fill" in asked.op.DEFAULTS else 0
     if not fill or fills(asked.op, machine):
         return None
@@ -138,14 +142,16 @@ def _fill(asked: Candidate, machine: Machine) -> str | None:
 
 
 def _elements(asked: Candidate, machine: Machine) -> str | None:
-    """Whether primitives with numbers of their own take the operands'."""
+    """Return the reason why primitives with element types of their own refuse the operands'; None
+    if one takes them."""
     if is_mixed(machine) and not serving(asked, machine):
         return _own_numbers(asked, machine)
     return None
 
 
 def _numbers(asked: Candidate, machine: Machine) -> str | None:
-    """Whether the operation has a meaning on the machine's elements."""
+    """Return the reason why the operation is undefined on the machine's elements; None if it is
+    defined."""
     if is_mixed(machine):
         others = _own_numbers(asked, machine)
         if machine.computes_as_given or others is None:
@@ -153,17 +159,19 @@ def _numbers(asked: Candidate, machine: Machine) -> str | None:
     if machine.computes_as_given:
         return None
     elements = {element_name(tensor_type(value).element_type) for value in asked.op.inputs}
-    own = {machine.element, machine.accumulator} | _taken(asked, machine)
+    computable = {machine.element, machine.accumulator} | _taken(asked, machine)
     if machine.number.kind == "float":
         elements.add(element_name(tensor_type(asked.op.result).element_type))
-    others = sorted(name for name in elements if not ELEMENTS[name].is_plain and name not in own)
+    others = sorted(
+        name for name in elements if not ELEMENTS[name].is_plain and name not in computable
+    )
     if others:
         return f"{machine.name} computes on {machine.element}, not on {', '.join(others)}"
     if machine.number.kind == "float":
         return None
     if machine.number.kind == "integer":
         return _integers(asked, machine)
-    biases = asked.op.inputs[2:] if asked.op.operation in ("conv", "matmul") else ()
+    biases = asked.op.inputs[2:] if has(asked.op.operation, "product") else ()
     if not all(isinstance(bias.owner, WeightOp) or _has_32_bits(bias) for bias in biases):
         return "its bias is computed, and 32-bit biases have to be constants"
     element = fixed_element(asked, machine.fixed_bits)
@@ -185,7 +193,8 @@ def _taken(asked: Candidate, machine: Machine) -> set[str]:
 
 
 def _own_numbers(asked: Candidate, machine: Machine) -> str | None:
-    """Whether a primitive that takes the operands has the operation on its own elements."""
+    """Return the reason why no primitive that takes the operands has the operation on its element
+    types."""
     primitives = serving(asked, machine)
     if not machine.computes_as_given:
         primitives = tuple(p for p in primitives if p.element is not None)
@@ -197,7 +206,7 @@ def _own_numbers(asked: Candidate, machine: Machine) -> str | None:
 
 
 def has_meaning(asked: Candidate, machine: Machine) -> bool:
-    """Whether an operation within a kernel has a meaning on the machine's elements."""
+    """Return True if an operation within a kernel has a meaning on the machine's elements."""
     if machine.number.kind == "integer":
         return _integers(asked, machine) is None
     return machine.number.kind == "float" or fixed_element(asked, machine.fixed_bits) is not None
@@ -213,23 +222,24 @@ ON_INTEGERS = frozenset(
 
 
 def _integers(asked: Candidate, machine: Machine) -> str | None:
-    """Whether the operation goes from the machine's integers, or sums of them, to such."""
-    own = (machine.element, machine.accumulator)
+    """Return the reason why an integer operation does not map the machine's integers, or sums of
+    them, to such."""
+    integers = (machine.element, machine.accumulator)
     ends = [
         element_name(tensor_type(v).element_type) for v in (asked.op.inputs[0], asked.op.result)
     ]
-    if asked.op.operation in ON_INTEGERS and all(end in own for end in ends):
+    if asked.op.operation in ON_INTEGERS and all(end in integers for end in ends):
         return None
-    if asked.op.operation == "dequantise_linear" and ends[0] in own:
+    if asked.op.operation == "dequantise_linear" and ends[0] in integers:
         return None  # On the way out: its result is a float.
-    others = ", ".join(sorted(set(ends) - set(own)))
+    others = ", ".join(sorted(set(ends) - set(integers)))
     if others:
         return f"{machine.name} computes on {machine.element}, not on {others}"
     return f"{asked.op.operation} is not defined on {machine.element}"
 
 
 def _has_32_bits(value: SSAValue) -> bool:
-    """Whether a value is 32-bit fixed point, in a network that came with its numbers."""
+    """Return True if a value is 32-bit fixed point, in a network that came with its numbers."""
     element = ELEMENTS[element_name(tensor_type(value).element_type)]
     return element.kind == "fixed" and element.bits == 32
 
@@ -238,7 +248,7 @@ def fixed_element(asked: Candidate, bits: int) -> str | None:
     """Element of the result on fixed-point operands of ``bits``; None if that has no meaning."""
     kinds = [tensor_type(value) for value in asked.op.inputs]
     fixed = [tensor(kind.get_shape(), FixedType.of(bits, bits - 2)) for kind in kinds]
-    if asked.op.operation in ("conv", "matmul") and len(fixed) == 3:
+    if has(asked.op.operation, "product") and len(fixed) == 3:
         fixed[2] = tensor(fixed[2].get_shape(), FixedType.of(32, 2 * bits - 4))
     try:
         return element_name(asked.op.infer(fixed).element_type)
@@ -265,7 +275,8 @@ def serving(asked: Candidate, machine: Machine) -> tuple[Primitive, ...]:
 
 
 def _whole(asked: Candidate, machine: Machine) -> str | None:
-    """Whether dims that a tile must cover whole fit limits and memories."""
+    """Return the reason why dims that a tile must cover whole exceed limits or memories; None if
+    they fit."""
     reasons: list[str] = []
     for primitive in serving(asked, machine):
         shortage = _shortage(asked, primitive, machine)
@@ -276,7 +287,8 @@ def _whole(asked: Candidate, machine: Machine) -> str | None:
 
 
 def _larger(asked: Candidate, machine: Machine) -> Mapping[str, int]:
-    """What the first primitive that serves the operation lacks."""
+    """Return the machine keys that must grow for the first primitive that serves the operation,
+    with their values."""
     for primitive in serving(asked, machine):
         shortage = _shortage(asked, primitive, machine)
         if shortage is not None:
@@ -286,7 +298,7 @@ def _larger(asked: Candidate, machine: Machine) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class _Shortage:
-    """What is too small for an operation's whole dims."""
+    """A limit or memory that is too small for an operation's whole dims."""
 
     reason: str
     key: str
@@ -338,7 +350,8 @@ def _shortage(asked: Candidate, primitive: Primitive, machine: Machine) -> _Shor
 
 
 def _windows(asked: Candidate, machine: Machine) -> str | None:
-    """Whether every window meets the image, where primitives leave the padding out."""
+    """Return the reason why a window may lie in the padding alone, where primitives leave padding
+    out; None if none does."""
     primitives = serving(asked, machine)
     if asked.stage is None or not all(primitive.own.skips_padding() for primitive in primitives):
         return None
@@ -377,7 +390,7 @@ CONSTRAINTS: tuple[Constraint, ...] = (
     Constraint(
         "numbers",
         _numbers,
-        "compute on floats (DequantizeLinear in front of a product), or use an operation that the "
+        "compute on floats (DequantizeLinear before a product), or use an operation that the "
         "machine's numbers have",
     ),
     Constraint(

@@ -50,11 +50,6 @@ def compiler(ctx: Context) -> CompilerContext:
     return ctx
 
 
-def operation_name(op: AnyOperation) -> str:
-    """The name without the dialect (``conv``)."""
-    return op.name.removeprefix("graph.")
-
-
 def operations_of(module: AnyOperation) -> list[Operation]:
     """The operations that stand directly in the network, in order."""
     return [op for op in network_of(module).block.ops if isinstance(op, Operation)]
@@ -73,7 +68,7 @@ def add_weight(
     hint: str,
     element: Attribute | None = None,
 ) -> SSAValue:
-    """A new weight in front of ``before``; typed by the array unless ``element`` is given."""
+    """A new weight before ``before``; typed by the array unless ``element`` is given."""
     array = np.asarray(array, order="C")
     kind = tensor(array.shape, element or element_of(array.dtype))
     weight = WeightOp.of(ctx.weights.add(array, hint), kind)
@@ -82,7 +77,7 @@ def add_weight(
 
 
 def insert(op: AnyOperation, before: AnyOperation) -> None:
-    """Put an operation in front of another."""
+    """Put an operation before another."""
     block = before.parent
     assert block is not None
     block.insert_op_before(op, before)
@@ -97,7 +92,7 @@ def make(
     like: Operation | None = None,
     result_type: TensorType[Any] | None = None,
 ) -> Operation:
-    """A new operation in front of ``before``, with the node name (and engine) of ``like``."""
+    """A new operation before ``before``, with the node name (and engine) of ``like``."""
     node = like.node_name if like is not None else ""
     operation = cast(
         Operation,
@@ -111,7 +106,7 @@ def make(
 
 
 def reshaped(value: SSAValue, shape: tuple[int, ...], before: Operation) -> SSAValue:
-    """A value in another shape, in front of ``before``; the last reshape is shared if it is it."""
+    """A value in another shape, before ``before``; the last reshape is shared if it is it."""
     last = value.first_use.operation if value.first_use is not None else None
     if isinstance(last, Operation) and last.operation == "reshape":
         same = shape_of(last.result) == shape
@@ -152,8 +147,8 @@ def _absorb(into: GraphOperation, op: Operation) -> None:
     """Note in ``into`` the nodes of ``op``, whose result it gives from now on."""
     if into.result_node == op.result_node:
         return
-    own, noted = op.node, op.merged
-    gained = [*([own] if own is not None else []), *(noted.data if noted else ())]
+    node, noted = op.node, op.merged
+    gained = [*([node] if node is not None else []), *(noted.data if noted else ())]
     # The attributes of names are kept, and compared by their text: chains of thousands of nodes
     # may become one operation.
     names_gained = [
@@ -216,14 +211,14 @@ def per_channel(array: Array, shape: Sequence[int], axis: int) -> Array | None:
     rank, channels = len(shape), shape[axis]
     if array.ndim > rank:
         return None
-    own = (1,) * (rank - array.ndim) + array.shape
-    if any(extent != 1 for index, extent in enumerate(own) if index != axis):
+    padded = (1,) * (rank - array.ndim) + array.shape
+    if any(extent != 1 for index, extent in enumerate(padded) if index != axis):
         return None
-    if own[axis] not in (1, channels):
+    if padded[axis] not in (1, channels):
         return None
     return np.broadcast_to(array.astype(np.float64).reshape(-1), (channels,))
 
 
 def finite(*arrays: Array) -> bool:
-    """Whether every number is finite."""
+    """Return True if every number is finite."""
     return all(bool(np.isfinite(array).all()) for array in arrays)

@@ -61,7 +61,7 @@ def copied(
     known: Mapping[SSAValue, SSAValue],
     before: AnyOperation,
 ) -> list[GraphOperation]:
-    """Copies of a kernel's operations in the network, in front of ``before``.
+    """Copies of a kernel's operations in the network, before ``before``.
 
     They read the kernel's operands; where ``known`` has a value of the network for an operand, or
     for a result within the kernel, they read that.

@@ -118,7 +118,7 @@ def _divided(site: Site, index: int, factors: NDArray[np.float64], ctx: Compiler
 
 
 def _multiply(site: Site, factors: NDArray[np.float64], ctx: CompilerContext) -> SSAValue:
-    """The value times one over the factors, in front of the first product that reads it."""
+    """The value times one over the factors, before the first product that reads it."""
     first = site.products[0]
     for op in site.products[1:]:
         if op.is_before_in_block(first):

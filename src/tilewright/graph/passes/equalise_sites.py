@@ -1,4 +1,4 @@
-"""Where channels of activations can be equalised, and by which factors.
+"""The values whose channels can be equalised before quantisation, and the factors.
 
 A product of integers sees one scale for a whole activation, so a channel that is much larger than
 the others costs them their bits. Dividing every channel by a factor, and multiplying the weights
@@ -42,16 +42,16 @@ Way = Literal["normalisation", "product", "multiply"]
 
 
 class Seen(Protocol):
-    """What calibration saw of each channel of a value (calibration/channels.py)."""
+    """Statistics of each channel of a value from calibration (calibration/channels.py)."""
 
     @property
     def largest(self) -> NDArray[np.float64]:
-        """Largest magnitudes."""
+        """The largest magnitude of each channel."""
         ...
 
     @property
     def power(self) -> NDArray[np.float64]:
-        """Means of squares."""
+        """The mean of squares of each channel."""
         ...
 
 
@@ -65,7 +65,7 @@ class Site:
     products: tuple[Operation, ...]
     way: Way
     """Whose result is divided: a layer normalisation's, by its scale and shift; that of a product
-    with constant weights, by these; or the value itself, by a multiplication behind it."""
+    with constant weights, by these; or the value itself, by a multiplication after it."""
     producer: Operation | None = None
     """The normalisation or product."""
 
@@ -76,7 +76,7 @@ def equalising_sites(
     keep_float: Collection[str] = (),
     per_channel: bool = True,
 ) -> list[Site]:
-    """Where a network that is to be quantised can be equalised, in program order.
+    """List the values of a network to be quantised that can be equalised, in program order.
 
     A multiplication stands only where the value is made in floats, so that it adds no step between
     integers. Weights of products take factors only if they have a scale for each output channel
@@ -110,7 +110,8 @@ def _site(value: SSAValue, sites: Sites, ctx: CompilerContext, per_channel: bool
 
 
 def _takes(op: Operation, value: SSAValue, ctx: CompilerContext) -> bool:
-    """Whether a product reads a value's channels with constant weights, and in no other way."""
+    """Return True if a product reads a value's channels with constant weights, and in no other
+    way."""
     if op.operation not in PRODUCTS or op.inputs[0] is not value:
         return False
     weight = constant(op.inputs[1], ctx)
@@ -125,7 +126,8 @@ def _axis(op: Operation) -> int:
 
 
 def _producer(value: SSAValue, axis: int, ctx: CompilerContext) -> Operation | None:
-    """What makes a value and can divide each channel of it for nothing."""
+    """Return the operation that computes a value and can divide each channel of it at no cost; None
+    if there is no such one."""
     op = value.owner
     while isinstance(op, Operation) and op.operation in BY_CHANNEL:
         if op.operation.endswith("pool") and axis != 1:
@@ -168,7 +170,8 @@ def factors_of(
     power_of_two: bool = False,
     alphas: Sequence[float] = ALPHAS,
 ) -> NDArray[np.float32] | None:
-    """What to divide each channel by; None if that would not lessen the expected error enough.
+    """Return the divisor of each channel; None if dividing would not lessen the expected error
+    enough.
 
     Xiao et al., "SmoothQuant: accurate and efficient post-training quantization for large language
     models" (ICML 2023), eq. 4: max|X_j|**alpha / max|W_j|**(1 - alpha), the second over all weights

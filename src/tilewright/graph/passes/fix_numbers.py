@@ -18,7 +18,7 @@ from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue, from_attribut
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """What fix-numbers chose for one value."""
+    """The binary point that fix-numbers chose for one value, with its range."""
 
     value: str
     fraction: int
@@ -95,7 +95,7 @@ def _choose(network: NetworkOp, points: Points, fixed_values: set[SSAValue]) -> 
 
 
 def numbers_of(network: NetworkOp) -> list[NumberFormat]:
-    """What fix-numbers chose, value by value in program order; empty before it has run."""
+    """List the formats that fix-numbers chose, in program order; empty before the pass has run."""
     if network.numbers is None:
         return []
     rows = cast("tuple[tuple[str, int, float, float, str], ...]", from_attribute(network.numbers))

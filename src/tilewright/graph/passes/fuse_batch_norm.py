@@ -31,7 +31,7 @@ LARGEST_FACTOR = 1e12
 
 @dataclass(frozen=True)
 class FuseBatchNorm(ModulePass):
-    """Fold batch normalisation into the convolution before it, or behind it where that is exact.
+    """Fold batch normalisation into the convolution before it, or after it where that is exact.
 
     Before::
 
@@ -42,7 +42,7 @@ class FuseBatchNorm(ModulePass):
 
         %2 = graph.conv %x, %w_times_factor, %shift_minus_mean_times_factor {...}
 
-    A normalisation in front of a convolution is folded into its input channels if the convolution
+    A normalisation before a convolution is folded into its input channels if the convolution
     has no padding (the padding's zeros are not normalised). Any other one becomes a depthwise 1x1
     convolution on machines that have one but cannot apply any map to results as they are written,
     else a multiplication and an addition per channel. Normalisations with negative variance, or
@@ -87,7 +87,7 @@ def _factor_and_shift(op: Operation, ctx: CompilerContext) -> tuple[Array, Array
 def scale_convolution(
     conv: Operation, factor: Array, shift: Array, ctx: CompilerContext
 ) -> Operation | None:
-    """A convolution in front of ``conv`` that gives its result * factor + shift per channel.
+    """A convolution before ``conv`` that gives its result * factor + shift per channel.
 
     None if its weights are not constant or the new ones are not finite in float32.
     """

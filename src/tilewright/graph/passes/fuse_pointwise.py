@@ -28,11 +28,11 @@ from tilewright.numerics.element_types import ELEMENTS
 from tilewright.numerics.operators import has
 
 MAPS = (PointwiseOperation, RequantiseOp)
-"""What joins the operation before it; networks that come with their numbers requantise."""
+"""The operations that can be fused; networks that come with their numbers requantise."""
 
 
 MUCH_SLOWER = 16
-"""How often the time of the fastest primitive an anchor may take so that a longer chain pays."""
+"""The factor over the fastest primitive's time that an anchor may take for a longer chain."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,11 @@ def _fast(asked: Candidate, machine: Machine) -> list[Primitive]:
     primitives = serving(asked, machine)
     cycles: list[Any] = [parse_expression(p.cycles).evaluate(asked.extents) for p in primitives]
     least = min(cycles, default=0.0)
-    return [p for p, own in zip(primitives, cycles, strict=True) if own <= MUCH_SLOWER * least]
+    return [p for p, taken in zip(primitives, cycles, strict=True) if taken <= MUCH_SLOWER * least]
 
 
 def _sums(anchor: Operation) -> set[Operation]:
-    """The first map of two computed values behind an anchor, if the accelerator computes it."""
+    """The first map of two computed values after an anchor, if the accelerator computes it."""
     step = only_user(anchor.result)
     while isinstance(step, MAPS):
         computed = [v for v in step.inputs if not isinstance(v.owner, WeightOp)]
@@ -141,12 +141,13 @@ def _grow(
 
 
 def joins(step: Operation, value: SSAValue, primitive: Primitive, machine: Machine) -> bool:
-    """Whether a primitive could apply a map to its results; its order is ``accepts``' to judge."""
+    """Return True if a primitive could apply a map to its results; its order is ``accepts``' to
+    judge."""
     if shape_of(step.result) != shape_of(value) or not _operands_fit(step, value, primitive):
         return False
     if not _elements_fit(step, value, primitive, machine):
         return False
-    # Behind dequantised sums of integers come the machine's own floats.
+    # After dequantised sums of integers come the machine's own floats.
     plain = ELEMENTS[element_name(tensor_type(value).element_type)].is_plain
     dequantised = plain and machine.number.is_short_float
     return has_meaning(candidate(step), machine if dequantised else seen_by(machine, primitive))
@@ -155,7 +156,8 @@ def joins(step: Operation, value: SSAValue, primitive: Primitive, machine: Machi
 def _widened_beside(
     step: Operation, value: SSAValue, taken: set[Operation], primitive: Primitive
 ) -> list[Operation]:
-    """What widens a step's other operands from 16 bits, for this step alone: it joins, too."""
+    """Return the casts that widen a step's other operands from 16 bits for this step alone, which
+    are fused with it."""
     widened: list[Operation] = []
     for operand in step.inputs:
         owner = operand.owner
@@ -175,7 +177,8 @@ def _widened_beside(
 
 
 def _operands_fit(step: Operation, value: SSAValue, primitive: Primitive) -> bool:
-    """Whether the chain's value is an operand that the epilogue can stream, and so is the other.
+    """Return True if the chain's value is an operand that the epilogue can stream, and so is the
+    other.
 
     A fixed epilogue adds a residual of the result's own shape; only generated loops broadcast.
     """
@@ -197,7 +200,7 @@ def _operands_fit(step: Operation, value: SSAValue, primitive: Primitive) -> boo
 
 
 def _elements_fit(step: Operation, value: SSAValue, primitive: Primitive, machine: Machine) -> bool:
-    """Whether the primitive's vectors take the step's elements.
+    """Return True if the primitive's vectors take the step's elements.
 
     They have one type on their way out, except between floats and quantised integers, between
     floats of 16 bits and of 32, and from 32-bit sums to 16 bits in networks of fixed point.
@@ -221,7 +224,8 @@ def _elements_fit(step: Operation, value: SSAValue, primitive: Primitive, machin
 
 
 def widens_or_rounds(step: Operation) -> bool:
-    """Whether an operation goes between floats of 16 bits and of 32, or rounds to the former."""
+    """Return True if an operation goes between floats of 16 bits and of 32, or rounds to the
+    former."""
     floats = (f16, bf16, f32)
     return step.operation == "cast" and all(
         tensor_type(value).element_type in floats for value in (*step.inputs, step.result)

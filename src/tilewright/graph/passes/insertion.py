@@ -43,7 +43,8 @@ def objected(op: Operation, machine: Machine) -> str | None:
 
 
 def form_of(op: Operation) -> Hashable:
-    """What an operation does to values of which type, for which node."""
+    """Return a key of an operation: its name, attributes, types of operands and result, and
+    node."""
     values = (*op.inputs, op.result)
     types = tuple((tensor_type(v).element_type, shape_of(v), layout_of(v)) for v in values)
     return op.operation, op.node_name, tuple(sorted(op.values.items())), types

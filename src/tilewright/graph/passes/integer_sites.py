@@ -1,8 +1,8 @@
-"""Where a network is quantised: which operations compute on integers, which values are kept so.
+"""The operations of a network that compute on integers, and the values that are quantised.
 
 The rules are those of onnxruntime.quantization for networks of quantise and dequantise nodes
 (symmetric, products and what lies between them): every activation that an integer operation reads
-is quantised. Three things differ, each for less error: an activation function behind a product
+is quantised. Three things differ, each for less error: an activation function after a product
 belongs to it, so the value between them is not quantised; sums, pools and views compute on integers
 only where a product reads them, so that what a network computes in floats alone (the residual sums
 of Transformers, say) keeps them; and a product that floats read gives them its sums unrounded.
@@ -20,9 +20,9 @@ from tilewright.ir import SSAValue, f32
 from tilewright.ir.types import shape_of, tensor_type
 from tilewright.numerics.operators import operators
 
-PRODUCTS = ("conv", "matmul")
+PRODUCTS = operators("product")
 
-ACTIVATIONS = ("relu", "clip")
+ACTIVATIONS = operators("saturates")
 """Maps that belong to the product or sum whose only reader they are."""
 
 SHARING = ("max_pool", *operators("view"))
@@ -37,14 +37,14 @@ DEEPEST = 1 << 16
 
 @dataclass
 class Sites:
-    """What is computed on integers, and which values are quantised."""
+    """The operations that compute on integers, and the values that are quantised."""
 
     integer: set[Operation] = field(default_factory=set[Operation])
     roots: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     """Quantised value -> the value whose scale it has, in program order."""
 
     inside: set[SSAValue] = field(default_factory=set[SSAValue])
-    """Results that only the activation function behind them reads."""
+    """Results that only the activation function after them reads."""
 
     @property
     def layers(self) -> list[Operation]:
@@ -75,7 +75,7 @@ def sites_of(
     only: Collection[str] | None = None,
     left: Collection[Operation] = (),
 ) -> Sites:
-    """Where a network is quantised.
+    """Choose the operations of a network that compute on integers.
 
     Operations of the nodes ``keep_float`` stay as they are, and those that are ``left``; with
     ``only``, so do all but theirs.
@@ -107,7 +107,7 @@ def sites_of(
 
 
 def _eligible(op: Operation, wanted: bool) -> bool:
-    """Whether an operation could compute on integers."""
+    """Return True if an operation could compute on integers."""
     if any(tensor_type(value).element_type != f32 for value in (*op.inputs, op.result)):
         return False
     if op.operation in PRODUCTS:

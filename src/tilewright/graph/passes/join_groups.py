@@ -54,15 +54,15 @@ class JoinGroups(ModulePass):
             if weights is None:
                 continue
             group = step.integer("group", 1, 2**24)
-            held = add_weight(context, spread(weights, group, count), step, "grouped")
+            symbol = add_weight(context, spread(weights, group, count), step, "grouped")
             values = {**step.values, "group": group // count}
-            inputs = [step.inputs[0], held, *step.inputs[2:]]
+            inputs = [step.inputs[0], symbol, *step.inputs[2:]]
             replace(step, make("conv", inputs, values, before=step, like=step).result)
         sweep(network_of(op))
 
 
 def joined(op: Operation, machine: Machine) -> int:
-    """How many groups of a convolution become one; 1 where none need to."""
+    """Return the number of groups of a convolution that become one; 1 where none need to."""
     if op.operation != "conv" or op.integer("group", 1, 2**24) == 1:
         return 1
     asked = candidate(op)

@@ -52,19 +52,19 @@ class JoinOnChip(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite the module in place."""
-        own, network = compiler(ctx), network_of(op)
-        if not any(move.prices_blocks for move in own.machine.moves):
+        context, network = compiler(ctx), network_of(op)
+        if not any(move.prices_blocks for move in context.machine.moves):
             return
         symbols = symbols_of(network)
         joins = [step for step in network.block.ops if isinstance(step, JoinOperation)]
         # The last ones first: what is joined again lies in the later one as long as that is none.
         for join in reversed(joins):
-            if _is_worth_a_look(join, own) and is_faster_on_chip(join, network, own):
-                insert_kernel(join, None, own, symbols)
+            if _is_worth_a_look(join, context) and is_faster_on_chip(join, network, context):
+                insert_kernel(join, None, context, symbols)
 
 
 def _is_worth_a_look(join: JoinOperation, context: CompilerContext) -> bool:
-    """Whether a primitive can join the operands, and any lies in several runs in the result.
+    """Return True if a primitive can join the operands, and any lies in several runs in the result.
 
     What lowering refused stays an address.
     """
@@ -82,7 +82,7 @@ def _is_worth_a_look(join: JoinOperation, context: CompilerContext) -> bool:
 
 
 def is_faster_on_chip(join: JoinOperation, network: NetworkOp, context: CompilerContext) -> bool:
-    """Whether a join takes fewer cycles as a kernel, with those around, or saves a copy.
+    """Return True if a join takes fewer cycles as a kernel, with those around, or saves a copy.
 
     What only the host writes and reads is not brought onto the chip for that.
     """
@@ -91,8 +91,8 @@ def is_faster_on_chip(join: JoinOperation, network: NetworkOp, context: Compiler
     touching = _around(join, network, inside)
     if not touching:
         return False
-    own = _planned(_join_kernel(join, beside, machine), context)
-    if own == inf:
+    join_cycles = _planned(_join_kernel(join, beside, machine), context)
+    if join_cycles == inf:
         return False
     if not all(inside.is_part(join, index, value) for index, value in enumerate(join.inputs)):
         return True
@@ -101,7 +101,7 @@ def is_faster_on_chip(join: JoinOperation, network: NetworkOp, context: Compiler
     alone = [_planned(dense, context) for _, dense in moved]
     # What latencies alone take mostly decides, and saves planning all kernels once more.
     least = [latency_of_blocks(apart, machine) for apart, _ in moved]
-    together = own + sum(alone)
+    together = join_cycles + sum(alone)
     if together < sum(max(pair) for pair in zip(least, alone, strict=True)):
         return True
     return together < sum(_planned(apart, context) for apart, _ in moved)
@@ -109,18 +109,18 @@ def is_faster_on_chip(join: JoinOperation, network: NetworkOp, context: Compiler
 
 def _around(join: JoinOperation, network: NetworkOp, addresses: Addresses) -> list[KernelOp]:
     """The accelerator's kernels that read or write any value in the memory of a join's result."""
-    own = addresses.of(join.result)
+    joined = addresses.of(join.result)
 
-    def lies_there(value: SSAValue) -> bool:
+    def is_in_join(value: SSAValue) -> bool:
         address = addresses.of(value)
-        return own is not None and address is not None and address.root is own.root
+        return joined is not None and address is not None and address.root is joined.root
 
     return [
         op
         for op in network.block.ops
         if isinstance(op, KernelOp)
         and not op.on_host
-        and any(lies_there(value) for value in (*op.inputs, op.result))
+        and any(is_in_join(value) for value in (*op.inputs, op.result))
     ]
 
 
@@ -150,7 +150,7 @@ def _strides(values: Mapping[str, SSAValue], addresses: Addresses) -> dict[str, 
 
 
 def _planned(kernel: Kernel, context: CompilerContext) -> float:
-    """What a kernel is expected to take; infinite where it has no plan."""
+    """Return the predicted cycles of a kernel; infinite where it has no plan."""
     try:
         return planner_in(context).plan(kernel).predicted_cycles
     except TilewrightError:

@@ -93,8 +93,8 @@ def candidates(machine: Machine, value: SSAValue) -> tuple[str, ...]:
 
 
 def _takes(machine: Machine, primitive: Primitive, role: str, element: str) -> bool:
-    """Whether a primitive takes elements; of integers on a machine of short floats only what names
-    them."""
+    """Return True if a primitive takes elements; of integers on a machine of short floats only what
+    names them."""
     if machine.number.is_short_float and ELEMENTS[element].is_integer:
         storage = primitive.operands.get(role)
         named = storage is not None and element in storage.elements
@@ -142,7 +142,8 @@ def _view_choices(op: Operation, machine: Machine) -> list[Choice]:
 
 
 def _cuts_blocks(op: Operation, text: str) -> bool:
-    """Whether a part of a join, or a slice, is no address: it cuts blocks, or pixels apart."""
+    """Return True if a part of a join, or a slice, is no address: it cuts blocks, or pixels
+    apart."""
     if text == "":
         return False
     if isinstance(op, SliceOp):
@@ -195,8 +196,8 @@ def _kernel_choices(kernel: KernelOp, machine: Machine, planner: Planner) -> lis
 
 
 def _same_bytes(kernel: KernelOp, source: str, target: str) -> bool:
-    """Whether two layouts of elements of several sizes are the same but for the innermost block,
-    which is as many bytes in both: a kernel changes elements where they lie."""
+    """Return True if two layouts of elements of several sizes are the same but for the innermost
+    block, which is as many bytes in both: a kernel changes elements where they lie."""
     if "" in (source, target):
         return source == target
     widths = [
@@ -218,10 +219,10 @@ def _turned(
     roles = operand_roles(kernel)
     for choice in choices:
         ways: list[list[str | None]] = []
-        for value, text, own in zip(kernel.inputs, choice.operands, roles, strict=True):
-            turned = machine.turned_layout(primitive, own[0], len(shape_of(value)))
+        for value, text, used_as in zip(kernel.inputs, choice.operands, roles, strict=True):
+            turned = machine.turned_layout(primitive, used_as[0], len(shape_of(value)))
             constant = isinstance(value.owner, WeightOp)
-            ways.append([text, turned] if turned and not constant and len(own) == 1 else [text])
+            ways.append([text, turned] if turned and not constant and len(used_as) == 1 else [text])
         both_ways += [
             Choice(operands, choice.result, choice.primitive)
             for operands in product(*ways)
@@ -278,12 +279,12 @@ def _in_order(kernel: KernelOp, machine: Machine, planner: Planner) -> list[Prim
 
 
 def _scalars(kernel: KernelOp) -> bool:
-    """Whether all operands but the first hold one number."""
+    """Return True if all operands but the first hold one number."""
     return all(prod(shape_of(value)) == 1 for value in kernel.inputs[1:])
 
 
 def _groups_fit_blocks(kernel: KernelOp, choice: Choice, primitive: Primitive) -> bool:
-    """Whether groups of channels start at whole blocks (``g*48 + ci`` on blocks of 16).
+    """Return True if groups of channels start at whole blocks (``g*48 + ci`` on blocks of 16).
 
     Read off the access maps: along an axis that the layout cuts, a coefficient is 1 or a multiple
     of the block. A primitive that keeps such a dim whole sees to it itself.
@@ -304,7 +305,7 @@ def _groups_fit_blocks(kernel: KernelOp, choice: Choice, primitive: Primitive) -
 
 
 def _runs_along(kernel: KernelOp, choice: Choice, primitive: Primitive) -> bool:
-    """Whether the anchor's operands lie along the dims that a primitive asks for."""
+    """Return True if the anchor's operands lie along the dims that a primitive asks for."""
     anchor = kernel.operations[0]
     stage = candidate(anchor).stage if isinstance(anchor, Operation) else None
     if stage is None:
@@ -383,8 +384,8 @@ def _shared(
     for text in candidates(machine, kernel.result) if free else ("",):
         target = text if result == "any" else plain(result, len(shape))
         operands = [
-            _operand_layout(value, asked, text, shape, own)
-            for value, asked, own in zip(kernel.inputs, demands, images, strict=True)
+            _operand_layout(value, asked, text, shape, image)
+            for value, asked, image in zip(kernel.inputs, demands, images, strict=True)
         ]
         if _lanes_are_safe(kernel, operands, target, result == "any"):
             choices.append(Choice(tuple(operands), target, primitive))
@@ -417,7 +418,7 @@ def _operand_layout(
 
 
 def _lanes_are_safe(kernel: KernelOp, operands: Sequence[str], result: str, free: bool) -> bool:
-    """Whether padded lanes stay finite through a kernel."""
+    """Return True if padded lanes stay finite through a kernel."""
     shape = shape_of(kernel.result)
     padded = pads(result, shape) or any(
         pads(text, shape_of(value))

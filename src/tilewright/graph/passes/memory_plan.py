@@ -53,7 +53,7 @@ class PlannedBuffer:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Where everything lies, and how good that is."""
+    """The offset of every buffer in main memory, and how close the peak is to its bound."""
 
     buffers: tuple[PlannedBuffer, ...]
     peak: int
@@ -61,9 +61,9 @@ class MemoryPlan:
     lower_bound: int
     """Greatest sum of live bytes at one step (after values were let share their bytes)."""
     heuristic: str
-    """How the offsets were found."""
+    """The name of the heuristic that chose the offsets."""
     optimal: bool
-    """Whether it is known that no offsets need less."""
+    """True if it is known that no offsets need less."""
     busiest: str
     """The kernel during which the lower bound is live."""
     alive: tuple[tuple[str, int], ...]
@@ -74,7 +74,7 @@ class MemoryPlan:
     """Step and symbol of every kernel, in order."""
     placements: Mapping[SSAValue, Placement] = field(repr=False, compare=False)
     temporary: int | None = None
-    """Where the temporary space begins, which ends the arena; None where no layer needs any."""
+    """The offset of the temporary space, which ends the arena; None if no layer needs any."""
 
     def __str__(self) -> str:
         share = 100 * self.peak / self.lower_bound - 100 if self.lower_bound else 0
@@ -98,7 +98,7 @@ def memory_plan_of(
     """Plan the memory of the network in ``module``; the same module always gives the same plan.
 
     ``exact`` searches for the least peak where no heuristic reaches the bound (bounded work).
-    ``temporary`` keeps what one layer alone needs in a space behind all else.
+    ``temporary`` keeps what one layer alone needs in a space after all else.
     Refuses (``memory-view``) if a view is no address: run eliminate-views first.
     """
     network = module if isinstance(module, NetworkOp) else network_of(module)
@@ -170,23 +170,24 @@ class _Planner:
         """Let kernels write over dying operands, place what is left, and tell about it."""
         groups = self.shared_groups()
         problem = self.problem(groups)
-        own = [group for group in groups if temporary and self.of_one_layer(group)]
+        temporaries = [group for group in groups if temporary and self.serves_one_layer(group)]
         start: int | None = None
-        if own:
+        if temporaries:
             # The largest need of a layer: those of different layers are not live together.
-            rest = [group for group in groups if group not in own]
+            rest = [group for group in groups if group not in temporaries]
             allocation = self.allocate(self.problem(rest))
             start = align_up(allocation.peak, self.alignment)
-            behind = self.allocate(self.problem(own))
+            temporary_plan = self.allocate(self.problem(temporaries))
             offsets = dict(zip(map(id, rest), allocation.offsets, strict=True))
             offsets |= {
-                id(group): start + offset for group, offset in zip(own, behind.offsets, strict=True)
+                id(group): start + offset
+                for group, offset in zip(temporaries, temporary_plan.offsets, strict=True)
             }
             bound, busiest = problem.bound
             allocation = Allocation(
                 tuple(offsets[id(group)] for group in groups),
-                *(start + behind.peak, bound, busiest, allocation.heuristic),
-                optimal=start + behind.peak == bound,
+                *(start + temporary_plan.peak, bound, busiest, allocation.heuristic),
+                optimal=start + temporary_plan.peak == bound,
             )
         else:
             allocation = self.allocate(problem)
@@ -204,8 +205,9 @@ class _Planner:
         plan = self.report(groups, problem.buffers, allocation, placements, weight_bytes)
         return replace(plan, temporary=start)
 
-    def of_one_layer(self, group: _Group) -> bool:
-        """Whether what lies there is written and read by kernels of one node of the model alone."""
+    def serves_one_layer(self, group: _Group) -> bool:
+        """Return True if what lies there is written and read by kernels of one node of the model
+        alone."""
         kernels: list[KernelOp] = []
         for value, address in self.address.items():
             if address.root not in group.roots:
@@ -227,11 +229,12 @@ class _Planner:
         return bool(named and frozenset.intersection(*map(frozenset, named)))
 
     def is_view(self, op: AnyOperation) -> bool:
-        """Whether an operation of the network gives an address in the memory of what it reads."""
+        """Return True if an operation of the network gives an address in the memory of what it
+        reads."""
         return len(op.results) == 1 and self.address[op.results[0]].root is not op.results[0]
 
     def shared_groups(self) -> list[_Group]:
-        """What takes bytes of its own, once kernels write over operands that die there."""
+        """Group the values that share bytes, once kernels write over operands that die there."""
         if self.in_place:
             for op in self.network.block.ops:
                 if isinstance(op, KernelOp):
@@ -239,7 +242,7 @@ class _Planner:
         return list({id(group): group for group in self.groups.values()}.values())
 
     def problem(self, groups: Sequence[_Group]) -> Problem:
-        """The allocator's problem."""
+        """Return the allocation problem of groups of values."""
         buffers = [Buffer(self.names[g.roots[-1]], g.bytes, g.first, g.last) for g in groups]
         return Problem(tuple(buffers), self.alignment)
 
@@ -249,15 +252,15 @@ class _Planner:
         Safe is an operand of the result's size and layout that owns its memory whole, is read by
         nothing later, and by this kernel only element by element, at the index that is written.
         """
-        own = self.groups.get(kernel.result)
+        group = self.groups.get(kernel.result)
         address = self.address[kernel.result]
-        if own is None or address.root is not kernel.result or own.first != self.steps[kernel]:
+        if group is None or address.root is not kernel.result or group.first != self.steps[kernel]:
             return
         for index, value in enumerate(kernel.inputs):
             source = self.groups.get(value)
-            if source is None or source is own or isinstance(value, BlockArgument):
+            if source is None or source is group or isinstance(value, BlockArgument):
                 continue
-            same = source.bytes == own.bytes and self.address[value].root is value
+            same = source.bytes == group.bytes and self.address[value].root is value
             alike = layout_of(value) == layout_of(kernel.result)
             alike = alike and shape_of(value) == shape_of(kernel.result)
             dying = source.last == self.steps[kernel]
@@ -267,9 +270,9 @@ class _Planner:
                 if position != index
             )
             if same and alike and dying and alone and _read_in_step(kernel, index):
-                source.roots += own.roots
-                source.last = own.last
-                for root in own.roots:
+                source.roots += group.roots
+                source.last = group.last
+                for root in group.roots:
                     self.groups[root] = source
                 return
 
@@ -337,7 +340,7 @@ class _Planner:
 
 
 def _read_in_step(kernel: KernelOp, index: int) -> bool:
-    """Whether a kernel reads an operand once, element by element as it writes its result."""
+    """Return True if a kernel reads an operand once, element by element as it writes its result."""
     argument = kernel.body.block.args[index]
     use = next(iter(argument.uses), None)
     if use is None or not argument.has_one_use():

@@ -1,4 +1,4 @@
-"""What memory a network takes at the least, before layouts and addresses are known."""
+"""A lower bound of a network's memory, before layouts and addresses are known."""
 
 from __future__ import annotations
 

@@ -36,21 +36,21 @@ TRIAL = "trial"
 
 @dataclass(frozen=True)
 class Form:
-    """What becomes of a convolution: Winograd's method, the explicit one, or what it was."""
+    """The method of a convolution: Winograd's, the explicit one, pieces of floats, or direct."""
 
     tile: int = 0
     """Extent of Winograd's tiles of outputs; 0 for the other methods."""
     plain: bool = True
-    """Whether the weights stay what they are, and are transformed as the kernel runs."""
+    """True if the weights stay as they are, and are transformed as the kernel runs."""
     explicit: bool = False
-    """Whether windows are laid out in scratch (im2col)."""
+    """True if windows are laid out in scratch (im2col)."""
     pieces: int = 0
-    """How many pieces of bfloat16 numbers are split into, with weights in the order of tiles
-    (``plain`` is False); 0 if they are not."""
+    """The number of bfloat16 pieces of each number, with weights in the order of tiles (``plain``
+    is False); 0 if numbers are not split."""
 
     @property
     def direct(self) -> bool:
-        """Whether the convolution stays what it was."""
+        """True if the convolution stays what it was."""
         return not (self.tile or self.explicit or self.pieces)
 
 
@@ -62,7 +62,7 @@ class Priced:
     primitive: str
     cycles: float
     scratch: int = 0
-    """Elements."""
+    """The elements of scratch memory."""
     weight_bytes: int = 0
 
 
@@ -120,7 +120,8 @@ class MethodChoice(ModulePass):
 
 
 def worthwhile(method: Priced, direct: Priced, spare: int) -> bool:
-    """Whether a method is faster than the direct one by enough, with so many bytes to spare."""
+    """Return True if a method is faster than the direct one by enough, with so many bytes to
+    spare."""
     return method.cycles < (GAIN if 4 * method.scratch <= spare else BEYOND) * direct.cycles
 
 

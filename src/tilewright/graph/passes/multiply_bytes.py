@@ -25,9 +25,10 @@ from tilewright.graph.passes.integers.sums import Bytes, ByteWeights, convolved,
 from tilewright.ir import Attribute, Context, ModuleOp, ModulePass, SSAValue, f32, i8, i32
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import UNSIGNED, Array, element_dtype, shape_of, tensor_type
+from tilewright.numerics.operators import has
 
 _IMAGE, _WEIGHT = np.dtype(np.uint8), np.dtype(np.int8)
-"""What processors multiply: unsigned bytes by signed ones."""
+"""The types that processors multiply: unsigned bytes by signed ones."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class MultiplyBytes(ModulePass):
         """Rewrite the module in place."""
         context = compiler(ctx)
         for step in operations_of(op):
-            if step.operation not in ("conv", "matmul") or _element(step.result) != i32:
+            if not has(step.operation, "product") or _element(step.result) != i32:
                 continue
             rewrite = _convolution if step.operation == "conv" else _product
             for last in dict.fromkeys((_with_bias(step), step)):
@@ -82,7 +83,7 @@ def _element(value: SSAValue) -> Attribute:
 
 
 def _with_bias(op: Operation) -> Operation:
-    """The addition of a number for each output channel behind a product, else the product."""
+    """The addition of a number for each output channel after a product, else the product."""
     step = only_user(op.result)
     if len(op.inputs) > 2 or not isinstance(step, Operation) or step.operation != "add":
         return op
@@ -90,13 +91,14 @@ def _with_bias(op: Operation) -> Operation:
 
 
 def _row_of(add: Operation, op: Operation) -> SSAValue | None:
-    """What is added to a product, if it has one number for each output channel."""
-    own, axis = shape_of(op.result), 1 if op.operation == "conv" else -1
+    """Return the addend of a sum with a product, if it has one number for each output channel; else
+    None."""
+    shape_of_sum, axis = shape_of(op.result), 1 if op.operation == "conv" else -1
     others = [value for value in add.inputs if value is not op.result]
-    if len(others) != 1 or shape_of(add.result) != own:
+    if len(others) != 1 or shape_of(add.result) != shape_of_sum:
         return None
-    shape = (1,) * (len(own) - len(shape_of(others[0]))) + shape_of(others[0])
-    channels = own[axis]
+    shape = (1,) * (len(shape_of_sum) - len(shape_of(others[0]))) + shape_of(others[0])
+    channels = shape_of_sum[axis]
     return others[0] if shape[axis] == channels == prod(shape) else None
 
 
@@ -113,7 +115,7 @@ def _convolution(op: Operation, last: Operation, ctx: CompilerContext) -> SSAVal
 
 
 def _bias(op: Operation, last: Operation, ctx: CompilerContext) -> Array | SSAValue:
-    """A product's own bias, or what the operation behind it adds."""
+    """A product's own bias, or what the operation after it adds."""
     channels = shape_of(op.result)[1 if op.operation == "conv" else -1]
     row = op.inputs[2] if len(op.inputs) > 2 else None if last is op else _row_of(last, op)
     if row is None:
@@ -210,8 +212,12 @@ def _centred(value: SSAValue, ctx: CompilerContext) -> Bytes | None:
         limits = np.iinfo(element_dtype(_element(source)))
         number = int(array.reshape(()))
         return Bytes(source, number) if limits.min <= number <= limits.max else None
-    own = _uncast(zero)
-    return Bytes(source, own) if own is not None and _element(own) == _element(source) else None
+    operand = _uncast(zero)
+    return (
+        Bytes(source, operand)
+        if operand is not None and _element(operand) == _element(source)
+        else None
+    )
 
 
 def _uncast(value: SSAValue) -> SSAValue | None:
@@ -223,13 +229,13 @@ def _uncast(value: SSAValue) -> SSAValue | None:
 
 
 def _integers(value: SSAValue, ctx: CompilerContext) -> Array | None:
-    """Constant int32."""
+    """Return the int32 array of a constant; None for values that are not constant."""
     array = constant(value, ctx)
     if array is None:
         centred = _centred(value, ctx)
-        own = constant(centred.value, ctx) if centred is not None else None
-        if centred is not None and own is not None and isinstance(centred.zero, int):
-            array = own.astype(np.int32) - np.int32(centred.zero)
+        stored = constant(centred.value, ctx) if centred is not None else None
+        if centred is not None and stored is not None and isinstance(centred.zero, int):
+            array = stored.astype(np.int32) - np.int32(centred.zero)
     return array if array is not None and array.size else None
 
 
@@ -241,17 +247,17 @@ def _matrix(value: SSAValue, op: Operation, ctx: CompilerContext) -> Bytes | Non
     weights = _weights(array.reshape(1, -1))
     if weights is None:
         return None
-    own = add_weight(ctx, weights.array.reshape(array.shape), op, op.node_name or "matrix")
-    return Bytes(own, int(weights.zero[0]))
+    symbol = add_weight(ctx, weights.array.reshape(array.shape), op, op.node_name or "matrix")
+    return Bytes(symbol, int(weights.zero[0]))
 
 
 def _single(x: Bytes) -> bool:
-    """Whether there is one zero point."""
+    """Return True if there is one zero point."""
     return isinstance(x.zero, int) or prod(shape_of(x.zero)) == 1
 
 
 def _rows(x: Bytes, axis: int) -> bool:
-    """Whether zero points do not vary along an axis."""
+    """Return True if zero points do not vary along an axis."""
     return isinstance(x.zero, int) or (shape_of(x.zero)[axis:] or (1,))[0] == 1
 
 
@@ -260,13 +266,13 @@ def _as_bytes(x: Bytes, to: np.dtype[np.generic], before: Operation, ctx: Compil
     that is computed has no axes."""
 
     def moved(value: SSAValue) -> SSAValue:
-        own, bit = element_dtype(_element(value)), np.array(128, np.uint8)
-        if own == to:
+        dtype, bit = element_dtype(_element(value)), np.array(128, np.uint8)
+        if dtype == to:
             return value
         array = constant(value, ctx)
         if array is not None:
-            return add_weight(ctx, (array ^ bit.view(own)).view(to), before, "moved")
-        operands = [value, add_weight(ctx, bit.view(own), before, "bit")]
+            return add_weight(ctx, (array ^ bit.view(dtype)).view(to), before, "moved")
+        operands = [value, add_weight(ctx, bit.view(dtype), before, "bit")]
         flipped = make("bit_xor", operands, before=before, like=before).result
         return make("bit_cast", [flipped], {"to": to.name}, before=before, like=before).result
 

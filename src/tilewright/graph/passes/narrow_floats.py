@@ -146,7 +146,7 @@ class _Narrowing:
         return insert_kernel(op, reason, self.ctx, self.symbols, name).result
 
     def kernel(self, kernel: KernelOp) -> KernelOp:
-        """A kernel of 16-bit operands and result, in front of the one in float32."""
+        """A kernel of 16-bit operands and result, before the one in float32."""
         outer = dict[SSAValue, SSAValue](zip(kernel.body.block.args, kernel.inputs, strict=True))
         known: dict[SSAValue, SSAValue] = {}
         chain: list[Operation] = []

@@ -38,6 +38,7 @@ from tilewright.ir.types import (
     tensor_type,
 )
 from tilewright.numerics import fixed
+from tilewright.numerics.operators import has
 
 ALWAYS = "always"
 """No input whatever makes the accumulator overflow."""
@@ -69,9 +70,11 @@ def quantise_bias(array: Array, point: int, bits: int) -> NDArray[np.int32]:
     if bits == 32 or not largest:
         return fixed.quantise32(array, point)
     limit = 2 ** (bits - 1) - 1
-    own = min(floor(log2(limit / largest)), point)
-    scaled = np.rint(array.astype(np.float64) * 2.0**own)
-    return (np.clip(scaled, -limit - 1, limit).astype(np.int64) << (point - own)).astype(np.int32)
+    fitting = min(floor(log2(limit / largest)), point)
+    scaled = np.rint(array.astype(np.float64) * 2.0**fitting)
+    return (np.clip(scaled, -limit - 1, limit).astype(np.int64) << (point - fitting)).astype(
+        np.int32
+    )
 
 
 @dataclass
@@ -177,7 +180,7 @@ class NumbersRewriter:
         return view.result
 
     def kernel(self, kernel: KernelOp) -> KernelOp:
-        """A kernel in fixed point, in front of the one in float32."""
+        """A kernel in fixed point, before the one in float32."""
         walk = self.points.walk(kernel)
         outer = dict[SSAValue, SSAValue](zip(kernel.body.block.args, kernel.inputs, strict=True))
         known: dict[SSAValue, SSAValue] = {}
@@ -200,7 +203,7 @@ class NumbersRewriter:
             for index, value in enumerate(op.inputs):
                 if value not in outer:
                     operands.append(known[value])
-                elif index == 2 and op.operation in ("conv", "matmul"):
+                elif index == 2 and has(op.operation, "product"):
                     operands.append(self.bias(value, outer[value], step.point, kernel))
                 else:
                     operands.append(self.operand(value, outer[value], kernel))
@@ -239,7 +242,7 @@ class NumbersRewriter:
         return values
 
     def operand(self, argument: SSAValue, outer: SSAValue, before: AnyOperation) -> SSAValue:
-        """A kernel's operand."""
+        """Return a kernel's operand in the machine's numbers."""
         array = constant(outer, self.ctx)
         if array is None:
             return self.fixed_of(outer, before)
@@ -265,8 +268,9 @@ class NumbersRewriter:
         return bias
 
     def guarantee(self, op: Operation) -> str:
-        """Whether no input at all can make a product's accumulator overflow."""
-        if op.operation not in ("conv", "matmul"):
+        """Tell by what reason a product's accumulator cannot overflow: for all inputs, or for the
+        samples."""
+        if not has(op.operation, "product"):
             return CALIBRATED
         weight = constant(op.inputs[1], self.ctx)
         bias = constant(op.inputs[2], self.ctx) if len(op.inputs) == 3 else np.zeros(1, np.int32)

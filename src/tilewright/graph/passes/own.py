@@ -56,8 +56,8 @@ def passes_of(machine: Machine) -> OwnPasses:
 
 def own_passes(machine: Machine) -> dict[str, type[ModulePass]]:
     """All passes that a machine brings, by name."""
-    own = passes_of(machine)
-    entries = [*own.kernel_passes(), *own.method_passes(machine), *own.layout_passes()]
+    brought = passes_of(machine)
+    entries = [*brought.kernel_passes(), *brought.method_passes(machine), *brought.layout_passes()]
     return {entry.step.name: type(entry.step) for entry in entries}
 
 

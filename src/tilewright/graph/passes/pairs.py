@@ -27,7 +27,7 @@ class KernelPair:
     second: KernelOp
     machine: Machine
     undo: ExitStack
-    """Erases the trials."""
+    """The stack that erases the trials."""
     reasons: list[str]
     """Why there are no forms."""
 
@@ -46,10 +46,10 @@ class KernelPair:
         of the second kernel; with ``begins`` those of the second are a compute of their own."""
         second = self.second
         chain = copied(first.operations, first, {}, second)
-        behind = copied(second.operations, second, {self.value: chain[-1].result}, second)
+        copies = copied(second.operations, second, {self.value: chain[-1].result}, second)
         if begins:
-            behind[0].begins = UnitAttr()
-        return chain + behind
+            copies[0].begins = UnitAttr()
+        return chain + copies
 
     def enclosed(self, chain: Sequence[GraphOperation], like: KernelOp) -> KernelOp:
         """A trial of operations, with the properties of a kernel."""

@@ -22,7 +22,7 @@ from tilewright.ir import SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array
 from tilewright.machine.rounding import Rounding
-from tilewright.numerics.operators import operators
+from tilewright.numerics.operators import has, operators
 
 KEEPING = frozenset(operators("keeping"))
 """Operations whose result has the type of their first operand."""
@@ -30,7 +30,7 @@ KEEPING = frozenset(operators("keeping"))
 ALIGNING = frozenset(("add", "sub"))
 """Operations that shift their operands to one binary point, and take accumulators."""
 
-PRODUCTS = frozenset(("conv", "matmul", "mul"))
+PRODUCTS = frozenset((*operators("product"), "mul"))
 
 LOWEST, HIGHEST = -16, 30
 """Bounds of every binary point."""
@@ -70,7 +70,7 @@ class PointClass:
 
     @property
     def fraction(self) -> int:
-        """The binary point."""
+        """The number of bits after the binary point."""
         return max(min(self.finest, self.highest), LOWEST)
 
 
@@ -84,12 +84,12 @@ class Step:
     requantise: tuple[PointClass, int] | None
     """Class to which the chain's 32-bit value is brought first, and that value's binary point."""
     wide: bool
-    """Whether the result is a 32-bit accumulator."""
+    """True if the result is a 32-bit accumulator."""
     point: int
     """Binary point of the result."""
     sources: tuple[PointClass, ...]
     """Classes that the accumulator's binary point is made of."""
-    own: tuple[PointClass, ...]
+    brought: tuple[PointClass, ...]
     """Those of them that this operation brings."""
     before: int | None
     """Binary point of the accumulator that a sum starts from."""
@@ -114,7 +114,7 @@ class Points:
     bits: int = 16
     """Bits of the values between kernels, and of weights."""
     rounding: Rounding = field(default_factory=Rounding)
-    """How the machine computes what is not exact."""
+    """The rounding of the machine's inexact operations."""
     stated: Mapping[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     """Points of values that the model rounds itself."""
     missing: list[str] = field(default_factory=list[str])
@@ -240,7 +240,7 @@ class Points:
         current: SSAValue | None = None
         for op in kernel.operations:
             assert isinstance(op, Operation)
-            operands = op.inputs[:2] if op.operation in ("conv", "matmul") else op.inputs
+            operands = op.inputs[:2] if has(op.operation, "product") else op.inputs
             requantise, before = None, None
             if wide and current is not None and not _takes_wide(op):
                 requantise = (self.class_of(current), point)
@@ -280,7 +280,7 @@ class Points:
         return KernelPoints(steps, None)
 
     def slope_of(self, op: Operation) -> tuple[int, int] | None:
-        """The factor of a leaky ReLU behind a sum, if the machine has one for its slope."""
+        """The factor of a leaky ReLU after a sum, if the machine has one for its slope."""
         if op.operation != "leaky_relu":
             return None
         return self.rounding.slope_of(op.number("alpha"))
@@ -301,7 +301,7 @@ class Points:
             if step.op.operation in ALIGNING:
                 # An accumulator never shifts; and operands lie at most a word apart.
                 most = min(step.points) + 31 if step.before is None else step.before
-                if any([_set_highest(point_class, most) for point_class in step.own]):  # noqa: C419
+                if any([_set_highest(point_class, most) for point_class in step.brought]):  # noqa: C419
                     return True
             largest = self._largest(kernel, step.op)
             excess = step.point - floor(log2(self.limit / largest)) if largest > 0 else 0
@@ -331,8 +331,8 @@ class Points:
         outer = dict[SSAValue, SSAValue](zip(kernel.body.block.args, kernel.inputs, strict=True))
         ranges = [self.range_of(outer.get(value, value), value) for value in op.inputs]
         full = [self.full_range_of(outer.get(value, value)) for value in op.inputs]
-        most, result = [max(map(abs, own)) for own in ranges], self.full_range_of(op.result)
-        if op.operation in ("conv", "matmul"):
+        most, result = [max(map(abs, ends)) for ends in ranges], self.full_range_of(op.result)
+        if has(op.operation, "product"):
             cut = len(op.inputs) == 3 and ranges[2] != full[2]
             bias = most[2] if len(op.inputs) == 3 else 0.0
             if cut:
@@ -347,7 +347,7 @@ def _drop(step: Step, excess: int) -> bool:
     """Take fraction bits from what an accumulator is made of: from weights first."""
     sources = list(dict.fromkeys(step.sources))
     if step.op.operation in ALIGNING:
-        sources = [source for source in step.own if source.fraction == step.point] or sources
+        sources = [source for source in step.brought if source.fraction == step.point] or sources
     weights = [source for source in sources if source.is_weight]
     for source in weights:
         room = source.fraction - (source.finest - (source.bits - 1) + WEIGHT_BITS_KEPT)
@@ -367,17 +367,17 @@ def _set_highest(point_class: PointClass, fraction: int) -> bool:
 
 
 def _takes_wide(op: Operation) -> bool:
-    """Whether an operation takes a 32-bit accumulator as it is."""
+    """Return True if an operation takes a 32-bit accumulator as it is."""
     return op.operation in ALIGNING or (
         op.operation in KEEPING and op.operation not in ("max", "min")
     )
 
 
 def _only_bias(argument: SSAValue) -> bool:
-    """Whether a kernel reads an operand as a bias and in no other way."""
+    """Return True if a kernel reads an operand as a bias and in no other way."""
     uses = [(use.operation, use.index) for use in argument.uses]
     return bool(uses) and all(
-        isinstance(op, Operation) and op.operation in ("conv", "matmul") and index == 2
+        isinstance(op, Operation) and has(op.operation, "product") and index == 2
         for op, index in uses
     )
 

@@ -139,7 +139,7 @@ class _Quantiser:
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """The integers' type."""
+        """The type of the integers."""
         return np.dtype(np.int8 if self.format.bits == 8 else np.int16)
 
     def run(self, network: NetworkOp, sites: Sites) -> dict[SSAValue, SSAValue]:
@@ -205,7 +205,7 @@ class _Quantiser:
         for index in (0, 1):
             array = constant(op.inputs[index], self.ctx)
             if array is None:
-                scales.append(self.scales_behind(op.inputs[index]))
+                scales.append(self.scales_after(op.inputs[index]))
                 continue
             axis = _channel_axis(op, index) if self.format.per_channel else None
             scale = linear.weight_scales(
@@ -223,7 +223,7 @@ class _Quantiser:
         if len(op.inputs) == 3:
             self._bias(op, scales)
 
-    def scales_behind(self, value: SSAValue) -> Array:
+    def scales_after(self, value: SSAValue) -> Array:
         """The scale of a dequantised activation."""
         owner = value.owner
         assert isinstance(owner, Operation)
@@ -258,15 +258,17 @@ class _Quantiser:
     def _constant(self, array: Array, scale: Array, op: Operation, old: SSAValue) -> SSAValue:
         """Integers as a weight, dequantised."""
         assert isinstance(old.owner, WeightOp)
-        held = add_weight(self.ctx, array, op, old.owner.symbol.data.rsplit("_", 1)[0])
-        return dequantised(held, scale, self.ctx, op, None)
+        symbol = add_weight(self.ctx, array, op, old.owner.symbol.data.rsplit("_", 1)[0])
+        return dequantised(symbol, scale, self.ctx, op, None)
 
 
 def _endless(module: ModuleOp, ctx: CompilerContext) -> set[Operation]:
     """Products with infinities or NaN among their constants, which no scale reaches."""
     products = [op for op in operations_of(module) if op.operation in PRODUCTS]
     arrays = {op: [constant(value, ctx) for value in op.inputs] for op in products}
-    return {op for op, found in arrays.items() if not finite(*(a for a in found if a is not None))}
+    return {
+        op for op, values in arrays.items() if not finite(*(a for a in values if a is not None))
+    }
 
 
 def _channel_axis(op: Operation, index: int) -> int | None:

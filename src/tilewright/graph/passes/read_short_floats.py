@@ -24,8 +24,9 @@ from tilewright.ir import Context, ModuleOp, ModulePass, PythonValue, SSAValue, 
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import shape_of, tensor_type
 from tilewright.machine import Machine
+from tilewright.numerics.operators import operators
 
-PRODUCTS = ("conv", "matmul")
+PRODUCTS = operators("product")
 
 LARGEST_FOLDED = 1 << 18
 """Bytes of float32 up to which a constant that no product reads is widened at compile time."""
@@ -110,7 +111,7 @@ def _read(op: Operation, machine: Machine) -> None:
 
 
 def _takes(op: Operation, index: int, machine: Machine) -> bool:
-    """Whether a primitive with a layout of its own takes an operand in 16 bits."""
+    """Return True if a primitive with a layout of its own takes an operand in 16 bits."""
     before, short = op.inputs[index], _short(op.inputs[index])
     if short is None:
         return False
@@ -158,7 +159,7 @@ def _read_integers(op: Operation, context: CompilerContext) -> bool:
 
 
 def _fast(op: Operation, machine: Machine) -> bool:
-    """Whether a primitive in vectors takes an operation, groups and all."""
+    """Return True if a primitive in vectors takes an operation, groups and all."""
     asked = candidate(op)
     extents = asked.extents
     for primitive in serving(asked, machine):

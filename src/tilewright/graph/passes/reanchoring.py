@@ -37,10 +37,12 @@ def with_layouts(kernel: Kernel, machine: Machine, primitive: Primitive) -> Kern
         )
         for stage in kernel.stages
     ]
-    own = [machine.primitives_for(producer.anchor.operation) for producer in kernel.producers]
+    candidates = [
+        machine.primitives_for(producer.anchor.operation) for producer in kernel.producers
+    ]
     producers = tuple(
         with_layouts(producer, machine, next(iter(serving), primitive))
-        for producer, serving in zip(kernel.producers, own, strict=True)
+        for producer, serving in zip(kernel.producers, candidates, strict=True)
     )
     return dataclasses.replace(kernel, stages=tuple(stages), producers=producers)
 

@@ -37,7 +37,7 @@ class ShortFloats:
 
     @property
     def element(self) -> Element:
-        """The format's elements."""
+        """The element type of the format."""
         return ELEMENTS[self.format.name]
 
     def run(self, network: NetworkOp) -> dict[SSAValue, SSAValue]:
@@ -73,10 +73,10 @@ class ShortFloats:
             return
         owner = op.inputs[index].owner
         assert isinstance(owner, WeightOp)
-        held = add_weight(
+        symbol = add_weight(
             self.ctx, self._short(array), op, owner.symbol.data.rsplit("_", 1)[0]
         )  # fmt: skip
-        op.operands[index] = self._cast(held, "float32", op, None)
+        op.operands[index] = self._cast(symbol, "float32", op, None)
 
     def _short(self, array: Array) -> Array:
         """An array in the format; finite numbers stay finite."""
@@ -102,7 +102,7 @@ class ShortFloats:
         return owner.inputs[0] if dtype_of(owner.inputs[0]) == self.element.dtype else None
 
     def _view(self, op: Operation, shorts: list[SSAValue]) -> SSAValue:
-        """A view of values in the format, which then become float32 behind it."""
+        """A view of values in the format, which then become float32 after it."""
         after = op.next_op
         assert after is not None
         view = make(op.operation, shorts, op.values, before=op, like=op)
@@ -123,7 +123,7 @@ def dtype_of(value: SSAValue) -> np.dtype[np.generic]:
 
 
 def _leaves_its_node(op: Operation) -> bool:
-    """Whether another node, or the network's output, reads an operation's result."""
+    """Return True if another node, or the network's output, reads an operation's result."""
     return any(
         isinstance(use.operation, OutputOp)
         or not isinstance(use.operation, Operation)

@@ -28,7 +28,7 @@ class Simplify(ModulePass):
         %4 = graph.average_pool %3 {kernel = [7, 7], ...}
 
     Identities go; reshapes and transposes in a row become one; padding joins the convolution or
-    pool behind it; taps of a convolution that meet nothing but padding go; constants per channel
+    pool after it; taps of a convolution that meet nothing but padding go; constants per channel
     join weights and bias; constant weights of products are kept as [co, ci]; a product on a
     flattened image becomes a convolution where the machine keeps images in an order of its own; a
     transposed convolution becomes one for each phase where machines write pixels at a distance;

@@ -53,7 +53,7 @@ class StateScales(ModulePass):
 
 
 def _stated(step: Operation, ctx: CompilerContext) -> bool:
-    """Whether an operation could be written so, and was."""
+    """Return True if an operation could be written so, and was."""
     scale, zero = (constant(value, ctx) for value in step.inputs[1:])
     if scale is None or zero is None or np.unique(zero).size != 1:
         return False

@@ -21,6 +21,7 @@ from tilewright.ir import Block, SSAValue
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import FixedType, element_name, tensor_type
+from tilewright.numerics.operators import has
 
 _QUANTISE, _DEQUANTISE = "graph.quantise_linear", "graph.dequantise_linear"
 
@@ -40,8 +41,8 @@ class StatedPoints:
 
 
 def read_points(network: NetworkOp, ctx: CompilerContext) -> StatedPoints:
-    """The points that pairs state. A pair behind a view moves to where the tensor is computed, and
-    one in front of an activation goes if it is the same again behind it."""
+    """The points that pairs state. A pair after a view moves to where the tensor is computed, and
+    one before an activation goes if it is the same again after it."""
     stated = StatedPoints()
     for op in list(network.block.ops):
         step = _Step.of(op, _QUANTISE)
@@ -49,11 +50,11 @@ def read_points(network: NetworkOp, ctx: CompilerContext) -> StatedPoints:
             reason = _objection(step, ctx)
             if reason:
                 stated.left.append(f"{step.op.node_name}: {reason}")
-    # From the end, so that what has moved in front of a view may move on.
+    # From the end, so that what has moved before a view may move on.
     for op in reversed(list(network.block.ops)):
         if isinstance(op, Operation) and (op.operation in _MOVING or _pads_with_zero(op)):
             _move_before(op, ctx)
-        elif isinstance(op, Operation) and op.operation in ("relu", "clip"):
+        elif isinstance(op, Operation) and has(op.operation, "saturates"):
             _drop_before(op, ctx)
     points = _rounded_values(network, ctx)
     stated.count = len(points)
@@ -77,9 +78,9 @@ def _move_before(view: Operation, ctx: CompilerContext) -> None:
     for index, source in enumerate(view.inputs):
         if _has_point(source, point, ctx):
             continue
-        held = [add_weight(ctx, scale, view, "scale"), add_weight(ctx, zero, view, "zero")]
-        integers = make("quantise_linear", [source, *held], before=view, like=like).result
-        back = make("dequantise_linear", [integers, *held], before=view, like=like).result
+        constants = [add_weight(ctx, scale, view, "scale"), add_weight(ctx, zero, view, "zero")]
+        integers = make("quantise_linear", [source, *constants], before=view, like=like).result
+        back = make("dequantise_linear", [integers, *constants], before=view, like=like).result
         view.operands[index] = back
     for step in readers:
         for reader in _readers(step):
@@ -91,7 +92,7 @@ def _pads_with_zero(op: Operation) -> bool:
 
 
 def _drop_before(step: Operation, ctx: CompilerContext) -> None:
-    """A pair in front of an activation goes where the same stands behind it: numbers that the
+    """A pair before an activation goes where the same stands after it: numbers that the
     format has stay what they are, and the others keep their order."""
     point = _common_point(step.result, ctx)
     quantise = _has_point(step.inputs[0], point, ctx)
@@ -103,7 +104,7 @@ def _drop_before(step: Operation, ctx: CompilerContext) -> None:
 
 
 def _has_point(value: SSAValue, point: int | None, ctx: CompilerContext) -> _Step | None:
-    """What rounds a value to a point, if that is what it is."""
+    """Return the step that rounds a value to a binary point; None if none does."""
     before = _Step.of(value.owner, _DEQUANTISE)
     quantise = _Step.of(before.inputs[0].owner, _QUANTISE) if before is not None else None
     return quantise if quantise is not None and _point(quantise, ctx) == point else None
@@ -119,7 +120,7 @@ class _Step:
 
     @classmethod
     def of(cls, step: object, name: str) -> _Step | None:
-        """What an operation of the network is, if it is one of that name."""
+        """Return an operation of the network as a step of that name; None for any other."""
         if isinstance(step, KernelOp) and step.on_host and len(step.operations) == 1:
             inner = step.operations[0]
             if isinstance(inner, Operation) and inner.name == name:
@@ -132,7 +133,7 @@ class _Step:
 
 
 def _readers(step: _Step) -> list[_Step]:
-    """What dequantises the result of a step."""
+    """List the steps that dequantise the result of a step."""
     steps = (_Step.of(use.operation, _DEQUANTISE) for use in step.result.uses)
     return [reader for reader in steps if reader is not None]
 
@@ -179,8 +180,8 @@ def _objection(step: _Step, ctx: CompilerContext) -> str | None:
     for reader in _readers(step):
         others = [constant(value, ctx) for value in reader.inputs[1:]]
         if any(
-            other is None or not np.array_equal(np.ravel(other), np.ravel(own))
-            for other, own in zip(others, (scale, zero), strict=True)
+            other is None or not np.array_equal(np.ravel(other), np.ravel(written))
+            for other, written in zip(others, (scale, zero), strict=True)
         ):
             return "it is read with another scale than it is written with"
     return None

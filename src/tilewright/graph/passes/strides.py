@@ -17,7 +17,8 @@ from tilewright.planning.layout import Layout
 
 @dataclass(frozen=True)
 class Box:
-    """How a tensor lies: layout, logical shape, offset and physical strides, both in elements."""
+    """The place of a tensor: layout, logical shape, offset and physical strides, both in
+    elements."""
 
     layout: Layout
     shape: tuple[int, ...]
@@ -26,12 +27,12 @@ class Box:
 
     @property
     def dense(self) -> bool:
-        """Whether elements lie as in a tensor of its own (axes of extent 1 do not matter)."""
+        """True if elements lie as in a tensor of its own (axes of extent 1 do not matter)."""
         extents = self.layout.physical_shape(self.shape)
-        own = self.layout.strides(self.shape)
+        dense_strides = self.layout.strides(self.shape)
         return all(
             extent == 1 or mine == stride
-            for extent, mine, stride in zip(extents, own, self.strides, strict=True)
+            for extent, mine, stride in zip(extents, dense_strides, self.strides, strict=True)
         )
 
 
@@ -57,7 +58,7 @@ def size(text: str, shape: tuple[int, ...]) -> int:
 
 
 def pads(text: str, shape: tuple[int, ...]) -> bool:
-    """Whether the layout pads a tensor of this shape."""
+    """Return True if the layout pads a tensor of this shape."""
     return size(text, shape) != prod(shape)
 
 
@@ -72,14 +73,14 @@ def slice_box(box: Box, ranges: Sequence[range], *, scattered: bool = False) -> 
         whole = box.shape[axis]
         if taken == range(whole):
             continue
-        own = [i for i, factor in enumerate(box.layout.factors) if factor.axis == axis]
-        if len(own) == 1:
-            offset += taken.start * strides[own[0]]
-            strides[own[0]] *= taken.step
+        factors = [i for i, factor in enumerate(box.layout.factors) if factor.axis == axis]
+        if len(factors) == 1:
+            offset += taken.start * strides[factors[0]]
+            strides[factors[0]] *= taken.step
             if taken.step < 0:
                 return None
             continue
-        outer = max(own, key=lambda i: box.layout.factors[i].divisor)
+        outer = max(factors, key=lambda i: box.layout.factors[i].divisor)
         block = box.layout.factors[outer].divisor
         ends = len(taken) % block == 0 or taken.stop == whole
         if taken.step != 1 or taken.start % block or not ends:
@@ -92,13 +93,13 @@ def slice_box(box: Box, ranges: Sequence[range], *, scattered: bool = False) -> 
 
 def transpose_box(box: Box, order: Sequence[int], layout: Layout) -> Box | None:
     """The tensor whose axis i is axis ``order[i]`` of this one, in the given layout."""
-    own = {
+    known_strides = {
         (f.axis, f.divisor, f.modulus): s
         for f, s in zip(box.layout.factors, box.strides, strict=True)
     }
     strides: list[int] = []
     for factor in layout.factors:
-        stride = own.get((order[factor.axis], factor.divisor, factor.modulus))
+        stride = known_strides.get((order[factor.axis], factor.divisor, factor.modulus))
         if stride is None:
             return None
         strides.append(stride)

@@ -95,7 +95,7 @@ def _slice(op: Operation, ranges: tuple[Range, ...]) -> SSAValue:
 
 
 def _computed(value: SSAValue) -> bool:
-    """Whether the accelerator writes a value in the layout in which its users want it."""
+    """Return True if the accelerator writes a value in the layout in which its users want it."""
     owner = value.owner
     if not isinstance(owner, Operation):
         return False
@@ -104,12 +104,13 @@ def _computed(value: SSAValue) -> bool:
 
 
 def _on_accelerator(op: object) -> bool:
-    """Whether partition gave an operation to the accelerator; views have no engine."""
+    """Return True if partition gave an operation to the accelerator; views have no engine."""
     return isinstance(op, Operation) and op.engine is not None and op.engine.data == "accelerator"
 
 
 def _is_address(op: Operation, machine: Machine) -> bool:
-    """Whether all primitives for a layer gain by the slice, and can read it where it lies."""
+    """Return True if all primitives for a layer gain by the slice, and can read it where it
+    lies."""
     if not _on_accelerator(op):
         return False
     shape = shape_of(op.inputs[0])

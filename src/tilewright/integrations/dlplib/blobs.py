@@ -32,7 +32,7 @@ ROOM = 30
 class Blob:
     """A value of the network: its shape there, its numbers, and, once it is made, its memory.
 
-    As a tensor it has the missing dims behind: N x C becomes N x C x 1 x 1.
+    As a tensor it has the missing dims last: N x C becomes N x C x 1 x 1.
     """
 
     shape: tuple[int, ...]

@@ -27,6 +27,7 @@ from tilewright.integrations.dlplib.handle import Handle, Ran
 from tilewright.integrations.dlplib.layers import STEPS, Device, Step
 from tilewright.ir.types import Array, shape_of
 from tilewright.numbers.calibration import Samples
+from tilewright.numerics.operators import has
 from tilewright.system.choices import ENGINES
 
 
@@ -50,7 +51,7 @@ class Layer:
             step.reshape()
 
     def forward(self) -> None:
-        """Call the operators."""
+        """Call the operators of the layer in order."""
         for step in self.steps:
             step.forward()
 
@@ -86,7 +87,7 @@ class Net:
         self.handle = handle
         self.layers = self._layers(handle, calibration)
         self.ran: dict[str, tuple[Ran, ...]] = {}
-        """What the operators of each layer took when it last ran."""
+        """The costs of the operators of each layer in its last run."""
         for file in self.model.files:
             file.check()
         for layer in self.layers:
@@ -181,7 +182,7 @@ class Net:
 
 def _activation_of(op: Operation) -> Operation | None:
     """The ReLU that a layer with weights computes along with it."""
-    if op.operation not in ("conv", "matmul"):
+    if not has(op.operation, "product"):
         return None
     user = only_user(op.result)
     return user if isinstance(user, Operation) and user.operation == "relu" else None

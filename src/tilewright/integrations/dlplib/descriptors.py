@@ -15,7 +15,7 @@ DataFormat = Literal["NCHW", "NHWC"]
 
 LARGEST_EXTENT = 1 << 24
 LARGEST_BYTES = 1 << 32
-"""Of one tensor or filter."""
+"""The size limit of one tensor or filter, in bytes."""
 
 ORDERS = {"NCHW": (0, 1, 2, 3), "NHWC": (0, 2, 3, 1)}
 """Place in memory -> logical axis."""
@@ -23,7 +23,7 @@ ORDERS = {"NCHW": (0, 1, 2, 3), "NHWC": (0, 2, 3, 1)}
 
 @dataclass(frozen=True)
 class Shape:
-    """What a tensor's or filter's descriptor holds.
+    """The shape, format and type of a tensor's or filter's descriptor.
 
     ``dims`` are N, C, H, W, or OC, IC, Kh, Kw of a filter. Raises TilewrightError
     (``dlp-parameter``) for extents out of bounds or an unknown format.
@@ -50,12 +50,12 @@ class Shape:
 
     @property
     def elements(self) -> int:
-        """Number of elements."""
+        """The number of elements of the tensor."""
         return prod(self.dims)
 
     @property
     def bytes(self) -> int:
-        """Bytes in memory."""
+        """The size in memory, in bytes."""
         return self.elements * self.type.dtype.itemsize
 
     @property
@@ -80,7 +80,7 @@ class Descriptor(Generic[S]):
         self._alive = True
 
     def get(self) -> S:
-        """What was set."""
+        """Return the settings; refuses a descriptor that was not set."""
         self._check()
         if self._value is None:
             raise refuse("dlp-descriptor", f"the {self.label} has not been set")

@@ -38,7 +38,7 @@ class Operand(NamedTuple):
 
 @dataclass(frozen=True)
 class Ran:
-    """What one operator took."""
+    """The cycles, seconds and traffic of one operator's run."""
 
     operator: str
     cycles: int | None
@@ -88,7 +88,7 @@ class Handle:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether the machine computes in 16-bit fixed point; otherwise in float32."""
+        """True if the machine computes in 16-bit fixed point; otherwise in float32."""
         return self.machine.element == "fixed16"
 
     @property

@@ -39,7 +39,7 @@ VECTORS: dict[str, VectorOperation] = {"add": "add", "sub": "sub", "mul": "mul"}
 
 @dataclass
 class Device:
-    """What the layers of one network share."""
+    """The handle and settings that the layers of one network share."""
 
     handle: Handle
     weights: Weights
@@ -81,20 +81,20 @@ class Step(ABC):
 
     @abstractmethod
     def forward(self) -> None:
-        """Call the operator."""
+        """Call the operator on the operands' memory."""
 
     @property
     def handle(self) -> Handle:
-        """The device's handle."""
+        """The handle of the device."""
         return self.device.handle
 
     @property
     def y(self) -> Operand:
-        """The result's memory."""
+        """The memory of the result."""
         return self.device.blobs[self.result].memory
 
     def x(self, index: int = 0) -> Operand:
-        """An operand's memory."""
+        """Return the memory of an operand."""
         return self.device.blobs[self.op.inputs[index]].memory
 
     def constant(self, index: int) -> Array | None:
@@ -146,7 +146,7 @@ class ConvolutionStep(Product):
         self.bring(shape_of(op.inputs[1]))
 
     def forward(self) -> None:
-        """Convolve."""
+        """Call the operator for convolutions."""
         operators.convolution_forward(
             self.handle, self.descriptor, self.x(), self.weights, self.y, self.bias
         )
@@ -165,7 +165,7 @@ class FullyConnectedStep(Product):
         super().reshape()
 
     def forward(self) -> None:
-        """Multiply."""
+        """Call the operator for fully connected layers."""
         activation = "none" if self.activation is None else "relu"
         operators.fully_connected_forward(
             self.handle, self.x(), self.weights, self.y, self.bias, activation
@@ -173,7 +173,7 @@ class FullyConnectedStep(Product):
 
 
 class PoolingStep(Step):
-    """max_pool and average_pool."""
+    """A step for max_pool and average_pool."""
 
     def setup(self) -> None:
         """The descriptor; sizes that Caffe rounds up are pads by now."""
@@ -185,42 +185,42 @@ class PoolingStep(Step):
         )
 
     def forward(self) -> None:
-        """Pool."""
+        """Call the operator for pools."""
         operators.pooling_forward(self.handle, self.descriptor, self.x(), self.y)
 
 
 class ActivationStep(Step):
-    """relu, sigmoid and tanh."""
+    """A step for relu, sigmoid and tanh."""
 
     def setup(self) -> None:
-        """The descriptor."""
+        """Set the descriptor of the activation."""
         self.descriptor = ActivationDescriptor()
         self.descriptor.set(MODES[self.op.operation])
 
     def forward(self) -> None:
-        """Apply the function."""
+        """Call the operator for activations."""
         operators.activation_forward(self.handle, self.descriptor, self.x(), self.y)
 
 
 class LrnStep(Step):
-    """lrn."""
+    """A step for local response normalisation."""
 
     def setup(self) -> None:
-        """The descriptor."""
+        """Set the descriptor of the normalisation."""
         self.descriptor = LrnDescriptor()
         numbers = (self.op.number(name) for name in ("alpha", "beta", "bias"))
         self.descriptor.set(self.op.integer("size", 1, 2**12), *numbers)
 
     def forward(self) -> None:
-        """Normalise."""
+        """Call the operator for local response normalisation."""
         operators.lrn_forward(self.handle, self.descriptor, self.x(), self.y)
 
 
 class SoftmaxStep(Step):
-    """softmax along the channels."""
+    """A step for softmax along the channels."""
 
     def forward(self) -> None:
-        """Normalise."""
+        """Call the operator for softmax, over channels alone."""
         rank = len(shape_of(self.result))
         if self.op.integer("axis", -rank, rank - 1) % rank != 1:
             raise refuse("dlp-layer", "its axis is not the channels", self.op.node_name)
@@ -228,10 +228,10 @@ class SoftmaxStep(Step):
 
 
 class ConcatStep(Step):
-    """concat."""
+    """A step for concatenations along an axis."""
 
     def forward(self) -> None:
-        """Join."""
+        """Call the operator for concatenations."""
         rank = len(shape_of(self.result))
         axis = self.op.integer("axis", -rank, rank - 1) % rank
         parts = [self.x(index) for index in range(len(self.op.inputs))]
@@ -243,7 +243,7 @@ class ReshapeStep(Step):
 
     @property
     def flattens(self) -> bool:
-        """Whether the products behind take the image as it is."""
+        """True if the products after it take the image as it is."""
         source, target = shape_of(self.op.inputs[0]), shape_of(self.op.result)
         users = [use.operation for use in self.op.result.uses]
         return (
@@ -260,7 +260,7 @@ class ReshapeStep(Step):
             super().reshape()
 
     def forward(self) -> None:
-        """Move."""
+        """Copy the operand, unless a view serves."""
         if not self.flattens:
             operators.reshape(self.handle, self.x(), self.y)
 
@@ -280,7 +280,7 @@ class VectorStep(Step):
                 self.stored[index] = self.device.store(np.asarray(array).reshape(dims), type)
 
     def forward(self) -> None:
-        """Compute."""
+        """Call the operator for sums and products of elements."""
         a, b = (self.stored.get(index) or self.x(index) for index in range(2))
         operators.vector(self.handle, VECTORS[self.op.operation], a, b, self.y)
 
@@ -289,7 +289,7 @@ class BatchNormStep(Step):
     """batch_norm with stored statistics; 1 / sqrt(variance + epsilon) is taken by the host."""
 
     def setup(self) -> None:
-        """The four parameters."""
+        """Store the four parameters on the device."""
         scale, shift, mean, variance = (self.parameter(index) for index in range(1, 5))
         deviation = 1 / np.sqrt(variance.astype(np.float64) + self.op.number("epsilon"))
         self.mean, self.deviation, self.scale, self.shift = (
@@ -298,7 +298,7 @@ class BatchNormStep(Step):
         )
 
     def forward(self) -> None:
-        """Normalise."""
+        """Call the operator for batch normalisation."""
         operators.batch_norm_forward(
             self.handle, self.x(), self.mean, self.deviation, self.scale, self.shift, self.y
         )

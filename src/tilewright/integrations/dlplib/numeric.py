@@ -20,7 +20,7 @@ FRACTIONS = {"float32": (0, 0), "fixed16": (-16, 30), "fixed32": (-32, 60)}
 
 @dataclass(frozen=True)
 class NumericType:
-    """How an element is stored: ``fixed16`` and ``fixed32`` mean integer / 2**fraction.
+    """The format of an element: ``fixed16`` and ``fixed32`` mean integer / 2**fraction.
 
     Raises TilewrightError (``dlp-type``) for an unknown kind or a binary point out of bounds.
     """
@@ -43,7 +43,7 @@ class NumericType:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether elements are integers with a binary point."""
+        """True if elements are integers with a binary point."""
         return self.kind != "float32"
 
     @property
@@ -66,12 +66,12 @@ class NumericType:
         return convert(np.asarray(values), self.fraction)
 
     def decode(self, elements: Array) -> Array:
-        """Elements as float64."""
+        """Return the elements as float64 numbers."""
         return np.asarray(elements).astype(np.float64) * 2.0**-(self.fraction)
 
 
 FLOAT32 = NumericType()
-"""What the cpu engine computes in."""
+"""The type in which the cpu engine computes."""
 
 
 def fixed16(fraction: int) -> NumericType:

@@ -1,4 +1,4 @@
-"""What a program in C asks of the library, one request at a time: names, numbers, bytes.
+"""Requests of a C program to the library, one at a time: names, numbers, bytes.
 
 A request is a line of words; ``write`` is followed by bytes. An answer is a status (0 is success),
 the number of bytes that follow, and numbers, or a message where the status is not 0. Descriptors

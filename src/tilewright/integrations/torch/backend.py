@@ -25,7 +25,8 @@ KEPT = 8
 """Packages that a graph keeps, for different shapes; those used longest ago are dropped."""
 
 CHANGES = 3
-"""How often a graph is compiled anew because parameters have changed, before PyTorch runs it."""
+"""The number of times that a graph is compiled anew because parameters have changed, before PyTorch
+runs it."""
 
 
 def backend(
@@ -136,7 +137,7 @@ class Compiled:
 
 
 def _is_parameter(value: Any) -> bool:
-    """Whether an input is a parameter or buffer of the module: dynamo marks them."""
+    """Return True if an input is a parameter or buffer of the module: dynamo marks them."""
     torch = torch_library()
     return isinstance(value, torch.nn.Parameter) or bool(
         getattr(value, "_dynamo_static_input_type", None)

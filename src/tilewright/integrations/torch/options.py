@@ -16,11 +16,11 @@ _PARAMETERS = ("versions", "values")
 
 @dataclass(frozen=True)
 class Options:
-    """How graphs are compiled."""
+    """The options with which graphs are compiled."""
 
     compile: Mapping[str, Any] = field(default_factory=dict[str, Any])
     by_values: bool = False
-    """Whether parameters are compared with a copy before each run, instead of by versions."""
+    """True if parameters are compared with a copy before each run, instead of by versions."""
 
     @classmethod
     def of(cls, user_options: Mapping[str, Any] | None, others: Mapping[str, Any]) -> Options:

@@ -26,7 +26,7 @@ class Watched:
         ]
 
     def unchanged(self, tensors: Sequence[Any]) -> bool:
-        """Whether these are the same tensors with the same values."""
+        """Return True if these are the same tensors with the same values."""
         equal = torch_library().equal
         for tensor, state, kept, copy in zip(
             tensors, self._states, self._objects, self._copies, strict=True

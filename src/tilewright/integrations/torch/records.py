@@ -1,4 +1,4 @@
-"""What became of the graphs that ``torch.compile`` gave to the backend."""
+"""Records of the graphs that ``torch.compile`` gave to the backend."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from tilewright.integrations.torch.parameters import Watched
 
 
 class Specialised:
-    """What runs a graph for one set of shapes; raises TilewrightError where that cannot be."""
+    """An executable of a graph for one set of shapes; raises TilewrightError where there can be
+    none."""
 
     def __init__(
         self,
@@ -59,11 +60,11 @@ class Specialised:
         self._executable.model = None  # Nothing here is checked, and the import would stay.
 
     def fits(self, inputs: Sequence[Any]) -> bool:
-        """Whether the parameters are those that it was compiled with."""
+        """Return True if the parameters are those that it was compiled with."""
         return self._watched.unchanged([inputs[number] for number in self._constant])
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """The graph's outputs."""
+        """Compute the graph's outputs from its inputs."""
         arrays = [array_of(inputs[number], "input") for number in self._free]
         outputs = self._executable.run(dict(zip(self._names, arrays, strict=True)))
         tensors = [
@@ -88,6 +89,8 @@ def _bound(
     torch = torch_library()
 
     class Bound(torch.nn.Module):
+        """The graph with its fixed inputs as buffers."""
+
         def __init__(self) -> None:
             super().__init__()
             self.graph = graph

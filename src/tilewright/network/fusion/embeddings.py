@@ -1,4 +1,4 @@
-"""Which embeddings of a machine's patterns are groups of kernels that could be one kernel."""
+"""Embeddings of a machine's patterns that are groups of kernels which could be one kernel."""
 
 from __future__ import annotations
 

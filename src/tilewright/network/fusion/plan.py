@@ -28,7 +28,7 @@ _STAYS = re.compile(r"stays in (\w+): (\".*\") for (.+) \((\d+) bytes, (\S+) cyc
 
 @dataclass(frozen=True)
 class FusedGroup:
-    """Kernels that become one."""
+    """A group of kernels that become one."""
 
     fusion: str
     """Name of the machine's fusion."""

@@ -32,7 +32,8 @@ class Preprocessing:
 
 
 def preprocessing_of(text: str) -> Preprocessing:
-    """Read ``size=224x224,mean=124:116:104,scale=0.0171,channels=bgr,fit=crop``.
+    """Read the options of preprocessing:
+    ``size=224x224,mean=124:116:104,scale=0.0171,channels=bgr,fit=crop``.
 
     Every part may be left out. Raises TilewrightError (``option-preprocess``).
     """

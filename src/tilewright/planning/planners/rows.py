@@ -30,7 +30,7 @@ from tilewright.planning.space.tilings import no_tile_fits
 
 @dataclass(frozen=True)
 class Rows:
-    """The baseline; ``plan(..., search=Rows())``."""
+    """A search for swTVM's baseline: ``plan(..., search=Rows())``."""
 
     def __call__(
         self,

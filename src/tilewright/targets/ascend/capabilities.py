@@ -33,7 +33,7 @@ class AscendMachine(OwnPasses):
 
 
 class AscendMemory(BehindCache):
-    """Main memory behind L2."""
+    """The record of main memory, with L2 in front of it."""
 
     family: ClassVar[str] = "ascend"
 
@@ -72,7 +72,7 @@ class AscendPrimitive(DividesUnlike):
 
 
 class AscendOperand(OperandRecord):
-    """What the cube reads."""
+    """The record of an operand of the cube."""
 
     family: ClassVar[str] = "ascend"
 
@@ -81,7 +81,7 @@ class AscendOperand(OperandRecord):
     each position."""
 
     def windows_apart(self) -> tuple[str, ...]:
-        """``apart``."""
+        """The dims along which windows are computed apart."""
         return self.apart
 
 

@@ -53,7 +53,7 @@ WORD = np.dtype("<u8")
 
 
 class LaunchFile(BaseModel):
-    """The contents of ``launches.json``."""
+    """The contents of a package's ``launches.json``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     launches: tuple[Launch, ...]

@@ -159,7 +159,7 @@ class Loop:
 
 @dataclass(eq=False)
 class Remark:
-    """A line of comment."""
+    """A line of comment in the C."""
 
     text: str
 

@@ -114,7 +114,7 @@ class Lowering:
 
 
 class KernelLowering:
-    """One kernel being lowered."""
+    """The lowering of one kernel to commands."""
 
     def __init__(self, whole: Lowering, program: ProgramOp) -> None:
         self.whole = whole

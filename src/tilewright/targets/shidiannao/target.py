@@ -24,5 +24,5 @@ class ShiDianNaoTarget(InstructionTarget):
         return self._machine
 
     def instruction_set(self, machine: Machine) -> InstructionSet:
-        """The fixed opcodes."""
+        """Return the instructions with fixed opcodes."""
         return instruction_set(machine)

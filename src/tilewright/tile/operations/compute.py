@@ -1,4 +1,4 @@
-"""Computes and their stages."""
+"""The operations of computes and of their stages."""
 
 from __future__ import annotations
 

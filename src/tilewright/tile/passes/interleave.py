@@ -31,7 +31,7 @@ class Interleave(TilePass):
     name = "interleave"
 
     def run(self, program: ProgramOp, machine: Machine) -> None:
-        """Mark one program."""
+        """Mark one program if its computes are interleaved."""
         computes = [op for op in program.walk() if isinstance(op, ComputeOp)]
         if machine.synchronisation.by_rows and len(computes) > 1:
             program.interleaved = UnitAttr()

@@ -1,4 +1,4 @@
-"""Convolution and Deconvolution."""
+"""The layers Convolution and Deconvolution, with their parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilewright.ir.types import Array, shape_of
 
 
 class _Window:
-    """What both have: sizes, groups and channels, checked."""
+    """The sizes, groups and channels of both layers, checked."""
 
     def __init__(self, at: Lowering) -> None:
         settings = at.settings("convolution_param")
@@ -102,7 +102,7 @@ def deconvolution(at: Lowering) -> Sequence[SSAValue]:
 
 
 def _refused(at: Lowering, window: _Window, image: SSAValue) -> SSAValue:
-    """What stands in for a deconvolution whose parameters are refused."""
+    """Return zeros in place of a deconvolution whose parameters are refused."""
     sizes = [
         (size - 1) * stride + span - 2 * pad
         for size, stride, span, pad in zip(

@@ -1,4 +1,4 @@
-"""InnerProduct."""
+"""The layer InnerProduct, a matrix product."""
 
 from __future__ import annotations
 

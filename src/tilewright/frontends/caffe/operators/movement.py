@@ -77,7 +77,7 @@ def reshape(at: Lowering) -> Sequence[SSAValue]:
     """Another shape for some of the axes: 0 keeps an axis, -1 takes what is left."""
     at.needs(1)
     settings, rank = at.settings("reshape_param"), len(at.shape)
-    # Here -1 is behind the last axis.
+    # Here -1 is after the last axis.
     start = settings.axis if settings.axis >= 0 else rank + settings.axis + 1
     covered = settings.num_axes
     end = rank if covered == -1 else start + covered

@@ -1,4 +1,4 @@
-"""LRN, BatchNorm and Softmax."""
+"""The layers LRN, BatchNorm and Softmax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pooling: sizes round up, and averages count the padding but not what lies behind it."""
+"""Pooling: sizes round up, and averages count the padding but not what lies beyond it."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def pool(
 def end_pad(
     at: Lowering, extent: int, kernel: int, stride: int, pad: int, padded: bool, ceil: bool
 ) -> int:
-    """Padding behind an axis so that the windows are those of Caffe.
+    """Padding after an axis so that the windows are those of Caffe.
 
     Their number is rounded up; where there is padding on any axis, a last window that starts
-    behind the image and its padding's near side is left out.
+    after the image and its padding's near side is left out.
     """
     if extent + pad + kernel > MAX_EXTENT:
         raise at.refuse(f"its window or image is larger than {MAX_EXTENT}", code="caffe-too-large")

@@ -165,7 +165,7 @@ CONTRIBUTED: Mapping[str, Contributed] = {
         normalised.skip_simplified, 3, 4, _EPSILON, outputs=4
     ),
 }
-"""By name."""
+"""The importer and signature of each operator, by its name."""
 
 
 def contributed(node: Node, *, known: bool) -> Contributed | None:

@@ -199,7 +199,7 @@ def _attend(at: Lowering, q: SSAValue, k: SSAValue, v: SSAValue, mask: int, adde
 
 
 def _hidden(at: Lowering, index: int, batch: int, length: int, total: int) -> SSAValue | None:
-    """What is added to the scores of masked keys."""
+    """Return the number to add to the scores of masked keys; None without a mask."""
     if not at.has(index):
         return None
     shape, mask = at.shape(index), at.cast(at.tensor(index), np.int32)

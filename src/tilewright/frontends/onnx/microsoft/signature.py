@@ -1,4 +1,4 @@
-"""What an operator without an ONNX schema takes: counts of operands, and attributes."""
+"""Signatures of operators without an ONNX schema: counts of operands, and attributes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Contributed:
     optional: tuple[int, ...] = ()
     """Inputs before ``least`` that may be left out."""
     plain: bool = False
-    """Whether ONNX Runtime also writes it into the default domain."""
+    """True if ONNX Runtime also writes it into the default domain."""
 
     def values(self, node: Node) -> dict[str, AttributeValue]:
         """The node's attributes; raises TilewrightError for what the operator does not have."""

@@ -25,7 +25,7 @@ _INPUTS = ("query", "key", "value", "mask", "past key", "past value", "number of
 
 @dataclass
 class _Bias:
-    """What is added to the scores, as far as it is known at import and beyond that."""
+    """The mask added to the scores: the part known at import, and the rest."""
 
     at: Lowering
     kept: Array
@@ -135,7 +135,7 @@ def _repeated(at: Lowering, value: SSAValue, times: int) -> SSAValue:
 
 
 def _bias(at: Lowering, batch: int, length: int, total: int, past: int) -> _Bias:
-    """What hides keys from queries, and what the mask adds."""
+    """Collect the masks that hide keys from queries, and the numbers that are added."""
     bias = _Bias(at, np.ones((1, 1), np.bool_))
     _take_mask(at, bias, total)
     # How far a key lies behind the query that is as far from the first one.
@@ -160,14 +160,14 @@ def _bias(at: Lowering, batch: int, length: int, total: int, past: int) -> _Bias
             sign = 1 if distance is ahead else -1
             bias.kept = bias.kept & (distance <= limit + sign * (column - length))
         return bias
-    there = at.reshape(at.cast(at.tensor(6), np.int64), (batch, 1, 1, 1))
+    lengths = at.reshape(at.cast(at.tensor(6), np.int64), (batch, 1, 1, 1))
     places = at.weight(np.arange(total)[None, None, None], f"{at.node.name}.places")
-    bias.seen.append(at.emit("less", places, there))
+    bias.seen.append(at.emit("less", places, lengths))
     for distance, limit in limits:
-        # distance <= limit + (there - length), where the first query stands
+        # distance <= limit + (lengths - length), where the first query stands
         sign = 1 if distance is ahead else -1
         table = at.weight((distance - limit + sign * length)[None, None], f"{at.node.name}.order")
-        bound = there if sign > 0 else at.emit("neg", there)
+        bound = lengths if sign > 0 else at.emit("neg", lengths)
         bias.seen.append(at.emit("less_equal", table, bound))
     return bias
 

@@ -39,11 +39,11 @@ def deform_conv(at: Lowering) -> Value:
     moved = at.reshape(at.tensor(2), (x[0], parts, taps, 2, *sizes))
     places: list[SSAValue] = []
     for i in range(2):
-        own = at.emit("slice", moved, starts=[i], ends=[i + 1], axes=(3,), steps=[1])
-        own = at.reshape(own, (x[0], parts, taps, *sizes))
+        shifts = at.emit("slice", moved, starts=[i], ends=[i + 1], axes=(3,), steps=[1])
+        shifts = at.reshape(shifts, (x[0], parts, taps, *sizes))
         tap = np.indices(kernel)[i].reshape(taps, 1, 1) * window.dilations[i]
         step = np.indices(sizes)[i] * window.strides[i] - window.begins[i]
-        places.append(at.emit("add", own, constant(at, tap + step, own, f"taps{i}")))
+        places.append(at.emit("add", shifts, constant(at, tap + step, shifts, f"taps{i}")))
     # One image for every offset group: [n, parts, h, w, c / parts] as rows.
     image = at.reshape(at.tensor(0), (x[0] * parts, x[1] // parts, *x[2:]))
     first = np.arange(x[0] * parts).reshape(x[0], parts, 1, 1, 1) * (x[2] * x[3])

@@ -27,8 +27,8 @@ def einsum(at: Lowering) -> Value:
     value, letters = _diagonal(at, at.tensor(0), terms[0])
     for index in range(1, len(terms)):
         later = {letter for term in (*terms[index + 1 :], result) for letter in term}
-        other, own = _diagonal(at, at.tensor(index), terms[index])
-        value, letters = _product(at, (value, letters), (other, own), later)
+        other, subscripts = _diagonal(at, at.tensor(index), terms[index])
+        value, letters = _product(at, (value, letters), (other, subscripts), later)
     gone = tuple(i for i, letter in enumerate(letters) if letter not in result)
     if gone:
         value = at.emit("reduce_sum", value, axes=gone, keep_dims=False)
@@ -49,10 +49,10 @@ def _parse(at: Lowering) -> tuple[list[list[str]], list[str]]:
     terms: list[list[str]] = []
     wide = 0
     for index, part in enumerate(parts):
-        own = len(at.shape(index)) - len(part.replace("...", ""))
+        rank = len(at.shape(index)) - len(part.replace("...", ""))
         if "..." in part:
-            wide = max(wide, own)
-        terms.append(_letters(at, part, own if "..." in part else 0))
+            wide = max(wide, rank)
+        terms.append(_letters(at, part, rank if "..." in part else 0))
     if arrow:
         return terms, _letters(at, right, wide)
     listed = [letter for term in terms for letter in term]
@@ -93,18 +93,18 @@ def _product(
     later: set[str],
 ) -> tuple[SSAValue, list[str]]:
     """Two operands as one: what both have and nobody needs later is summed over."""
-    (x, own), (y, others) = left, right
-    x, own = _summed(at, x, own, {*others, *later})
-    y, others = _summed(at, y, others, {*own, *later})
-    both = [letter for letter in own if letter in others]
+    (x, left_letters), (y, right_letters) = left, right
+    x, left_letters = _summed(at, x, left_letters, {*right_letters, *later})
+    y, right_letters = _summed(at, y, right_letters, {*left_letters, *later})
+    both = [letter for letter in left_letters if letter in right_letters]
     batch = [letter for letter in both if letter in later]
     inner = [letter for letter in both if letter not in later]
-    rows = [letter for letter in own if letter not in both]
-    columns = [letter for letter in others if letter not in both]
-    sizes = dict(zip(own, shape_of(x), strict=True))
-    wide = dict(zip(others, shape_of(y), strict=True))
-    x = at.transpose(x, [own.index(letter) for letter in (*batch, *rows, *inner)])
-    y = at.transpose(y, [others.index(letter) for letter in (*batch, *inner, *columns)])
+    rows = [letter for letter in left_letters if letter not in both]
+    columns = [letter for letter in right_letters if letter not in both]
+    sizes = dict(zip(left_letters, shape_of(x), strict=True))
+    wide = dict(zip(right_letters, shape_of(y), strict=True))
+    x = at.transpose(x, [left_letters.index(letter) for letter in (*batch, *rows, *inner)])
+    y = at.transpose(y, [right_letters.index(letter) for letter in (*batch, *inner, *columns)])
     uneven = any(sizes[letter] != wide[letter] for letter in both)
     if uneven or not inner:
         # Nothing to sum over, or extents of 1 that broadcast: a product of elements.

@@ -145,7 +145,7 @@ def mean(at: Lowering) -> Value:
 
 
 def reciprocal(at: Lowering) -> Value:
-    """1 / x."""
+    """Emit 1 / x as a division."""
     x = at.tensor(0)
     return at.emit("div", at.weight(np.array(1, at.dtype(0)), f"{at.node.name}.one"), x)
 
@@ -198,13 +198,13 @@ def swish(at: Lowering) -> Value:
 
 
 def mish(at: Lowering) -> Value:
-    """x * tanh(softplus(x))."""
+    """Emit x * tanh(softplus(x)), element by element."""
     x = at.tensor(0)
     return at.emit("mul", x, at.emit("tanh", at.emit("softplus", x)))
 
 
 def selu(at: Lowering) -> Value:
-    """gamma * elu(x)."""
+    """Emit gamma * elu(x), element by element."""
     alpha, gamma = (
         at.number("alpha", 1.67326319217681884765625),
         at.number("gamma", 1.05070102214813232421875),
@@ -243,7 +243,7 @@ def shrink(at: Lowering) -> Value:
 
 
 def identity(at: Lowering) -> Value:
-    """The operand itself."""
+    """Return the operand itself; nothing is emitted."""
     return at.operand(0)
 
 

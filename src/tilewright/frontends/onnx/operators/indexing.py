@@ -186,7 +186,7 @@ def trilu(at: Lowering) -> Value:
 
 
 def reverse_sequence(at: Lowering) -> Value:
-    """Of each sequence of a batch the first elements, as many as its length, in reverse."""
+    """Reverse the first elements of each sequence of a batch, as many as its length says."""
     shape = at.shape(0)
     batch, time = at.integer("batch_axis", 1), at.integer("time_axis")
     if {batch, time} != {0, 1} or len(shape) < 2:
@@ -199,11 +199,11 @@ def reverse_sequence(at: Lowering) -> Value:
     ramp = number(at, np.arange(shape[time]).reshape((1, -1) if time == 1 else (-1, 1)), "ramp")
     mirrored = at.apply("sub", at.emit("sub", lengths, ramp), 1)
     places = at.emit("select", at.emit("less", ramp, lengths), mirrored, ramp)
-    own = np.arange(shape[batch]).reshape((-1, 1) if batch == 0 else (1, -1))
+    images = np.arange(shape[batch]).reshape((-1, 1) if batch == 0 else (1, -1))
     if time == 0:
-        rows = at.emit("add", at.apply("mul", places, shape[1]), number(at, own, "batch"))
+        rows = at.emit("add", at.apply("mul", places, shape[1]), number(at, images, "batch"))
     else:
-        rows = at.emit("add", places, number(at, own * shape[1], "batch"))
+        rows = at.emit("add", places, number(at, images * shape[1], "batch"))
     flat = at.reshape(at.tensor(0), (shape[0] * shape[1], *shape[2:]))
     return at.emit("gather", flat, rows, axis=0)
 
@@ -230,7 +230,7 @@ def compress(at: Lowering) -> Value:
 def tensor_scatter(at: Lowering) -> Value:
     """A cache with new entries from a place on, one place for each of the batch.
 
-    In mode circular places wrap around; else what would lie behind the end is left out.
+    In mode circular places wrap around; else places after the end are left out.
     """
     sizes, new = at.shape(0), at.shape(1)
     axis = at.axis(at.integer("axis", -2), len(sizes))
@@ -248,12 +248,12 @@ def tensor_scatter(at: Lowering) -> Value:
             raise at.refuse(f"there are not {batch} places", code="onnx-shape")
         first = at.reshape(at.cast(at.tensor(2), np.int64), (batch, 1, 1))
         place = at.emit("add", first, number(at, steps, "steps"))
-        behind = at.apply("less", place, length)
+        within = at.apply("less", place, length)
         if mode == "circular":
             place = at.apply("mod", place, length)
         rows = at.emit("add", place, number(at, starts, "starts"))
         if mode == "linear":
-            rows = at.emit("select", behind, rows, number(at, np.array(lists * length), "nowhere"))
+            rows = at.emit("select", within, rows, number(at, np.array(lists * length), "nowhere"))
     else:
         rows = number(at, starts + steps, "rows")
     count = lists * new[axis]

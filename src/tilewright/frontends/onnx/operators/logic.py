@@ -32,7 +32,7 @@ def bit_shift(at: Lowering) -> Value:
 
 
 def is_nan(at: Lowering) -> Value:
-    """What does not equal itself."""
+    """Emit x != x, which holds for NaN alone."""
     x = at.tensor(0)
     return at.emit("bit_not", at.emit("equal", x, x))
 

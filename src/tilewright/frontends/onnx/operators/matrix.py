@@ -1,4 +1,4 @@
-"""Gemm, MatMul and Det."""
+"""The operators Gemm, MatMul and Det."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
 _SCALED = "graph.dequantise_linear"
-"""What gives a bias that is kept as integers."""
+"""The operation that results in a bias that is kept as integers."""
 
 
 def gemm(at: Lowering) -> Value:

@@ -1,4 +1,4 @@
-"""Normalisations and softmax."""
+"""Normalisations and softmax, with their older versions."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def softmax(at: Lowering) -> Value:
 
 
 def _softmax(at: Lowering, x: SSAValue, axis: int) -> SSAValue:
-    """Of short floats every step is rounded, as ONNX's reference has it."""
+    """Emit a softmax; of 16-bit floats every step is rounded, as ONNX's reference has it."""
     short = dtype_of(x)
     if short not in SHORT:
         return at.emit("softmax", x, axis=axis)

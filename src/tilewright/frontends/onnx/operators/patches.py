@@ -37,16 +37,16 @@ def places_in_windows(at: Lowering, extents: Sequence[int], window: Window) -> t
             raise at.refuse("its windows have too many elements", code="onnx-too-large")
         place = np.arange(windows)[:, None] * window.strides[i] - window.begins[i]
         place = place + np.arange(window.kernel[i])[None] * window.dilations[i]
-        there = (place >= 0) & (place < extent)
+        inside_axis = (place >= 0) & (place < extent)
         flat = flat[:, None, :, None] * extent + np.clip(place, 0, extent - 1)[None, :, None, :]
-        inside = inside[:, None, :, None] & there[None, :, None, :]
+        inside = inside[:, None, :, None] & inside_axis[None, :, None, :]
         size = (flat.shape[0] * flat.shape[1], flat.shape[2] * flat.shape[3])
         flat, inside = flat.reshape(size), inside.reshape(size)
     return flat, inside
 
 
 def pooled_places(at: Lowering, window: Window, sizes: Sequence[int]) -> SSAValue:
-    """Where in the operand, seen as one list, the largest element of each window lies."""
+    """Return the index in the flattened operand of the largest element of each window."""
     shape = at.shape(0)
     flat, inside = places_in_windows(at, shape[2:], window)
     images, pixels = math.prod(shape[:2]), math.prod(shape[2:])
@@ -56,8 +56,8 @@ def pooled_places(at: Lowering, window: Window, sizes: Sequence[int]) -> SSAValu
     if not inside.all():
         dtype = dtype_of(taps)
         lowest = -np.inf if dtype.kind == "f" else np.iinfo(dtype.name).min
-        there = at.weight(inside, f"{at.node.name}.inside")
-        taps = at.emit("select", there, taps, constant(at, np.array(lowest), taps, "lowest"))
+        mask = at.weight(inside, f"{at.node.name}.inside")
+        taps = at.emit("select", mask, taps, constant(at, np.array(lowest), taps, "lowest"))
     best = at.emit("arg_max", taps, axes=(2,), keep_dims=False)
     windows, count = flat.shape
     starts = (np.arange(windows) * count).astype(np.int64)

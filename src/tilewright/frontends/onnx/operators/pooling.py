@@ -41,7 +41,7 @@ def max_pool(at: Lowering) -> Value | Sequence[Value]:
 def average_pool(at: Lowering) -> Value:
     """Mean of each window; padding counts in the divisor if count_include_pad says so.
 
-    What ceil_mode adds behind the padding never counts.
+    What ceil_mode adds after the padding never counts.
     """
     rank = spatial_rank(at)
     window = window_of(at, at.integers("kernel_shape") or (), pool=True)

@@ -54,8 +54,8 @@ def roi_align(at: Lowering) -> Value:
     axes = [Axis(extent, "border") for extent in shape[2:]]
     rows = rows_of(at, at.tensor(0))
     samples = _samples(at, rows, places, axes, first, largest=mode == "max")
-    there = at.cast(at.reshape(inside, (*shape_of(inside), 1)), dtype_of(samples))
-    samples = at.emit("mul", samples, there)
+    mask = at.cast(at.reshape(inside, (*shape_of(inside), 1)), dtype_of(samples))
+    samples = at.emit("mul", samples, mask)
     samples = at.reshape(samples, (count, cells[0], ratio, cells[1], ratio, shape[1]))
     operation = "reduce_max" if mode == "max" else "reduce_mean"
     samples = at.emit(operation, samples, axes=(2, 4), keep_dims=False)
@@ -106,8 +106,8 @@ def _means(at: Lowering, boxes: SSAValue, cells: tuple[int, int], *, half: bool)
     if images > 1:
         number = at.reshape(at.cast(at.tensor(2), np.int64), (count, 1, 1, 1))
         every = at.weight(np.arange(images).reshape(1, 1, -1, 1), f"{at.node.name}.images")
-        own = at.cast(at.emit("equal", number, every), dtype_of(tall))
-        tall = at.emit("mul", at.reshape(tall, (count, cells[0], 1, height)), own)
+        is_region = at.cast(at.emit("equal", number, every), dtype_of(tall))
+        tall = at.emit("mul", at.reshape(tall, (count, cells[0], 1, height)), is_region)
     tall = at.reshape(tall, (count * cells[0], images * height))
     lines = at.transpose(at.tensor(0), (0, 2, 3, 1))
     lines = at.reshape(lines, (images * height, width * channels))
@@ -125,7 +125,7 @@ a pixel, have at most two between them; the others are for what rounding leaves.
 def _shares(
     at: Lowering, boxes: SSAValue, axis: int, cells: int, extent: int, *, half: bool
 ) -> SSAValue:
-    """How much each pixel along an axis counts in the mean of a cell: [roi, cells, extent]."""
+    """Return the weight of each pixel along an axis in the mean of a cell: [roi, cells, extent]."""
     count = shape_of(boxes)[0]
     start, cell = _cell(at, boxes, axis, cells, half=half)
     samples = at.emit("ceil", cell)
@@ -156,7 +156,7 @@ def _shares(
 def _cell(
     at: Lowering, boxes: SSAValue, axis: int, cells: int, *, half: bool
 ) -> tuple[SSAValue, SSAValue]:
-    """Where every region begins along an axis, and how long its cells are: [roi, 1]."""
+    """Return the start of every region along an axis, and the length of its cells: [roi, 1]."""
     start, end = _column(at, boxes, 1 - axis), _column(at, boxes, 3 - axis)
     length = at.emit("sub", end, start)
     if not half:

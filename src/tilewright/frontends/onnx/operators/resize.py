@@ -177,7 +177,7 @@ def _places(
 
 
 def _rounded(at: Lowering, places: Array, scale: float) -> Array:
-    """The nearest elements."""
+    """Round places to the nearest elements, by the node's mode."""
     places = places.astype(np.float64)
     default = "round_prefer_floor" if at.version >= 11 else "floor"
     match at.text("nearest_mode", default) if at.version >= 11 else default:

@@ -23,7 +23,7 @@ CUBIC = -0.75
 
 @dataclass(frozen=True)
 class Axis:
-    """Where places along one axis of an image may lie, and what is beyond."""
+    """The valid coordinates along one axis of an image, and the padding beyond."""
 
     extent: int
     padding: str = "zeros"
@@ -52,7 +52,7 @@ def sampled(
     mode: str,
     first: SSAValue,
 ) -> SSAValue:
-    """What lies at ``places``, one tensor of coordinates [s...] for each axis: [s..., c].
+    """Sample at ``places``, one tensor of coordinates [s...] for each axis: [s..., c].
 
     ``mode`` is nearest (places are whole numbers), linear or cubic; ``first`` [s...], or what
     broadcasts to it, is the row of each sample's image.
@@ -106,13 +106,13 @@ def _pixel(
     inside = within(at, place, 0.0, last) if axis.padding == "zeros" else None
     index = at.cast(at.emit("clip", place, minimum=0.0, maximum=last), np.int64)
     if inside is not None:
-        there = at.cast(inside, dtype_of(place))
-        weight = there if weight is None else at.emit("mul", weight, there)
+        mask = at.cast(inside, dtype_of(place))
+        weight = mask if weight is None else at.emit("mul", weight, mask)
     return index, weight
 
 
 def within(at: Lowering, value: SSAValue, low: float, high: float) -> SSAValue:
-    """Whether elements lie in [low, high]."""
+    """Emit a comparison, true for elements in [low, high]."""
     below = constant(at, np.array(low), value, "low")
     return at.emit(
         "bit_and", at.emit("less_equal", below, value), at.apply("less_equal", value, high)

@@ -78,7 +78,8 @@ def _positive(at: Lowering, name: str, rank: int) -> tuple[int, ...]:
 def _transposed_pads(
     at: Lowering, extents: Sequence[int], strides: Sequence[int], spans: Sequence[int]
 ) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
-    """What is cut off before and after each axis, and what is added after it."""
+    """Return the elements that are cut off before and after each axis, and those added at its
+    end."""
     rank = len(extents)
     extra = at.integers("output_padding") or (0,) * rank
     mode, shape = at.text("auto_pad", "NOTSET"), at.integers("output_shape")

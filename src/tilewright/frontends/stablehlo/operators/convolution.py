@@ -17,7 +17,7 @@ from tilewright.ir.types import shape_of
 
 @dataclass(frozen=True)
 class _Window:
-    """How the kernel slides, per spatial axis."""
+    """The strides, dilations and pads of the kernel, per spatial axis."""
 
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
@@ -71,7 +71,7 @@ def convolution(at: Lowering) -> View:
     # Gaps between pixels are made first; what pads then cut or add lies outside of them.
     gaps = at.integers("lhs_dilation", ones)
     cuts = [tuple(min(pad, 0) for pad in pads) for pads in window.pads]
-    around = [(cut[0], cut[1], gap - 1) for cut, gap in zip(cuts, gaps, strict=True)]
+    around = [(cut[0], cut[1], step - 1) for cut, step in zip(cuts, gaps, strict=True)]
     x = padded(at, x, [(0, 0, 0), (0, 0, 0), *around], 0.0)
     pads = tuple((max(low, 0), max(high, 0)) for low, high in window.pads)
     window = replace(window, pads=pads)

@@ -54,7 +54,7 @@ def _bounded(at: Lowering, operation: str, bound: str) -> View:
 
 
 def clamp(at: Lowering) -> View:
-    """min(max(x, low), high)."""
+    """Emit min(max(x, low), high), element by element."""
     low, x, high = at.views
     bounds = [view.number for view in (low, high)]
     if x.dtype.kind == "f" and all(b is not None and np.isfinite(b) for b in bounds):
@@ -110,7 +110,7 @@ def _chosen(
 
 
 def convert(at: Lowering) -> View:
-    """Another element type."""
+    """Convert to another element type."""
     return at.converted(at.views[0], at.kind.dtype)
 
 
@@ -162,7 +162,7 @@ def shift(*, left: bool, arithmetic: bool = False) -> Rule:
 
 
 def rsqrt(at: Lowering, x: SSAValue) -> SSAValue:
-    """1 / sqrt(x)."""
+    """Emit 1 / sqrt(x), element by element."""
     root = at.emit("sqrt", x)
     return at.emit("div", number(at, x, 1.0), root)
 
@@ -203,12 +203,12 @@ def round_away(at: Lowering, x: SSAValue) -> SSAValue:
 
 
 def is_finite(at: Lowering, x: SSAValue) -> SSAValue:
-    """Whether x is neither infinite nor NaN."""
+    """Emit a comparison, true where x is neither infinite nor NaN."""
     return at.apply("less", at.emit("abs", x), float("inf"))
 
 
 def erfc(at: Lowering, x: SSAValue) -> SSAValue:
-    """1 - erf(x)."""
+    """Emit 1 - erf(x), element by element."""
     return at.emit("sub", number(at, x, 1.0), at.emit("erf", x))
 
 

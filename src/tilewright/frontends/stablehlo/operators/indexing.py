@@ -117,8 +117,8 @@ def _places(
         step = math.prod(x.shape[a] for a in sought[sought.index(axis) + 1 :])
         if axis in batched:
             along = batches[list(batched).index(axis)]
-            own = [x.shape[axis] if i == along else 1 for i in range(len(lead))]
-            ramp = (np.arange(x.shape[axis], dtype=np.int64) * step).reshape(own)
+            extents = [x.shape[axis] if i == along else 1 for i in range(len(lead))]
+            ramp = (np.arange(x.shape[axis], dtype=np.int64) * step).reshape(extents)
             part = View(ramp, tuple(range(len(lead))), lead)
         else:
             number = list(named).index(axis)

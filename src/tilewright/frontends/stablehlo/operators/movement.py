@@ -50,7 +50,7 @@ def transpose(at: Lowering) -> View:
 
 
 def identity(at: Lowering) -> View:
-    """The operand."""
+    """Return the operand itself; nothing is emitted."""
     return at.views[0]
 
 
@@ -73,7 +73,7 @@ def sliced(at: Lowering, x: View, ranges: Mapping[int, tuple[int, int, int]]) ->
 
 
 def slice_(at: Lowering) -> View:
-    """A strided part."""
+    """Take a strided part of the operand."""
     starts, ends, steps = (
         at.integers(name) for name in ("start_indices", "limit_indices", "strides")
     )

@@ -100,10 +100,10 @@ def _element(at: Lowering) -> np.dtype[Any]:
 def _outer(at: Lowering, left: _Side, right: _Side, shape: Sequence[int]) -> View:
     """Nothing is summed over: a product of elements."""
     count, lefts = len(left.batch), len(left.free)
-    own = {axis: i for i, axis in enumerate((*left.batch, *left.free))}
-    others = {axis: i for i, axis in enumerate(right.batch)}
-    others |= {axis: count + lefts + i for i, axis in enumerate(right.free)}
-    x, y = at.placed(left.view, own, shape), at.placed(right.view, others, shape)
+    left_axes = {axis: i for i, axis in enumerate((*left.batch, *left.free))}
+    right_axes = {axis: i for i, axis in enumerate(right.batch)}
+    right_axes |= {axis: count + lefts + i for i, axis in enumerate(right.free)}
+    x, y = at.placed(left.view, left_axes, shape), at.placed(right.view, right_axes, shape)
     return at.pointwise("mul", x, y)
 
 

@@ -25,7 +25,8 @@ COMBINE: Mapping[str, str] = {"add": "add", "mul": "mul", "max": "max", "min": "
 
 
 def fold_here(at: Lowering, dtype: np.dtype[Any]) -> str:
-    """What the body computes: ``add``, ``mul``, ``max`` or ``min``; of booleans, the like."""
+    """Return the name of the body's operation: ``add``, ``mul``, ``max`` or ``min``; of booleans,
+    the like."""
     fold = fold_of(at.op.regions[0]) if at.op.regions else None
     if fold is None:
         raise at.unsupported(
@@ -40,7 +41,7 @@ def fold_here(at: Lowering, dtype: np.dtype[Any]) -> str:
 
 
 def neutral(fold: str, dtype: np.dtype[Any], value: Array | float | None) -> bool:
-    """Whether starting from a value changes nothing."""
+    """Return True if starting from a value changes nothing."""
     if value is None:
         return False
     if fold in ("add", "mul"):

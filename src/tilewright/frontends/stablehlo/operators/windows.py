@@ -25,7 +25,7 @@ from tilewright.ir.types import shape_of
 
 @dataclass(frozen=True)
 class _Axis:
-    """How the window slides along one axis."""
+    """The size, stride, dilation and padding of the window along one axis."""
 
     size: int
     stride: int
@@ -35,7 +35,7 @@ class _Axis:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing happens along the axis."""
+        """True if nothing happens along the axis."""
         return (self.size, self.stride, self.low, self.high) == (1, 1, 0, 0)
 
 
@@ -70,7 +70,7 @@ def reduce_window(at: Lowering) -> View:
 
 
 def _lowest(fold: str, x: View, start: View) -> bool:
-    """Whether a pool starts from the lowest number there is: as good as infinity."""
+    """Return True if a pool starts from the lowest number there is: as good as infinity."""
     if x.dtype.kind != "f" or start.number is None or fold not in ("max", "min"):
         return False
     lowest = np.finfo(x.dtype).min

@@ -1,4 +1,4 @@
-"""How compute-in-integers rewrites what ends in ``quantise_linear``: one file a family.
+"""Rewrites of operations before ``quantise_linear`` to integer arithmetic: one file a family.
 
 A rule takes the operation whose result is quantised and how (``Ending``); it gives the integers
 that take the quantised value's place, or None if the rule does not hold.

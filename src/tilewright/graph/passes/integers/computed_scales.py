@@ -29,7 +29,7 @@ def computed_scales(op: Operation, ctx: CompilerContext) -> SSAValue | None:
         scale = second.scale
         if prod(shape_of(scale)) > 1:
             channels = shape_of(op.result)[1]
-            scale = _made("reshape", [scale], op, shape=(1, channels, 1, 1))
+            scale = _emitted("reshape", [scale], op, shape=(1, channels, 1, 1))
         values = op.values
     else:
         if min(len(shape_of(value)) for value in op.inputs[:2]) < 2:
@@ -39,18 +39,18 @@ def computed_scales(op: Operation, ctx: CompilerContext) -> SSAValue | None:
         if not (first.varies_along(-2) and second.varies_along(-1)):
             return None
         scale, values = second.scale, {}
-    sums = _made(op.operation, [first.centred(), second.centred()], op, **values)
-    factor = _made("mul", [first.scale, scale], op)
-    value = _made("dequantise_linear", [sums, factor], op, zero=0)
+    sums = _emitted(op.operation, [first.centred(), second.centred()], op, **values)
+    factor = _emitted("mul", [first.scale, scale], op)
+    value = _emitted("dequantise_linear", [sums, factor], op, zero=0)
     if len(op.inputs) < 3:
         return value
     bias = op.inputs[2]
     if op.operation == "conv":
-        bias = _made("reshape", [bias], op, shape=(1, shape_of(bias)[0], 1, 1))
-    return _made("add", [value, bias], op)
+        bias = _emitted("reshape", [bias], op, shape=(1, shape_of(bias)[0], 1, 1))
+    return _emitted("add", [value, bias], op)
 
 
-def _made(name: str, operands: list[SSAValue], op: Operation, **values: PythonValue) -> SSAValue:
+def _emitted(name: str, operands: list[SSAValue], op: Operation, **values: PythonValue) -> SSAValue:
     return make(name, operands, values, before=op, like=op).result
 
 
@@ -72,16 +72,16 @@ class _Dequantised:
         return _Dequantised(list(op.inputs), product)
 
     def is_computed(self, ctx: CompilerContext) -> bool:
-        """Whether the scale or the zero point is known only at run time."""
+        """Return True if the scale or the zero point is known only at run time."""
         return constant(self.scale, ctx) is None or constant(self.zero, ctx) is None
 
     @property
     def is_single(self) -> bool:
-        """Whether one scale and one zero point hold for all elements."""
+        """True if one scale and one zero point hold for all elements."""
         return prod(shape_of(self.scale)) == prod(shape_of(self.zero)) == 1
 
     def varies_along(self, axis: int) -> bool:
-        """Whether scales and zero points vary along one axis at most."""
+        """Return True if scales and zero points vary along one axis at most."""
         rank = len(shape_of(self.value))
         for part in (self.scale, self.zero):
             shape = (1,) * (rank - len(shape_of(part))) + shape_of(part)
@@ -98,14 +98,14 @@ class _Dequantised:
             shape = shape_of(part)
             if prod(shape) > 1:
                 wide = (1,) * (rank - len(shape)) + shape
-                part = _made("reshape", [part], self.product, shape=wide)
-                part = _made("transpose", [part], self.product, permutation=order)
+                part = _emitted("reshape", [part], self.product, shape=wide)
+                part = _emitted("transpose", [part], self.product, permutation=order)
             parts.append(part)
         return _Dequantised(parts, self.product)
 
     def centred(self) -> SSAValue:
         """The bytes less their zero points, in int32."""
         whole = [
-            _made("cast", [part], self.product, to="int32") for part in (self.value, self.zero)
+            _emitted("cast", [part], self.product, to="int32") for part in (self.value, self.zero)
         ]
-        return _made("sub", whole, self.product)
+        return _emitted("sub", whole, self.product)

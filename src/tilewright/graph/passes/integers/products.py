@@ -28,7 +28,7 @@ EXACT_FLOAT = 2**24
 
 
 _PART = 2.0**-8
-"""Of a unit of the sums: what a float bias may differ by from one in whole units."""
+"""The error of a float bias rounded to a unit of the sums that is allowed, in such units."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Weights:
 
     integers: ByteWeights
     scale: Array
-    """float32 [co]"""
+    """The scale of each output channel, float32 [co]."""
 
 
 def weights_of(real: Real | None, axis: int, ctx: CompilerContext) -> Weights | None:
@@ -66,16 +66,16 @@ def weights_of(real: Real | None, axis: int, ctx: CompilerContext) -> Weights | 
 
 def _bias(value: SSAValue, scale: Array, ctx: CompilerContext) -> Array | None:
     """A constant bias as int64 in units of ``scale`` [co]; None if it is none, or too large, or not
-    of whole units where the machine adds up floats behind its sums."""
+    of whole units where the machine adds up floats after its sums."""
     real, array = real_of(value, ctx), constant(value, ctx)
     if real is not None and real.dtype == np.int32 and not real.zero.any():
         integers = constant(real.value, ctx)
-        own = real.scale.reshape(-1)
+        scales = real.scale.reshape(-1)
         if integers is None or integers.size not in (1, scale.size):
             return None
-        if np.allclose(own, scale, rtol=1e-5, atol=0.0):
+        if np.allclose(scales, scale, rtol=1e-5, atol=0.0):
             return np.broadcast_to(integers.reshape(-1).astype(np.int64), scale.shape)
-        array = integers.reshape(-1).astype(np.float64) * own
+        array = integers.reshape(-1).astype(np.float64) * scales
     if array is None or array.size not in (1, scale.size):
         return None
     with np.errstate(all="ignore"):
@@ -84,7 +84,7 @@ def _bias(value: SSAValue, scale: Array, ctx: CompilerContext) -> Array | None:
     if not (np.abs(units) < 2**31).all():
         return None
     if integers_of(ctx.machine) is None and (np.abs(units - exact) > _PART).any():
-        return None  # Float steps behind the sums add it as it is.
+        return None  # Float steps after the sums add it as it is.
     return np.broadcast_to(units.astype(np.int64), scale.shape)
 
 
@@ -109,7 +109,7 @@ class Sums:
     scale: Array
     """float32, shaped so that it broadcasts to the value."""
     biased: bool
-    """Whether the bias is in it."""
+    """True if the value includes the bias."""
 
 
 def convolution_sums(op: Operation, before: Operation, ctx: CompilerContext) -> Sums | None:

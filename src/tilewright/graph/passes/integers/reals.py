@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import constant, make, only_user
 from tilewright.ir import PythonValue, SSAValue
@@ -15,6 +14,7 @@ from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, element_dtype, tensor_type
 from tilewright.machine.numbers import integers_of
 from tilewright.numerics import affine
+from tilewright.numerics.operators import has
 
 BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
 
@@ -29,7 +29,7 @@ class Real:
     """A float tensor that is (integers - zero) * scale."""
 
     value: SSAValue
-    """The integers."""
+    """The tensor of integers."""
     scale: Array
     """float32; it broadcasts to the tensor."""
     zero: Array
@@ -37,12 +37,12 @@ class Real:
 
     @property
     def plain(self) -> bool:
-        """Whether one scale and one zero point hold for the whole tensor."""
+        """True if one scale and one zero point hold for the whole tensor."""
         return self.scale.size == self.zero.size == 1
 
     @property
     def factor(self) -> np.float32:
-        """The one scale."""
+        """The one scale of all elements."""
         return np.float32(self.scale.reshape(-1)[0])
 
     @property
@@ -77,10 +77,11 @@ def plain_bytes(value: SSAValue, ctx: CompilerContext) -> Real | None:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a float result is quantised: one scale and zero point, 8 bits, perhaps an activation."""
+    """The quantisation of a float result: one scale and zero point, 8 bits, perhaps an
+    activation."""
 
     quantise: Operation
-    """The ``quantise_linear``."""
+    """The operation ``quantise_linear`` itself."""
     scale: np.float32
     zero: int
     dtype: np.dtype[Any]
@@ -89,7 +90,7 @@ class Ending:
 
     @property
     def clipped(self) -> bool:
-        """Whether an activation narrows the type's range."""
+        """True if an activation narrows the type's range."""
         limits = np.iinfo(self.dtype)
         return (self.low, self.high) != (limits.min, limits.max)
 
@@ -109,7 +110,7 @@ class Ending:
         return np.clip(whole, self.low, self.high).astype(self.dtype)
 
     def same(self, real: Real) -> bool:
-        """Whether integers that pass through unchanged end so."""
+        """Return True if integers that pass through unchanged end so."""
         return (real.factor, real.origin, real.dtype, self.clipped) == (
             self.scale,
             self.zero,
@@ -128,7 +129,8 @@ class Ending:
 
 
 def ending_of(op: Operation, ctx: CompilerContext) -> tuple[SSAValue, Ending] | None:
-    """What a ``quantise_linear`` quantises, activations in front of it taken off, and how."""
+    """Return the value that a ``quantise_linear`` quantises, before its activations, and the
+    quantisation; None for other operations."""
     scale, zero = (constant(operand, ctx) for operand in op.inputs[1:])
     if scale is None or zero is None or scale.size != 1 or zero.size != 1:
         return None
@@ -140,7 +142,7 @@ def ending_of(op: Operation, ctx: CompilerContext) -> tuple[SSAValue, Ending] | 
         op, number, int(zero.reshape(-1)[0]), zero.dtype, int(limits.min), int(limits.max)
     )
     value, low, high = op.inputs[0], ending.low, ending.high
-    while isinstance(value.owner, Operation) and value.owner.operation in ("relu", "clip"):
+    while isinstance(value.owner, Operation) and has(value.owner.operation, "saturates"):
         step = value.owner
         relu = step.operation == "relu"
         if only_user(step.result) is None:
@@ -182,8 +184,3 @@ def activations(real: Real, before: Operation, ctx: CompilerContext) -> tuple[SS
     least = int(np.iinfo(wanted).min)
     numbers = (np.arange(256) + least).astype(wanted)
     return table(real.value, numbers, before), real.origin + least - int(np.iinfo(real.dtype).min)
-
-
-def is_constant(value: SSAValue) -> bool:
-    """Whether a value is a weight."""
-    return isinstance(value.owner, WeightOp)

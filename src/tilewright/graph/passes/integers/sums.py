@@ -36,18 +36,18 @@ class ByteWeights:
 
     array: Array
     zero: Array
-    """int32 [co]"""
+    """The zero point of each output channel, int32 [co]."""
 
     @property
     def sums(self) -> Array:
-        """Of the weights less their zero points, int64 [co]."""
+        """The sums of the weights less their zero points, int64 [co]."""
         axes = tuple(range(1, self.array.ndim))
         count = prod(self.array.shape[1:])
         return self.array.sum(axis=axes, dtype=np.int64) - self.zero.astype(np.int64) * count
 
 
 Bias = Array | SSAValue
-"""Of the sums, [co]: integers of any size, or computed int32."""
+"""The bias of the sums, [co]: integers of any size, or computed int32."""
 
 
 def convolved(

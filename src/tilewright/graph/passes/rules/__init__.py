@@ -59,5 +59,5 @@ PHASES: tuple[tuple[Rule, ...], ...] = (
 )
 """Rules by phase; each phase runs until nothing changes.
 
-A product becomes a convolution only after the additions behind it have become its bias.
+A product becomes a convolution only once the additions after it have become its bias.
 """

@@ -15,7 +15,7 @@ from tilewright.ir.types import shape_of, tensor_type
 
 @dataclass(frozen=True)
 class _Scores:
-    """What a softmax is taken of: the product, its factor, and what is added."""
+    """The operand of a softmax: a product, its factor, and the mask that is added."""
 
     product: Operation
     scale: float = 1.0
@@ -25,7 +25,7 @@ class _Scores:
 def recognise_attention(op: Operation, ctx: CompilerContext) -> bool:
     """softmax(q @ k * c + mask) @ v, of four axes, with c constant and between the two any order.
 
-    Operands and result get transposes that put heads behind rows, and back: models mostly have
+    Operands and result get transposes that put heads after rows, and back: models mostly have
     the opposite ones there, and the two cancel.
     """
     if op.operation != "matmul" or len(op.inputs) != 2 or len(shape_of(op.result)) != 4:
@@ -49,8 +49,8 @@ def recognise_attention(op: Operation, ctx: CompilerContext) -> bool:
     orders = (swapped, swapped if product.get("transpose_b", False) else turned, swapped)
     steps: list[Operation] = []
     for value, order in zip((q, k, v), orders, strict=True):
-        there: dict[str, PythonValue] = {"permutation": order}
-        steps.append(make("transpose", [value], there, before=op, like=product))
+        permutation: dict[str, PythonValue] = {"permutation": order}
+        steps.append(make("transpose", [value], permutation, before=op, like=product))
     operands: list[SSAValue] = [step.result for step in steps]
     if scores.mask is not None:
         shape = shape_of(scores.mask)

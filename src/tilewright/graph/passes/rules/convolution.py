@@ -24,7 +24,7 @@ class Axis:
     """The taps that are kept, of those that there were."""
     dilation: int
     pads: tuple[int, ...]
-    """Before and behind the image."""
+    """Before and after the image."""
     image: range
     """The rows that are kept, of those that there were."""
 

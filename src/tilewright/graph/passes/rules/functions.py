@@ -50,7 +50,7 @@ def recognise_silu(op: Operation, ctx: CompilerContext) -> bool:
 
 
 def _factors(op: Operation) -> list[SSAValue]:
-    """What is multiplied, through products that nothing else reads."""
+    """List the factors of a product, through inner products that nothing else reads."""
     factors: list[SSAValue] = []
     for value in op.inputs:
         inner = value.owner
@@ -71,7 +71,7 @@ def _number(value: SSAValue, ctx: CompilerContext) -> float | None:
 
 
 def _is_one_plus_erf(value: SSAValue, x: SSAValue, ctx: CompilerContext) -> bool:
-    """Whether a value is 1 + erf(x / sqrt(2))."""
+    """Return True if a value is 1 + erf(x / sqrt(2))."""
     more = value.owner
     if not isinstance(more, Operation) or more.operation != "add":
         return False

@@ -15,10 +15,10 @@ _LOWEST = float(np.finfo(np.float32).min)
 
 
 def merge_pad(op: Operation, ctx: CompilerContext) -> bool:
-    """pad(0) in front of a convolution or average, pad(lowest) in front of a maximum.
+    """pad(0) before a convolution or average, pad(lowest) before a maximum.
 
     In front of a convolution on a machine whose images' padding may hold it, any integer of 8 bits
-    becomes the convolution's ``fill``. In an average the padding counts. Zeros in front of a
+    becomes the convolution's ``fill``. In an average the padding counts. Zeros before a
     maximum are dropped too if what is padded is never negative. Windows that would lie wholly in
     padding keep the pad.
     """
@@ -50,12 +50,12 @@ def merge_pad(op: Operation, ctx: CompilerContext) -> bool:
 
 
 def _fill(op: Operation, pad: Operation, ctx: CompilerContext) -> int | None:
-    """What a convolution's padding holds with a pad in front of it; None for zeros, and where the
-    convolution's own padding holds something else."""
-    value, own = float(pad.get("value", 0.0)), op.get("fill", 0)
+    """Return the fill of a convolution's padding once a pad is merged into it; None for zeros, and
+    where the convolution's own padding holds something else."""
+    value, fill = float(pad.get("value", 0.0)), op.get("fill", 0)
     if op.operation != "conv" or not fills(op, ctx.machine):
         return None
-    if not value.is_integer() or (any(op.integers("pads")) and value != own):
+    if not value.is_integer() or (any(op.integers("pads")) and value != fill):
         return None
     return int(value) or None
 

@@ -57,9 +57,9 @@ class Phases:
     outer: int
     """Channels outside of the phases in the convolution's result, [n, outer, s, t, inner, h, w]."""
     image: tuple[int, int, int, int]
-    """What is put together, [n, channels, rows, pixels]."""
+    """The shape of the interleaved image, [n, channels, rows, pixels]."""
     chain: tuple[Operation, ...]
-    """What puts it together, first to last."""
+    """The operations that interleave it, first to last."""
 
 
 def split_phases(op: Operation, ctx: CompilerContext) -> bool:
@@ -82,7 +82,7 @@ def split_phases(op: Operation, ctx: CompilerContext) -> bool:
 
     Rows of taps at the edges that are zero go; a phase all of whose taps would read nothing but
     padding somewhere keeps as many of them that every window meets the image, as most machines
-    want it. A slice behind takes rows or pixels off the last phases.
+    want it. A slice after it takes rows or pixels off the last phases.
     """
     phases = _phases_of(op)
     if phases is None or not _writes_apart(phases, ctx.machine):
@@ -97,14 +97,14 @@ def split_phases(op: Operation, ctx: CompilerContext) -> bool:
     parts: list[SSAValue] = []
     for row in range(down):
         for pixel in range(along):
-            own = [
+            phase_weights = [
                 np.ascontiguousarray(
                     a.reshape(phases.outer, down, along, inner, *a.shape[1:])[:, row, pixel]
                 ).reshape(channels, *a.shape[1:])
                 for a in known
             ]
             sizes = [len(range(row, extents[0], down)), len(range(pixel, extents[1], along))]
-            parts.append(_phase(conv, own, sizes, op, ctx).result)
+            parts.append(_phase(conv, phase_weights, sizes, op, ctx).result)
     steps: dict[str, PythonValue] = {"steps": phases.steps}
     value = make("interleave", parts, steps, before=op, like=op).result
     replace(op, reshaped(value, shape_of(op.result), op) if len(shape_of(op.result)) < 4 else value)
@@ -114,7 +114,7 @@ def split_phases(op: Operation, ctx: CompilerContext) -> bool:
 
 
 def _phases_of(op: Operation) -> Phases | None:
-    """The convolution behind what puts phases together, if that is what ``op`` ends."""
+    """Return the phases of the convolution whose phases ``op`` puts together; None for others."""
     last: object = op
     if isinstance(op, SliceOp):
         last = op.inputs[0].owner
@@ -164,7 +164,7 @@ def _as_image(shape: tuple[int, ...]) -> tuple[int, int, int, int] | None:
 
 
 def _cuts_end(op: Operation) -> bool:
-    """Whether a slice takes nothing but the ends off rows and pixels."""
+    """Return True if a slice takes nothing but the ends off rows and pixels."""
     assert isinstance(op, SliceOp)
     shape = shape_of(op.inputs[0])
     ranges = op.ranges(shape)
@@ -174,7 +174,8 @@ def _cuts_end(op: Operation) -> bool:
 
 
 def _orders(split: Operation, swap: Operation, steps: tuple[int, int], outer: int) -> bool:
-    """Whether a reshape and a transpose bring phases from the channels to rows and pixels."""
+    """Return True if a reshape and a transpose bring phases from the channels to rows and
+    pixels."""
     n, channels, rows, pixels = shape_of(split.inputs[0])
     inner = channels // prod(steps) // outer
     parts = {"n": n, "outer": outer, "s": steps[0], "t": steps[1], "inner": inner}
@@ -190,7 +191,7 @@ def _orders(split: Operation, swap: Operation, steps: tuple[int, int], outer: in
 
 
 def _writes_apart(phases: Phases, machine: Machine) -> bool:
-    """Whether every primitive for convolutions can write each phase where it belongs.
+    """Return True if every primitive for convolutions can write each phase where it belongs.
 
     A transfer of one contiguous block (``MoveRecord.block_by_block``) would move one pixel.
     """
@@ -302,7 +303,7 @@ def sink_interleave(op: Operation, ctx: CompilerContext) -> bool:
 
 
 def _joins_convolutions(op: Operation, machine: Machine) -> bool:
-    """Whether a map becomes a part of convolutions whose results it reads."""
+    """Return True if a map becomes a part of convolutions whose results it reads."""
     return op.operation in AFFINE or any(
         primitive.epilogue_any or any(op.operation in group for group in primitive.epilogue)
         for primitive in machine.primitives_for("conv")

@@ -185,13 +185,13 @@ def flatten_rows(op: Operation, ctx: CompilerContext) -> bool:
 
 
 def _takes_one_of_a_batch(machine: Machine) -> bool:
-    """Whether every primitive for a product takes one index of its outermost batch dim."""
+    """Return True if every primitive for a product takes one index of its outermost batch dim."""
     serving = machine.primitives_for("matmul")
     return bool(serving) and all(primitive.limits.get("b0") == 1 for primitive in serving)
 
 
 def _keeps_images_apart(machine: Machine, image: tuple[int, ...], outputs: int) -> bool:
-    """Whether the primitive for such a convolution takes images in an order of its own."""
+    """Return True if the primitive for such a convolution takes images in an order of its own."""
     extents = dict(zip(("n", "ci", "kh", "kw"), image, strict=True)) | {"co": outputs}
     serving = [p for p in machine.primitives if p.serves("conv", extents)]
     return bool(serving) and machine.layout_of(serving[0], "input", 4) not in ROW_MAJOR

@@ -1,4 +1,4 @@
-"""Multiplications and additions per channel behind a convolution."""
+"""Multiplications and additions per channel after a convolution."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def _is_constant(op: Operation, number: float, ctx: CompilerContext) -> bool:
 
 
 def merge_reshapes(op: Operation, ctx: CompilerContext) -> bool:
-    """reshape(reshape(x)) = reshape(x)."""
+    """Rewrite reshape(reshape(x)) to reshape(x); return True if it matched."""
     inner = op.inputs[0].owner if op.inputs else None
     if op.operation != "reshape" or not isinstance(inner, Operation):
         return False
@@ -182,7 +182,7 @@ def sink_reshape_of_rows(op: Operation, ctx: CompilerContext) -> bool:
 
 
 def _computes_rows(value: SSAValue) -> bool:
-    """Whether a value is a matrix product, or maps of one."""
+    """Return True if a value is a matrix product, or maps of one."""
     owner = value.owner
     while isinstance(owner, BinaryOperation | PointwiseOperation) and owner.inputs:
         owner = owner.inputs[0].owner

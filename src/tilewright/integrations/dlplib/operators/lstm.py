@@ -125,8 +125,8 @@ def lstm_backward(
 
 
 def _slopes(net: OperatorNetwork, rows: int, hidden: int) -> dict[str, SSAValue]:
-    """How c depends on h's gradient (``c``), pre's gates on theirs or c's, c on the next c
-    (``kept``): of all steps at once, [rows, hidden]."""
+    """Emit the slopes of all steps at once, [rows, hidden]: of c by h's gradient (``c``), of pre's
+    gates by theirs or c's, of c by the next c (``kept``)."""
     gates = net.reshape(net.values["gates"], (rows, 4 * hidden))
     states = net.values["c"]
     images = shape_of(states)[1]
@@ -144,7 +144,7 @@ def _slopes(net: OperatorNetwork, rows: int, hidden: int) -> dict[str, SSAValue]
         return net.to(net.sum("sub", value, square), quarter)
 
     def tangents(value: SSAValue) -> SSAValue:
-        """1 - y*y."""
+        """Emit 1 - y*y, the slope of a tanh."""
         square = net.to(net.emit("mul", value, value), kind)
         return net.to(net.sum("sub", _ones(net, value, kind), square), kind)
 

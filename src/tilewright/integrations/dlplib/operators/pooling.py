@@ -1,4 +1,4 @@
-"""Pooling and its gradients."""
+"""Operators for pooling and its gradients."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _average_gradient(net: OperatorNetwork, settings: Pooling, shape: Shape) -> 
     shares = shares.reshape(shares.shape[-2:])[: extents[0], : extents[1]]
     factors = np.broadcast_to(shares, (1, c, *extents))
     part = net.emit("mul", gradient, net.constant(factors, finest(float(shares.max()))))
-    # What is divided by at least k has log2(k) bits more behind the point.
+    # What is divided by at least k has log2(k) bits more after the point.
     spare = floor(log2(1 / float(shares.max())))
     part = net.to(part, fixed16(min(net.fraction(gradient) + spare, 30)))
     kh, kw = settings.window
@@ -148,7 +148,7 @@ def _maximum_gradient(
 def _taken(
     net: OperatorNetwork, seen: Sequence[SSAValue], largest: SSAValue, gradient: SSAValue
 ) -> list[SSAValue]:
-    """What each element takes of the gradient, one after the other."""
+    """Return the part of the gradient that each element takes, one after the other."""
     parts: list[SSAValue] = []
     left, kind = gradient, net.type_of(gradient)
     for element in seen[:-1]:

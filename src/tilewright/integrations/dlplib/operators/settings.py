@@ -14,7 +14,7 @@ Pair = tuple[int, int]
 Activation = Literal["none", "relu", "sigmoid", "tanh"]
 ACTIVATIONS = ("none", "relu", "sigmoid", "tanh")
 LARGEST = 1 << 12
-"""Of strides, pads, dilations and windows."""
+"""The limit of strides, pads, dilations and windows."""
 
 
 def _need(condition: bool, reason: str) -> None:
@@ -64,7 +64,7 @@ class Convolution:
 class Pooling:
     """A pool; ``counted`` is the part of the pads that an average counts as zeros.
 
-    ``ceil`` rounds the number of windows up, as Caffe does: a last window may reach behind the
+    ``ceil`` rounds the number of windows up, as Caffe does: a last window may reach beyond the
     pads, and counts what it meets there in no case.
     """
 
@@ -113,7 +113,7 @@ class Lrn:
 
 @dataclass(frozen=True)
 class ActivationSettings:
-    """A map over elements."""
+    """The settings of a map over elements."""
 
     mode: Activation = "relu"
 
@@ -123,13 +123,13 @@ class ActivationSettings:
 
 @dataclass(frozen=True)
 class BatchNorm:
-    """Whether the statistics are the batch's, whose gradient goes through them, or given."""
+    """The source of the statistics: the batch, whose gradient goes through them, or arguments."""
 
     of_batch: bool = True
 
 
 class ConvolutionDescriptor(Descriptor[Convolution]):
-    """What a convolution does."""
+    """A descriptor of a convolution's settings."""
 
     label = "convolution descriptor"
 
@@ -141,7 +141,7 @@ class ConvolutionDescriptor(Descriptor[Convolution]):
         groups: int = 1,
         activation: Activation = "none",
     ) -> None:
-        """Set all attributes."""
+        """Set all attributes of the convolution."""
         self._put(
             Convolution(
                 pair("strides", strides),
@@ -154,7 +154,7 @@ class ConvolutionDescriptor(Descriptor[Convolution]):
 
 
 class PoolingDescriptor(Descriptor[Pooling]):
-    """What a pool does."""
+    """A descriptor of a pool's settings."""
 
     label = "pooling descriptor"
 
@@ -167,7 +167,7 @@ class PoolingDescriptor(Descriptor[Pooling]):
         counted: Sequence[int] = (0, 0),
         ceil: bool = False,
     ) -> None:
-        """Set all attributes."""
+        """Set all attributes of the pool."""
         self._put(
             Pooling(
                 mode,
@@ -181,27 +181,27 @@ class PoolingDescriptor(Descriptor[Pooling]):
 
 
 class LrnDescriptor(Descriptor[Lrn]):
-    """What a local response normalisation does."""
+    """A descriptor of local response normalisation."""
 
     label = "LRN descriptor"
 
     def set(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
-        """Set all attributes."""
+        """Set all attributes of the normalisation."""
         self._put(Lrn(size, float(alpha), float(beta), float(k)))
 
 
 class ActivationDescriptor(Descriptor[ActivationSettings]):
-    """Which map is applied."""
+    """A descriptor of the map that is applied."""
 
     label = "activation descriptor"
 
     def set(self, mode: Activation) -> None:
-        """Set the map."""
+        """Set the function of the activation."""
         self._put(ActivationSettings(mode))
 
 
 class BatchNormDescriptor(Descriptor[BatchNorm]):
-    """What a batch normalisation's statistics are."""
+    """A descriptor of the source of a batch normalisation's statistics."""
 
     label = "batch normalisation descriptor"
 

@@ -25,7 +25,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class Phase:
-    """How the pixels of one phase along an axis are computed."""
+    """The taps and padding with which the pixels of one phase along an axis are computed."""
 
     first: int
     """The first weight that they meet."""
@@ -171,7 +171,7 @@ def _phase(
     shape: tuple[int, ...],
     type: NumericType,
 ) -> SSAValue:
-    """One phase's pixels."""
+    """Emit the pixels of one phase."""
     if any(phase.count == 0 for phase in phases):
         zeros = net.constant(np.zeros(shape, np.float32), type)
         return net.copied(zeros)

@@ -354,8 +354,8 @@ class Convolutions:
         return first + spans["oh"].start * self.exact["ow"]
 
     def _result(self, outer: Home | Tensor, spans: Spans) -> tuple[Place, Value]:
-        """Where a tile of the result begins, in main memory or where it waits, and how many
-        positions lie there from one block of channels to the next."""
+        """Return the start of a tile of the result, in main memory or in the buffer in which it
+        waits, and the positions between two blocks of channels there."""
         if isinstance(outer, Tensor):
             return Place(outer, self._plane(spans) * BLOCK), self.exact["oh"] * self.exact["ow"]
         whole, (_, channels, rows, columns) = self.spans(outer.made), outer.op.get("shape")

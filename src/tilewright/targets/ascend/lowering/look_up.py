@@ -1,4 +1,4 @@
-"""Look-ups: rows by index."""
+"""The kernel of look-ups: rows by index."""
 
 from __future__ import annotations
 

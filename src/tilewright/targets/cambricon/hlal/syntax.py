@@ -78,7 +78,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Label:
-    """``name:`` before a statement."""
+    """A label, ``name:``, before a statement."""
 
     name: str
     at: Place

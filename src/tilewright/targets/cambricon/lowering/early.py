@@ -166,7 +166,7 @@ class _Passed:
 
 
 class EarlyLoads:
-    """Which gap takes which load, kernel by kernel."""
+    """The gap in which each load of the next kernel is issued, kernel by kernel."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

@@ -158,7 +158,7 @@ def lower_kernel(
 
 
 class KernelLowering(WeightPlaces):
-    """One kernel being lowered."""
+    """The lowering of one kernel to words."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Which definitions of registers reach which uses: the webs of a kernel's statements.
+"""Webs of a kernel's statements: definitions of registers with the uses that they reach.
 
 A web is a set of definitions and of uses that belong together: each use sees some of these
 definitions and no other. Registers are given out anew all the time, so one register has many webs,

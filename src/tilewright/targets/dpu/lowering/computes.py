@@ -40,7 +40,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Execution:
-    """One tile to compute."""
+    """One execution of a compute, on one tile."""
 
     build: Instructions
     stage: StageOp

@@ -25,7 +25,7 @@ Box = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Axes:
-    """Which axes of a tensor are channels, rows and pixels; others have one index in a box."""
+    """The axes of a tensor that are channels, rows and pixels; others have one index in a box."""
 
     channel: int
     rows: tuple[int, ...]

@@ -31,7 +31,7 @@ def _others(part: Primitive) -> tuple[str, ...]:
 
 
 class LayerNorm(Family):
-    """Normalisation along one axis."""
+    """Instructions for normalisation along one axis."""
 
     name = "layer_norm"
     summary = "Takes the mean off every row and divides it by its standard deviation."

@@ -120,7 +120,7 @@ LRN_TABLE_BYTES = 2 * (257 + 64 + 64)
 
 
 class Softmax(Family):
-    """Softmax along one axis."""
+    """Instructions for softmax along one axis."""
 
     name = "softmax"
     summary = "Takes the exponential of every element over the sum of those along an axis."

@@ -63,7 +63,7 @@ With reply words: until `word` equals `value`.
 
 
 class Barrier(_Ordering):
-    """All engines at once."""
+    """A barrier of all engines at once."""
 
     name = "barrier"
     summary = "All that any engine was given before ends before anything that follows starts."

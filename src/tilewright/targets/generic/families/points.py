@@ -29,7 +29,7 @@ AXES = ("d0", "d1", "d2", "d3")
 
 
 class Points(Family):
-    """Vector operations on boxes."""
+    """Instructions for vector operations on boxes."""
 
     name = "points"
     summary = "Applies a function to every element of one box, or of two."

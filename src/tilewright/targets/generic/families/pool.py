@@ -31,7 +31,7 @@ OUT = ("n", "h", "w", "c")
 
 
 class Pool(Family):
-    """Maximum and average pooling."""
+    """Instructions for maximum and average pooling."""
 
     name = "pool"
     summary = "Takes the maximum or the mean of windows of every channel."

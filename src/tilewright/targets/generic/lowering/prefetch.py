@@ -27,7 +27,7 @@ from tilewright.tile.queues import Command
 
 @dataclass
 class Prefetch:
-    """Which executions of a kernel's commands come first, and what that makes of counts."""
+    """The executions of a kernel's commands that are issued first, and the counts that follow."""
 
     keys: dict[Command, Column]
     """Per command, the keys of its executions in program order."""

@@ -77,7 +77,7 @@ class Parts:
 
 
 class Placing(Enum):
-    """Which vectors of a function may lie at any multiple of an element; of its name the end."""
+    """The vectors of a function that may be at any multiple of an element; a suffix of its name."""
 
     ALIGNED = ""
     RESULTS = "u"

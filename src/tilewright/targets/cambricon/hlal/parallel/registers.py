@@ -1,4 +1,4 @@
-"""Which registers statements read and write, and what is known of their values."""
+"""Registers that statements read and write, with the values that are known."""
 
 from __future__ import annotations
 
