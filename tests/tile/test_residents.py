@@ -1,5 +1,7 @@
 """What stays on the chip is followed from kernel to kernel, as it is emitted."""
 
+from pathlib import Path
+
 import onnx
 import pytest
 
@@ -12,6 +14,8 @@ from tilewright.targets.base import find_target
 from tilewright.tile.accumulators import hold_sums
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, programs_of
 from tilewright.tile.residents import Residents
+
+LENET = Path(__file__).parents[2] / "examples" / "lenet5" / "lenet5.onnx"
 
 
 def problems_of(programs: list[ProgramOp]) -> list[Problem]:
@@ -72,3 +76,18 @@ def test_a_buffer_over_what_stays_is_reported(programs: list[ProgramOp]) -> None
     for buffer in stays(across):
         buffer.stays = None
     assert problems_of([*programs[: first + 1], across, *programs[first + 1 :]])
+
+
+def test_two_constants_at_one_byte_are_reported() -> None:
+    """Nobody writes either: the second kernel would read what the first one needs."""
+    target = find_target("cambricon")
+    state = run_pipeline(LENET, target, target.machine(), calibration=[image(onnx.load(LENET))])
+    modules = [kernel.program for kernel in state.kernels if kernel.program is not None]
+    lenet = [program.clone() for module in modules for program in programs_of(module)]
+    assert not problems_of(lenet)
+    biases = [op for each in lenet for op in stays(each) if op.get("role", "") == "bias"]
+    first, second = biases[:2]
+    assert first.get("address") != second.get("address")
+    second.address = integer(first.get("address"))
+    (problem,) = problems_of(lenet)
+    assert problem.code == "tile-resident" and second.tensor_op.symbol.data in str(problem)

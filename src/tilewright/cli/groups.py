@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from tilewright.cli import console
-from tilewright.cli.sizes import with_constants
 
 if TYPE_CHECKING:
     from tilewright.compiler.pipeline import Model
@@ -55,7 +54,13 @@ class ModelOptions:
 
     def source(self, model: Path) -> Model:
         """Return the model with the values of its constant inputs."""
-        return with_constants(model, self.constant) if self.constant else model
+        return self.opened(model) if self.constant else model
+
+    def opened(self, model: Path) -> Model:
+        """Return the model, opened with the values of inputs that ``--constant`` gives."""
+        from tilewright import frontends
+
+        return frontends.open_model(model, constants=console.constants(self.constant)) or model
 
     @property
     def shapes(self) -> dict[str, str]:

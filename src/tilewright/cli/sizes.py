@@ -42,18 +42,11 @@ def bound_model(
     from tilewright.shapes import settle
 
     shapes = options.shapes
-    opened = None if options.caffemodel else with_constants(model, options.constant)
+    opened = None if options.caffemodel else options.opened(model)
     if not isinstance(opened, frontends.Opened):
         return model, shapes
     settled = settle(opened.signature.inputs, shapes)
     return opened, settled.bind(_sizes(settled, settled.free, files, progress))
-
-
-def with_constants(model: Path, constants: list[str] | None) -> Model:
-    """The model, opened with the values of inputs that ``--constant`` gives."""
-    from tilewright import frontends
-
-    return frontends.open_model(model, constants=console.constants(constants)) or model
 
 
 def bound_package(

@@ -125,11 +125,11 @@ class _Search:
         where little else is loaded."""
         rows = self._rows()
         every = [symbol for row in rows for symbol in row]
-        found = Candidates(self.machine, self.trials)
+        candidates = Candidates(self.machine, self.trials)
         for row in rows:
-            for tensor in found.of(row):
+            for tensor in candidates.of(row):
                 self._try([tensor], row, WORTH)
-        for together in found.constants(every):
+        for together in candidates.constants(every):
             self._try(together, every, CONSTANTS_WORTH)
         return Residency(self.chosen, tuple(self.tensors))
 
@@ -145,6 +145,8 @@ class _Search:
         places: list[_Place] = []
         for tensor in tensors:
             places.append(self._place(tensor, time, [*self.placed, *places]))
+        if not all(self._leaves_room(place) for place in places):
+            return
         trial = self._trial(places, time)
         if trial is None:
             return
@@ -183,6 +185,11 @@ class _Search:
         start = lowest_gap(beside, tensor.bytes, 0)
         end = align_up(start + tensor.bytes, tensor.memory.granule)
         return _Place(tensor, time, end - tensor.bytes, end)
+
+    def _leaves_room(self, place: _Place) -> bool:
+        """Whether buffers still have bytes of the memory before a place."""
+        memory = place.tensor.memory
+        return place.end + memory.reserved < self._top(memory)
 
     def _trial(self, new: Sequence[_Place], time: Sequence[str]) -> dict[str, Plan] | None:
         """The plans of all kernels of some tensors' time beside all that stays then; None if one

@@ -45,6 +45,8 @@ class Residents:
     """What lies there."""
     used: list[Range] = field(default_factory=list[Range])
     """Where buffers have been, so that no constant is there any more."""
+    constants: dict[Range, Origin] = field(default_factory=dict["Range", "Origin"])
+    """The constants that programs have found: there since before the first of them."""
 
     def problems(self, program: ProgramOp) -> Iterator[Problem]:
         """Run a placed program, and yield the tensors that it reads where nobody has left them."""
@@ -67,18 +69,16 @@ class Residents:
 
     def _has(self, buffer: BufferOp) -> bool:
         """Return True if the buffer's tensor lies there, or one that it is a part of."""
-        memory, start, end = _range(buffer)
-        arena, place = _origin(buffer)
-        if arena == WEIGHTS and not any(_meet(_range(buffer), used) for used in self.used):
+        place, origin = _range(buffer), _origin(buffer)
+        if any(_holds(other, of, place, origin) for other, of in self.tensors.items()):
             return True
-        return any(
-            memory == other
-            and first <= start
-            and end <= last
-            and arena == of
-            and place - start == offset - first
-            for (other, first, last), (of, offset) in self.tensors.items()
-        )
+        if origin[0] != WEIGHTS or any(_meet(place, used) for used in self.used):
+            return False
+        beside = {other: of for other, of in self.constants.items() if _meet(other, place)}
+        if not all(_continues(other, of, place, origin) for other, of in beside.items()):
+            return False
+        self.constants[place] = origin
+        return True
 
     def forget(self) -> None:
         """Forget all: the host has run."""
@@ -93,8 +93,19 @@ def _origin(buffer: BufferOp) -> Origin:
     return tensor.arena.data, tensor.get("offset")
 
 
-def _meet(one: Range, other: Range) -> bool:
-    return one[0] == other[0] and one[1] < other[2] and other[1] < one[2]
+def _meet(left: Range, right: Range) -> bool:
+    return left[0] == right[0] and left[1] < right[2] and right[1] < left[2]
+
+
+def _continues(left: Range, origin: Origin, right: Range, other: Origin) -> bool:
+    """Return True if two ranges of a memory are parts of one tensor, as far apart as there."""
+    return origin[0] == other[0] and origin[1] - left[1] == other[1] - right[1]
+
+
+def _holds(outer: Range, origin: Origin, inner: Range, other: Origin) -> bool:
+    """Return True if one range of a memory lies in another, and so do their tensors."""
+    inside = outer[0] == inner[0] and outer[1] <= inner[1] and inner[2] <= outer[2]
+    return inside and _continues(outer, origin, inner, other)
 
 
 def _range(buffer: BufferOp) -> Range:

@@ -198,6 +198,19 @@ def test_pools_at_all_borders(pads: int, tmp_path: Path) -> None:
         assert executable.check({"x": x}, found).equal
 
 
+def test_a_value_that_a_chain_reads_in_two_ways(tmp_path: Path) -> None:
+    """Its input is added to its result: one value of the network, two operands of the kernel."""
+    net = Network(2048, 64)
+    x = net.op("Relu", net.op("MatMul", "x", net.weight(64, 64)))
+    total = net.op("Add", net.op("MatMul", x, net.weight(64, 64)), "x")
+    net.save(path := tmp_path / "model.onnx", total)
+    executable = compiled(path)
+    given = {"x": np.random.default_rng(7).normal(size=net.shape).astype(np.float32)}
+    results = executable.run(given)
+    assert len(bounds(executable)) == 1
+    assert executable.check(given, results).equal
+
+
 def test_what_is_predicted_to_gain_little_stays_apart(tmp_path: Path) -> None:
     """All columns of two products of few rows are computed by as many cores apart."""
     net = Network(64, 96)

@@ -13,8 +13,8 @@ from tilewright.machine import Machine, parse_expression
 from tilewright.planning.chains.cost import Tiling
 from tilewright.planning.chains.parts import Filled, Parts, Touched, in_blocks, in_shares
 from tilewright.planning.chains.units import CommandKind
+from tilewright.planning.cost.own import RowInstructions, row_instructions
 from tilewright.planning.cost.row_blocks import ROWS, computed_at_once, row_dim
-from tilewright.planning.own import RowInstructions, row_instructions
 from tilewright.planning.space.footprint import Ints
 from tilewright.simulate.commands import TIMED, TimedArray
 from tilewright.simulate.timing import simulate

@@ -20,8 +20,8 @@ from tilewright.planning.chains.inner import Inner
 from tilewright.planning.chains.tiles import Tile
 from tilewright.planning.chains.units import Places, units_of
 from tilewright.planning.cost.columns import cost_of
+from tilewright.planning.cost.own import row_instructions
 from tilewright.planning.domain import Kernel
-from tilewright.planning.own import row_instructions
 from tilewright.planning.schedule import Schedule
 
 COMPUTES = 20_000

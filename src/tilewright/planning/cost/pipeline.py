@@ -30,8 +30,8 @@ import numpy as np
 
 from tilewright.machine import Move
 from tilewright.planning.cost.bounds import main_bandwidth
+from tilewright.planning.cost.own import Dispatch, TakesTurns, Transfer, row_instructions
 from tilewright.planning.cost.part_stores import HALVES, faster_in_parts, standstill
-from tilewright.planning.own import Dispatch, TakesTurns, Transfer, row_instructions
 from tilewright.planning.space.cells import Cells, Pairs
 from tilewright.planning.space.footprint import Bools, Floats, Ints, Use
 from tilewright.planning.space.nests import Arrangement, Loop, depends

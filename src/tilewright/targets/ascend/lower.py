@@ -29,9 +29,11 @@ def lower_kernel(
     compiled: CompiledKernel,
     known: Mapping[str, Array],
     free: frozenset[str] = frozenset(),
+    numbers: Mapping[str, int] | None = None,
 ) -> None:
     """Add a kernel's launches; ``known`` has its operands that are constant, ``free`` the dims of
-    which a launch has a length of its own (see ``Launches.free``).
+    which a launch has a length of its own (see ``Launches.free``), ``numbers`` the places of
+    operands among the network's values that the kernel is given: by default their own order.
 
     Raises TilewrightError (``lower-operation`` and others) for what it cannot say, and adds
     nothing then.
@@ -47,7 +49,9 @@ def lower_kernel(
     )
     (program,) = programs_of(compiled.program)
     grid = {loop.dim.data: loop.step_size for loop in shared_loops(program)}
-    launches = Launches(mine, compiled.kernel, compiled.schedule, known, free, grid)
+    if numbers is None:
+        numbers = {operand.name: place for place, operand in enumerate(compiled.kernel.inputs)}
+    launches = Launches(mine, compiled.kernel, compiled.schedule, known, numbers, free, grid)
     if is_of_cube(compiled.kernel):
         product(launches, program)
     else:

@@ -142,14 +142,14 @@ def _lower(
             steps.append(("host", number))
             continue
         start = len(device.launches)
-        constants = {
-            name: known[value]
-            for name, value in operand_values(op, names).items()
-            if value in known
-        }
+        values = operand_values(op, names)
+        constants = {name: known[value] for name, value in values.items() if value in known}
+        # A value that the kernel reads in two ways has two names.
+        places = {value: place for place, value in enumerate(op.inputs)}
+        numbers = {name: places[value] for name, value in values.items() if value in places}
         with refused.of(compiled.kernel.symbol):
             short = free.get(compiled.kernel.symbol, frozenset())
-            lower_kernel(device, compiled, constants, short)
+            lower_kernel(device, compiled, constants, short, numbers)
         steps.append(("words", len(rows)))
         row = KernelRow(
             symbol=compiled.kernel.symbol,

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from tilewright.machine.records import OperandRecord
 from tilewright.machine.rounding import Rounding
-from tilewright.planning.own import ExecutesRows, RowInstructions
+from tilewright.planning.cost.own import ExecutesRows, RowInstructions
 from tilewright.targets.dpu.planning.row_dispatch import CoreInstructions
 
 

@@ -358,7 +358,7 @@ class Convolutions:
         waits, and the positions between two blocks of channels there."""
         if isinstance(outer, Tensor):
             return Place(outer, self._plane(spans) * BLOCK), self.exact["oh"] * self.exact["ow"]
-        whole, (_, channels, rows, columns) = self.spans(outer.made), outer.op.get("shape")
+        whole, (_, channels, rows, columns) = self.spans(outer.computed), outer.op.get("shape")
         size = padded(channels) * rows * columns * WIDTHS[self.element(outer.op)]
         plane = whole["oh"].size * self.exact["ow"]
         if outer.memory == "ub":

@@ -162,6 +162,8 @@ class Launches:
     schedule: Schedule
     known: Mapping[str, Array]
     """Operands that are constant."""
+    numbers: Mapping[str, int]
+    """The places of operands among the values that the kernel is given."""
     free: frozenset[str] = frozenset()
     """Dims of the kernel of which a launch has ``LENGTH`` indices, the first ones; what lies behind
     them is of no value, and may be computed or not."""
@@ -221,15 +223,12 @@ class Launches:
 
     def operand(self, operand: Operand) -> Value:
         """An operand of the kernel, as it lies in main memory."""
-        return self._value(operand, "operand", self._number(operand), operand.layout)
+        return self._value(operand, "operand", self.numbers[operand.name], operand.layout)
 
     def indices(self, operand: Operand) -> Value:
         """An operand of indices, as it lies in main memory, row by row."""
         known = INDEX_ELEMENTS
-        return self._value(operand, "operand", self._number(operand), operand.layout, known)
-
-    def _number(self, operand: Operand) -> int:
-        return [value.name for value in self.kernel.inputs].index(operand.name)
+        return self._value(operand, "operand", self.numbers[operand.name], operand.layout, known)
 
     def result(self) -> Value:
         """Return the value of the kernel's result."""

@@ -208,7 +208,7 @@ class Products:
 
     def _handed_on(self, home: Home, outer: Home) -> list[Statement]:
         """A tile of the result on its way from UB to where it waits in L1."""
-        axes, spans, whole = self._axes(home.op), home.spans, outer.made
+        axes, spans, whole = self._axes(home.op), home.spans, outer.computed
         rows, columns = span(spans, axes.rows), span(spans, axes.columns)
         pitch, width = span(whole, axes.rows).most, span(whole, axes.columns).size // CUBE
         column = (columns.start - span(whole, axes.columns).start) // CUBE

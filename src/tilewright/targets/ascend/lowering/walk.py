@@ -72,7 +72,7 @@ class Home:
     buffer: Buffer
     spans: Spans
     """The spans of the dims where the buffer is declared."""
-    made: Spans = field(default_factory=dict[str, Span])
+    computed: Spans = field(default_factory=dict[str, Span])
     """Of what one compute leaves to another, the spans of the dims of which the first makes all."""
 
     @property
@@ -271,7 +271,7 @@ class Walk:
         # Of what its compute makes all, the domain says, and no loop of its own.
         for compute in op.walk():
             if isinstance(compute, ComputeOp) and waiting(compute).result in self.homes:
-                self.homes[waiting(compute).result].made = inner
+                self.homes[waiting(compute).result].computed = inner
         self._block(op.body.block, body, inner, loops)
 
     def _flag(self, op: EventOp) -> Flag:

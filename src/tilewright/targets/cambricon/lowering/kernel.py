@@ -107,8 +107,8 @@ class Lowered:
     gap: Gap | None = None
     early: FirstLoad | None = None
     """The load that it leaves to an earlier kernel."""
-    found: Mapping[TensorOp, Segments] = field(default_factory=dict[TensorOp, Segments])
-    """How weights lie that it finds in the matrix scratchpad."""
+    resident: Mapping[TensorOp, Segments] = field(default_factory=dict[TensorOp, Segments])
+    """The cuts of the weights that it finds in the matrix scratchpad."""
     tables: Filled = ()
     """What it leaves in the machine's tables."""
 
@@ -191,7 +191,7 @@ class KernelLowering(WeightPlaces):
         self.operands = {buffer: Operand(buffer, machine, bases) for buffer in buffers}
         self.segments = {}
         self.copies = {}
-        self.found: dict[TensorOp, Segments] = {}
+        self.resident: dict[TensorOp, Segments] = {}
         self.bands = {}
         self.bridges = {}
         for buffer in buffers:
@@ -203,7 +203,7 @@ class KernelLowering(WeightPlaces):
                 if segments is not None:
                     self.segments[buffer.tensor_op] = segments
                     if buffer.stays is not None:
-                        self.found[buffer.tensor_op] = segments
+                        self.resident[buffer.tensor_op] = segments
                         self.operands[buffer].segments = segments
 
     def lower(self, settle: Settle | None) -> Lowered:
@@ -258,7 +258,7 @@ class KernelLowering(WeightPlaces):
         walk.emit(self._fill, compute.emit, self._store, self._stream)
         e.finish()
         used = self._used(last=False)
-        elsewhere = {*self.copies, *self.found}
+        elsewhere = {*self.copies, *self.resident}
         own = {tensor: cut for tensor, cut in self.segments.items() if tensor not in elsewhere}
         gap = self.gap
         lost = {} if gap is None else {id(gap.place): gap.registers}
@@ -267,12 +267,12 @@ class KernelLowering(WeightPlaces):
             gap = replace(gap, registers=tuple(tidy.clobbers[id(gap.place)]))
         statements = tidy.statements
         left = self.tables.left
-        return Lowered(statements, own, used, gap, early, self.found, left)
+        return Lowered(statements, own, used, gap, early, self.resident, left)
 
     def share(self, alone: Callable[[TensorOp], bool]) -> None:
         """Weights that other kernels load, too, are copied, once for each way in which they are
         cut: where they lie plainly, a tile would be a transfer for each of its rows."""
-        for tensor in self.segments.keys() - self.found.keys():
+        for tensor in self.segments.keys() - self.resident.keys():
             if not alone(tensor):
                 self.copies[tensor] = self.reserve(tensor, self.segments[tensor])
 

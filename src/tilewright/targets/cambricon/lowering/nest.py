@@ -75,8 +75,8 @@ def nest_of(program: ProgramOp) -> Nest:
             depths[buffer] = max(around, default=-1) + 1
     (output,) = stores
     nest.output = Filled(output, depths[output])
-    found = [b for b in depths if b.stays is not None and b is not output]
-    nest.loads[:0] = [Filled(buffer, depths[buffer]) for buffer in found]
+    resident = [b for b in depths if b.stays is not None and b is not output]
+    nest.loads[:0] = [Filled(buffer, depths[buffer]) for buffer in resident]
     return nest
 
 

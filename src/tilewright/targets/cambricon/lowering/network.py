@@ -61,7 +61,7 @@ class Lowering:
         self.constants: dict[int, int] = {}
         """Offset in the arena of weights and place in the region of constants of those that stay
         on the chip."""
-        self.found: dict[int, Segments] = {}
+        self.cuts: dict[int, Segments] = {}
         """The cuts of weights among them, by their offset."""
         self.start: list[Statement] = []
 
@@ -87,7 +87,7 @@ class Lowering:
         self.tables = lowered.tables
         for tensor, cut in lowered.segments.items():
             self.segments[tensor.get("offset")] = cut
-        self.found |= {tensor.get("offset"): cut for tensor, cut in lowered.found.items()}
+        self.cuts |= {tensor.get("offset"): cut for tensor, cut in lowered.resident.items()}
         number = None if self.settled is None else self.settled.gap
         if lowered.early is not None and number is not None:
             gap = self.early.put(number, lowered.early)
@@ -118,14 +118,14 @@ class Lowering:
 
         They lie side by side there, and so does a copy of them in main memory.
         """
-        found: dict[str, set[tuple[int, int, int]]] = {}
+        held: dict[str, set[tuple[int, int, int]]] = {}
         for buffer in (op for program in programs for op in program.walk()):
             if isinstance(buffer, BufferOp) and buffer.stays and _is_weight(buffer.tensor_op):
                 offset, start = buffer.tensor_op.get("offset"), buffer.get("address")
                 size = prod(buffer.tensor_shape) * element_size(buffer.result.type.of.element_type)
-                found.setdefault(buffer.memory, set()).add((offset, start, start + size))
+                held.setdefault(buffer.memory, set()).add((offset, start, start + size))
         zero, chip, count = (Register(number) for number in range(3))
-        for memory, constants in sorted(found.items()):
+        for memory, constants in sorted(held.items()):
             first = min(start for _, start, _ in constants)
             size = max(end for *_, end in constants) - first
             at = align_up(len(self.image), ALIGNMENT)
@@ -162,7 +162,7 @@ class Lowering:
     def fill(self, offset: int, values: Array) -> None:
         """Fill the copies of the weights at an offset of the arena."""
         if (place := self.constants.get(offset)) is not None:
-            cut = self.found.get(offset)
+            cut = self.cuts.get(offset)
             data = (values if cut is None else cut.relaid(values).astype("<i2")).tobytes()
             self.image[place : place + len(data)] = data
         for (of, cut), at in self.copies.items():

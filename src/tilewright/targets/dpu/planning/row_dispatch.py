@@ -13,10 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilewright.machine import Move, parse_expression
+from tilewright.planning.cost.own import Dispatch, RowInstructions, Transfer
 from tilewright.planning.cost.row_blocks import computed_at_once, row_dim
 from tilewright.planning.domain import Operand
 from tilewright.planning.layout import Layout
-from tilewright.planning.own import Dispatch, RowInstructions, Transfer
 from tilewright.planning.space.cells import Cells
 from tilewright.planning.space.footprint import Floats, Ints, Use
 from tilewright.planning.space.tilings import Space
