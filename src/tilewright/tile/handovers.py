@@ -228,23 +228,25 @@ class Placed:
     """Why a barrier takes its place; "" for signals."""
 
 
-def place(program: ProgramOp, items: Sequence[Placed]) -> dict[Ordering, Placed]:
-    """Put the signals, waits and barriers of hand-overs into a program; returns whose each is."""
+def place(program: ProgramOp, items: Sequence[Placed]) -> dict[Ordering, list[Placed]]:
+    """Put the signals, waits and barriers of hand-overs into a program; returns whose each is: a
+    barrier may be that of several."""
     whole = program.body.block
     if program.issuer is None and program.shared is not None:
         part_block(program).add_op(BarrierOp.of(PART))
     start = next(op for op in whole.ops if not isinstance(op, (TensorOp, BufferOp)))
     first = next((op for op in whole.ops if isinstance(op, (LoopOp, DomainOp))), start)
     behind: dict[Operation, Operation] = {}
-    placed: dict[Ordering, Placed] = {}
-    barriers: set[Operation] = set()
+    placed: dict[Ordering, list[Placed]] = {}
+    barriers: dict[Operation, BarrierOp] = {}
     for item in items:
         handover, block = item.handover, item.handover.block
         if item.reason:
             if handover.before is not None and handover.before not in barriers:
-                barriers.add(handover.before)
-                placed[op := BarrierOp.of(item.reason)] = item
+                barriers[handover.before] = op = BarrierOp.of(item.reason)
                 block.insert_op_before(op, handover.before)
+            if handover.before is not None:
+                placed.setdefault(barriers[handover.before], []).append(item)
             continue
         of = handover.of.result if handover.of is not None and len(item.ids) > 1 else None
         wait = WaitOp.between(*handover.engines, item.ids, of)
@@ -256,7 +258,7 @@ def place(program: ProgramOp, items: Sequence[Placed]) -> dict[Ordering, Placed]
             block.insert_op_after(wait, signal)
         else:
             block.insert_op_before(wait, handover.before)
-        placed |= {wait: item, signal: item}
+        placed |= {wait: [item], signal: [item]}
         if handover.back and handover.before is not None:
             loop = statement_in(whole, handover.before)
             begin = loop if loop is not first else start
@@ -267,7 +269,7 @@ def place(program: ProgramOp, items: Sequence[Placed]) -> dict[Ordering, Placed]
                 whole.insert_op_before(preset, begin)
                 whole.insert_op_after(drain, behind.get(loop, loop))
                 behind[loop] = drain
-                placed |= {preset: item, drain: item}
+                placed |= {preset: [item], drain: [item]}
     return placed
 
 

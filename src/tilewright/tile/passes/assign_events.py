@@ -17,8 +17,8 @@ from tilewright.tile.iteration import Order
 from tilewright.tile.operations import Ordering
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.passes.synchronise import PROVEN
-from tilewright.tile.queues import Queues, commands_of
-from tilewright.tile.races import Fault, Race, faults, races
+from tilewright.tile.queues import commands_of
+from tilewright.tile.races import Fault, Proof, Race
 
 
 @dataclass(frozen=True)
@@ -146,21 +146,14 @@ class _Assignment:
 
     def _problems(self, items: Sequence[Placed]) -> list[_Problem]:
         """Return the problems of the program when some hand-overs alone order it."""
-        placed, order, queues = self._placed(items)
-        bad = faults(queues, self.limits) if any(item.ids for item in items) else []
-        problems = [_Problem(fault, placed[fault.op]) for fault in bad]
-        return problems or [_Problem(race) for race in races(order, queues)]
+        placed, proof = self._placed(items)
+        bad = proof.faults(self.limits) if any(item.ids for item in items) else []
+        problems = [_Problem(fault, placed[fault.op][0]) for fault in bad]
+        return problems or [_Problem(race) for race in proof.races()]
 
-    def _placed(self, items: Sequence[Placed]) -> tuple[dict[Ordering, Placed], Order, Queues]:
+    def _placed(self, items: Sequence[Placed]) -> tuple[dict[Ordering, list[Placed]], Proof]:
         remove(self.program)
-        placed, order = place(self.program, items), Order(self.program)
-        return placed, order, Queues(order)
-
-    def _holds(self, items: Sequence[Placed]) -> bool:
-        """Return True if there are no problems; races, which take less time to find, come first."""
-        _, order, queues = self._placed(items)
-        signals = any(item.ids for item in items)
-        return not races(order, queues) and not (signals and faults(queues, self.limits))
+        return place(self.program, items), Proof(Order(self.program))
 
     def _with(self, ids: Sequence[range]) -> list[Placed]:
         """The items, with ids for those that are no barriers."""
@@ -178,12 +171,17 @@ class _Assignment:
     def _prune(self) -> None:
         """Leave out what the proof does not need."""
 
+        apart = {
+            item: item if item.reason else replace(item, ids=self._ids(APART * (n + 1), item))
+            for n, item in enumerate(self.items)
+        }
+        # Signals that do not count stay where they are, which takes less time than other programs.
+        placed, proof = self._placed(list(apart.values()))
+
         def holds(items: Sequence[Placed]) -> bool:
-            apart = [
-                item if item.reason else replace(item, ids=self._ids(APART * (n + 1), item))
-                for n, item in enumerate(items)
-            ]
-            return self._holds(apart)
+            kept = {apart[item] for item in items}
+            idle = frozenset(op for op, of in placed.items() if kept.isdisjoint(of))
+            return not proof.races(idle) and not proof.faults(self.limits, idle)
 
         self.items = needed(self.items, lambda item: item.handover.back, holds)
 
@@ -200,7 +198,7 @@ class _Assignment:
 
         def holds(ids: Sequence[range]) -> bool:
             items = self._with(ids)
-            return not self._mixed(items) and self._holds(items)
+            return not self._mixed(items) and not self._problems(items)
 
         assignment = give_ids(requests, self.limits.count, holds)
         self.items = self._with(assignment.ids)

@@ -11,8 +11,8 @@ from tilewright.tile.dialect import BufferOp, MoveOp, ProgramOp, enclosing_loops
 from tilewright.tile.implied import Dependences, visits
 from tilewright.tile.iteration import Order
 from tilewright.tile.passes.base import TilePass
-from tilewright.tile.queues import ROWS, Command, Queues, fills, is_out_of_order, leader_of
-from tilewright.tile.races import races, share_addresses
+from tilewright.tile.queues import ROWS, Command, fills, is_out_of_order, leader_of
+from tilewright.tile.races import Proof, share_addresses
 
 PROVEN = 20_000
 """Executions of a program up to which its waits are proven to be the fewest."""
@@ -101,7 +101,7 @@ def _prune(program: ProgramOp, commands: Sequence[Command]) -> None:
         for wait in reversed(op.wait_list):
             waits = op.wait_list
             op.set("waits", tuple(other for other in waits if other != wait))
-            if races(order, Queues(order)):
+            if Proof(order).races():
                 op.set("waits", waits)
         if not op.wait_list:
             op.properties.pop("waits", None)
