@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -64,11 +64,16 @@ class AssignEvents(TilePass):
     Where one engine gives the others their commands, each transfer counts up words of its own, and
     is waited for once (issued.py).
 
+    A program that also runs with fewer indices of some dims (``shorter``) is proven for these
+    extents, too: a hand-over that another implies may be needed where a loop runs less often.
+
     Refuses (``tile-event``) programs whose commands stand in their queues otherwise than in the
     text (``late``, ``ahead``, containers): no id follows them.
     """
 
     name = "assign-events"
+
+    shorter: tuple[Mapping[str, int], ...] = ()
 
     def run(self, program: ProgramOp, machine: Machine) -> None:
         """Replace the waits of one program."""
@@ -84,7 +89,7 @@ class AssignEvents(TilePass):
         for op in commands_of(program):
             op.properties.pop("waits", None)
         if handovers:
-            _Assignment(program, limits, handovers).run()
+            _Assignment(program, limits, handovers).run(self.shorter)
 
 
 def _refuse_reordered(program: ProgramOp, limits: Synchronisation) -> None:
@@ -116,9 +121,27 @@ class _Assignment:
         self.runs = {each: order.block(each.block).count for each in handovers}
         """The number of times that each hand-over is executed."""
         self.items = [Placed(each) for each in handovers]
+        self.extents: list[Mapping[str, int]] = [{}]
+        """Of dims that end early: what the program is proven for."""
 
-    def run(self) -> None:
+    def run(self, shorter: Sequence[Mapping[str, int]]) -> None:
         """Leave the program with signals that are proven."""
+        items, runs = self.items, dict(self.runs)
+        while True:
+            self._settle()
+            rest = (extents for extents in shorter if extents not in self.extents)
+            wrong = next((each for each in rest if self._wrong(Order(self.program, each))), None)
+            if wrong is None:
+                return
+            self.extents.append(wrong)
+            self.items, self.runs = items, dict(runs)
+
+    def _wrong(self, order: Order) -> bool:
+        proof = Proof(order)
+        return bool(proof.races() or proof.faults(self.limits))
+
+    def _settle(self) -> None:
+        """Leave the program with signals that are proven for the extents that are known."""
         if self.proven and self.program.issuer is None:
             self._prune()
         # Each round makes some hand-over narrower, of which every one can be a barrier at last.
@@ -146,14 +169,19 @@ class _Assignment:
 
     def _problems(self, items: Sequence[Placed]) -> list[_Problem]:
         """Return the problems of the program when some hand-overs alone order it."""
-        placed, proof = self._placed(items)
-        bad = proof.faults(self.limits) if any(item.ids for item in items) else []
-        problems = [_Problem(fault, placed[fault.op][0]) for fault in bad]
-        return problems or [_Problem(race) for race in proof.races()]
+        placed, proofs = self._placed(items)
+        signals = any(item.ids for item in items)
+        for proof in proofs:
+            bad = proof.faults(self.limits) if signals else []
+            problems = [_Problem(fault, placed[fault.op][0]) for fault in bad]
+            if problems := problems or [_Problem(race) for race in proof.races()]:
+                return problems
+        return []
 
-    def _placed(self, items: Sequence[Placed]) -> tuple[dict[Ordering, list[Placed]], Proof]:
+    def _placed(self, items: Sequence[Placed]) -> tuple[dict[Ordering, list[Placed]], list[Proof]]:
         remove(self.program)
-        return place(self.program, items), Proof(Order(self.program))
+        placed = place(self.program, items)
+        return placed, [Proof(Order(self.program, extents)) for extents in self.extents]
 
     def _with(self, ids: Sequence[range]) -> list[Placed]:
         """The items, with ids for those that are no barriers."""
@@ -176,12 +204,12 @@ class _Assignment:
             for n, item in enumerate(self.items)
         }
         # Signals that do not count stay where they are, which takes less time than other programs.
-        placed, proof = self._placed(list(apart.values()))
+        placed, proofs = self._placed(list(apart.values()))
 
         def holds(items: Sequence[Placed]) -> bool:
             kept = {apart[item] for item in items}
             idle = frozenset(op for op, of in placed.items() if kept.isdisjoint(of))
-            return not proof.races(idle) and not proof.faults(self.limits, idle)
+            return not any(proof.races(idle) or proof.faults(self.limits, idle) for proof in proofs)
 
         self.items = needed(self.items, lambda item: item.handover.back, holds)
 

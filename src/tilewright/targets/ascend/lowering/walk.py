@@ -209,8 +209,6 @@ class Walk:
                 body += self.forms.compute(op, spans, summed)
             elif isinstance(op, DomainOp):
                 self._domain(op, body, spans, loops)
-            elif self.free and isinstance(op, EventOp | BarrierOp):
-                continue  # They are proven for one length; flags.py gives those of all.
             elif isinstance(op, EventOp):
                 body.append(self._flag(op))
             elif isinstance(op, BarrierOp):
