@@ -47,6 +47,8 @@ class Target(ABC):
     """The keys of machines beyond those that hold for all targets; others are refused."""
     honours: ClassVar[frozenset[Decision]] = EVERY_DECISION
     """What its code takes from the tile program; it decides the rest anew, and no pass does."""
+    honoured_for: ClassVar[str] = ""
+    """The kernels whose code takes that; "" for all (see ``honours_of``)."""
     kernels_overlap: ClassVar[bool] = True
     """Whether a kernel's first loads run beside the end of the kernel before, whose last tiles they
     then leave alone (``Allocate.avoid``)."""

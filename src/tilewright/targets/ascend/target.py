@@ -32,6 +32,7 @@ class AscendTarget(Target):
     take_lengths = True
     elements = ("float16",)
     family = "ascend"
+    honoured_for = "products and convolutions; other kernels take the parts that cores share"
     kernels_overlap = False
     implements = frozenset(
         {
@@ -72,9 +73,10 @@ class AscendTarget(Target):
             raise refuse("ascend-machine", reason, "synchronisation.ids")
 
     def honours_of(self, kernel: Kernel) -> frozenset[Decision]:
-        """All of it for kernels of the cube. Those of the vector unit order their tiles themselves:
-        their programs state waits, and have no flags."""
-        return self.honours if is_of_cube(kernel) else self.honours - {Decision.ORDER}
+        """All of it for kernels of the cube, and nothing for those of the vector unit, which take
+        the grid of the loops that cores share: kernels/ has tiles of its own, and flags.py theirs.
+        """
+        return self.honours if is_of_cube(kernel) else frozenset()
 
     @contextmanager
     def planner(
