@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.targets.ascend.program import Access, Command, Executed, Program, trace
+from tilewright.targets.ascend.program import Access, Command, Executed, Program, Tracer
 from tilewright.targets.ascend.proof import PAIR, Problem, touched
 
 Key = tuple[object, ...]
@@ -23,9 +23,9 @@ def traces(
     program: Program, length: int | None = None, most: int | None = None
 ) -> list[list[Executed]]:
     """The executions of every block; of all together at most so many (``cce-length``)."""
-    blocks: list[list[Executed]] = []
+    blocks, tracer = list[list[Executed]](), Tracer(program)
     for block in range(program.blocks):
-        steps = trace(program, most=most, length=length, block=block)
+        steps = tracer(length, block, most)
         most = None if most is None else most - len(steps)
         blocks.append(steps)
     return blocks

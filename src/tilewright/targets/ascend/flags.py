@@ -56,9 +56,10 @@ from tilewright.targets.ascend.program import (
     Program,
     Statement,
     Tensor,
+    Tracer,
     statements,
 )
-from tilewright.targets.ascend.proof import Problem, missing_barriers, prove
+from tilewright.targets.ascend.proof import Problem, missing_barriers, prove, prove_trace
 from tilewright.tile.event_ids import Given, Request, give_ids, needed
 
 MANY = 1 << 20
@@ -118,7 +119,8 @@ def _proven(program: Program, events: int, every: Sequence[Case]) -> Program:
     """
 
     def problems(placed: Program) -> list[tuple[int, Problem]]:
-        proofs = ((n, prove(placed, events=events, most=1, length=n, block=b)) for n, b in every)
+        tracer = Tracer(placed)
+        proofs = ((n, prove_trace(tracer(n, b), events=events, most=1)) for n, b in every)
         return [(length, problem) for length, proof in proofs for problem in proof]
 
     barred = _barred(replace(program, body=list(program.body)), None, every)

@@ -242,6 +242,77 @@ class Executed(NamedTuple):
     writes: tuple[Access, ...]
 
 
+class Tracer:
+    """A program as a function of Python, which lists every execution of a block."""
+
+    def __init__(self, program: Program, trips: int | None = None) -> None:
+        """With ``trips``, of so many iterations of each loop."""
+        self.program = program
+        self._trips = trips
+        self._lines = ["def run(step, take):", "    pass"]
+        self._known: list[Command | Flag | Barrier] = []
+        self._fixed: list[Executed | None] = []
+        for name, value in program.constants:
+            self._lines.append(f"    {variable(name).python} = {of(value).python}")
+        self._write(program.body, 1)
+        self._code = compile("\n".join(self._lines), program.name, "exec")
+
+    def _write(self, body: Sequence[Statement], depth: int) -> None:
+        space, lines = "    " * depth, self._lines
+        for statement in body:
+            if isinstance(statement, Loop):
+                count = of(statement.count).python
+                count = count if self._trips is None else f"min({count}, {self._trips})"
+                name = variable(statement.name).python
+                lines.append(f"{space}for {name} in range({count}):")
+                lines.append(f"{space}    pass")
+                self._write(statement.body, depth + 1)
+            elif not isinstance(statement, Remark):
+                if isinstance(statement, Command) and statement.name == SCALAR:
+                    name, value = statement.arguments
+                    lines.append(f"{space}{variable(name).python} = {of(value).python}")
+                number = len(self._known)
+                self._known.append(statement)
+                self._fixed.append(_fixed(statement))
+                if self._fixed[-1] is None:
+                    lines.append(f"{space}step({number}, {_numbers(statement)})")
+                else:
+                    lines.append(f"{space}take(known[{number}])")
+
+    def __call__(
+        self, length: int | None = None, block: int = 0, most: int | None = None
+    ) -> list[Executed]:
+        """Every execution of a block, in the order in which the scalar unit issues them.
+
+        ``length`` is the kernel's parameter, if not the longest. Refuses (``cce-length``) more than
+        ``most``.
+        """
+        scope: dict[str, Any] = {
+            "access": Access,
+            "known": self._fixed,
+            BLOCK_INDEX.python: block,
+            LENGTH.python: self.program.longest if length is None else length,
+        }
+        exec(self._code, scope)
+        executions: list[Executed] = []
+
+        def counted(executed: Executed) -> None:
+            if len(executions) == most:
+                reason = f"it executes more than {most:,} statements"
+                raise refuse("cce-length", reason, self.program.name)
+            executions.append(executed)
+
+        take, known = executions.append if most is None else counted, self._known
+
+        def step(
+            number: int, event: int, spaced: bool, cycles: int, reads: Any, writes: Any
+        ) -> None:
+            take(Executed(known[number], event, spaced, cycles, reads, writes))
+
+        scope["run"](step, take)
+        return executions
+
+
 def trace(
     program: Program,
     trips: int | None = None,
@@ -249,55 +320,8 @@ def trace(
     length: int | None = None,
     block: int = 0,
 ) -> list[Executed]:
-    """Every execution of a block, in the order in which the scalar unit issues them; with
-    ``trips``, those of so many iterations of each loop. ``length`` is the kernel's parameter, if
-    not the longest. Refuses (``cce-length``) more than ``most``."""
-    lines = ["def run(step, take):", "    pass"]
-    known: list[Command | Flag | Barrier] = []
-    fixed: list[Executed | None] = []
-
-    def write(body: Sequence[Statement], depth: int) -> None:
-        space = "    " * depth
-        for statement in body:
-            if isinstance(statement, Loop):
-                count = of(statement.count).python
-                count = count if trips is None else f"min({count}, {trips})"
-                name = variable(statement.name).python
-                lines.append(f"{space}for {name} in range({count}):")
-                lines.append(f"{space}    pass")
-                write(statement.body, depth + 1)
-            elif not isinstance(statement, Remark):
-                if isinstance(statement, Command) and statement.name == SCALAR:
-                    name, value = statement.arguments
-                    lines.append(f"{space}{variable(name).python} = {of(value).python}")
-                number = len(known)
-                known.append(statement)
-                fixed.append(_fixed(statement))
-                if fixed[-1] is None:
-                    lines.append(f"{space}step({number}, {_numbers(statement)})")
-                else:
-                    lines.append(f"{space}take(known[{number}])")
-
-    for name, value in program.constants:
-        lines.append(f"    {variable(name).python} = {of(value).python}")
-    write(program.body, 1)
-    scope: dict[str, Any] = {"access": Access, "known": fixed, BLOCK_INDEX.python: block}
-    scope[LENGTH.python] = program.longest if length is None else length
-    exec("\n".join(lines), scope)
-    executions: list[Executed] = []
-
-    def counted(executed: Executed) -> None:
-        if len(executions) == most:
-            raise refuse("cce-length", f"it executes more than {most:,} statements", program.name)
-        executions.append(executed)
-
-    take = executions.append if most is None else counted
-
-    def step(number: int, event: int, spaced: bool, cycles: int, reads: Any, writes: Any) -> None:
-        take(Executed(known[number], event, spaced, cycles, reads, writes))
-
-    scope["run"](step, take)
-    return executions
+    """Every execution of one block; see ``Tracer``."""
+    return Tracer(program, trips)(length, block, most)
 
 
 def _fixed(statement: Command | Flag | Barrier) -> Executed | None:
