@@ -11,6 +11,7 @@ import pytest
 from tests.slow import but_fast
 from tests.targets.ascend.cube_kernels import Product, levels
 from tests.targets.ascend.mutations import KINDS
+from tests.tile.tile_kernels import pool
 
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend.flags import synchronised
@@ -29,7 +30,10 @@ from tilewright.targets.ascend.program import (
 from tilewright.targets.ascend.proof import prove
 from tilewright.targets.ascend.target import AscendTarget
 from tilewright.targets.ascend.timing import simulate
+from tilewright.targets.base import find_target
+from tilewright.tile.decisions import EVERY_DECISION
 from tilewright.tile.lower import tile
+from tilewright.tile.passes import pipeline
 
 
 def kernel(kind: str, seed: int) -> Program:
@@ -86,6 +90,15 @@ def test_a_kernel_with_too_few_flags_is_refused(kind: str) -> None:
         assert any(isinstance(each, Command) for each in statements(fewer.body))
         with pytest.raises(TilewrightError, match="lower-flags"):
             synchronised(fewer)
+
+
+def test_kernels_of_the_vector_unit_take_no_decision() -> None:
+    target = find_target("ascend910")
+    assert target.honours_of(Product(16, 16, 16).kernel()) == EVERY_DECISION
+    kernel = pool(0, fixed=False).kernel
+    assert target.honours_of(kernel) == frozenset()
+    passes = pipeline(target.machine(), honours=target.honours_of(kernel))
+    assert not {"synchronise", "assign-events"} & {entry.step.name for entry in passes}
 
 
 def of_a_length(seed: int) -> Program:
