@@ -1,10 +1,11 @@
 """Put the flags and barriers in that a program needs, and no others.
 
-A program of the cube has the flags of its tile program (tile/passes/assign_events.py). Here they are
-put next to the commands that they are for, the barriers within pipes are added, and all is proven.
+A program of the cube has the flags of its tile program (tile/passes/assign_events.py). They are put
+next to the commands that they are for, barriers within pipes come to them, and all is proven.
 
-Of any other program the flags come from its buffers. Of each buffer a program says in whose iterations it has contents of its own (``Buffer.scope``) and
-how many slots take turns. From that the pass reads who hands it to whom. Before::
+Flags of any other program follow from its buffers. Of each it says in whose iterations it has
+contents of its own (``Buffer.scope``) and how many slots take turns; from that the pass reads who
+hands it to whom. Before::
 
     for (s) {
         copy_gm_to_cbuf(a, ...);        /* MTE2 writes a, two slots */
