@@ -112,8 +112,8 @@ def share_addresses(buffer: BufferOp, other: BufferOp) -> bool:
 
 
 class Proof:
-    """What is unordered in a program, and in the same program without some of its signals, waits
-    and barriers: those that are ``idle``, whose ids no others have."""
+    """The dependences that a program leaves unordered, and the same program without some of its
+    signals, waits and barriers: those that are ``idle``, whose ids no others have."""
 
     def __init__(self, order: Order, queues: Queues | None = None) -> None:
         self.order = order

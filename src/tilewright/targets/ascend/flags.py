@@ -1,7 +1,8 @@
 """Put the flags and barriers in that a program needs, and no others.
 
 A program of the cube has the flags of its tile program (tile/passes/assign_events.py). They are put
-next to the commands that they are for, barriers within pipes come to them, and all is proven.
+next to the commands that they are for, barriers within pipes come to them, and all is proven. Where
+that fails they are left out.
 
 Flags of any other program follow from its buffers. Of each it says in whose iterations it has
 contents of its own (``Buffer.scope``) and how many slots take turns; from that the pass reads who
@@ -42,7 +43,7 @@ they are proven for one of each kind (blocks.py); no block touches what another 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
@@ -50,6 +51,7 @@ from tilewright.codegen.nest.value import Value, select
 from tilewright.errors import TilewrightError, refuse
 from tilewright.targets.ascend.blocks import alike, conflicts, traces
 from tilewright.targets.ascend.fields import check_fields
+from tilewright.targets.ascend.given import close_to_uses, homes_of
 from tilewright.targets.ascend.look_ups import check_look_ups
 from tilewright.targets.ascend.program import (
     Barrier,
@@ -136,8 +138,8 @@ def _proven(program: Program, events: int, every: Sequence[Case]) -> Program | N
     used: dict[str, set[int]] = {}
     for statement in statements(program.body):
         if isinstance(statement, Command):
-            used.setdefault(statement.pipe, set()).update(_homes(statement))
-    close = replace(barred, body=_close(barred.body, used))
+            used.setdefault(statement.pipe, set()).update(homes_of(statement))
+    close = replace(barred, body=close_to_uses(barred.body, used))
     return next((placed for placed in (close, barred) if is_right(placed)), None)
 
 
@@ -151,53 +153,6 @@ def _without_flags(body: Sequence[Statement]) -> list[Statement]:
         for each in body
         if not isinstance(each, Flag) and not (isinstance(each, Barrier) and each.pipe != "ALL")
     ]
-
-
-def _homes(statement: Statement) -> set[int]:
-    """The buffers and tensors that a statement's commands use."""
-    commands = [each for each in statements([statement]) if isinstance(each, Command)]
-    regions = [region for each in commands for region in (*each.reads, *each.writes)]
-    return {id(region.place.home) for region in regions}
-
-
-def _close(body: Sequence[Statement], used: Mapping[str, set[int]]) -> list[Statement]:
-    """Statements, in which flags stand beside those that use something of the other pipe's."""
-
-    def passes(flag: Flag, other: Statement) -> bool:
-        """Return True if a flag may stand on the other side of a statement."""
-        if isinstance(other, Flag):
-            alike = other.kind == flag.kind
-            same = (other.source, other.target) == (flag.source, flag.target)
-            return not (alike and same) and (alike or flag.kind == "wait")
-        theirs = used.get(flag.target if flag.kind == "set" else flag.source, set[int]())
-        flags = any(isinstance(each, Flag) for each in statements([other]))
-        return not flags and not _homes(other) & theirs
-
-    inner = [
-        Loop(each.name, each.count, _close(each.body, used)) if isinstance(each, Loop) else each
-        for each in body
-    ]
-    early = _moved(inner, lambda each: isinstance(each, Flag) and each.kind == "set", passes)
-    late = _moved(early[::-1], lambda each: isinstance(each, Flag) and each.kind == "wait", passes)
-    return late[::-1]
-
-
-def _moved(
-    body: Sequence[Statement],
-    moves: Callable[[Statement], bool],
-    passes: Callable[[Flag, Statement], bool],
-) -> list[Statement]:
-    """Statements, of which some flags stand as far in front as they may."""
-    result: list[Statement] = []
-    for statement in body:
-        place = len(result)
-        if isinstance(statement, Flag) and moves(statement):
-            while place and passes(statement, result[place - 1]):
-                place -= 1
-            if not any(isinstance(each, Command | Loop) for each in result[place:]) or not place:
-                place = len(result)
-        result.insert(place, statement)
-    return result
 
 
 Case = tuple[int, int]
