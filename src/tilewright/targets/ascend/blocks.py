@@ -23,9 +23,10 @@ def traces(
     program: Program, length: int | None = None, most: int | None = None
 ) -> list[list[Executed]]:
     """The executions of every block; of all together at most so many (``cce-length``)."""
-    blocks, tracer = list[list[Executed]](), Tracer(program)
+    blocks: list[list[Executed]] = []
+    tracer = Tracer(program)
     for block in range(program.blocks):
-        steps = tracer(length, block, most)
+        steps = tracer.run(most, length, block)
         most = None if most is None else most - len(steps)
         blocks.append(steps)
     return blocks

@@ -132,7 +132,9 @@ def _proven(program: Program, events: int, every: Sequence[Case]) -> Program | N
 
     def is_right(placed: Program) -> bool:
         tracer = Tracer(placed)
-        return not any(prove_trace(tracer(n, b), events=events, most=1) for n, b in every)
+        return not any(
+            prove_trace(tracer.run(length=n, block=b), events=events, most=1) for n, b in every
+        )
 
     barred = _barred(replace(program, body=list(program.body)), None, every)
     used: dict[str, set[int]] = {}

@@ -1,5 +1,5 @@
-"""Flags of a tile program, put next to the commands that they are for: a move or a compute of a tile
-program is several commands here."""
+"""Flags of a tile program, put next to the commands that they are for: a move or a compute of it is
+several commands here."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from tilewright.codegen.nest.value import Expr, Value, of, variable
@@ -242,13 +243,24 @@ class Executed(NamedTuple):
     writes: tuple[Access, ...]
 
 
+def trace(
+    program: Program,
+    trips: int | None = None,
+    most: int | None = None,
+    length: int | None = None,
+    block: int = 0,
+) -> list[Executed]:
+    """Every execution of a block, in the order in which the scalar unit issues them; with
+    ``trips``, those of so many iterations of each loop. ``length`` is the kernel's parameter, if
+    not the longest. Refuses (``cce-length``) more than ``most``."""
+    return Tracer(program, trips).run(most, length, block)
+
+
 class Tracer:
-    """A program as a function of Python, which lists every execution of a block."""
+    """``trace`` of one program, for several lengths and blocks: its text is compiled once."""
 
     def __init__(self, program: Program, trips: int | None = None) -> None:
-        """With ``trips``, of so many iterations of each loop."""
-        self.program = program
-        self._trips = trips
+        self.program, self.trips = program, trips
         self._lines = ["def run(step, take):", "    pass"]
         self._known: list[Command | Flag | Barrier] = []
         self._fixed: list[Executed | None] = []
@@ -258,11 +270,11 @@ class Tracer:
         self._code = compile("\n".join(self._lines), program.name, "exec")
 
     def _write(self, body: Sequence[Statement], depth: int) -> None:
-        space, lines = "    " * depth, self._lines
+        lines, space = self._lines, "    " * depth
         for statement in body:
             if isinstance(statement, Loop):
                 count = of(statement.count).python
-                count = count if self._trips is None else f"min({count}, {self._trips})"
+                count = count if self.trips is None else f"min({count}, {self.trips})"
                 name = variable(statement.name).python
                 lines.append(f"{space}for {name} in range({count}):")
                 lines.append(f"{space}    pass")
@@ -279,30 +291,22 @@ class Tracer:
                 else:
                     lines.append(f"{space}take(known[{number}])")
 
-    def __call__(
-        self, length: int | None = None, block: int = 0, most: int | None = None
+    def run(
+        self, most: int | None = None, length: int | None = None, block: int = 0
     ) -> list[Executed]:
-        """Every execution of a block, in the order in which the scalar unit issues them.
-
-        ``length`` is the kernel's parameter, if not the longest. Refuses (``cce-length``) more than
-        ``most``.
-        """
-        scope: dict[str, Any] = {
-            "access": Access,
-            "known": self._fixed,
-            BLOCK_INDEX.python: block,
-            LENGTH.python: self.program.longest if length is None else length,
-        }
+        """The executions of one block at one length; see ``trace``."""
+        scope: dict[str, Any] = {"access": Access, "known": self._fixed, BLOCK_INDEX.python: block}
+        scope[LENGTH.python] = self.program.longest if length is None else length
         exec(self._code, scope)
         executions: list[Executed] = []
 
         def counted(executed: Executed) -> None:
             if len(executions) == most:
-                reason = f"it executes more than {most:,} statements"
-                raise refuse("cce-length", reason, self.program.name)
+                text = f"it executes more than {most:,} statements"
+                raise refuse("cce-length", text, self.program.name)
             executions.append(executed)
 
-        take, known = executions.append if most is None else counted, self._known
+        known, take = self._known, executions.append if most is None else counted
 
         def step(
             number: int, event: int, spaced: bool, cycles: int, reads: Any, writes: Any
@@ -313,19 +317,10 @@ class Tracer:
         return executions
 
 
-def trace(
-    program: Program,
-    trips: int | None = None,
-    most: int | None = None,
-    length: int | None = None,
-    block: int = 0,
-) -> list[Executed]:
-    """Every execution of one block; see ``Tracer``."""
-    return Tracer(program, trips)(length, block, most)
-
-
+@lru_cache(maxsize=1 << 12)
 def _fixed(statement: Command | Flag | Barrier) -> Executed | None:
-    """The execution of a statement that is the same in all iterations; None for others."""
+    """The execution of a statement that is the same in all iterations; None for others. It is
+    remembered: a program is traced with other flags again and again."""
     if isinstance(statement, Flag):
         event = statement.event
         return Executed(statement, event, False, 0, (), ()) if isinstance(event, int) else None
@@ -352,8 +347,9 @@ def _fixed_access(region: Region) -> Access | None:
     return Access(_home(region.place), address, size, counts, strides)
 
 
+@lru_cache(maxsize=1 << 12)
 def _numbers(statement: Command | Flag | Barrier) -> str:
-    """The arguments of a step, in Python."""
+    """The arguments of a step, in Python; remembered as ``_fixed`` is."""
     if isinstance(statement, Flag):
         return f"{of(statement.event).python}, False, 0, (), ()"
     if isinstance(statement, Barrier):
