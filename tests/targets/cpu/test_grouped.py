@@ -4,8 +4,9 @@ import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker, check
 
 from tilewright.codegen.c.compiler import FLAGS
-from tilewright.graph.operations import AddOp, MaxOp, ReluOp
+from tilewright.graph.operations.binary import AddOp, MaxOp
 from tilewright.graph.operations.convolution import ConvOp
+from tilewright.graph.operations.pointwise import ReluOp
 from tilewright.graph.operations.shuffle import ChannelShuffleOp
 from tilewright.ir import SSAValue
 from tilewright.targets.cpu.processors import this_processor

@@ -10,8 +10,8 @@ from tests.targets.cpu.kernel_harness import PLAIN, Maker
 
 from tilewright.codegen.c.compiler import FLAGS
 from tilewright.graph.dialect import GraphOperation
-from tilewright.graph.operations import (
-    BY_NAME,
+from tilewright.graph.operations import BY_NAME
+from tilewright.graph.operations.reductions import (
     ReduceMaxOp,
     ReduceMeanOp,
     ReduceMinOp,
