@@ -33,6 +33,7 @@ class AttentionOp(Operation):
     name = "graph.attention"
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"scale": 1.0}
     ARITY: ClassVar[tuple[int, int]] = (3, 4)
+    ROLES: ClassVar[tuple[Role, ...]] = ("input", "input", "input", "bias")
 
     def infer(self, types: Sequence[Type]) -> Type:
         """[b, m, h, e]."""
@@ -73,14 +74,13 @@ class AttentionOp(Operation):
         _, t, _, e = shape_of(self.inputs[2])
         dims = [Dim("b0", b), Dim("b1", h), Dim("m", m), Dim("e", e)]
         dims += [Dim("t", t, "reduction"), Dim("d", d, "reduction")]
-        accesses: list[tuple[Sequence[Affine], Role]] = [
-            ((along("b0"), along(row), along("b1"), along(last)), "input")
+        accesses: list[Sequence[Affine]] = [
+            (along("b0"), along(row), along("b1"), along(last))
             for row, last in (("m", "d"), ("t", "d"), ("t", "e"))
         ]
         if len(self.inputs) == 4:
             named = broadcast_access(shape_of(self.inputs[3]), (b, h, m, t))
             meaning = {f"d{axis}": name for axis, name in enumerate(("b0", "b1", "m", "t"))}
-            mask = tuple(along(meaning[a.dims[0]]) if a.dims else Affine() for a in named)
-            accesses.append((mask, "bias"))
+            accesses.append([along(meaning[a.dims[0]]) if a.dims else Affine() for a in named])
         target = (along("b0"), along("m"), along("b1"), along("e"))
         return self.make_stage(dims, operands, accesses, result, target)

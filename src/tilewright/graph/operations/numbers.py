@@ -9,13 +9,11 @@ from tilewright.graph.operations.base import (
     NARROW,
     Operation,
     Type,
-    axis_dims,
     definition,
-    identity,
     is_float,
 )
 from tilewright.ir import Attribute, PythonValue, f32
-from tilewright.ir.types import Array, FixedType, element_dtype, shape_of, tensor_type
+from tilewright.ir.types import Array, FixedType, element_dtype, tensor_type
 from tilewright.numerics import fixed
 from tilewright.planning.domain import Stage
 
@@ -28,9 +26,7 @@ class RepresentationOperation(Operation):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d0..dk of the result."""
-        shape = shape_of(self.result)
-        target = identity(len(shape))
-        return self.make_stage(axis_dims(shape), operands, [(target, "input")], result, target)
+        return self.mapped(operands, result)
 
 
 @definition

@@ -8,23 +8,19 @@ from typing import ClassVar
 from tilewright.graph.operations.base import (
     Operation,
     Type,
-    axis_dims,
-    broadcast_access,
     broadcast_shape,
     definition,
-    identity,
 )
 from tilewright.ir import PythonValue, i1
-from tilewright.ir.types import Array, FixedType, shape_of
+from tilewright.ir.types import Array, FixedType
 from tilewright.numerics import pointwise
 from tilewright.numerics.element_types import widened
-from tilewright.planning.domain import Affine, Role, Stage
+from tilewright.planning.domain import Role, Stage
 
 
 class PointwiseOperation(Operation):
     """A map; its meaning is ``numerics.pointwise`` under the operation's name."""
 
-    ROLES: ClassVar[tuple[Role, ...]] = ("input", "input", "input")
     LOGICAL: ClassVar[bool] = False
     """True if the operation is defined on booleans."""
 
@@ -52,12 +48,7 @@ class PointwiseOperation(Operation):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d0..dk of the result; an axis that broadcasts is read at 0."""
-        shape = shape_of(self.result)
-        accesses: list[tuple[Sequence[Affine], Role]] = [
-            (broadcast_access(shape_of(value), shape), role)
-            for value, role in zip(self.inputs, self.ROLES, strict=False)
-        ]
-        return self.make_stage(axis_dims(shape), operands, accesses, result, identity(len(shape)))
+        return self.mapped(operands, result)
 
 
 class TableOperation(PointwiseOperation):

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, along, definition
+from tilewright.graph.operations.base import Operation, Type, definition
 from tilewright.ir import PythonValue, i1, i64, prop_def
 from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import fixed, reference
 from tilewright.numerics.element_types import widened
-from tilewright.planning.domain import Affine, Dim, Stage
+from tilewright.planning.domain import Stage
 
 
 class ReduceOperation(Operation):
@@ -50,18 +50,11 @@ class ReduceOperation(Operation):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d{axis} of the kept axes | r{axis} of the reduced ones."""
-        shape = shape_of(self.inputs[0])
-        axes = self.reduced(len(shape))
-        kept = [i for i in range(len(shape)) if i not in axes]
-        dims = [Dim(f"d{i}", shape[i]) for i in kept]
-        dims += [Dim(f"r{i}", shape[i], "reduction") for i in axes]
-        access = tuple(along(f"r{i}" if i in axes else f"d{i}") for i in range(len(shape)))
-        target = [
-            Affine() if i in axes else along(f"d{i}")
-            for i in range(len(shape))
-            if self.keeps or i in kept
-        ]
-        return self.make_stage(dims, operands, [(access, "input")], result, target)
+        rank = len(shape_of(self.inputs[0]))
+        axes = self.reduced(rank)
+        reads = [f"r{i}" if i in axes else f"d{i}" for i in range(rank)]
+        kept = ["0" if i in axes else f"d{i}" for i in range(rank) if self.keeps or i not in axes]
+        return self.nest(operands, result, f"{' '.join(reads)} -> {' '.join(kept)}")
 
 
 @definition

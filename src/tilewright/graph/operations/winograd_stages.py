@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tilewright.graph.operations.base import Operation, Type, along, definition
+from tilewright.graph.operations.windows import check_images
 from tilewright.ir import PythonValue, f32, prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.memory.alignment import ceil_div
@@ -62,7 +63,7 @@ class WinogradInputOp(WinogradStage):
         x = types[0].get_shape()
         (tile, taps), pads = self.sizes, self.integers("pads", 4, 0)
         self.need(types[0].element_type == f32, "takes images of float32")
-        self.need(len(x) == 4 and min(x) >= 1, f"images must have rank 4, have shape {list(x)}")
+        check_images(self, x)
         oh, ow = (x[2 + i] + pads[i] + pads[2 + i] - taps + 1 for i in range(2))
         self.need(oh >= 1 and ow >= 1, "the window exceeds the padded image")
         counts = (ceil_div(oh, tile), ceil_div(ow, tile))
@@ -74,16 +75,9 @@ class WinogradInputOp(WinogradStage):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims p, c, n, th, tw | kh, kw."""
-        points, c, n, th, tw = shape_of(self.result)
         (tile, _), (top, left, _, _) = self.sizes, self.integers("pads")
-        names = ("p", "c", "n", "th", "tw")
-        dims = [Dim(d, e) for d, e in zip(names, (points, c, n, th, tw), strict=True)]
-        dims += [Dim(name, self.inner, "reduction") for name in ("kh", "kw")]
-        rows = Affine((("th", tile), ("kh", 1)), -top)
-        columns = Affine((("tw", tile), ("kw", 1)), -left)
-        access = (along("n"), along("c"), rows, columns)
-        target = [along(name) for name in names]
-        return self.make_stage(dims, operands, [(access, "input")], result, target)
+        notation = f"n c th*{tile}+kh-{top} tw*{tile}+kw-{left} -> p c n th tw"
+        return self.nest(operands, result, notation, {"kh": self.inner, "kw": self.inner})
 
 
 @definition
@@ -102,6 +96,7 @@ class WinogradOutputOp(WinogradStage):
         "taps": 3,
     }
     ARITY: ClassVar[tuple[int, int]] = (1, 2)
+    ROLES: ClassVar[tuple[Role, ...]] = ("input", "bias")
 
     def infer(self, types: Sequence[Type]) -> Type:
         """[n, c, oh, ow], ``extents`` being oh and ow."""
@@ -139,5 +134,5 @@ class WinogradOutputOp(WinogradStage):
             Affine((("tw", tile), ("s", 1))),
         )
         tiles = [along(name) for name in ("p", "c", "n", "th", "tw")]
-        accesses: list[tuple[Sequence[Affine], Role]] = [(tiles, "input"), ((along("c"),), "bias")]
+        accesses = [tiles, [along("c")]]
         return self.make_stage(dims, operands, accesses[: len(self.inputs)], result, image)
