@@ -294,12 +294,12 @@ class Operation(GraphOperation):
             for text, value in zip(texts, (*self.inputs, self.result), strict=True)
         ]
         sizes = dict(extents or {})
-        for word, extent in (pair for tensor in tensors for pair in tensor):
+        for word, extent in (pair for axes in tensors for pair in axes):
             if word.isidentifier() and word not in (extents or {}):
                 sizes[word] = max(sizes.get(word, 0), extent)
         accesses = [
-            [_index("0" if extent == 1 < sizes.get(word, 1) else word) for word, extent in tensor]
-            for tensor in tensors
+            [_index("0" if extent == 1 < sizes.get(word, 1) else word) for word, extent in axes]
+            for axes in tensors
         ]
         *sources, target = accesses
         written = dict.fromkeys(dim for index in target for dim in index.dims)
@@ -430,6 +430,15 @@ def definition(kind: Kind) -> Kind:
     defined = irdl_op_definition(kind)
     OPERATIONS.append(defined)
     return defined
+
+
+def define(kind: type[Operation], meanings: Mapping[str, str], **members: object) -> None:
+    """Add operations of one kind that differ in their names and meanings, and in ``members``."""
+    constants = {name: ClassVar[Any] for name in members if name.isupper()}
+    for name, meaning in meanings.items():
+        stated = {"name": f"graph.{name}", "__doc__": meaning, "__annotations__": constants}
+        title = name.title().replace("_", "")
+        _ = definition(cast("type[Operation]", type(f"{title}Op", (kind,), stated | members)))
 
 
 def is_float(element: Attribute) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Type, broadcast_shape, definition
+from tilewright.graph.operations.base import Type, broadcast_shape, define, definition
 from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.ir import PythonValue, i1
 from tilewright.ir.types import FixedType
@@ -83,18 +83,13 @@ class MulOp(SumOperation):
         return sum(fractions)
 
 
-@definition
-class MaxOp(BinaryOperation):
-    """The larger of x and y, which have one type."""
-
-    name = "graph.max"
-
-
-@definition
-class MinOp(BinaryOperation):
-    """The smaller of x and y, which have one type."""
-
-    name = "graph.min"
+define(
+    BinaryOperation,
+    {
+        "max": "The larger of x and y, which have one type.",
+        "min": "The smaller of x and y, which have one type.",
+    },
+)
 
 
 class FloatBinaryOperation(BinaryOperation):
@@ -103,21 +98,14 @@ class FloatBinaryOperation(BinaryOperation):
     FIXED_POINT: ClassVar[bool] = False
 
 
-@definition
-class DivOp(FloatBinaryOperation):
-    """x / y; integers round towards zero, as ONNX has it."""
-
-    name = "graph.div"
-
-
-@definition
-class PowOp(FloatBinaryOperation):
-    """x ** y; of integers the product of y factors, which wraps around.
-
-    For a negative integer y it is 1 / x ** -y, rounded towards zero, and 0 for x = 0.
-    """
-
-    name = "graph.pow"
+define(
+    FloatBinaryOperation,
+    {
+        "div": "x / y; integers round towards zero, as ONNX has it.",
+        "pow": "x ** y; of integers the product of y factors, which wraps around; for a negative y "
+        "it is 1 / x ** -y, rounded towards zero, and 0 for x = 0.",
+    },
+)
 
 
 @definition

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Type, broadcast_shape, definition
+from tilewright.graph.operations.base import Type, broadcast_shape, define, definition
 from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.ir import PythonValue, i1, prop_def
 from tilewright.ir.types import Array, FixedType, element_dtype, element_of
@@ -31,25 +31,14 @@ class ComparisonOperation(PlainOperation):
         return self.result_of(super().infer(types).get_shape(), i1)
 
 
-@definition
-class EqualOp(ComparisonOperation):
-    """The comparison x = y, element by element; NaN equals nothing."""
-
-    name = "graph.equal"
-
-
-@definition
-class LessOp(ComparisonOperation):
-    """The comparison x < y, element by element."""
-
-    name = "graph.less"
-
-
-@definition
-class LessEqualOp(ComparisonOperation):
-    """The comparison x <= y, element by element."""
-
-    name = "graph.less_equal"
+define(
+    ComparisonOperation,
+    {
+        "equal": "The comparison x = y, element by element; NaN equals nothing.",
+        "less": "The comparison x < y, element by element.",
+        "less_equal": "The comparison x <= y, element by element.",
+    },
+)
 
 
 class BitOperation(PlainOperation):
@@ -65,33 +54,19 @@ class BitOperation(PlainOperation):
         return result
 
 
-@definition
-class BitAndOp(BitOperation):
-    """The bits that x and y both have."""
-
-    name = "graph.bit_and"
-
-
-@definition
-class BitOrOp(BitOperation):
-    """The bits that x or y has."""
-
-    name = "graph.bit_or"
-
-
-@definition
-class BitXorOp(BitOperation):
-    """The bits that one of x and y has."""
-
-    name = "graph.bit_xor"
-
-
-@definition
-class BitNotOp(BitOperation):
-    """The bits that x has not; of booleans, the negation."""
-
-    name = "graph.bit_not"
-    ARITY: ClassVar[tuple[int, int]] = (1, 1)
+define(
+    BitOperation,
+    {
+        "bit_and": "The bits that x and y both have.",
+        "bit_or": "The bits that x or y has.",
+        "bit_xor": "The bits that one of x and y has.",
+    },
+)
+define(
+    BitOperation,
+    {"bit_not": "The bits that x has not; of booleans, the negation."},
+    ARITY=(1, 1),
+)
 
 
 @definition

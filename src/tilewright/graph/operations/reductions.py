@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, definition
+from tilewright.graph.operations.base import Operation, Type, define, definition
 from tilewright.ir import PythonValue, i1, i64, prop_def
 from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import fixed, reference
@@ -105,42 +105,19 @@ class FoldOperation(ReduceOperation):
             return self.as_result(np.asarray(folded))
 
 
-@definition
-class ReduceSumOp(FoldOperation):
-    """The sum of the elements along ``axes``."""
-
-    name = "graph.reduce_sum"
-    axes = prop_def()
-    FOLD: ClassVar[Callable[..., Array]] = np.sum
-
-
-@definition
-class ReduceProductOp(FoldOperation):
-    """The product of the elements along ``axes``."""
-
-    name = "graph.reduce_product"
-    axes = prop_def()
-    FOLD: ClassVar[Callable[..., Array]] = np.prod
-
-
-@definition
-class ReduceMaxOp(FoldOperation):
-    """The largest element over ``axes``."""
-
-    name = "graph.reduce_max"
-    axes = prop_def()
-    FOLD: ClassVar[Callable[..., Array]] = np.max
-    ORDERED: ClassVar[bool] = True
-
-
-@definition
-class ReduceMinOp(FoldOperation):
-    """The smallest element over ``axes``."""
-
-    name = "graph.reduce_min"
-    axes = prop_def()
-    FOLD: ClassVar[Callable[..., Array]] = np.min
-    ORDERED: ClassVar[bool] = True
+for _name, _fold, _ordered, _meaning in (
+    ("sum", np.sum, False, "The sum of the elements along ``axes``."),
+    ("product", np.prod, False, "The product of the elements along ``axes``."),
+    ("max", np.max, True, "The largest element over ``axes``."),
+    ("min", np.min, True, "The smallest element over ``axes``."),
+):
+    define(
+        FoldOperation,
+        {f"reduce_{_name}": _meaning},
+        axes=prop_def(),
+        FOLD=_fold,
+        ORDERED=_ordered,
+    )
 
 
 class PlaceOperation(ReduceOperation):
@@ -171,19 +148,6 @@ class PlaceOperation(ReduceOperation):
         return places if self.keeps else np.squeeze(places, axis)
 
 
-@definition
-class ArgMaxOp(PlaceOperation):
-    """The index of the largest element along the one axis in ``axes``."""
-
-    name = "graph.arg_max"
-    axes = prop_def()
-    PLACE: ClassVar[reference.Place] = np.argmax
-
-
-@definition
-class ArgMinOp(PlaceOperation):
-    """The index of the smallest element along the one axis in ``axes``."""
-
-    name = "graph.arg_min"
-    axes = prop_def()
-    PLACE: ClassVar[reference.Place] = np.argmin
+for _name, _place, _which in (("max", np.argmax, "largest"), ("min", np.argmin, "smallest")):
+    _meaning = f"The index of the {_which} element along the one axis in ``axes``."
+    define(PlaceOperation, {f"arg_{_name}": _meaning}, axes=prop_def(), PLACE=_place)
