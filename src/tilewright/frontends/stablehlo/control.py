@@ -15,19 +15,11 @@ from tilewright.frontends.stablehlo.operators import RULES
 from tilewright.frontends.stablehlo.operators.indexing import sort as sorted_by
 from tilewright.frontends.stablehlo.values import Entry, View
 
+_CUSTOM = "erf erfc sinh cosh asin acos atan asinh acosh atanh tan"
+
 CUSTOM: Mapping[str, str] = {
-    "mhlo.erf": "chlo.erf",
-    "mhlo.erfc": "chlo.erfc",
+    **{f"mhlo.{name}": f"chlo.{name}" for name in _CUSTOM.split()},
     "mhlo.topk": "chlo.top_k",
-    "mhlo.sinh": "chlo.sinh",
-    "mhlo.cosh": "chlo.cosh",
-    "mhlo.asin": "chlo.asin",
-    "mhlo.acos": "chlo.acos",
-    "mhlo.atan": "chlo.atan",
-    "mhlo.asinh": "chlo.asinh",
-    "mhlo.acosh": "chlo.acosh",
-    "mhlo.atanh": "chlo.atanh",
-    "mhlo.tan": "chlo.tan",
 }
 """Custom calls with a known meaning."""
 

@@ -224,37 +224,25 @@ FUNCTIONS: Mapping[str, Function] = {
 }
 
 PLAIN: Mapping[str, str] = {
-    "stablehlo.abs": "abs",
+    **{f"stablehlo.{name}": name for name in "abs ceil floor log sign sqrt tan tanh".split()},
+    **{
+        f"chlo.{name}": name
+        for name in "acos acosh asin asinh atan atanh cosh erf sinh tan".split()
+    },
     "stablehlo.and": "bit_and",
-    "stablehlo.ceil": "ceil",
     "stablehlo.cosine": "cos",
     "stablehlo.exponential": "exp",
-    "stablehlo.floor": "floor",
-    "stablehlo.log": "log",
     "stablehlo.logistic": "sigmoid",
     "stablehlo.negate": "neg",
     "stablehlo.not": "bit_not",
     "stablehlo.or": "bit_or",
     "stablehlo.power": "pow",
     "stablehlo.round_nearest_even": "round",
-    "stablehlo.sign": "sign",
     "stablehlo.sine": "sin",
-    "stablehlo.sqrt": "sqrt",
     "stablehlo.subtract": "sub",
-    "stablehlo.tan": "tan",
-    "stablehlo.tanh": "tanh",
     "stablehlo.xor": "bit_xor",
-    "chlo.acos": "acos",
-    "chlo.acosh": "acosh",
-    "chlo.asin": "asin",
-    "chlo.asinh": "asinh",
-    "chlo.atan": "atan",
-    "chlo.atanh": "atanh",
-    "chlo.cosh": "cosh",
-    "chlo.erf": "erf",
-    "chlo.sinh": "sinh",
-    "chlo.tan": "tan",
 }
+"""Operations of the graph that are each the whole meaning of one."""
 
 ELEMENTWISE: Mapping[str, Rule] = {
     **{name: plain(operation) for name, operation in PLAIN.items()},
