@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from tilewright.graph.operations.base import (
+    Attributes,
     Operation,
     Type,
     along,
@@ -15,7 +16,6 @@ from tilewright.graph.operations.base import (
     broadcast_shape,
     definition,
 )
-from tilewright.ir import PythonValue
 from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
@@ -31,7 +31,7 @@ class AttentionOp(Operation):
     """
 
     name = "graph.attention"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"scale": 1.0}
+    DEFAULTS: ClassVar[Attributes] = {"scale": 1.0}
     ARITY: ClassVar[tuple[int, int]] = (3, 4)
     ROLES: ClassVar[tuple[Role, ...]] = ("input", "input", "input", "bias")
 

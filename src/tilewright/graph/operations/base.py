@@ -55,6 +55,9 @@ MAXIMUM_STEP = 2**24
 
 Type = TensorType[Any]
 
+Attributes = Mapping[str, PythonValue | None]
+"""The attributes of an operation with their defaults; None for those that may be absent."""
+
 NARROW = (8, 16)
 """Bits of fixed-point values; sums and products of them have 32."""
 
@@ -66,7 +69,7 @@ class Operation(GraphOperation):
     None may be absent.
     """
 
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {}
+    DEFAULTS: ClassVar[Attributes] = {}
     ARITY: ClassVar[tuple[int, int]] = (1, 1)
     """Fewest and most operands."""
     FIXED_POINT: ClassVar[bool] = True

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Type, broadcast_shape, define, definition
+from tilewright.graph.operations.base import Attributes, Type, broadcast_shape, define, definition
 from tilewright.graph.operations.pointwise import PointwiseOperation
-from tilewright.ir import PythonValue, i1
+from tilewright.ir import i1
 from tilewright.ir.types import FixedType
 
 
@@ -48,7 +48,7 @@ class GuardedSum(SumOperation):
     and the result has its point at g + least f.
     """
 
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"guard": None}
+    DEFAULTS: ClassVar[Attributes] = {"guard": None}
 
     def result_point(self, fractions: Sequence[int]) -> int:
         """The larger of the operands' points, or the guard bits after the smaller."""
@@ -116,4 +116,4 @@ class ModOp(FloatBinaryOperation):
     """
 
     name = "graph.mod"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"truncated": False}
+    DEFAULTS: ClassVar[Attributes] = {"truncated": False}

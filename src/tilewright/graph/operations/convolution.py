@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, cast
 
 import numpy as np
 
-from tilewright.graph.operations.base import SHORT_FLOATS, Operation, Type, definition
+from tilewright.graph.operations.base import SHORT_FLOATS, Attributes, Operation, Type, definition
 from tilewright.graph.operations.windows import WindowOperation
 from tilewright.ir import (
     Attribute,
-    PythonValue,
     f32,
     i8,
     i16,
@@ -36,11 +35,7 @@ class ConvOp(WindowOperation):
     """
 
     name = "graph.conv"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        **WindowOperation.DEFAULTS,
-        "group": 1,
-        "fill": None,
-    }
+    DEFAULTS: ClassVar[Attributes] = {**WindowOperation.DEFAULTS, "group": 1, "fill": None}
     ARITY: ClassVar[tuple[int, int]] = (2, 3)
     ROLES: ClassVar[tuple[Role, ...]] = ("input", "weight", "bias")
 

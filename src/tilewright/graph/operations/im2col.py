@@ -3,14 +3,14 @@ is a kernel of its own. The second is a convolution of windows of one point on w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Type, definition
+from tilewright.graph.operations.base import Attributes, Type, definition
 from tilewright.graph.operations.windows import WindowOperation, check_images
-from tilewright.ir import PythonValue, f32, prop_def
+from tilewright.ir import f32, prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.planning.domain import Stage
 
@@ -26,10 +26,7 @@ class Im2colOp(WindowOperation):
 
     name = "graph.im2col"
     kernel = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "kernel": None,
-        **WindowOperation.DEFAULTS,
-    }
+    DEFAULTS: ClassVar[Attributes] = {"kernel": None, **WindowOperation.DEFAULTS}
 
     @property
     def how(self) -> str:

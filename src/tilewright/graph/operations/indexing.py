@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, definition
-from tilewright.ir import PythonValue, i1, i64, prop_def
+from tilewright.graph.operations.base import Attributes, Operation, Type, definition
+from tilewright.ir import i1, i64, prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics.operators import operators
 from tilewright.planning.domain import Stage
@@ -23,7 +23,7 @@ class GatherOp(Operation):
 
     name = "graph.gather"
     axis = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axis": None}
+    DEFAULTS: ClassVar[Attributes] = {"axis": None}
     ARITY: ClassVar[tuple[int, int]] = (2, 2)
     FIXED_POINT: ClassVar[bool] = False
 
@@ -72,7 +72,7 @@ class ScatterOp(Operation):
     """
 
     name = "graph.scatter"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"reduction": "none"}
+    DEFAULTS: ClassVar[Attributes] = {"reduction": "none"}
     ARITY: ClassVar[tuple[int, int]] = (3, 3)
     FIXED_POINT: ClassVar[bool] = False
 
@@ -123,7 +123,7 @@ class ScatterOp(Operation):
 class RowOperation(Operation):
     """An operation on whole rows along ``axis``, each row by itself."""
 
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axis": None}
+    DEFAULTS: ClassVar[Attributes] = {"axis": None}
     FIXED_POINT: ClassVar[bool] = False
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -179,7 +179,7 @@ class ArgSortOp(RowOperation):
 
     name = "graph.arg_sort"
     axis = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axis": None, "descending": False}
+    DEFAULTS: ClassVar[Attributes] = {"axis": None, "descending": False}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The operand's shape, of int64."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, definition
-from tilewright.ir import PythonValue
+from tilewright.graph.operations.base import Attributes, Operation, Type, definition
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import reference
 from tilewright.numerics.element_types import widened
@@ -24,7 +23,7 @@ class LayerNormOp(Operation):
     """
 
     name = "graph.layer_norm"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"epsilon": 1e-5, "centred": True}
+    DEFAULTS: ClassVar[Attributes] = {"epsilon": 1e-5, "centred": True}
     ARITY: ClassVar[tuple[int, int]] = (1, 3)
     ROLES: ClassVar[tuple[Role, ...]] = ("input", "weight", "bias")
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Type, broadcast_shape, define, definition
+from tilewright.graph.operations.base import Attributes, Type, broadcast_shape, define, definition
 from tilewright.graph.operations.pointwise import PointwiseOperation
-from tilewright.ir import PythonValue, i1, prop_def
+from tilewright.ir import i1, prop_def
 from tilewright.ir.types import Array, FixedType, element_dtype, element_of
 from tilewright.numerics import pointwise
 
@@ -74,7 +74,7 @@ class BitShiftOp(BitOperation):
     """x with its bits moved by y places: up if ``left``, else down."""
 
     name = "graph.bit_shift"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"left": False}
+    DEFAULTS: ClassVar[Attributes] = {"left": False}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The broadcast shape, of integers."""
@@ -117,7 +117,7 @@ class CastOp(PlainOperation):
 
     name = "graph.cast"
     to = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"to": None, "saturate": None}
+    DEFAULTS: ClassVar[Attributes] = {"to": None, "saturate": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the type of the operand's shape."""
@@ -139,7 +139,7 @@ class BitCastOp(PlainOperation):
         return pointwise.evaluate(self.operation, arrays, attributes=self.values)
 
     to = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"to": None}
+    DEFAULTS: ClassVar[Attributes] = {"to": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the type of the operand's shape."""

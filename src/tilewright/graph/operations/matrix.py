@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, broadcast_shape, definition
+from tilewright.graph.operations.base import (
+    Attributes,
+    Operation,
+    Type,
+    broadcast_shape,
+    definition,
+)
 from tilewright.graph.operations.convolution import factors, product_element
-from tilewright.ir import PythonValue
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import fixed, reference
 from tilewright.planning.domain import Role, Stage
@@ -25,10 +30,7 @@ class MatMulOp(Operation):
     """
 
     name = "graph.matmul"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "transpose_a": False,
-        "transpose_b": False,
-    }
+    DEFAULTS: ClassVar[Attributes] = {"transpose_a": False, "transpose_b": False}
     ARITY: ClassVar[tuple[int, int]] = (2, 3)
     ROLES: ClassVar[tuple[Role, ...]] = ("input", "weight", "bias")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, definition
-from tilewright.ir import PythonValue, prop_def
+from tilewright.graph.operations.base import Attributes, Operation, Type, definition
+from tilewright.ir import prop_def
 from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import fixed, lrn_gradient, reference
 from tilewright.numerics.element_types import widened
@@ -21,7 +21,7 @@ class BatchNormOp(Operation):
     """
 
     name = "graph.batch_norm"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"epsilon": 1e-5}
+    DEFAULTS: ClassVar[Attributes] = {"epsilon": 1e-5}
     ARITY: ClassVar[tuple[int, int]] = (5, 5)
     ROLES: ClassVar[tuple[Role, ...]] = ("input", "weight", "weight", "weight", "weight")
     FIXED_POINT: ClassVar[bool] = False
@@ -54,12 +54,7 @@ class BatchNormOp(Operation):
 class LrnOperation(Operation):
     """The settings and shapes of local response normalisation and of its gradient."""
 
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "size": None,
-        "alpha": 1e-4,
-        "beta": 0.75,
-        "bias": 1.0,
-    }
+    DEFAULTS: ClassVar[Attributes] = {"size": None, "alpha": 1e-4, "beta": 0.75, "bias": 1.0}
     RESULT_CHOSEN: ClassVar[bool] = True
 
     @property
@@ -141,7 +136,7 @@ class SoftmaxOp(Operation):
     """exp(x) over its sum along ``axis``; in fixed point the result's binary point is chosen."""
 
     name = "graph.softmax"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axis": -1}
+    DEFAULTS: ClassVar[Attributes] = {"axis": -1}
     RESULT_CHOSEN: ClassVar[bool] = True
 
     def infer(self, types: Sequence[Type]) -> Type:

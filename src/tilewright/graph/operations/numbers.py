@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from tilewright.graph.operations.base import (
     NARROW,
+    Attributes,
     Operation,
     Type,
     definition,
     is_float,
 )
-from tilewright.ir import Attribute, PythonValue, f32
+from tilewright.ir import Attribute, f32
 from tilewright.ir.types import Array, FixedType, element_dtype, tensor_type
 from tilewright.numerics import fixed
 from tilewright.planning.domain import Stage
@@ -21,7 +22,7 @@ from tilewright.planning.domain import Stage
 class RepresentationOperation(Operation):
     """Keeps the shape; the result's element type is given."""
 
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {}
+    DEFAULTS: ClassVar[Attributes] = {}
     RESULT_CHOSEN: ClassVar[bool] = True
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:

@@ -6,19 +6,19 @@ the kernel runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, definition
+from tilewright.graph.operations.base import Attributes, Operation, Type, definition
 from tilewright.graph.operations.windows import (
     WindowOperation,
     check_images,
     check_scratch,
 )
-from tilewright.ir import PythonValue, bf16, f32
+from tilewright.ir import bf16, f32
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import pieces, reference
 from tilewright.numerics.pieces import join_weights
@@ -52,10 +52,7 @@ class PieceConvOp(WindowOperation):
     """
 
     name = "graph.piece_conv"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "window": (1, 1),
-        **WindowOperation.DEFAULTS,
-    }
+    DEFAULTS: ClassVar[Attributes] = {"window": (1, 1), **WindowOperation.DEFAULTS}
     ARITY: ClassVar[tuple[int, int]] = (3, 4)
     ROLES: ClassVar[tuple[Role, ...]] = _ROLES
 

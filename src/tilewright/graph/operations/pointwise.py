@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from tilewright.graph.operations.base import (
+    Attributes,
     Operation,
     Type,
     broadcast_shape,
     definition,
 )
-from tilewright.ir import PythonValue, i1
+from tilewright.ir import i1
 from tilewright.ir.types import Array, FixedType
 from tilewright.numerics import pointwise
 from tilewright.numerics.element_types import widened
@@ -101,7 +102,7 @@ class ClipOp(PointwiseOperation):
     """
 
     name = "graph.clip"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"minimum": None, "maximum": None}
+    DEFAULTS: ClassVar[Attributes] = {"minimum": None, "maximum": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the operand's type, which the result has."""
@@ -120,7 +121,7 @@ class LeakyReluOp(PointwiseOperation):
     """
 
     name = "graph.leaky_relu"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"alpha": 0.01, "factor": None}
+    DEFAULTS: ClassVar[Attributes] = {"alpha": 0.01, "factor": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the operand's type, which the result has."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Type, definition
+from tilewright.graph.operations.base import Attributes, Type, definition
 from tilewright.graph.operations.windows import WindowOperation
-from tilewright.ir import PythonValue, prop_def
+from tilewright.ir import prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import fixed, reference
 from tilewright.numerics.element_types import widened
@@ -17,10 +17,7 @@ from tilewright.planning.domain import Stage
 class PoolOperation(WindowOperation):
     """A reduction over windows of [n, c, h, w]; ``pads`` are top, left, bottom, right."""
 
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "kernel": None,
-        **WindowOperation.DEFAULTS,
-    }
+    DEFAULTS: ClassVar[Attributes] = {"kernel": None, **WindowOperation.DEFAULTS}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """[n, c, oh, ow]; every window must touch the image (or padding that counts)."""
@@ -71,7 +68,7 @@ class AveragePoolOp(PoolOperation):
 
     name = "graph.average_pool"
     kernel = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
+    DEFAULTS: ClassVar[Attributes] = {
         "kernel": None,
         "strides": (1, 1),
         "pads": (0, 0, 0, 0),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, define, definition
-from tilewright.ir import PythonValue, i1, i64, prop_def
+from tilewright.graph.operations.base import Attributes, Operation, Type, define, definition
+from tilewright.ir import i1, i64, prop_def
 from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import fixed, reference
 from tilewright.numerics.element_types import widened
@@ -18,7 +18,7 @@ from tilewright.planning.domain import Stage
 class ReduceOperation(Operation):
     """A reduction over ``axes``, which stay as extent 1 if ``keep_dims``."""
 
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axes": None, "keep_dims": True}
+    DEFAULTS: ClassVar[Attributes] = {"axes": None, "keep_dims": True}
 
     @property
     def keeps(self) -> bool:
@@ -126,11 +126,7 @@ class PlaceOperation(ReduceOperation):
     NaN is taken for the extreme, as NumPy has it.
     """
 
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "axes": None,
-        "keep_dims": True,
-        "last": False,
-    }
+    DEFAULTS: ClassVar[Attributes] = {"axes": None, "keep_dims": True, "last": False}
     FIXED_POINT: ClassVar[bool] = False
     PLACE: ClassVar[reference.Place]
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Type, definition
+from tilewright.graph.operations.base import Attributes, Type, definition
 from tilewright.graph.operations.windows import WindowOperation, check_images
-from tilewright.ir import PythonValue
 from tilewright.ir.types import Array
 from tilewright.numerics import pointwise, reference
 from tilewright.numerics.operators import PARAMETERS, operators
@@ -29,7 +28,7 @@ class SeparableConvOp(WindowOperation):
     """
 
     name = "graph.separable_conv"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
+    DEFAULTS: ClassVar[Attributes] = {
         **WindowOperation.DEFAULTS,
         "between": "",
         "minimum": None,

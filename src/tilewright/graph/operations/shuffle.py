@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, definition
-from tilewright.ir import PythonValue, prop_def
+from tilewright.graph.operations.base import Attributes, Operation, Type, definition
+from tilewright.ir import prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.planning.domain import Stage
 
@@ -23,7 +23,7 @@ class ChannelShuffleOp(Operation):
 
     name = "graph.channel_shuffle"
     groups = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"groups": None}
+    DEFAULTS: ClassVar[Attributes] = {"groups": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape of x."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Type, definition
+from tilewright.graph.operations.base import Attributes, Type, definition
 from tilewright.graph.operations.convolution import product_element
 from tilewright.graph.operations.windows import WindowOperation
-from tilewright.ir import PythonValue
 from tilewright.ir.types import Array, shape_of
 from tilewright.memory.alignment import ceil_div
 from tilewright.numerics import fixed, sparse
@@ -28,7 +27,7 @@ class SparseProductOp(WindowOperation):
     """
 
     name = "graph.sparse_product"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
+    DEFAULTS: ClassVar[Attributes] = {
         "channels": 1,
         "kernel": (1, 1),
         "lanes": 16,

@@ -11,13 +11,14 @@ import numpy as np
 from tilewright.graph.operations.base import (
     MAXIMUM_ELEMENTS,
     MAXIMUM_RANK,
+    Attributes,
     Operation,
     Type,
     along,
     axis_dims,
     definition,
 )
-from tilewright.ir import PythonValue, prop_def
+from tilewright.ir import prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
@@ -36,7 +37,7 @@ class ConcatOp(JoinOperation):
 
     name = "graph.concat"
     axis = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axis": None}
+    DEFAULTS: ClassVar[Attributes] = {"axis": None}
     ARITY: ClassVar[tuple[int, int]] = (1, 2**16)
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -99,7 +100,7 @@ class InterleaveOp(JoinOperation):
 
     name = "graph.interleave"
     steps = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"steps": None}
+    DEFAULTS: ClassVar[Attributes] = {"steps": None}
     ARITY: ClassVar[tuple[int, int]] = (1, 2**16)
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -149,7 +150,7 @@ class ReshapeOp(Operation):
 
     name = "graph.reshape"
     shape = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"shape": None}
+    DEFAULTS: ClassVar[Attributes] = {"shape": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The ``shape`` attribute, every extent given."""
@@ -182,7 +183,7 @@ class TransposeOp(Operation):
 
     name = "graph.transpose"
     permutation = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"permutation": None}
+    DEFAULTS: ClassVar[Attributes] = {"permutation": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the type of the permuted shape."""
@@ -218,12 +219,7 @@ class SliceOp(Operation):
     name = "graph.slice"
     starts = prop_def()
     ends = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "starts": None,
-        "ends": None,
-        "steps": None,
-        "axes": None,
-    }
+    DEFAULTS: ClassVar[Attributes] = {"starts": None, "ends": None, "steps": None, "axes": None}
 
     def ranges(self, shape: Sequence[int]) -> list[range]:
         """The indices taken along every axis; raises VerifyException."""
@@ -297,11 +293,7 @@ class PadOp(Operation):
 
     name = "graph.pad"
     pads = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "pads": None,
-        "mode": "constant",
-        "value": 0.0,
-    }
+    DEFAULTS: ClassVar[Attributes] = {"pads": None, "mode": "constant", "value": 0.0}
     ARITY: ClassVar[tuple[int, int]] = (1, 2)
     ROLES: ClassVar[tuple[Role, ...]] = ("input", "residual")
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type
-from tilewright.ir import PythonValue
+from tilewright.graph.operations.base import Attributes, Operation, Type
 
 
 class WindowOperation(Operation):
     """An operation on windows of images; ``pads`` are top, left, bottom, right."""
 
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "strides": (1, 1),
-        "pads": (0, 0, 0, 0),
-        "dilations": (1, 1),
-    }
+    DEFAULTS: ClassVar[Attributes] = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
 
     @property
     def slide(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, along, definition
+from tilewright.graph.operations.base import Attributes, Operation, Type, along, definition
 from tilewright.graph.operations.convolution import factors, product_element
 from tilewright.graph.operations.windows import check_images, check_scratch
-from tilewright.ir import PythonValue, f32
+from tilewright.ir import f32
 from tilewright.ir.types import Array, shape_of
 from tilewright.memory.alignment import ceil_div
 from tilewright.numerics import winograd
@@ -27,12 +27,7 @@ class WinogradConvOp(Operation):
     """
 
     name = "graph.winograd_conv"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "pads": (0, 0, 0, 0),
-        "tile": 4,
-        "taps": 3,
-        "group": 1,
-    }
+    DEFAULTS: ClassVar[Attributes] = {"pads": (0, 0, 0, 0), "tile": 4, "taps": 3, "group": 1}
     ARITY: ClassVar[tuple[int, int]] = (3, 4)
     ROLES: ClassVar[tuple[Role, ...]] = ("input", "weight", "scratch", "bias")
     FIXED_POINT: ClassVar[bool] = False

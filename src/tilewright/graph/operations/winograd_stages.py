@@ -4,12 +4,12 @@ transformed tile has points."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, along, definition
+from tilewright.graph.operations.base import Attributes, Operation, Type, along, definition
 from tilewright.graph.operations.windows import check_images
-from tilewright.ir import PythonValue, f32, prop_def
+from tilewright.ir import f32, prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.memory.alignment import ceil_div
 from tilewright.numerics import winograd
@@ -51,11 +51,7 @@ class WinogradInputOp(WinogradStage):
     """
 
     name = "graph.winograd_input"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "pads": (0, 0, 0, 0),
-        "tile": 4,
-        "taps": 3,
-    }
+    DEFAULTS: ClassVar[Attributes] = {"pads": (0, 0, 0, 0), "tile": 4, "taps": 3}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """[inner * inner, c, n, th, tw]: as many tiles as cover the convolution's result."""
@@ -90,11 +86,7 @@ class WinogradOutputOp(WinogradStage):
 
     name = "graph.winograd_output"
     extents = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "extents": None,
-        "tile": 4,
-        "taps": 3,
-    }
+    DEFAULTS: ClassVar[Attributes] = {"extents": None, "tile": 4, "taps": 3}
     ARITY: ClassVar[tuple[int, int]] = (1, 2)
     ROLES: ClassVar[tuple[Role, ...]] = ("input", "bias")
 
