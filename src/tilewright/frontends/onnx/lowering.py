@@ -10,11 +10,11 @@ import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.frontends.builder import NetworkBuilder
-from tilewright.frontends.emitter import Emitter, dtype_of
+from tilewright.frontends.emitter import Emitter
 from tilewright.frontends.onnx.nodes import AttributeValue, Node
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.ir import SSAValue
-from tilewright.ir.types import Array, shape_of
+from tilewright.ir.types import Array, dtype_of, shape_of
 
 Value = SSAValue | Constant
 """The value of an ONNX name: a tensor of the network, or an array known at import."""

@@ -16,7 +16,7 @@ from tilewright.graph.operations.base import (
     broadcast_shape,
     definition,
 )
-from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
+from tilewright.ir.types import Array, dtype_of, shape_of
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
@@ -65,7 +65,7 @@ class AttentionOp(Operation):
             scores = scores + mask[0] if mask else scores
             weights = np.exp(scores - scores.max(-1, keepdims=True))
             attended = weights / weights.sum(-1, keepdims=True) @ v
-        dtype = element_dtype(tensor_type(self.result).element_type)
+        dtype = dtype_of(self.result)
         return np.ascontiguousarray(attended.swapaxes(1, 2)).astype(dtype)
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:

@@ -28,7 +28,7 @@ from tilewright.ir import (
 from tilewright.ir.types import (
     Array,
     FixedType,
-    element_dtype,
+    dtype_of,
     element_name,
     fraction_of,
     layout_of,
@@ -219,7 +219,7 @@ class Operation(GraphOperation):
     def as_result(self, values: Array) -> Array:
         """Return results that were computed in float32 as the result's elements, of 16 bits
         perhaps."""
-        dtype = element_dtype(tensor_type(self.result).element_type)
+        dtype = dtype_of(self.result)
         if values.dtype == np.float32 and tensor_type(self.result).element_type in SHORT_FLOATS:
             return values.astype(dtype)
         return values

@@ -14,7 +14,7 @@ from tilewright.graph.operations.base import (
     is_float,
 )
 from tilewright.ir import Attribute, f32
-from tilewright.ir.types import Array, FixedType, element_dtype, tensor_type
+from tilewright.ir.types import Array, FixedType, dtype_of
 from tilewright.numerics import fixed
 from tilewright.planning.domain import Stage
 
@@ -46,7 +46,7 @@ class RequantiseOp(RepresentationOperation):
 
     def evaluate(self, *arrays: Array) -> Array:
         """Compute the result exactly by numerics.fixed.requantise."""
-        dtype = element_dtype(tensor_type(self.result).element_type)
+        dtype = dtype_of(self.result)
         return fixed.requantise(arrays[0], self.fractions[0], self.result_fraction, dtype)
 
     def verify_element(self, inferred: Attribute, element: Attribute) -> None:
@@ -68,7 +68,7 @@ class QuantiseOp(RepresentationOperation):
 
     def evaluate(self, *arrays: Array) -> Array:
         """Compute the result by numerics.fixed.quantise."""
-        dtype = element_dtype(tensor_type(self.result).element_type)
+        dtype = dtype_of(self.result)
         return fixed.quantise(arrays[0], self.result_fraction, dtype)
 
     def verify_element(self, inferred: Attribute, element: Attribute) -> None:

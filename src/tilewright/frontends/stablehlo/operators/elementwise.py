@@ -7,12 +7,11 @@ from functools import partial
 
 import numpy as np
 
-from tilewright.frontends.emitter import dtype_of
 from tilewright.frontends.stablehlo import patterns
 from tilewright.frontends.stablehlo.lowering import Lowering, Rule
 from tilewright.frontends.stablehlo.values import View
 from tilewright.ir import SSAValue
-from tilewright.ir.types import Array
+from tilewright.ir.types import Array, dtype_of
 
 Function = Callable[[Lowering, SSAValue], SSAValue]
 
@@ -223,12 +222,12 @@ FUNCTIONS: Mapping[str, Function] = {
     "chlo.square": lambda at, x: at.emit("mul", x, x),
 }
 
+_SAME = "abs ceil floor log sign sqrt tan tanh"
+_SAME_IN_CHLO = "acos acosh asin asinh atan atanh cosh erf sinh tan"
+
 PLAIN: Mapping[str, str] = {
-    **{f"stablehlo.{name}": name for name in "abs ceil floor log sign sqrt tan tanh".split()},
-    **{
-        f"chlo.{name}": name
-        for name in "acos acosh asin asinh atan atanh cosh erf sinh tan".split()
-    },
+    **{f"stablehlo.{name}": name for name in _SAME.split()},
+    **{f"chlo.{name}": name for name in _SAME_IN_CHLO.split()},
     "stablehlo.and": "bit_and",
     "stablehlo.cosine": "cos",
     "stablehlo.exponential": "exp",
