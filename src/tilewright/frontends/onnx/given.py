@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from onnx import GraphProto, ValueInfoProto
 
 from tilewright.errors import refuse
-from tilewright.frontends.onnx.limits import shown
+from tilewright.frontends.limits import shown
 from tilewright.frontends.onnx.tensors import DTYPES, type_name
 from tilewright.ir.types import Array
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.graph.dialect import network_of
-from tilewright.graph.operations import JoinOperation, Operation
+from tilewright.graph.operations import Operation
+from tilewright.graph.operations.views import JoinOperation
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import compiler, make, operations_of, replace, sweep
 from tilewright.graph.passes.strides import dense_box, slice_box

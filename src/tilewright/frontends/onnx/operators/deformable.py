@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from tilewright.frontends.moves import stretch
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.operators.sampling import Axis, constant, rows_of, sampled
 from tilewright.frontends.onnx.windows import window_of
@@ -39,7 +40,7 @@ def deform_conv(at: Lowering) -> Value:
     moved = at.reshape(at.tensor(2), (x[0], parts, taps, 2, *sizes))
     places: list[SSAValue] = []
     for i in range(2):
-        shifts = at.emit("slice", moved, starts=[i], ends=[i + 1], axes=(3,), steps=[1])
+        shifts = stretch(at, moved, 3, i, i + 1)
         shifts = at.reshape(shifts, (x[0], parts, taps, *sizes))
         tap = np.indices(kernel)[i].reshape(taps, 1, 1) * window.dilations[i]
         step = np.indices(sizes)[i] * window.strides[i] - window.begins[i]
