@@ -139,7 +139,7 @@ def fill(
             lowest[members[k]] = before[k - start]
         for s in range(first[choice], last[choice] + 1):
             demand[s] += size[choice]
-        if not covered:  # it was in nobody's way, so what failed was the others
+        if not covered:  # it was in no other's way, so the others failed
             loses = False
             break
     if loses:

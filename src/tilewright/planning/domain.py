@@ -23,7 +23,7 @@ Role = Literal["input", "weight", "bias", "residual", "scratch", "internal", "ou
 """The role of an operand in its kernel; a residual is the second input of a later stage, an
 internal operand one that a producer makes.
 
-Scratch is memory that the kernel may write and read, and whose content nobody else reads.
+Scratch is memory that the kernel may write and read, and whose content no other kernel reads.
 """
 
 

@@ -172,7 +172,7 @@ def faults(queues: Queues, limits: Synchronisation) -> list[Fault]:
                     problems.append(Fault(f"word {number} is from {first} to {second}", op, 0))
     for bad, reason in (
         (matched.unanswered, "waits for ever: nothing before it signals this id so often"),
-        (matched.unused, "signals what nothing waits for"),
+        (matched.unused, "sends a signal that nothing waits for"),
     ):
         if bad.size:
             problems.append(Fault(reason, *events.executed(int(bad[0]))))

@@ -71,7 +71,7 @@ def test_the_cost_model_needs_no_planner() -> None:
         ("ldm{block=5}", MACHINE, {}, "option-planner", "block=16|32|64|128|256"),
         ("exact", CPU, {}, "option-planner", "behind caches"),
         ("greedy", MACHINE, {"database": "some.sqlite"}, "option-planner", "no database"),
-        ("measured", MACHINE, {}, "target-measure", "not at hand"),
+        ("measured", MACHINE, {}, "target-measure", "not this computer"),
     ],
 )
 def test_what_a_machine_has_no_use_for_is_refused(

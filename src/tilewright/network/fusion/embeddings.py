@@ -77,7 +77,7 @@ def _not_convex(graph: DependenceGraph, candidate: Candidate) -> Problem | None:
     node = graph.nodes[(outside & -outside).bit_length() - 1]
     return Problem(
         "fusion-convex",
-        "it reads a result of the group, and the group depends on what it gives",
+        "it reads a result of the group, and the group depends on its own result",
         node.name,
-        "a pattern that holds it, too, can be one kernel",
+        "use a pattern that includes this node",
     )

@@ -73,9 +73,9 @@ def plan_chain(
             raise failures[0]
         raise refuse(
             "plan-capacity",
-            f"no tile of {kernel.anchor.operation} fits {machine.name} with what it computes first",
+            f"no tile of {kernel.anchor.operation} fits {machine.name} with the computes before it",
             kernel.symbol,
-            "give the machine more memory, or leave the kernels apart",
+            "give the machine more memory, or do not fuse the kernels",
         )
     cuts = ["rows"] if any(unit.thinned for unit in search.candidates) else []
     cuts += ["priced"] if search.stopped else []

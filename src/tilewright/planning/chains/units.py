@@ -317,7 +317,7 @@ class Places:
         if path is None or self.machine.main in {move.target for move in path}:
             raise refuse(
                 "kernel-chain",
-                f"{operand.name} is made in {source} and read in {target}, and no moves on the "
+                f"{operand.name} is computed in {source} and read in {target}, and no moves on the "
                 "chip lead from one to the other",
                 operand.name,
             )

@@ -93,7 +93,7 @@ class Space:
         return part
 
     def _column(self, key: Hashable, compute: Callable[[], Column]) -> Any:
-        """A column that is computed when it is first asked for; nobody may write to it."""
+        """A column that is computed when it is first asked for; it is read-only."""
         column = self._known(key)
         if column is None:
             column = self.known[key] = compute()

@@ -107,7 +107,7 @@ def _texts(
     ]
     for port in (*ports[0], *ports[1]):
         if not port.dense:
-            raise refuse("ascend-host", "does not lie as a file of it would", port.name)
+            raise refuse("ascend-host", "its layout is not that of a file", port.name)
     for axes in ({}, {}) if length is None else (length.inputs, length.outputs):
         for name, counted in axes.items():
             if len(counted) > 1:

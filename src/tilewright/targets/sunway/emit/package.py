@@ -113,7 +113,7 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     outputs = [Port.of(name, value) for name, value in network.outputs]
     for port in (*inputs, *outputs):
         if not port.dense:
-            raise refuse("sunway-operand", "does not lie as a file of it would", port.name)
+            raise refuse("sunway-operand", "its layout is not that of a file", port.name)
     arenas = (WEIGHTS, ACTIVATIONS, TEMPORARY)
     sizes = [compilation.arenas.get(arena, 0) for arena in arenas]
     groups = core_groups(compilation.machine)
