@@ -183,10 +183,10 @@ def _cut(
         part[first[b]] = max(part[first[b]], last[b])
     parts, reach = 0, -1
     for s in range(begin, stop):
-        begun = part[s]
-        if begun >= 0 and s > reach:
+        begin_part = part[s]
+        if begin_part >= 0 and s > reach:
             parts += 1
-        reach = max(reach, begun)
+        reach = max(reach, begin_part)
         part[s] = parts - 1
     return parts
 

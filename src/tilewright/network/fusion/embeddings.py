@@ -54,12 +54,12 @@ def leaves_and_returns(graph: DependenceGraph, vertices: Sequence[int]) -> int:
 
     A group is convex if there are none; otherwise it would wait for itself.
     """
-    behind = before = inside = 0
+    after = before = inside = 0
     for number in vertices:
-        behind |= graph.descendants[number]
+        after |= graph.descendants[number]
         before |= graph.ancestors[number]
         inside |= 1 << number
-    return behind & before & ~inside
+    return after & before & ~inside
 
 
 def _fixed(graph: DependenceGraph, candidate: Candidate) -> Problem | None:

@@ -93,7 +93,7 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
         output = operand is kernel.output
         if operand in kernel.anchor.inputs:
             operand = beside(operand, kernel.anchor, primitive)
-        if operand.held == memory.name:
+        if operand.resident_in == memory.name:
             memory = machine.memory(machine.main)
         ends = (memory.name, machine.main) if output else (machine.main, memory.name)
         path = machine.path(*ends)
@@ -275,10 +275,10 @@ def run_elements(operand: Operand, lengths: Sequence[Ints]) -> Ints:
     strides = operand.strides or layout.strides(operand.shape)
     first = lengths[0] if lengths else np.ones(1, np.int64)  # a scalar has no axes
     run, whole = np.ones_like(first), np.ones_like(first, np.bool_)
-    behind = 1  # elements from the first index of the axes within to what follows their last
+    dense = 1  # elements from the first index of the axes within to what follows their last
     for factor, extent, stride in reversed([*zip(layout.factors, extents, strides, strict=True)]):
         if extent > 1:
-            whole, behind = whole & (stride == behind), stride * extent
+            whole, dense = whole & (stride == dense), stride * extent
         length = -(-lengths[factor.axis] // factor.divisor)
         full = length >= np.minimum(extent, -(-operand.shape[factor.axis] // factor.divisor))
         run = run * np.where(whole, np.minimum(length, extent), 1)

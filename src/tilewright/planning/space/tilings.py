@@ -34,7 +34,7 @@ from tilewright.planning.space.footprint import (
     run_elements,
     uses_of,
 )
-from tilewright.planning.space.held import usable
+from tilewright.planning.space.residents import usable
 from tilewright.planning.space.sizes import EFFORTS, tile_sizes
 
 Column = NDArray[Any]
@@ -147,7 +147,7 @@ class Space:
         return split
 
     def allowed(self) -> Bools:
-        """Column: whether tiles are as moves and held operands need them."""
+        """Column: whether tiles are as moves and resident operands need them."""
         return self._solid() & usable(
             self.kernel, {dim: self.size(dim) for dim in self.index}, self.machine
         )

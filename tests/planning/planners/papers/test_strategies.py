@@ -138,7 +138,11 @@ def test_every_space_comes_back(found: list[ScheduleSpace]) -> None:
         ("space a\n  seed n 1\n  seed n 1", "file:3:3", "a seed already"),
         ("space a\n  seed n 1, n 2", "file:2:13", "n occurs twice"),
         ("space a\n  seed n 1 x", "file:2:12", "in the place of a comma"),
-        ("space a\n  compute output[n] += input[n] * weight[n]", "file:2:11", "seed must come before"),
+        (
+            "space a\n  compute output[n] += input[n] * weight[n]",
+            "file:2:11",
+            "seed must come before",
+        ),
         ("space a\n  seed n 1\n  compute output[n]", "file:3:11", "is no product"),
         (
             "space a\n  seed n 1\n  compute output[n] += input[m] * weight[n]",
