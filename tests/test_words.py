@@ -193,7 +193,10 @@ def test_docstrings_name_their_subject(room: str) -> None:
     assert not poor, "begin with a noun or a verb, in five words at least"
 
 
-RIDDLES = re.compile(r"\bthat is none\b|\bthat are none\b|\bcome upon\b|\bthat there are not\b")
+RIDDLES = re.compile(
+    r"\bthat is none\b|\bthat are none\b|\bcome upon\b|\bthat there are not\b|\bcomes? quantised\b"
+    r"|\bwith company\b|\bas it lies\b|\bunasked\b|\bSo many\b|\bstands? behind\b"
+)
 """Phrases that readers stop at, in pages."""
 
 
