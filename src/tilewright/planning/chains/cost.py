@@ -242,12 +242,11 @@ class Tiling:
         move = place.fill or place.flush
         assert move is not None
         lengths, count = self._lengths_moved(index), len(self.visits(index))
-        size = np.broadcast_to(prod(lengths, start=place.element_bytes), count)
+        size = prod(lengths, start=place.element_bytes)
         if move.transaction == 1 and not move.efficiency:
-            return size
-        columns = [np.broadcast_to(length, count) for length in lengths]
-        run = run_elements(place.operand, columns) * place.element_bytes
-        return transfer_bytes(move, run, size // np.maximum(run, 1))
+            return np.broadcast_to(size, count)
+        run = run_elements(place.operand, lengths) * place.element_bytes
+        return np.broadcast_to(transfer_bytes(move, run, size // np.maximum(run, 1)), count)
 
     @cached_property
     def transfers(self) -> dict[int, Ints]:

@@ -21,6 +21,7 @@ from tilewright.targets.cambricon.lowering.network import (
     ALIGNMENT,
     CONSTANTS,
     Lowering,
+    Variants,
     shared_weights,
 )
 from tilewright.targets.cambricon.simulate.simulator import Simulator
@@ -46,6 +47,8 @@ def timer(machine: Machine, *, begun: bool = True) -> Timer:
     another one is taken.
     """
 
+    beside: Variants = {}
+
     def cycles(kernel: Kernel, schedule: Schedule) -> float:
         placements, sizes = _placed(kernel)
         bases = {WEIGHTS: 0, ACTIVATIONS: sizes[WEIGHTS], CONSTANTS: sum(sizes.values())}
@@ -53,7 +56,8 @@ def timer(machine: Machine, *, begun: bool = True) -> Timer:
             program = tile(kernel, schedule, machine, placements, check=False, honours=HONOURS)
         except TilewrightError:
             return inf
-        lowering = Lowering(machine, bases, Counter(), begun=begun and not kernel.first)
+        begins = begun and not kernel.first
+        lowering = Lowering(machine, bases, Counter(), begun=begins, beside=beside)
         try:
             lowering.kernel(program, kernel.nodes)
         except TilewrightError:
@@ -67,12 +71,14 @@ def run_timer(machine: Machine, arenas: Mapping[str, int]) -> RunTimer:
     """Simulated cycles of kernels in a row, as a package would hold them."""
     ends = accumulate(arenas.values(), initial=0)
     bases = dict(zip((*arenas, CONSTANTS), ends, strict=True))
+    beside: Variants = {}
 
     def cycles(kernels: Sequence[CompiledKernel]) -> float:
         programs = [
             [*programs_of(kernel.program)] for kernel in kernels if kernel.program is not None
         ]
-        lowering = Lowering(machine, bases, shared_weights([p for own in programs for p in own]))
+        shared = shared_weights([p for own in programs for p in own])
+        lowering = Lowering(machine, bases, shared, beside=beside)
         lowering.hold(program for own in programs for program in own)
         for kernel, own in zip(kernels, programs, strict=True):
             for program in own:

@@ -32,6 +32,11 @@ ALIGNMENT = 64
 """Bytes to which what lies there is aligned."""
 
 
+Variants = dict[tuple[tuple[str, int], ...], Machine]
+"""A machine with what is left of memories in which tensors stay, by their names and bytes; timers
+make each once for all that they time."""
+
+
 @dataclass
 class Lowering:
     """Lowers kernels one after the other; ``bases`` has the address of every region."""
@@ -52,6 +57,7 @@ class Lowering:
     in the region."""
     begun: bool = False
     """Whether each kernel's first weights are there, as if a kernel before had loaded them."""
+    beside: Variants = field(default_factory=dict[tuple[tuple[str, int], ...], Machine])
 
     def __post_init__(self) -> None:
         self.early = EarlyLoads(self.machine)
@@ -72,8 +78,12 @@ class Lowering:
         cycles: float = 0.0,
     ) -> None:
         """Append a kernel that takes about so many cycles. Raises TilewrightError."""
-        rooms = {f"memory.{name}.bytes": room for name, room in program.room_of.items()}
-        machine = self.machine.with_values(rooms) if rooms else self.machine
+        machine, rooms = self.machine, tuple(program.room_of.items())
+        if rooms:
+            if rooms not in self.beside:
+                values = {f"memory.{name}.bytes": room for name, room in rooms}
+                self.beside[rooms] = machine.with_values(values)
+            machine = self.beside[rooms]
         lowered = lower_kernel(
             program,
             machine,

@@ -344,22 +344,22 @@ def _hollow(statement: Statement) -> Statement | None:
 
 def _leave_out(code: Code, webs: Sequence[Web]) -> None:
     """Leave out instructions whose results nobody reads, and copies to themselves."""
-    read_by: dict[int, list[Web]] = {}
-    uses = {id(web): {number for number, _ in web.uses} for web in webs}
-    for web in webs:
-        for number in uses[id(web)]:
-            read_by.setdefault(number, []).append(web)
-    waiting = [web for web in webs if not uses[id(web)]]
+    read_by: dict[int, list[int]] = {}
+    uses = [len(web.uses) for web in webs]
+    for place, web in enumerate(webs):
+        for number, _ in web.uses:
+            read_by.setdefault(number, []).append(place)
+    waiting = [place for place, count in enumerate(uses) if not count]
     while waiting:
-        for number in waiting.pop().defs:
+        for number in webs[waiting.pop()].defs:
             statement = code[number]
             if statement is None or statement.mnemonic not in PURE:
                 continue
             code[number] = _hollow(statement)
-            for web in read_by.get(number, ()):
-                uses[id(web)].discard(number)
-                if not uses[id(web)]:
-                    waiting.append(web)
+            for place in read_by.get(number, ()):
+                uses[place] -= 1
+                if not uses[place]:
+                    waiting.append(place)
     for number, statement in enumerate(code):
         if (
             statement is not None
