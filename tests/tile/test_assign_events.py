@@ -25,8 +25,7 @@ from tilewright.tile.iteration import Order
 from tilewright.tile.lower import tile
 from tilewright.tile.operations import BarrierOp, EventOp, SignalOp, WaitOp
 from tilewright.tile.passes import AssignEvents, Check
-from tilewright.tile.queues import Queues
-from tilewright.tile.races import faults, races
+from tilewright.tile.races import Proof
 
 STYLES = {
     "flags": Synchronisation(style="flags", ids=8),
@@ -63,12 +62,9 @@ def with_slots(schedule: Schedule, slots: int, found: Case) -> Schedule:
 
 def refused(program: ProgramOp, toy: Machine) -> bool:
     """Whether check refuses a program for what orders it, without the rest that it checks."""
-    order = Order(program)
-    queues, limits = Queues(order), toy.synchronisation
+    proof, limits = Proof(Order(program)), toy.synchronisation
     ids = [number for op in orderings(program) if isinstance(op, EventOp) for number in op.id_list]
-    return max(ids, default=0) >= limits.count or bool(
-        faults(queues, limits) or races(order, queues)
-    )
+    return max(ids, default=0) >= limits.count or bool(proof.faults(limits) or proof.races())
 
 
 def orderings(program: ProgramOp) -> list[EventOp | BarrierOp]:

@@ -227,7 +227,7 @@ def _not_lowered(
         placements = placements_of(ops[kernel.symbol], names, kernel)
         with refused.of(kernel.symbol):
             program = tile_module(
-                kernel, schedule, state.machine, placements, honours=state.target.honours
+                kernel, schedule, state.machine, placements, honours=state.target.honours_of(kernel)
             )
             run([CompiledKernel(kernel, schedule, program)])
 
@@ -248,7 +248,7 @@ def build_tiles(state: CompilationState) -> None:
         passes = tile_pipeline(
             state.machine,
             tuple(text for texts in used.values() for text in texts),
-            honours=state.target.honours,
+            honours=state.target.honours_of(item.kernel),
         )
         state.runner.context = context_of(state, {})
         with refused.of(item.kernel.symbol):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,55 @@ from tilewright.planning.layout import Layout
 
 Arenas = Mapping[str, NDArray[np.uint8]]
 """Bytes of every allocation of a package: ``activations`` and ``weights``."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """The address, extents and strides of a value in main memory."""
+
+    arena: str
+    offset: int
+    """The offset of the value in its arena, in bytes."""
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    """The strides of the value, in bytes."""
+    width: int
+    """Bytes of an element."""
+
+    @classmethod
+    def of(cls, value: SSAValue) -> Box:
+        """The box of a value of the network."""
+        place, shape = placement_of(value), shape_of(value)
+        width = element_dtype(tensor_type(value).element_type).itemsize
+        extents = Layout.parse(layout_of(value), len(shape)).physical_shape(shape)
+        strides = tuple(step * width for step in place.strides)
+        return cls(place.arena, place.offset, extents, strides, width)
+
+    @property
+    def span(self) -> int:
+        """Bytes from the first element to behind the last one."""
+        pairs = zip(self.extents, self.strides, strict=True)
+        return sum((extent - 1) * step for extent, step in pairs) + self.width
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all elements."""
+        return prod(self.extents) * self.width
+
+    @property
+    def dense(self) -> bool:
+        """True if elements follow each other without a gap, in order."""
+        step = self.width
+        for extent, stride in zip(reversed(self.extents), reversed(self.strides), strict=True):
+            if extent > 1 and stride != step:
+                return False
+            step *= extent
+        return True
+
+    def same(self, other: Box) -> bool:
+        """Return True if both are the same bytes in the same order."""
+        ends = [(box.arena, box.offset, box.bytes) for box in (self, other)]
+        return ends[0] == ends[1] and self.dense and other.dense
 
 
 def box(arenas: Arenas, place: Placement, physical: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

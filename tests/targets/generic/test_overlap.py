@@ -101,8 +101,8 @@ def test_a_network_takes_less_than_its_kernels_alone() -> None:
     for item in state.kernels:
         if item.program is None:
             continue
-        instructions = executable.runner.package.instructions
-        lowering = Lowering(instructions, executable.runner.package.parts.file.bases)
+        instructions = executable.runner.instruction_set
+        lowering = Lowering(instructions, executable.runner.parts.file.bases)
         for program in programs_of(item.program):
             lowering.kernel(program)
         alone += float(simulate(lowering.timed(), machine).cycles)

@@ -88,6 +88,12 @@ class Writer:
         """Append one line of text at the current indentation."""
         self.lines.append("    " * self.depth + text if text else "")
 
+    def text(self, text: str) -> None:
+        """Append lines of text, each at the current indentation; one that ends with a new line has
+        an empty last one."""
+        for line in text.split("\n"):
+            self.line(line)
+
     @contextmanager
     def block(self, head: str = "") -> Generator[None]:
         """Write ``head {``, the body, and ``}``."""

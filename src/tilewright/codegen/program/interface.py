@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tilewright.machine import Machine
     from tilewright.planning.domain import Kernel
     from tilewright.planning.schedule import Schedule
+    from tilewright.tile.dialect import ProgramOp
 
 MANIFEST = "program.json"
 """The file of a program's directory that describes the others."""
@@ -56,6 +57,13 @@ class CompiledKernel:
     """The ``tile.program`` after the tile passes; None for a kernel on the host."""
     predicted_cycles: float = 0.0
     """What the planner expects of it."""
+
+    @property
+    def programs(self) -> list[ProgramOp]:
+        """The tile programs of ``program``; none for a kernel on the host."""
+        from tilewright.tile.dialect import programs_of
+
+        return [] if self.program is None else programs_of(self.program)
 
     @property
     def on_host(self) -> bool:

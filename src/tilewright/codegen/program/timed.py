@@ -19,7 +19,7 @@ from tilewright.planning.schedule import Schedule
 from tilewright.simulate.commands import TimedArray, timed_table, transfer_bytes
 from tilewright.simulate.timing import simulate
 from tilewright.tile.boxes import box_columns
-from tilewright.tile.dialect import ComputeOp, MoveOp, ProgramOp, programs_of
+from tilewright.tile.dialect import ComputeOp, MoveOp, ProgramOp
 from tilewright.tile.iteration import Order, own_extents
 from tilewright.tile.lower import tile
 from tilewright.tile.queues import Command, Queues, leader_of
@@ -41,8 +41,7 @@ def row_timer(machine: Machine) -> RunTimer:
     """Simulated cycles of kernels of which each begins when the one before has ended."""
 
     def cycles(kernels: Sequence[CompiledKernel]) -> float:
-        modules = [kernel.program for kernel in kernels if kernel.program is not None]
-        programs = [program for module in modules for program in programs_of(module)]
+        programs = [program for kernel in kernels for program in kernel.programs]
         return float(simulate(one_by_one(programs, machine), machine).cycles)
 
     return cycles

@@ -49,8 +49,8 @@ class InstructionTarget(WordTarget):
 
     def load(self, directory: Path) -> Runner:
         """A runner on the simulated machine."""
-        package = read_package(directory, self.instruction_set)
-        return (InstructionRunner if package.parts.machine.c is None else CRunner)(package)
+        parts, instructions = read_package(directory, self.instruction_set)
+        return (InstructionRunner if parts.machine.c is None else CRunner)(parts, instructions)
 
     def timer(self, machine: Machine) -> Timer | None:
         """The timing core on the kernel's commands."""

@@ -29,7 +29,7 @@ from tilewright.targets.generic.lower import KernelLowering, Lowering
 from tilewright.targets.generic.lowering.carried import Carried
 from tilewright.targets.generic.program import decode
 from tilewright.targets.generic.timing import timed_program, whole_program
-from tilewright.tile.dialect import ComputeOp, ProgramOp, programs_of
+from tilewright.tile.dialect import ComputeOp, ProgramOp
 from tilewright.tile.iteration import own_extents
 from tilewright.tile.lower import tile
 from tilewright.tile.queues import Command
@@ -63,7 +63,7 @@ def run_timer(instructions: InstructionSet, arenas: Mapping[str, int]) -> RunTim
     def cycles(kernels: Sequence[CompiledKernel]) -> float:
         lowering = Lowering(instructions, bases)
         for kernel in kernels:
-            for program in () if kernel.program is None else programs_of(kernel.program):
+            for program in kernel.programs:
                 lowering.kernel(program)
         words, _ = lowering.words()
         program = decode(instructions, words)

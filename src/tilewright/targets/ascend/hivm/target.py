@@ -19,7 +19,6 @@ from tilewright.targets.ascend.hivm.emit import function_name, function_text
 from tilewright.targets.ascend.hivm.machine import machine_910b
 from tilewright.targets.base import Target
 from tilewright.tile.decisions import Decision
-from tilewright.tile.dialect import programs_of
 
 FILE = "kernels.mlir"
 
@@ -52,7 +51,7 @@ class Ascend910bTarget(Target):
                     reason = op.told_reason or "a copy"
                     functions.append(f"  // {op.symbol.data} runs on the host: {comment(reason)}")
                 continue
-            (program,) = programs_of(compiled.program)
+            (program,) = compiled.programs
             with refused.of(compiled.kernel.symbol):
                 functions.append(function_text(program, function_name(compiled.kernel.symbol)))
         refused.check()
