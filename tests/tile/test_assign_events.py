@@ -214,7 +214,7 @@ def test_check_names_what_is_wrong() -> None:
     signal = next(op for op in program.walk() if isinstance(op, SignalOp) and op.turns_of)
     given = signal.id_list
     for ids, reason in (
-        ((given[0], 7), r"tile-event.*signals what nothing waits for"),
+        ((given[0], 7), r"tile-event.*sends a signal that nothing waits for"),
         ((given[0], 8), r"tile-event.*there are ids 0 to 7"),
     ):
         signal.set("ids", ids)
@@ -230,5 +230,5 @@ def test_commands_out_of_the_order_of_the_text_are_refused() -> None:
     counted = machine()
     program = tile(found.kernel, random_schedule(found, counted, 0), counted)
     program.groups = StringAttr("dlir")
-    with pytest.raises(TilewrightError, match=r"tile-event.*otherwise than in the text"):
+    with pytest.raises(TilewrightError, match=r"tile-event.*another order than the program"):
         AssignEvents().run(program, toy)

@@ -27,7 +27,7 @@ MOST_BYTES = 1 << 24
 """Largest program text that is read."""
 
 LimitOption = Annotated[
-    int, typer.Option("--limit", min=1, help="Instructions after which a program is endless.")
+    int, typer.Option("--limit", min=1, help="End a run after this number of instructions.")
 ]
 MOST_INSTRUCTIONS = 1 << 30
 

@@ -25,7 +25,7 @@ ModelArgument = Annotated[Path, typer.Argument(help=f"{console.MODELS} Or a pack
 TrustOption = Annotated[
     bool,
     typer.Option(
-        "--trust-library", help="Load the package's library, though your key did not seal it."
+        "--trust-library", help="Load the package's library even if not sealed by your key."
     ),
 ]
 
@@ -79,7 +79,7 @@ def open_or_compile(
         return bound_package(package, options.shape, files, progress)
     if trust:
         raise refuse(
-            "option-trust", "a model brings no library", "--trust-library", "give it to a package"
+            "option-trust", "a model has no library", "--trust-library", "give it with a package"
         )
     cache = console.cache() if keep else None
     request = None
@@ -139,7 +139,7 @@ def run(
         bool,
         typer.Option(
             "--check",
-            help="Compare with the program's meaning and with the model.",
+            help="Compare outputs with the interpreter's and the model's.",
         ),
     ] = False,
     beside: Annotated[

@@ -81,9 +81,7 @@ def free_axes(network: NetworkOp, inputs: Mapping[str, Collection[int]]) -> Free
 
 
 def _refusal(node: str, reason: str) -> TilewrightError:
-    return refuse(
-        "length-kernel", reason, node, "give the dim a size: each is compiled for itself then"
-    )
+    return refuse("length-kernel", reason, node, "give the dim a size: each size is then compiled")
 
 
 def _of_kernel(
@@ -201,7 +199,7 @@ def _differs(op: Operation, sizes: tuple[int, int], reason: str) -> TilewrightEr
         "length-structure",
         f"{reason} (sizes {sizes[0]} and {sizes[1]})",
         str(where).strip('"'),
-        "give the dim a size: each is compiled for itself then",
+        "give the dim a size: each size is then compiled",
     )
 
 

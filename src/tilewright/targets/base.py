@@ -81,7 +81,7 @@ class Target(ABC):
     @property
     def host_compiler(self) -> HostCompiler:
         """The compiler of kernels that accelerators leave to this target's processor."""
-        raise refuse("target-host", f"target {self.name} compiles no host's kernels")
+        raise refuse("target-host", f"target {self.name} does not compile kernels for the host")
 
     @abstractmethod
     def machine(self) -> Machine:

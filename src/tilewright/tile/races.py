@@ -210,7 +210,7 @@ class Proof:
                         problems.append(Fault(f"word {number} is from {first} to {second}", op, 0))
         for bad, reason in (
             (matched.unanswered, "waits for ever: nothing before it signals this id so often"),
-            (matched.unused, "signals what nothing waits for"),
+            (matched.unused, "sends a signal that nothing waits for"),
         ):
             if (bad := bad[active[bad]]).size:
                 problems.append(Fault(reason, *events.executed(int(bad[0]))))

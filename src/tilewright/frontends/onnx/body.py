@@ -52,7 +52,7 @@ MAX_RANKS = 2 * MAX_DIMENSIONS
 """Numbers that a constant has at most which says sizes: two for each axis, as Pad's."""
 
 _NOTHING = Constant(np.zeros(0, np.float32), "")
-"""Stands for the result of a definition that nobody asks for."""
+"""The placeholder for a result of a definition that is not used."""
 
 
 @dataclass
@@ -127,7 +127,7 @@ class Body:
         for name in filter(None, outputs):
             if name not in produced:
                 raise refuse(
-                    "onnx-attribute", f"nothing makes its result {shown(name)}", node.where
+                    "onnx-attribute", f"no node computes its result {shown(name)}", node.where
                 )
         nodes = nodes_of(protos, versions or node.versions, node)
         self.taken += len(nodes)

@@ -1,4 +1,4 @@
-"""Values that the caller gives inputs for good: sizes and branches may depend on them.
+"""Inputs that the caller makes constant: sizes and branches may depend on them.
 
 constants={"sizes": [1, 3, 64, 64]}         in Python
 --constant sizes=1,3,64,64                  on the command line

@@ -130,7 +130,7 @@ def sort_nodes(nodes: Sequence[Node], sources: Iterable[str]) -> list[Node]:
                 problems.append(
                     Problem(
                         "onnx-duplicate-name",
-                        f"it makes the value {shown(name)}, which is made elsewhere too",
+                        f"it computes the value {shown(name)}, which is computed elsewhere, too",
                         node.where,
                     )
                 )
@@ -142,7 +142,7 @@ def sort_nodes(nodes: Sequence[Node], sources: Iterable[str]) -> list[Node]:
                 problems.append(
                     Problem(
                         "onnx-missing-input",
-                        f"it reads the value {shown(name)}, which nothing makes",
+                        f"it reads the value {shown(name)}, which no node computes",
                         node.where,
                     )
                 )

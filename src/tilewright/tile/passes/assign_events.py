@@ -101,8 +101,7 @@ def _refuse_reordered(program: ProgramOp, limits: Synchronisation) -> None:
     if reordered:
         raise refuse(
             "tile-event",
-            f"commands stand in their queues otherwise than in the text, which {limits.style} "
-            "cannot follow",
+            f"queues have another order than the program, which {limits.style} do not support",
             program.symbol.data,
             'without late-loads, prefetch and groups of commands; or synchronisation = "counters"',
         )

@@ -368,7 +368,7 @@ class _Checker:
             at = int(wrong[0])
             yield self.problem(
                 "tile-coverage",
-                f"{counts[at]} points are computed of {_text(outer, at)}, which takes {whole[at]}",
+                f"{counts[at]} points are computed of {_text(outer, at)}, which needs {whole[at]}",
                 compute,
             )
 

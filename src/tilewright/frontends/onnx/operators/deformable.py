@@ -22,7 +22,7 @@ def deform_conv(at: Lowering) -> Value:
     x, w, offsets = at.shape(0), at.shape(1), at.shape(2)
     group, parts = at.integer("group", 1), at.integer("offset_group", 1)
     if len(x) != 4 or len(w) != 4 or group < 1 or parts < 1:
-        raise at.refuse(f"an image of shape {list(x)} is not convolved so", code="onnx-shape")
+        raise at.refuse(f"an image of shape {list(x)} is not supported", code="onnx-shape")
     kernel = at.integers("kernel_shape") or w[2:]
     taps = math.prod(kernel)
     if kernel != w[2:] or x[1] != w[1] * group or w[0] % group or x[1] % parts:

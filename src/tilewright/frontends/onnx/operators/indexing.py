@@ -220,7 +220,7 @@ def compress(at: Lowering) -> Value:
         axis = at.axis(at.integer("axis"), len(sizes))
     places = np.flatnonzero(condition)
     if not places.size or places[-1] >= sizes[axis]:
-        raise at.refuse("its condition takes nothing, or more than there is", code="onnx-shape")
+        raise at.refuse("its condition selects nothing, or more than exists", code="onnx-shape")
     return at.emit("gather", x, number(at, places, "places"), axis=axis)
 
 
