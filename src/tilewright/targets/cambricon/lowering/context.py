@@ -57,8 +57,8 @@ class Context:
     segmented: frozenset[TensorOp]
     """Weights laid out by segment."""
     hook: Hook
-    thrift: int
-    """How many times there were too few registers; each time fewer are for constants."""
+    pressure: int
+    """How far registers are saved: 0 where they suffice."""
     widen: Callable[[TensorOp, int, int], bool]
     """Lays weights out for bands of so many pixels at a stride, if that fits."""
     pace: Pace

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from tilewright.errors import TilewrightError
+from tilewright.errors import refuse
 from tilewright.machine import Machine
+from tilewright.targets.cambricon.isa import REGISTERS
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.depthwise import Depthwise
 from tilewright.targets.cambricon.lowering.early import (
@@ -111,18 +112,39 @@ class Lowered:
     """The cuts of the weights that it finds in the matrix scratchpad."""
     tables: Filled = ()
     """What it leaves in the machine's tables."""
+    registers: int = 0
+    """Scalar registers that are alive together."""
 
 
-THRIFT = (
-    (("input", "output", "residual", "weight", "bias"), 12),
-    (("input", "output", "residual", "weight"), 12),
-    (("input", "output", "residual", "weight"), 2),
-    (("input", "output"), 4),
-    (("output",), 2),
-    ((), 4),
-    ((), 0),
+@dataclass(frozen=True)
+class RegisterUse:
+    """One way to spend the machine's scalar registers on a kernel."""
+
+    streams: tuple[str, ...]
+    """Roles of the operands that move in streams."""
+    constants: int
+    """Numbers that keep a register throughout."""
+    pressure: int
+    """How far registers are saved: primitives take fewer for themselves where it is higher."""
+    streams_stores: bool = False
+    """Whether the results of single pixels may be stored as they are finished."""
+
+
+MOVED = ("input", "output", "residual", "weight")
+"""Roles of the operands that gain most by streams."""
+
+USES = (
+    RegisterUse((*MOVED, "bias"), 12, 0, True),
+    RegisterUse(MOVED, 12, 1, True),
+    RegisterUse((*MOVED, "bias"), 12, 0),
+    RegisterUse(MOVED, 12, 1),
+    RegisterUse(MOVED, 2, 2),
+    RegisterUse(("input", "output"), 4, 3),
+    RegisterUse(("output",), 2, 4),
+    RegisterUse((), 4, 5),
+    RegisterUse((), 0, 6),
 )
-"""Ways to spend registers, best first: which operands move in streams, and how many constants."""
+"""Ways to spend registers, fastest first: a kernel takes the first that leaves it enough."""
 
 
 def lower_kernel(
@@ -141,20 +163,20 @@ def lower_kernel(
 
     Raises TilewrightError.
     """
-    failure: TilewrightError | None = None
-    others = ((number, False) for number in range(len(THRIFT)))
-    for thrift, trails in ((0, True), (1, True), *others):
-        lowering = KernelLowering(program, machine, bases, image, reserve, thrift, tables)
-        lowering.trails = trails
+    needs: list[int] = []
+    for use in USES:
+        lowering = KernelLowering(program, machine, bases, image, reserve, use, tables)
         lowering.share(alone)
-        try:
-            return lowering.lower(settle)
-        except TilewrightError as error:
-            if error.problems[0].code != "lower-registers":
-                raise
-            failure = failure or error
-    assert failure is not None
-    raise failure
+        lowered = lowering.lower(settle)
+        if lowered.registers <= REGISTERS:
+            return lowered
+        needs.append(lowered.registers)
+    raise refuse(
+        "lower-registers",
+        f"the kernel's loops need {min(needs)} of {REGISTERS} scalar registers",
+        program.symbol.data,
+        "plan it with fewer tiled dims, or run it on the host",
+    )
 
 
 class KernelLowering(WeightPlaces):
@@ -167,20 +189,17 @@ class KernelLowering(WeightPlaces):
         bases: Mapping[str, int],
         image: Image,
         reserve: Reserve,
-        thrift: int,
+        use: RegisterUse,
         tables: Filled,
     ) -> None:
-        self.streams, constants = THRIFT[thrift]
-        self.thrift = thrift
+        self.use, self.streams = use, use.streams
         self.spare = None
-        self.trails = False
-        """Whether results may leave behind their pixels: that takes registers, too."""
         self.program = program
         self.machine = machine
         self.bases = bases
         self.image = image
         self.reserve = reserve
-        self.e = Emitter(program.symbol.data, program.symbol.data, constants)
+        self.e = Emitter(program.symbol.data, program.symbol.data, use.constants)
         self.nest = nest_of(program)
         self.tables = KernelTables(tables, self.e.where)
         self.own = self._temporaries("msm")
@@ -227,12 +246,12 @@ class KernelLowering(WeightPlaces):
             self.tables.number,
             frozenset(self.segments),
             walk.hook,
-            self.thrift,
+            self.use.pressure,
             self._widen,
             walk.pace,
             walk.renew,
             walk.replace,
-            walk.may_trail if self.trails else lambda dims: None,
+            walk.may_trail if self.use.streams_stores else lambda dims: None,
             walk.finish,
             lambda operand, busy: self._bridge(operand, busy, context.temporaries),
         )
@@ -262,12 +281,12 @@ class KernelLowering(WeightPlaces):
         own = {tensor: cut for tensor, cut in self.segments.items() if tensor not in elsewhere}
         gap = self.gap
         lost = {} if gap is None else {id(gap.place): gap.registers}
-        tidy = tidied(e.statements, lost, e.where)
-        if gap is not None:
+        tidy = tidied(e.statements, lost)
+        if gap is not None and tidy.registers <= REGISTERS:
             gap = replace(gap, registers=tuple(tidy.clobbers[id(gap.place)]))
         statements = tidy.statements
         left = self.tables.left
-        return Lowered(statements, own, used, gap, early, self.resident, left)
+        return Lowered(statements, own, used, gap, early, self.resident, left, tidy.registers)
 
     def share(self, alone: Callable[[TensorOp], bool]) -> None:
         """Weights that other kernels load, too, are copied, once for each way in which they are

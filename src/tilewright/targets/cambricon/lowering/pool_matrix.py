@@ -76,7 +76,7 @@ class MatrixPool(Pool):
         """Return True if copying a result takes less time than stepping to the next one."""
         c = self.c
         short = -(-c.tile_size("c") // lanes_of(c.machine)) < PIXEL and self.columns.stride > 1
-        most = ADDRESSES[c.thrift] if c.thrift < len(ADDRESSES) else 0
+        most = ADDRESSES[c.pressure] if c.pressure < len(ADDRESSES) else 0
         return short and "ow" not in c.looped and self.batch <= most
 
     def prologue(self) -> None:

@@ -69,7 +69,7 @@ class Pool(Means):
         extra = 4 + 2 + 2 + 2 if self.average else 2 + 2 * self.relu
         room = t.left // channels - (span - slide.stride) * item
         most = max(room // (slide.stride * item + extra), 1)
-        addresses = ADDRESSES[c.thrift] if c.thrift < len(ADDRESSES) else 0
+        addresses = ADDRESSES[c.pressure] if c.pressure < len(ADDRESSES) else 0
         self.unrolled = max(min((addresses - span + slide.stride) // (slide.stride + 1), most), 0)
         if self.unrolled:
             most = self.unrolled
