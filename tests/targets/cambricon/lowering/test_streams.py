@@ -1,4 +1,4 @@
-"""Transfers that wait for hooks: early where hooks are scarce, late where they are not."""
+"""Transfers that wait for issue slots: early where these are scarce, late where they are not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from tests.targets.cambricon.lowering.convolutions import conv, cut
 from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import KernelBuilder
 
-from tilewright.targets.cambricon.lowering.transfers import EARLY, Transfers
+from tilewright.targets.cambricon.lowering.streams import EARLY
+from tilewright.targets.cambricon.lowering.transfers import Transfers
 from tilewright.targets.cambricon.machine import MACHINE
 
 
@@ -27,7 +28,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch, value: float | None = None) -> list[
     return found
 
 
-def test_products_do_not_wait_for_transfers_where_hooks_are_many(
+def test_products_do_not_wait_for_transfers_where_issue_slots_are_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Two transfers of a tile of 42 pixels of 16 cycles take two thirds of its time."""
@@ -41,7 +42,7 @@ def test_products_do_not_wait_for_transfers_where_hooks_are_many(
     assert run_case(case, schedule, MACHINE)[1].cycles - result.cycles > 10 * 8
 
 
-def test_transfers_do_not_wait_for_hooks_where_those_are_few(
+def test_transfers_do_not_wait_for_issue_slots_where_those_are_few(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Pixels leave one by one, and each store is a little longer than a product."""
@@ -55,7 +56,7 @@ def test_transfers_do_not_wait_for_hooks_where_those_are_few(
     assert run_case(case, schedule, MACHINE)[1].cycles > result.cycles
 
 
-def test_transfers_do_not_wait_where_nobody_knows_how_many_hooks_there_are(
+def test_transfers_do_not_wait_where_nobody_knows_how_many_issue_slots_there_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Gradients of maxima, a tile of which takes about as long as its transfers."""

@@ -236,7 +236,7 @@ class Windows:
             if not axis.padded:
                 body(Run(e.variable(row), self.width, skipped, rows, 0, slide.kernel, y, None))
                 return
-            run = _begun(row, skipped, rows, y)
+            run = _row_start(row, skipped, rows, y)
             left, whole, right = self.parts
             self._cut_off(run, left, False, lambda: e.subtract(0, axis.before), body)
             self._whole(run, body)
@@ -376,6 +376,6 @@ class Windows:
         return left, whole, e.subtract(e.subtract(self.width, left), whole)
 
 
-def _begun(row: Register, skipped: Value, rows: Value, y: Value | None) -> Run:
+def _row_start(row: Register, skipped: Value, rows: Value, y: Value | None) -> Run:
     """A run of no pixels at the begin of a row."""
     return Run(row, 0, skipped, rows, 0, 0, y, 0)
