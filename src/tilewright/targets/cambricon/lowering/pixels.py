@@ -131,7 +131,7 @@ class Pixels:
         """One product for each kernel row; steps stand between them.
 
         They are as far apart as they can, so that none waits for the one before; where the first
-        product lasts until all have started, they stand behind that. The queue then holds nothing but
+        product lasts until all have started, they stand after that. The queue then holds nothing but
         products, which hide the scalar instructions behind them.
         """
         e, co, rows = self.e, self.co_register, len(matrices)
