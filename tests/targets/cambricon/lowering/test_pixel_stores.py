@@ -12,11 +12,10 @@ from tests.targets.cambricon.lowering.kernel_words import run_case
 
 from tilewright.machine import Machine
 from tilewright.targets.cambricon.lowering.stepping import Stepping
-from tilewright.targets.cambricon.lowering.transfers import Transfers
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, LATENCY, machine
 from tilewright.targets.cambricon.simulate import Result
 
-WHOLE, SMALL, _ = map(machine, CONFIGURATIONS)
+_, SMALL, _ = map(machine, CONFIGURATIONS)
 
 CHANNELS, DEEP, SIZE = 32, 96, (7, 5)
 """Of a tile's results and of the image; on 16 lanes a pixel of 3 x 3 takes 108 cycles."""
@@ -96,18 +95,3 @@ def test_pixels_whose_channels_are_whole_leave_by_the_tile() -> None:
     found, result, _ = run_case(case, cut(case, {"oh": 2}, ("oh",)), roomy())
     np.testing.assert_array_equal(found, case.expected)
     assert pixels_stored(result) == 4
-
-
-def test_biases_do_not_wait_for_the_end_of_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Transfers that take all issue slots leave none for the bias: it comes between two tiles."""
-    case = conv(1024, 512, (1, 24), (1, 1), (0, 0, 0, 0))
-    chosen = cut(case, {"co": 256, "ow": 12}, ("ow", "co"))
-    found, result, _ = run_case(case, chosen, WHOLE)
-    np.testing.assert_array_equal(found, case.expected)
-
-    def never(_: Transfers) -> bool:
-        return False
-
-    monkeypatch.setattr(Transfers, "is_crowded", never)
-    waiting = run_case(case, chosen, WHOLE)[1]
-    assert waiting.cycles - result.cycles > 6 * 90

@@ -171,8 +171,6 @@ def _lowered(
         operand.moved_to, operand.later = placed.place.base, placed.place.later
         if (prefetch := placed.prefetch) is not None:
             transfers.prefetched.add(buffer)
-        if placed.rest is not None:
-            weights.load(placed.rest)
     emit_tiles(nest, transfers, compute.emit, weights.leave_slot)
     e.finish()
     slot = weights.slot

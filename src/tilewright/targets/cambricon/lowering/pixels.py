@@ -131,8 +131,8 @@ class Pixels:
         """One product for each kernel row; steps stand between them.
 
         They are as far apart as they can, so that none waits for the one before; where the first
-        product lasts until all have started, they stand after that. The queue then holds nothing but
-        products, which hide the scalar instructions behind them.
+        product lasts until all have started, they stand after that. The queue then holds products
+        alone, which hide the scalar instructions after them.
         """
         e, co, rows = self.e, self.co_register, len(matrices)
         places = [(n + 1) * rows // (len(between) + 1) - 1 for n in range(len(between))]

@@ -21,8 +21,6 @@ After::
 A load in front of the first tile waits until that tile's operands are there: beside them it would
 take half of the bandwidth, while no product runs.
 
-Where some of these bytes are still used, the slot takes the others, and the kernel itself the rest.
-
 Where in the scratchpad a kernel's weights lie is chosen for that, too: so that they meet those of
 as few kernels before as possible, and their last tile leaves the next kernel as much room in one
 piece as it can.
@@ -44,10 +42,6 @@ AMPLE = 2.0
 """Cycles from a slot to a load's kernel, in those of the load, that are enough: other transfers
 take half of the bandwidth."""
 
-LEAST = 4096
-"""Elements from which on a part of the first weights is loaded early: it saves its bytes' cycles,
-and takes the queue's time."""
-
 Interval = tuple[int, int]
 """First byte, and first behind the last."""
 
@@ -66,13 +60,6 @@ class FirstLoad:
     def filled(self) -> Interval:
         """The bytes that it fills."""
         return self.chip, self.chip + 2 * self.elements
-
-    def cut(self, elements: int) -> tuple[FirstLoad, FirstLoad]:
-        """The first so many elements, and the others."""
-        others = self.elements - elements
-        return replace(self, elements=elements), FirstLoad(
-            self.chip + 2 * elements, others, self.main + 2 * elements
-        )
 
     def cycles(self, machine: Machine) -> float:
         """Return the cycles of the transfer when nothing else uses main memory."""
@@ -127,15 +114,13 @@ class WeightRequest:
 
 @dataclass(frozen=True)
 class PlacedWeights:
-    """The place of a kernel's weights, and the loads that bring the first of them."""
+    """The place of a kernel's weights, and the load that an earlier kernel issues for them."""
 
     place: Place
     prefetch: FirstLoad | None = None
     """What an earlier kernel loads."""
     slot: int | None = None
     """The number of that kernel."""
-    rest: FirstLoad | None = None
-    """What the kernel itself loads then."""
 
 
 @dataclass(frozen=True)
@@ -172,62 +157,36 @@ class Prefetches:
         self._machine = machine
         self._passed: list[_Passed] = []
 
-    def place(self, need: WeightRequest, room: int) -> PlacedWeights:
+    def place(self, request: WeightRequest, room: int) -> PlacedWeights:
         """Choose the place of a kernel's weights, and the slot that takes their first load.
 
         The next slot that leaves the load time enough is best: it shares main memory with the moves
-        of the kernels behind it. Where no slot can take all of it, one takes as much as it can.
+        of the kernels after it.
         """
         ends = [end for kernel in reversed(self._passed) for _, end in kernel.used]
         behind = -(-ends[0] // ALIGNMENT) * ALIGNMENT if ends else 0
-        bases = (behind, 0, (room - need.bytes) // ALIGNMENT * ALIGNMENT)
+        bases = (behind, 0, (room - request.bytes) // ALIGNMENT * ALIGNMENT)
         places = [
             Place(base, later)
             for base in bases
-            if 0 <= base <= room - need.bytes
-            for later in (False, True)[: need.places]
+            if 0 <= base <= room - request.bytes
+            for later in (False, True)[: request.places]
         ]
-        loads = [(place, need.at(place)) for place in places]
+        loads = [(place, request.at(place)) for place in places]
         whole = [PlacedWeights(place, load, self._slot(load)) for place, load in loads]
         possible = [choice for choice in whole if choice.slot is not None]
 
         def left(choice: PlacedWeights) -> tuple[int, int]:
             """Bytes beside the last tile for a kernel that follows, best in front of it: what takes
             all of the scratchpad begins there."""
-            start, end = need.last(choice.place)
+            start, end = request.last(choice.place)
             return max(start, room - end), start
 
-        if possible:
-            return max(
-                possible, key=lambda choice: (self._time_after(choice.slot or 0), left(choice))
-            )
-        parts = [choice for place, load in loads for choice in self._parts(place, load)]
         return max(
-            parts,
-            key=lambda choice: (_prefetched(choice), left(choice)),
+            possible,
+            key=lambda choice: (self._time_after(choice.slot or 0), left(choice)),
             default=PlacedWeights(places[0]),
         )
-
-    def _parts(self, place: Place, load: FirstLoad) -> list[PlacedWeights]:
-        """Ways to load the begin or the end of weights in the last kernel's slot."""
-        last = self._passed[-1].slot if self._passed else None
-        if last is None:
-            return []
-        start, end = load.filled
-        busy = [interval for interval in last.busy if meet(interval, load.filled)]
-        choices: list[PlacedWeights] = []
-        for cut, begins in (
-            (min((interval[0] for interval in busy), default=start), True),
-            (max((interval[1] for interval in busy), default=end), False),
-        ):
-            if not start < cut < end:
-                continue
-            two = load.cut((cut - start) // 2)
-            early, rest = two if begins else reversed(two)
-            slot = self._slot(early)
-            if slot is not None and early.elements >= LEAST:
-                choices.append(PlacedWeights(place, early, slot, rest))
-        return choices
 
     def _time_after(self, number: int) -> float:
         """Cycles from a kernel's slot to the next kernel to be lowered, about."""
@@ -286,11 +245,6 @@ class Prefetches:
         assert kernel.slot is not None
         kernel.load, kernel.owner = load, len(self._passed)
         return kernel.slot
-
-
-def _prefetched(placed: PlacedWeights) -> int:
-    """Elements that are loaded early."""
-    return 0 if placed.prefetch is None else placed.prefetch.elements
 
 
 def meet(a: Interval, b: Interval) -> bool:

@@ -94,7 +94,7 @@ class Product(SplitSums):
             # A transfer takes a cycle at least, also on a machine whose memory answers at once.
             self.at_once = max(int(between / max(SHORT * move.latency, 1)), 1)
         interval = between / self.at_once if self.slots_per_pixel else between * self.batch
-        c.transfers.space_slots(interval, self._most_pixels() / self.band * cycles / interval)
+        c.transfers.space_slots(interval)
         if self.biases and self.bias is not None:
             c.transfers.on_refill(self.bias, self._replicate)
         whole = not (self.split or self.parted or self.grouped or len(self.parts) > 1)

@@ -87,7 +87,6 @@ class Stepping:
                 self.streams,
                 e.register(),
                 transfers.interval,
-                transfers.earliness(),
                 announced=self.pixel_store is not None,
             )
         self.ended = e.register()

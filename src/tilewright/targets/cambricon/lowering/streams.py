@@ -20,13 +20,8 @@ MAX_LOOPS = 2
 """Loops over runs that a stream keeps count of; boxes with more move at once."""
 
 EARLY = 0.5
-"""Part of the way between two issue slots by which a transfer may have to wait for the one before,
-where they are scarce or nobody knows: a little early does little harm, products still run. The next
-one is due so much later then."""
-
-SCARCE = 0.85
-"""Part of a tile's issue slots from which on they are scarce: a transfer that is late costs a DMA
-its time then, while one that is early costs the queue its own."""
+"""Part of the way between two issue slots by which a transfer may have to wait for the one before:
+a little early does little harm, products still run. The next one is due so much later then."""
 
 IDLE = -(1 << 30)
 """What a scheduler's gate holds while nothing waits: no tile takes so many cycles."""
@@ -219,8 +214,7 @@ class TransferScheduler:
     """The streams of a kernel and their issue slots; ``gate`` counts the cycles until one is due.
 
     ``interval`` is how far slots are apart that do not say it themselves; without one, slots
-    are no measure of time, and each is due. ``early`` is the part of it by which a transfer may
-    have to wait for the one before. What is ``announced`` is looked for at every slot.
+    are no measure of time, and each is due. What is ``announced`` is looked for at every slot.
     """
 
     def __init__(
@@ -229,11 +223,10 @@ class TransferScheduler:
         streams: Sequence[Waiting],
         gate: Register,
         interval: float | None = None,
-        early: float = EARLY,
         *,
         announced: bool = False,
     ) -> None:
-        self.e, self.streams, self.gate, self.early = e, streams, gate, early
+        self.e, self.streams, self.gate = e, streams, gate
         self.interval = 1.0 if interval is None else interval
         self.idle = 0 if announced else IDLE
 
@@ -276,7 +269,7 @@ class TransferScheduler:
 
     def _pause(self, pause: int) -> None:
         """Until the transfer that has started is over: it waits as long as it was early."""
-        e, early = self.e, int(self.early * self.interval)
+        e, early = self.e, int(EARLY * self.interval)
         if not pause or early < 2:
             e.set(self.gate, -pause)
             return
@@ -296,6 +289,6 @@ def streamed(runs: Runs, single: bool) -> bool:
     return (several or single) and len(runs.loops) <= MAX_LOOPS
 
 
-def pause_of(cycles: float, interval: float, early: float = EARLY) -> int:
+def pause_of(cycles: float, interval: float) -> int:
     """Cycles from a transfer that takes so many until the next one is due, at whole issue slots."""
-    return max(int(cycles - early * interval), 0)
+    return max(int(cycles - EARLY * interval), 0)

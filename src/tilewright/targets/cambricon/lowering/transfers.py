@@ -15,8 +15,6 @@ from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.registers import Registers
 from tilewright.targets.cambricon.lowering.split_load import SplitLoad, split_load_of
 from tilewright.targets.cambricon.lowering.streams import (
-    EARLY,
-    SCARCE,
     PixelStore,
     Stream,
     TransferScheduler,
@@ -62,8 +60,6 @@ class Transfers:
         """Code for buffers that have been filled anew, before their first tile."""
         self.interval: float | None = None
         """Cycles between issue slots, if tiles have them throughout: all moves wait for them."""
-        self.slots: float | None = None
-        """The number of issue slots of the largest tile, if that is known."""
         self.pixels: tuple[str, ...] = ()
         """The dims of a tile's pixels, if each is stored as it is finished."""
         self.replaced: BufferOp | None = None
@@ -100,10 +96,9 @@ class Transfers:
         if self.scheduler is not None:
             self.scheduler.issue_slot(cycles)
 
-    def space_slots(self, interval: float, slots: float | None = None) -> None:
-        """Say that tiles have issue slots throughout, so many cycles apart; the largest tile has so
-        many ``slots``, if that is known."""
-        self.interval, self.slots = interval, slots
+    def space_slots(self, interval: float) -> None:
+        """Say that tiles have issue slots throughout, so many cycles apart."""
+        self.interval = interval
 
     def on_refill(self, operand: Operand, refill: Refill) -> None:
         """Emit code whenever an operand's buffer has been filled anew."""
@@ -216,9 +211,6 @@ class Transfers:
         if operand.role == "bias" and self._depth(operand) < len(self.nest.loops):
             # They change seldom, and are wanted soon then.
             return False
-        if operand.role == "bias" and self.is_crowded():
-            # The last of them would wait for the end of the tile, and the next tile for that.
-            return False
         return streamed(self._kind_of_runs(operand), single=self.interval is not None)
 
     def _kind_of_runs(self, operand: Operand) -> Runs:
@@ -230,43 +222,12 @@ class Transfers:
             operand, replace(self.nest, e=trial).spans(starts, self._depth(operand)), trial
         )
 
-    def is_crowded(self) -> bool:
-        """Return True if a tile has more transfers than its issue slots have room for."""
-        return self.slots is not None and self._slots_needed(EARLY) > self.slots
-
-    def earliness(self) -> float:
-        """Part of an interval by which a transfer may have to wait for the one before: none where
-        tiles are known to have issue slots to spare."""
-        slots = self.slots
-        return EARLY if slots is None or self._slots_needed(0.0) > SCARCE * slots else 0.0
-
-    def _slots_needed(self, early: float) -> int:
-        """Issue slots that the transfers of each tile take, if one may be so early."""
-        nest, interval, slots = self.nest, self.interval, 0
-        if interval is None:
-            return 0
-        for move in (*nest.loads, nest.output):
-            operand = nest.operands[move.buffer]
-            if move.depth == len(nest.loops) and move.buffer.memory != "msm" and not operand.stays:
-                cycles = pause_of(self._took(operand), interval, early)
-                slots += self.pieces(operand) * (cycles // max(round(interval), 1) + 1)
-        return slots
-
     def pause(self, operand: Operand) -> int:
         """Cycles from one transfer of an operand to the next; 0 where issue slots do not measure
         time."""
         if self.interval is None:
             return 0
-        return pause_of(self._took(operand), self.interval, self.earliness())
-
-    def _took(self, operand: Operand) -> float:
-        """Cycles of a transfer of an operand, about."""
-        # Weights that come in each tile take half of the bandwidth. Several transfers of a tile
-        # may have no time to wait for that.
-        depth = max(1, len(self.nest.loops))
-        weights = any(o.depth == depth and o.buffer.memory == "msm" for o in self.nest.loads)
-        shared = weights and self.pieces(operand) == 1
-        return self._longest(operand, shared=shared)
+        return pause_of(self._longest(operand), self.interval)
 
     def pieces(self, operand: Operand) -> int:
         """Transfers of an operand's largest box; one where the first box is padding alone."""
@@ -274,14 +235,14 @@ class Transfers:
         runs = self.runs(operand, self.nest.first_spans(operand.buffer), trial)
         return max(prod(number for number, _ in runs.loops if isinstance(number, int)), 1)
 
-    def _longest(self, operand: Operand, *, shared: bool = False) -> float:
-        """Cycles of the longest transfer of an operand, about; beside another one if ``shared``."""
+    def _longest(self, operand: Operand) -> float:
+        """Cycles of the longest transfer of an operand, about."""
         ends = (self.machine.main, operand.buffer.memory)
         if operand.buffer is self.nest.output.buffer:
             ends = ends[::-1]
         move = self.machine.move(*ends)
         size = operand.slot_bytes / self.pieces(operand)
-        return move.latency + (1 + shared) * size / move.bytes_per_cycle
+        return move.latency + size / move.bytes_per_cycle
 
     def _text(self, operand: Operand) -> str:
         """The transfer of an operand."""
@@ -299,7 +260,7 @@ class Transfers:
             return
         segments = self.segments.get(tensor)
         if segments is None:
-            self._move(operand, spans, base, stream)
+            self._move(operand, e.settled(lambda: self.runs(operand, spans)), base, stream)
             return
         address = e.loaded(segments.address(e, spans))
         count = e.loaded(segments.count(e, spans))
@@ -315,16 +276,15 @@ class Transfers:
         operand = self.nest.operands[buffer]
         with e.scope():
             e.remark(f"store {operand.name}")
-            self._move(operand, tile.kept(buffer), tile.bases[buffer], stream)
+            runs = e.settled(lambda: self.runs(operand, tile.kept(buffer)))
+            self._move(operand, runs, tile.bases[buffer], stream)
 
-    def _move(self, operand: Operand, spans: Spans, base: Value, stream: Stream | None) -> None:
+    def _move(self, operand: Operand, runs: Runs, base: Value, stream: Stream | None) -> None:
         """All transfers of a box, or the start of its stream."""
-        e = self.e
-        runs = e.settled(lambda: self.runs(operand, spans))
         if stream is not None:
             stream.start(runs, base)
         else:
-            transfer(e, self._text(operand), runs, base, operand.element)
+            transfer(self.e, self._text(operand), runs, base, operand.element)
 
     def runs(self, operand: Operand, spans: Spans, e: Emitter | None = None) -> Runs:
         """A box of an operand as runs of main memory."""

@@ -96,14 +96,6 @@ class WeightPlaces:
             first, operand.bytes, operand.places, apart=operand.slot_bytes, tiles=tiles
         )
 
-    def load(self, load: FirstLoad) -> None:
-        """A load of which all is known."""
-        e = self.e
-        with e.scope():
-            e.remark("the rest of the first weights")
-            count = e.loaded(load.elements)
-            e.emit("MLOAD", e.loaded(load.chip), count, e.loaded(0), load.main)
-
     def _awaits_nothing(self) -> bool:
         """Return True if the image of the first tile was already loaded."""
         return any(
