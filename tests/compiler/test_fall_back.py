@@ -14,8 +14,10 @@ from typer.testing import CliRunner
 import tilewright
 from tests.slow import but_fast
 from tilewright.cli.main import app
-from tilewright.compiler.pipeline import resolve
-from tilewright.errors import TilewrightError
+from tilewright.compiler.pipeline import advance, resolve, run_pipeline
+from tilewright.errors import KernelError, Problem, TilewrightError
+from tilewright.frontends.onnx import import_onnx
+from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.report.explain import explain
 
 ROOT = Path(__file__).parents[2]
@@ -323,3 +325,35 @@ def test_nodes_with_too_many_operands_are_refused_at_once(target: str, tmp_path:
     onnx.save(network([("Concat", "x " * 1100, "y", {"axis": 0})], x=(3, 2)), path)
     with pytest.raises(TilewrightError, match=r"onnx-too-large.*1100 inputs.*limit is 1024"):
         tilewright.compile(path, target)
+
+
+@pytest.mark.parametrize("step", ["_input", "_product", ""])
+def test_a_refused_step_of_a_method_leaves_the_convolution_on_the_machine(step: str) -> None:
+    """By its own method; where that is refused, too, the host has it."""
+    nodes = [("Conv", "x w", "y", {"pads": [1, 1, 1, 1]})]
+    model = network(nodes, {"w": drawn(64, 64, 3, 3)}, x=(1, 64, 28, 28))
+    target, machine = resolve("sunway")
+    state = run_pipeline(import_onnx(model), target, machine, until="numbers, layouts, memory")
+
+    def kernels() -> list[KernelOp]:
+        ops = network_of(state.network).walk()
+        return [op for op in ops if isinstance(op, KernelOp)]
+
+    def refused(symbol: str) -> KernelOp:
+        """The convolution after a refusal of one kernel."""
+        refusals = [KernelError(symbol, [Problem("lower-test", "no instruction says it", symbol)])]
+
+        def refuse_once() -> None:
+            if refusals:
+                raise refusals.pop()
+
+        advance(state, (), refuse_once)
+        (kernel,) = [op for op in kernels() if op.operations[0].name == "graph.conv"]
+        return kernel
+
+    assert len(kernels()) == 3
+    name = kernels()[-1].symbol.data
+    assert not refused(name + step).on_host
+    kernel = refused(name)
+    assert kernel.on_host and kernel.reason is not None
+    assert "no instruction says it" in kernel.reason.data

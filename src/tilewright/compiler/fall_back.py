@@ -15,6 +15,7 @@ from tilewright.compiler.state import CompilationState, Formed, context_of, reas
 from tilewright.errors import KernelError
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.ir import SSAValue, StringAttr
+from tilewright.ir.types import shape_of
 
 OTHER_CODES = (
     *("option-", "space-", "target-", "machine-", "tuning-", "cache-"),
@@ -83,10 +84,21 @@ def _refuse_formed(
         symbols &= on_machine
         if not symbols:
             raise refusal
-        # A chain has the name of its last kernel, which the machine may well compute alone.
-        chain = kernel is not None and len(kernel.computes) > 1
-        reasons = state.apart if chain and refusal.symbol not in state.apart else state.refused
-        reasons |= dict.fromkeys(sorted(symbols), refusal.problems[0])
+        for symbol in sorted(symbols):
+            # A chain and the last step of a method have the name of a kernel that the machine may
+            # well compute alone.
+            changed = kernel is not None and (
+                refusal.symbol != symbol or _is_changed(kernel, as_formed[symbol])
+            )
+            reasons = state.apart if changed and symbol not in state.apart else state.refused
+            reasons[symbol] = refusal.problems[0]
+
+
+def _is_changed(kernel: KernelOp, as_formed: KernelOp) -> bool:
+    """Return True if a kernel computes something else than the one of its name that was formed."""
+    anchors = [each.operations[0] for each in (kernel, as_formed)]
+    now, formed = [(op.name, *map(shape_of, op.inputs)) for op in anchors]
+    return len(kernel.computes) > 1 or now != formed
 
 
 def _readers(values: Iterable[SSAValue], formed: Set[str]) -> set[str]:

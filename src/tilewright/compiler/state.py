@@ -95,7 +95,8 @@ class CompilationState:
     stated: StatedPoints | None = None
     """Binary points that a quantised model states, for machines of fixed point."""
     apart: dict[str, Problem] = field(default_factory=dict[str, Problem])
-    """Why kernels are not computed with those whose results they read, by their symbols."""
+    """Why kernels are computed as they were formed, not in chains or by several steps, by their
+    symbols."""
     refused: dict[Hashable, Problem] = field(default_factory=dict[Hashable, Problem])
     """Why kernels that the machine computes run on the host even so: by their symbols as they were
     formed, or by the forms of those that passes inserted later (graph/passes/insertion.py)."""
@@ -124,6 +125,7 @@ def context_of(
     # What has been inserted outlives a change of the weights, and of the kernel at hand.
     compiler_context.inserted = state.runner.context.inserted
     compiler_context.refused = {form: reason_of(problem) for form, problem in state.refused.items()}
+    compiler_context.apart = state.apart.keys()
     if machine is None or machine is state.machine:
         compiler_context.planner = state.planner.for_methods()
     for dialect in graph_context().loaded_dialects:

@@ -25,15 +25,9 @@ def ends_of(value: SSAValue, weights: WeightSource) -> tuple[float, float] | Non
     it is a float of 32 bits or more, or has several scales.
     """
     op = _origin(value)
-    if op is None or op.name not in WIDENINGS:
-        operand, scale, zero = value, np.float32(1), 0
-    else:
-        operand, scale, zero = op.inputs[0], np.float32(1), 0
-        if op.name == "graph.dequantise_linear":
-            terms = _terms(op, weights)
-            if terms is None or terms[0].size != 1:
-                return None
-            scale, zero = terms[0].reshape(()), int(terms[1].reshape(-1)[0])
+    if op is not None and op.name == "graph.dequantise_linear":
+        return _ends_of_integers(op, op.inputs[0], weights)
+    operand = value if op is None or op.name not in WIDENINGS else op.inputs[0]
     element = tensor_type(operand).element_type
     kind = ELEMENTS[element_name(element)]
     if kind.is_short_float:
@@ -41,21 +35,54 @@ def ends_of(value: SSAValue, weights: WeightSource) -> tuple[float, float] | Non
     if kind.bits > 16 or not kind.is_integer or kind.name == "bool":
         return None
     limits = np.iinfo(element_dtype(element))
-    if isinstance(element, FixedType):
-        scale = np.float32(2.0**-element.fraction.data)
+    scale = 2.0**-element.fraction.data if isinstance(element, FixedType) else 1.0
+    return limits.min * scale, limits.max * scale
+
+
+def _ends_of_integers(
+    op: GraphOperation, integers: SSAValue, weights: WeightSource
+) -> tuple[float, float] | None:
+    """The least and the largest number that integers of at most 16 bits stand for, by the scale
+    and the zero point of the operation that makes or reads them; None where these are several."""
+    terms = _terms(op, weights)
+    element = tensor_type(integers).element_type
+    kind = ELEMENTS[element_name(element)]
+    if terms is None or terms[0].size != 1 or kind.bits > 16 or not kind.is_integer:
+        return None
+    limits, scale = np.iinfo(element_dtype(element)), terms[0].reshape(())
+    zero = int(terms[1].reshape(-1)[0])
     return float((limits.min - zero) * scale), float((limits.max - zero) * scale)
 
 
 def stated_ranges(module: Operation, weights: WeightSource) -> dict[str, tuple[float, float]]:
-    """The ranges that a model itself states of floats, by name: of those that it dequantises."""
+    """The ranges that a model itself states of floats, by name: of those that it dequantises, and
+    of those that it only quantises, which saturate at these ends."""
     ranges: dict[str, tuple[float, float]] = {}
     for value, name in value_names(module).items():
         owner = value.owner
         if isinstance(owner, GraphOperation) and owner.name == "graph.dequantise_linear":
             ends = ends_of(value, weights)
-            if ends is not None:
-                ranges[name] = ends
+        else:
+            ends = _quantised_ends(value, weights)
+        if ends is not None:
+            ranges[name] = ends
     return ranges
+
+
+def _quantised_ends(value: SSAValue, weights: WeightSource) -> tuple[float, float] | None:
+    """The widest range of the integers to which all readers of a value round it; None where one
+    reads it otherwise."""
+    every: list[tuple[float, float]] = []
+    for use in value.uses:
+        op = use.operation
+        if not isinstance(op, GraphOperation) or op.name != "graph.quantise_linear" or use.index:
+            return None
+        ends = _ends_of_integers(op, op.result, weights)
+        if ends is None:
+            return None
+        every.append(ends)
+    lows, highs = [low for low, _ in every], [high for _, high in every]
+    return (min(lows), max(highs)) if every else None
 
 
 def grid_of(value: SSAValue, weights: WeightSource) -> Array | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -57,6 +57,8 @@ class CompilerContext(Context):
         (graph/passes/insertion.py)."""
         self.refused: dict[Hashable, str] = {}
         """Why the host runs kernels that passes insert even so, by their forms."""
+        self.apart: Collection[str] = ()
+        """The symbols of kernels that keep the method that they have by themselves."""
         self.planner: object = None
         """What plans kernels on this machine (``planning.planner_in``); None for its cost model."""
 

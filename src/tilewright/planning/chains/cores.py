@@ -62,7 +62,7 @@ def plan_chain_cores(
         known = _known(units, part)
         core = _core(units, known, count, machine)
         weights = sum(
-            _bytes(operand, unit)
+            _read(operand, unit, known)
             for unit in units
             for operand in unit.kernel.inputs
             if operand.role == "weight" and operand.name not in shared
@@ -146,6 +146,15 @@ def _bytes(operand: Operand, unit: Unit | None = None) -> int:
     return prod(operand.shape) * (stated or operand.element_bytes)
 
 
+def _read(operand: Operand, unit: Unit, known: dict[str, int]) -> float:
+    """The bytes of an operand that a part reads which needs so many indices."""
+    lengths = [
+        min(extent, _span(axis, known))
+        for axis, extent in zip(unit.axes[operand.name], operand.shape, strict=True)
+    ]
+    return _bytes(operand, unit) * prod(lengths) / prod(operand.shape)
+
+
 def _part(kernel: Kernel, grid: dict[str, int]) -> Kernel:
     """The chain of one part, the first; its tensors are whole, and its producers' dims follow."""
 
@@ -213,13 +222,7 @@ def _core(units: tuple[Unit, ...], known: dict[str, int], count: int, machine: M
         if operand.name not in made
     }
     whole = sum(_bytes(operand, unit) for unit, operand in inputs.values())
-    loaded = 0.0
-    for unit, operand in inputs.values():
-        lengths = [
-            min(extent, _span(axis, known))
-            for axis, extent in zip(unit.axes[operand.name], operand.shape, strict=True)
-        ]
-        loaded += _bytes(operand, unit) * prod(lengths) / prod(operand.shape)
+    loaded = sum(_read(operand, unit, known) for unit, operand in inputs.values())
     live = whole + units[-1].kernel.output.bytes
     others = min(count, machine.cores) - 1
     return core_beside(machine, others, max(count * loaded / whole, 1.0), live)

@@ -231,7 +231,10 @@ def _primitives() -> tuple[Primitive, ...]:
     )
 
 
-CHAINS = ("conv -> pool", "conv -> conv", "depthwise -> conv", "conv -> depthwise")
+CHAINS = (
+    *("conv -> pool", "conv -> conv", "depthwise -> conv", "conv -> depthwise"),
+    "product -> softmax -> product",
+)
 """Kernels that a CPE computes tile by tile as one: what the first makes stays in its LDM."""
 
 CHAIN_GAIN = 0.9

@@ -423,7 +423,7 @@ class Rows:
         self.close(1)
 
     def _softmax(self) -> None:
-        x, (axis,) = self.operand(self.anchor, 0), self.reduction
+        x, axis = self.operand(self.anchor, 0), "axis"
         outer = [dim for dim in self.extents if dim != axis]
         for dim in outer:
             self.open(dim)

@@ -182,12 +182,7 @@ class SlaveWriter:
     def _split(self, op: ComputeOp) -> list[str]:
         """The dims over which a compute reduces that are cut."""
         cut = {loop.dim.data for loop in enclosing_loops(op)}
-        return [dim for dim in self._reduction(op) if dim in cut]
-
-    def _reduction(self, op: ComputeOp) -> tuple[str, ...]:
-        """The dims over which a compute reduces; a softmax's axis, too, which its result has."""
-        several = len(self.computes) > 1
-        return reduced_dims(op, self.program) if several else self.program.reduction_dims
+        return [dim for dim in reduced_dims(op, self.program) if dim in cut]
 
     def _function_of(self, op: ComputeOp) -> str:
         """C of the name of the function that computes a tile."""
@@ -207,7 +202,7 @@ class SlaveWriter:
             self.places[output],
             {dim: spans[names.get(dim, dim)] for dim in whole},
             whole,
-            [own.get(dim, dim) for dim in self._reduction(op)],
+            [own.get(dim, dim) for dim in reduced_dims(op, self.program)],
             {dim: variable(self.names.variables[names.get(dim, dim)]) for dim in whole},
             own,
             bool(split),

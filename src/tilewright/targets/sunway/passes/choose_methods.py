@@ -53,7 +53,8 @@ class ChooseMethods(MethodChoice):
         options: dict[KernelOp, list[Priced]] = {}
         for kernel, live in memory.live.items():
             anchor = kernel.operations[0] if kernel.operations else None
-            if kernel.on_host or not isinstance(anchor, ConvOp):
+            alone = kernel.on_host or kernel.symbol.data in context.apart
+            if alone or not isinstance(anchor, ConvOp):
                 continue
             key = canonical(plain_kernel(kernel))[0], anchor.integers("pads")
             if key not in known:
