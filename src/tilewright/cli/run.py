@@ -164,7 +164,6 @@ def run(
     engine: EngineOption = None,
     limit: hlal.LimitOption = hlal.MOST_INSTRUCTIONS,
     no_barriers: hlal.NoBarriersOption = False,
-    parallel: hlal.ParallelOption = False,
     kernels: console.KernelsOption = False,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
@@ -197,17 +196,15 @@ def run(
                 )  # fmt: skip
             finished = hlal.run_program(
                 model, target, options.settings, inputs, random, check=check, trace=trace,
-                output=output, limit=limit, barriers=not no_barriers, parallel=parallel,
+                output=output, limit=limit, barriers=not no_barriers,
             )  # fmt: skip
         hlal.report(*finished, as_json, check)
         return
     with console.refusals(as_json):
         if beside is not None and not (check and is_package(model)):
             raise refuse("option-package", "--model is for the --check of a package", str(model))
-        if no_barriers or parallel or limit != hlal.MOST_INSTRUCTIONS:
-            raise refuse(
-                "option-hlal", "--limit, --no-barriers and --parallel are for HLAL", str(model)
-            )
+        if no_barriers or limit != hlal.MOST_INSTRUCTIONS:
+            raise refuse("option-hlal", "--limit and --no-barriers are for HLAL", str(model))
         with console.progress(quiet) as progress:
             executable = open_or_compile(
                 model,
