@@ -37,7 +37,7 @@ class Box:
     def of(cls, value: SSAValue) -> Box:
         """The box of a value of the network."""
         place, shape = placement_of(value), shape_of(value)
-        width = element_dtype(tensor_type(value).element_type).itemsize
+        width = dtype_of(value).itemsize
         extents = Layout.parse(layout_of(value), len(shape)).physical_shape(shape)
         strides = tuple(step * width for step in place.strides)
         return cls(place.arena, place.offset, extents, strides, width)
