@@ -111,7 +111,7 @@ def test_stages_compute_what_the_kernel_computes(
 def test_stages_that_wait_for_whole_rows_stand_behind() -> None:
     network, op = network_of_kernel(*BEHIND, [])
     kernel = kernel_of(op, value_names(network))
-    assert [stage.operation for stage in kernel.behind] == ["softmax"]
+    assert [stage.operation for stage in kernel.post_stages] == ["softmax"]
     assert [stage.operation for stage in kernel.front.stages] == ["relu"]
     (row,) = kernel.awaited
     assert kernel.anchor.extents[row] == 3

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tilewright.errors import refuse
 from tilewright.graph.placement import Placement, placement_of
 from tilewright.ir import SSAValue
-from tilewright.ir.types import Array, element_dtype, layout_of, shape_of, tensor_type
+from tilewright.ir.types import Array, dtype_of, layout_of, shape_of
 from tilewright.planning.layout import Layout
 
 Arenas = Mapping[str, NDArray[np.uint8]]
@@ -37,7 +37,7 @@ class Box:
     def of(cls, value: SSAValue) -> Box:
         """The box of a value of the network."""
         place, shape = placement_of(value), shape_of(value)
-        width = element_dtype(tensor_type(value).element_type).itemsize
+        width = dtype_of(value).itemsize
         extents = Layout.parse(layout_of(value), len(shape)).physical_shape(shape)
         strides = tuple(step * width for step in place.strides)
         return cls(place.arena, place.offset, extents, strides, width)
@@ -88,7 +88,7 @@ def strided(value: SSAValue, arenas: Arenas) -> tuple[Array, Layout]:
     """The physical array of a value, sharing the arena's bytes, and its layout."""
     shape = shape_of(value)
     layout = Layout.parse(layout_of(value), len(shape))
-    dtype = element_dtype(tensor_type(value).element_type)
+    dtype = dtype_of(value)
     return box(arenas, placement_of(value), layout.physical_shape(shape), dtype), layout
 
 

@@ -213,7 +213,7 @@ class Candidates:
                 if operand.name == name
             ]
         )
-        if len(uses) != 1 or whole.behind:
+        if len(uses) != 1 or whole.post_stages:
             return None
         ((kernel, operand, schedule),) = uses
         constant = operand.role in CONSTANTS and not operand.computed

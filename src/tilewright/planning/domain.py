@@ -23,7 +23,7 @@ Role = Literal["input", "weight", "bias", "residual", "scratch", "internal", "ou
 """The role of an operand in its kernel; a residual is the second input of a later stage, an
 internal operand one that a producer makes.
 
-Scratch is memory that the kernel may write and read, and whose content nobody else reads.
+Scratch is memory that the kernel may write and read, and whose content no other kernel reads.
 """
 
 
@@ -170,7 +170,7 @@ class Operand:
     larger one; () where it is dense."""
     computed: bool = False
     """True if it is a weight that the network computes: no compiler lays it out."""
-    held: str = ""
+    resident_in: str = ""
     """Memory on the chip that holds the tensor for the kernels around this one, too: it is moved
     nowhere. "" is main memory."""
     image: Operand | None = None
@@ -241,9 +241,9 @@ class Kernel:
 
     The first stage is the **anchor**: the tile loops run over its dims. Later stages are maps over
     dims of the same names, or reduce windows that lie within a tile (space/pooling.py). Last may
-    come stages that need all of a dim of their own result, as normalisations of rows do: they run
-    ``behind`` the tiles, block of rows by block of rows. ``symbol`` is a C identifier, unique in
-    the network.
+    come stages that need all of a dim of their own result, as normalisations of rows do: these
+    ``post_stages`` follow the tiles, block of rows by block of rows. ``symbol`` is a C identifier,
+    unique in the network.
     """
 
     symbol: str
@@ -268,7 +268,7 @@ class Kernel:
         return self.stages[-1].output
 
     @cached_property
-    def behind(self) -> tuple[Stage, ...]:
+    def post_stages(self) -> tuple[Stage, ...]:
         """The stages from the first on that reduces over a dim of its result: a map follows.
 
         They read what the stages before have written to the kernel's output, once all tiles with
@@ -281,14 +281,14 @@ class Kernel:
 
     @cached_property
     def front(self) -> Kernel:
-        """The stages of the tiles alone; the kernel itself where nothing is behind them."""
-        count = len(self.stages) - len(self.behind)
-        return replace(self, stages=self.stages[:count]) if self.behind else self
+        """The stages of the tiles alone; the kernel itself where none follow them."""
+        count = len(self.stages) - len(self.post_stages)
+        return replace(self, stages=self.stages[:count]) if self.post_stages else self
 
     @cached_property
     def awaited(self) -> frozenset[str]:
-        """The anchor's dims of which all must be done before the stages behind begin."""
-        whole = {dim for stage in self.behind for dim in stage.reduction}
+        """The anchor's dims of which all must be done before ``post_stages`` begin."""
+        whole = {dim for stage in self.post_stages for dim in stage.reduction}
         return frozenset(whole | set(self.anchor.reduction)) if whole else frozenset()
 
     @cached_property

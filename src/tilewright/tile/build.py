@@ -15,9 +15,9 @@ primitive has the operand's name, those on the way ``NAME.MEMORY``::
     %x_l0a = tile.buffer "x" of %x_l1 [m, ci] in "l0a" slots 2
     tile.move %x_l1 to %x_l0a on "mte1"
 
-Stages behind the tiles (``Kernel.behind``) are a second compute. It stands within the loops that
-lie around all loops over dims of which it needs everything, and after these; the other loops run
-again around it, in the same steps, so that cores which share one have the same part of both::
+Stages after the tiles (``Kernel.post_stages``) are a second compute. It is within the loops around
+all loops over dims of which it needs everything, and after these; the other loops run again around
+it, in the same steps, so that cores which share one have the same part of both::
 
     tile.loop "co" { tile.loop "m" step 8 { tile.compute "matmul" ... to %y } }
     tile.loop "m" step 8 { tile.loop "m" step 1 { tile.compute "layer_norm" ... %y to %y } }
@@ -222,7 +222,7 @@ class _Nest:
             for link, ops in zip(self.links, parts, strict=True):
                 if number == self._depth(link, loops):
                     body = [*ops, *body]
-            if number == around and self.kernel.behind:
+            if number == around and self.kernel.post_stages:
                 body += self._behind(loops, around)
         return body
 
@@ -291,7 +291,7 @@ class _Nest:
     def _behind(self, loops: Sequence[TileLoop], around: int) -> list[Operation]:
         """The loops and the compute of the stages behind the tiles, a row at a time."""
         kernel, output = self.kernel, self.values[self.kernel.output.name]
-        operation = kernel.behind[0].operation
+        operation = kernel.post_stages[0].operation
         primitive = next(iter(self.machine.primitives_for(operation)), None)
         if primitive is None:
             raise self._refuse(f"the machine has no primitive for {operation}")
@@ -301,7 +301,7 @@ class _Nest:
             raise self._refuse(f"{operation} behind tiles needs its operands in main memory")
         # What the tiles have left in the output is what these stages read.
         self.values[kernel.front.output.name] = output
-        stages = self._stages(kernel.behind, [])
+        stages = self._stages(kernel.post_stages, [])
         body: list[Operation] = [ComputeOp.of(primitive.name, primitive.engine, stages, output)]
         steps = kernel.anchor.extents | {dim: step for dim, _, step, _ in loops}
         rows = [
@@ -449,6 +449,8 @@ class _Nest:
             assert isinstance(fill, int)
             near = kind if last else None
             buffers.append(BufferOp.of(own, value, window, memory, role, gathers, fill, near))
+            if last and self.primitive.operands[role].at_store:
+                buffers[-1].at_store = UnitAttr()
             value = buffers[-1].result
             value.name_hint = value_name(f"{name}_{memory}")
         return buffers

@@ -19,7 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tilewright.ir import Operation
+from tilewright.ir import Block, Operation
 from tilewright.ir.types import Array
 from tilewright.simulate.events import EVENT, EventArray, Matched, counts, match
 from tilewright.tile.iteration import Order
@@ -46,8 +46,8 @@ ProgramOp): engine -> for each command in its queue the number of its group, asc
 a rule enters it here."""
 
 
-def commands_of(root: Operation) -> list[Command]:
-    """The moves and computes in an operation, in the order of the text."""
+def commands_of(root: Operation | Block) -> list[Command]:
+    """The moves and computes in an operation or a block, in the order of the text."""
     return [op for op in root.walk() if isinstance(op, (MoveOp, ComputeOp))]
 
 
@@ -79,16 +79,26 @@ def is_ahead(op: Command) -> bool:
 
 
 def users_of(buffer: BufferOp) -> list[Command]:
-    """The commands that read or write a buffer, in the order of the text."""
-    commands: list[Command] = []
+    """The commands that read or write a buffer, in the order of the text.
+
+    One that is read ``at_store`` is read by the first move of a compute's result on its way out.
+    """
+    commands: set[Operation] = {use.operation for use in buffer.result.uses}
+    for op in computes_of(buffer):
+        output = op.output.owner
+        if buffer.at_store is not None and isinstance(output, BufferOp):
+            commands |= set(stores_of(output))
+        else:
+            commands.add(op)
+    block = buffer.parent_block()
+    return [] if block is None else [op for op in commands_of(block) if op in commands]
+
+
+def computes_of(buffer: BufferOp) -> list[ComputeOp]:
+    """The computes of whose operands or results a buffer is one."""
     users = {use.operation for use in buffer.result.uses}
     users |= {op.parent_op() for op in users if isinstance(op, StageOp)}
-    block = buffer.parent_block()
-    if block is not None:
-        for op in block.walk():
-            if op in users and isinstance(op, (MoveOp, ComputeOp)):
-                commands.append(op)
-    return commands
+    return [op for op in users if isinstance(op, ComputeOp)]
 
 
 def moves_of(buffer: BufferOp) -> list[MoveOp]:

@@ -13,9 +13,11 @@ from tests.slow import but_fast
 from tests.targets.cpu.kernel_harness import PLAIN, Maker, check, compare
 
 from tilewright.codegen.c.compiler import FLAGS
-from tilewright.graph.operations import BY_NAME, AddOp, ReluOp
+from tilewright.graph.operations import BY_NAME
+from tilewright.graph.operations.binary import AddOp
 from tilewright.graph.operations.layer_norm import LayerNormOp
 from tilewright.graph.operations.matrix import MatMulOp
+from tilewright.graph.operations.pointwise import ReluOp
 from tilewright.ir import SSAValue
 from tilewright.machine import Machine
 from tilewright.planning.schedule import Level, Schedule

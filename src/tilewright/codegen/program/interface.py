@@ -200,7 +200,7 @@ class Runner(ABC):
     def threads(self, count: int) -> None:
         """Any number gives the same results; raises TilewrightError for one that cannot be."""
         if count < 1:
-            raise refuse("option-threads", f"{count} threads cannot run anything")
+            raise refuse("option-threads", f"{count} threads: at least 1 is needed")
 
     @abstractmethod
     def run(
@@ -227,7 +227,7 @@ class Runner(ABC):
 
         Refuses (``profile-missing``) where only a run tells.
         """
-        raise refuse("profile-missing", "times are known after a run alone", help="call run()")
+        raise refuse("profile-missing", "times are known only after a run", help="call run()")
 
     def build(self) -> None:
         """Build now the C that the processor at hand runs, where a run would do it."""

@@ -31,9 +31,7 @@ def transfer_columns(
     the move that travels with it."""
     for place in (buffer, outer):
         if isinstance(place, BufferPlace) and place.op.circular is not None:
-            raise refuse(
-                "lower-place", "transfers do not turn rows of circular buffers", place.name
-            )
+            raise refuse("lower-place", "transfers do not support circular buffers", place.name)
     seen, boxes = buffer.seen_by(move), buffer.moved_by(move)
     columns: dict[str, Any] = {"element": buffer.element}
     ends = ("source", "target") if move.loads else ("target", "source")
@@ -116,7 +114,7 @@ def _second_run(
             if stride != run or place.strides[axis] != run:
                 several = 2
     if several > 1:
-        raise refuse("lower-joined", "travels with another move but is not one run", place.name)
+        raise refuse("lower-joined", "is moved with another but is not contiguous", place.name)
     columns["extra.bytes"] = length
     columns[f"extra.{ends[0]}"] = _address(outer, move, place.moved_by(move))
     columns[f"extra.{ends[1]}"] = seen.base

@@ -48,10 +48,10 @@ def links_of(kernel: Kernel, count: int = 0) -> tuple[Link, ...]:
 def _link(kernel: Kernel, producer: Kernel, number: int) -> Link:
     result = producer.output
     reads = [o for stage in kernel.stages for o in stage.inputs if o.name == result.name]
-    if len(reads) != 1 or reads[0] not in kernel.anchor.inputs or kernel.behind:
+    if len(reads) != 1 or reads[0] not in kernel.anchor.inputs or kernel.post_stages:
         raise refuse(
             "kernel-chain",
-            f"{result.name} is made on the chip, and is not read once, by the first stage",
+            f"{result.name} is computed on the chip, and not read just once, by the first stage",
             kernel.symbol,
         )
     operand = reads[0]

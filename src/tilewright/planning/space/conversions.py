@@ -22,7 +22,7 @@ ROUNDING = {"cast": "float", "requantise": "fixed"}
 def conversion(kernel: Kernel, primitive: Primitive) -> Stage | None:
     """The last stage of a kernel's tiles, which rounds its sums, where a move does it."""
     storage, last = primitive.operands.get("output"), kernel.front.stages[-1]
-    if storage is None or not storage.converted or kernel.behind or last is kernel.anchor:
+    if storage is None or not storage.converted or kernel.post_stages or last is kernel.anchor:
         return None
     if last.operation not in ROUNDING or len(last.inputs) != 1:
         return None

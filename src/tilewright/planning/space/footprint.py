@@ -93,7 +93,7 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
         output = operand is kernel.output
         if operand in kernel.anchor.inputs:
             operand = beside(operand, kernel.anchor, primitive)
-        if operand.held == memory.name:
+        if operand.resident_in == memory.name:
             memory = machine.memory(machine.main)
         ends = (memory.name, machine.main) if output else (machine.main, memory.name)
         path = machine.path(*ends)
@@ -288,12 +288,12 @@ def _runs(
     layout = Layout.parse(text, len(shape))
     extents = layout.physical_shape(shape)
     runs: list[tuple[int, int, int, int]] = []
-    behind = 1  # elements from the first index of the axes within to what follows their last
+    dense = 1  # elements from the first index of the axes within to what follows their last
     steps = strides or layout.strides(shape)
     for factor, extent, stride in reversed([*zip(layout.factors, extents, steps, strict=True)]):
-        if extent > 1 and stride != behind:
+        if extent > 1 and stride != dense:
             break
-        behind = stride * extent if extent > 1 else behind
+        dense = stride * extent if extent > 1 else dense
         least = min(extent, -(-shape[factor.axis] // factor.divisor))
         runs.append((factor.axis, factor.divisor, extent, least))
     return runs

@@ -35,7 +35,7 @@ from tilewright.planning.space.footprint import (
     run_elements,
     uses_of,
 )
-from tilewright.planning.space.held import usable
+from tilewright.planning.space.residents import usable
 from tilewright.planning.space.sizes import EFFORTS, tile_sizes
 
 Column = NDArray[Any]
@@ -94,7 +94,7 @@ class Space:
         return part
 
     def _column(self, key: Hashable, compute: Callable[[], Column]) -> Any:
-        """A column that is computed when it is first asked for; nobody may write to it."""
+        """A column that is computed when it is first asked for; it is read-only."""
         column = self._known(key)
         if column is None:
             column = self.known[key] = compute()
@@ -148,7 +148,7 @@ class Space:
         return split
 
     def allowed(self) -> Bools:
-        """Column: whether tiles are as moves and held operands need them."""
+        """Column: whether tiles are as moves and resident operands need them."""
         return self._solid() & usable(
             self.kernel, {dim: self.size(dim) for dim in self.index}, self.machine
         )

@@ -37,12 +37,12 @@ HONOURS: frozenset[Decision] = frozenset()
 """Of a tile program: hardware interlocks order its accesses, and the lowering decides the rest."""
 
 
-def timer(machine: Machine, *, begun: bool = True) -> Timer:
+def timer(machine: Machine, *, prefetched: bool = True) -> Timer:
     """Simulated cycles of a kernel that runs alone, its operands as they lie in main memory.
 
     The words are those that a package would hold where a kernel before has loaded the first
-    weights (lowering/early.py), or that load them themselves: the first kernel, and all if not
-    ``begun``. Infinite for a schedule that they cannot say (too few registers, for instance):
+    weights (lowering/prefetch.py), or that load them themselves: the first kernel, and all if not
+    ``prefetched``. Infinite for a schedule that they cannot say (too few registers, for instance):
     another one is taken.
     """
 
@@ -55,8 +55,8 @@ def timer(machine: Machine, *, begun: bool = True) -> Timer:
             program = tile(kernel, schedule, machine, placements, check=False, honours=HONOURS)
         except TilewrightError:
             return inf
-        begins = begun and not kernel.first
-        lowering = Lowering(machine, bases, Counter(), begun=begins, beside=beside)
+        begins = prefetched and not kernel.first
+        lowering = Lowering(machine, bases, Counter(), prefetched=begins, beside=beside)
         try:
             lowering.kernel(program, kernel.nodes)
         except TilewrightError:

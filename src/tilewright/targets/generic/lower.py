@@ -28,7 +28,7 @@ from tilewright.targets.generic.lowering.steps import Tables
 from tilewright.targets.generic.lowering.tables import TABLE_SLOT, TableMemory
 from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, TensorOp
 from tilewright.tile.queues import Command, buffers_of, fills, followers_of
-from tilewright.tile.races import clocks
+from tilewright.tile.races import Proof
 
 FIRST = -1
 """Key of what a kernel does before its own commands, whose keys start at 0."""
@@ -150,7 +150,7 @@ class KernelLowering(Commands):
     def _await(self, engine: int) -> bool:
         """Return True if all computes wait for something that an engine does in this kernel, and
         so for what it does before."""
-        known, name = clocks(self.queues), self.engines[engine]
+        known, name = Proof(self.order, self.queues).clocks(), self.engines[engine]
         for op in self.all:
             if isinstance(op, ComputeOp) and op.engine.data != name and self.order.rows(op).count:
                 done = known[op.engine.data].get(name)

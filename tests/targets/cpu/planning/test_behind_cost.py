@@ -42,10 +42,10 @@ def nest(kernel: Kernel, order: str, **sizes: int) -> Nest:
 
 def test_what_waits_for_what() -> None:
     kernel = normalised(64, 96, 32)
-    assert [stage.operation for stage in kernel.behind] == ["layer_norm"]
+    assert [stage.operation for stage in kernel.post_stages] == ["layer_norm"]
     assert kernel.awaited == {"co", "ci"} and kernel.front.output.name == "s"
     front = kernel.front
-    assert not front.behind and not front.awaited and front.front is front
+    assert not front.post_stages and not front.awaited and front.front is front
 
 
 @pytest.mark.parametrize("rows", [128, 1024, 8192])

@@ -159,7 +159,7 @@ def test_kernels_wait_for_kernels(two) -> None:
     for put, take, source, target in between:
         statements = without(without(statements, put, "put", target), take, "take", source)
     races = check_program(ZU2, read(statements)).races
-    assert between and any("behind register" in problem.reason for problem in races)
+    assert between and any("after register" in problem.reason for problem in races)
 
 
 @pytest.mark.parametrize("name", but_fast(["conv-pool", "inverted-residual"], []))

@@ -75,7 +75,7 @@ class Ascend910bTarget(Target):
         """Refuse: nothing here executes HIVM."""
         raise refuse(
             "target-text",
-            f"packages for {self.name} hold text for other tools, which nothing here runs",
+            f"packages for {self.name} hold text for other tools, which is not run here",
             self.name,
             "tilewright compile --emit hivm prints it; ascend910 runs on the host",
         )

@@ -25,7 +25,7 @@ class BehindCost:
     def __init__(self, kernel: Kernel, machine: Machine) -> None:
         self.kernel = kernel
         self.costs, self.levels = facts_of(machine).cache_costs, cache_levels(machine)
-        extents, first = kernel.anchor.extents, kernel.behind[0]
+        extents, first = kernel.anchor.extents, kernel.post_stages[0]
         along, rows = 1, 1
         for dim in first.output.dims:
             if dim in first.reduction:

@@ -334,7 +334,7 @@ def _orders(
     if tile["ci"] == extents["ci"]:
         yield nest({}, [], [*outer, *pixels, lanewise, "ci"])
     # What stands behind the tiles finds smaller blocks of rows in a nearer cache.
-    cut = row or (column if kernel.behind else "")
+    cut = row or (column if kernel.post_stages else "")
     if cut:
         for parts in _ROW_BLOCKS:
             rows = ceil(ceil(extents[cut] / parts) / tile[cut]) * tile[cut]
@@ -346,7 +346,7 @@ class _Pricer:
     """Predicted cycles of schedules of one kernel on one primitive."""
 
     def __init__(self, kernel: Kernel, machine: Machine, primitive: Primitive) -> None:
-        self.behind = BehindCost(kernel, machine) if kernel.behind else None
+        self.behind = BehindCost(kernel, machine) if kernel.post_stages else None
         kernel = kernel.front
         self.kernel, self.machine = kernel, machine
         self.primitive = primitive

@@ -133,7 +133,7 @@ class KernelLowering:
             if place.range[1] > 1 << 29:
                 raise refuse(
                     "lower-address",
-                    f"it ends {place.range[1]} bytes behind its register; addresses have 29 bits",
+                    f"it ends {place.range[1]} bytes after its register; addresses have 29 bits",
                     op.symbol.data,
                 )
             self._tensors[op] = Tensor(
@@ -216,7 +216,7 @@ class KernelLowering:
         if buffer.tensor_op.arena is None:
             raise refuse(
                 "lower-layout",
-                "channel augmentation reads main memory, and this is made on the chip",
+                "channel augmentation reads main memory, and this is computed on the chip",
                 buffer.tensor_op.symbol.data,
             )
         block = buffer.parent_block()
