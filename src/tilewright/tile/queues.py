@@ -125,6 +125,22 @@ def leader_of(move: MoveOp) -> MoveOp:
     return leader
 
 
+def followers_of(op: Command) -> list[MoveOp]:
+    """The moves that travel with a move, in its command."""
+    block = op.parent_block()
+    moves = [] if block is None else [other for other in block.ops if isinstance(other, MoveOp)]
+    return [other for other in moves if other.joined is not None and leader_of(other) is op]
+
+
+def buffers_of(op: Command) -> list[BufferOp]:
+    """The buffers that a command reads, and then those that it writes."""
+    if isinstance(op, MoveOp):
+        values = [op.source, op.target]
+    else:
+        values = [*(value for stage in op.stages for value in stage.inputs), op.output]
+    return [value.owner for value in values if isinstance(value.owner, BufferOp)]
+
+
 ROWS = "rows of "
 """In a wait, before the name of the buffer: each instruction of the command waits for those that
 touch the same rows of the buffer."""
@@ -277,22 +293,11 @@ class Queues:
 
     def _last(self, verb: str, buffer: BufferOp, other: Command, op: Command) -> Array:
         """The last execution of ``other`` that a wait of ``op`` means, for each of ``op``'s."""
-        if verb == "free" and _fills_with_joined(op, buffer):
+        if verb == "free" and any(fills(each, buffer) for each in (op, *followers_of(op))):
             return self.order.last_use(buffer, other, op, buffer.slot_count)
         if verb == "ready" and (stores_parts(op, buffer) or is_ahead(other)):
             return self.order.last_use(buffer, other, op, 0)
         return self.order.last_before(other, op)
-
-
-def _fills_with_joined(op: Command, buffer: BufferOp) -> bool:
-    """Return True if a command or a move joined to it writes the buffer."""
-    if fills(op, buffer):
-        return True
-    if isinstance(op, MoveOp):
-        for other in users_of(buffer):
-            if isinstance(other, MoveOp) and fills(other, buffer) and leader_of(other) is op:
-                return True
-    return False
 
 
 class Events:

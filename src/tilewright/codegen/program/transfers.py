@@ -16,13 +16,16 @@ from tilewright.tile.operations import MoveOp
 AXES = 4
 """Axes of the box of a transfer."""
 
+Place = TensorPlace | BufferPlace
+"""An end of a move."""
+
 
 def transfer_columns(
     move: MoveOp,
     order: Order,
     buffer: BufferPlace,
-    outer: TensorPlace | BufferPlace,
-    joined: tuple[MoveOp, BufferPlace, TensorPlace | BufferPlace] | None,
+    outer: Place,
+    joined: tuple[MoveOp, BufferPlace, Place] | None,
 ) -> dict[str, Any]:
     """The fields of every execution of a move between a buffer and what it is of, ``outer``, and of
     the move that travels with it."""
@@ -45,7 +48,7 @@ def transfer_columns(
     return columns
 
 
-def _address(place: TensorPlace | BufferPlace, move: MoveOp, boxes: Boxes) -> Column:
+def _address(place: Place, move: MoveOp, boxes: Boxes) -> Column:
     """Address of the first index of boxes, in main memory or in a buffer on the way to it."""
     if isinstance(place, BufferPlace):
         return place.seen_by(move).address(boxes)
@@ -55,9 +58,7 @@ def _address(place: TensorPlace | BufferPlace, move: MoveOp, boxes: Boxes) -> Co
     return address
 
 
-def _axes(
-    buffer: BufferPlace, outer: TensorPlace | BufferPlace, held: Any
-) -> list[tuple[Any, int, int]]:
+def _axes(buffer: BufferPlace, outer: Place, held: Any) -> list[tuple[Any, int, int]]:
     """Size, stride further out and stride in the buffer, outermost first; at most AXES."""
     shape = buffer.op.tensor_shape
     ranked = sorted(range(len(shape)), key=lambda a: (-outer.strides[a], a))
@@ -98,7 +99,7 @@ def _second_run(
     move: MoveOp,
     order: Order,
     place: BufferPlace,
-    outer: TensorPlace | BufferPlace,
+    outer: Place,
 ) -> None:
     """The joined move's box, which must be one run of bytes."""
     seen = place.seen_by(move)

@@ -26,7 +26,6 @@ from tilewright.targets.cambricon.lowering.network import (
 )
 from tilewright.targets.cambricon.simulate.simulator import Simulator
 from tilewright.tile.decisions import Decision
-from tilewright.tile.dialect import programs_of
 from tilewright.tile.lower import tile
 from tilewright.tile.tensors import Placement
 
@@ -74,14 +73,11 @@ def run_timer(machine: Machine, arenas: Mapping[str, int]) -> RunTimer:
     beside: Variants = {}
 
     def cycles(kernels: Sequence[CompiledKernel]) -> float:
-        programs = [
-            [*programs_of(kernel.program)] for kernel in kernels if kernel.program is not None
-        ]
-        shared = shared_weights([p for own in programs for p in own])
-        lowering = Lowering(machine, bases, shared, beside=beside)
-        lowering.hold(program for own in programs for program in own)
-        for kernel, own in zip(kernels, programs, strict=True):
-            for program in own:
+        programs = [program for kernel in kernels for program in kernel.programs]
+        lowering = Lowering(machine, bases, shared_weights(programs), beside=beside)
+        lowering.hold(programs)
+        for kernel in kernels:
+            for program in kernel.programs:
                 lowering.kernel(program, kernel.kernel.nodes, kernel.predicted_cycles)
         return _simulated(lowering, machine)
 
