@@ -187,7 +187,7 @@ class _Search:
         return _Place(tensor, time, end - tensor.bytes, end)
 
     def _leaves_room(self, place: _Place) -> bool:
-        """Whether buffers still have bytes of the memory before a place."""
+        """Return True if buffers still have bytes of the memory before a place."""
         memory = place.tensor.memory
         return place.end + memory.reserved < self._top(memory)
 

@@ -88,7 +88,7 @@ class Target(ABC):
         """The machine that is compiled for unless the caller gives a variant."""
 
     def honours_of(self, kernel: Kernel) -> frozenset[Decision]:
-        """What the code of a kernel takes from its tile program, of all that ``honours`` names."""
+        """The decisions that a kernel's code takes from its tile program, of those in ``honours``."""
         del kernel
         return self.honours
 

@@ -33,7 +33,7 @@ class Context:
 
     @property
     def compute(self) -> ComputeOp:
-        """The compute operation."""
+        """The operation whose code is emitted."""
         return self.nest.compute
 
     @property
