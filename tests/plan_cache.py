@@ -51,15 +51,28 @@ class KnownPlans:
     found: dict[str, dict[PlanKey, Plan]] = field(default_factory=dict[str, dict[PlanKey, Plan]])
     texts: dict[int, tuple[Machine, str]] = field(default_factory=dict[int, tuple[Machine, str]])
     """Of the machines that came last, by their identity: a network's kernels have one."""
+    timers: dict[int, tuple[Timer, str | None]] = field(
+        default_factory=dict[int, tuple[Timer, str | None]]
+    )
+    """What ``described`` says of the timers that came last, by their identity."""
 
     def cache(self, planner: Planner) -> PlanCache:
         """What is known of a planner whose timer and search can be told apart from others."""
-        told, asked = described(planner.timer), options_of(planner.search)
+        told, asked = self._described(planner.timer), options_of(planner.search)
         if told is None or asked is None:
             return planner.cache
         budget = planner.budget or Budget()
         key = f"{self._text(planner.machine)}\n{told}\n{asked}\n{budget}"
         return Shared(planner.cache, self.found.setdefault(key, {}), self.folder, key)
+
+    def _described(self, timer: Timer | None) -> str | None:
+        if timer is None:
+            return ""
+        if id(timer) not in self.timers:
+            if len(self.timers) >= MACHINES:
+                self.timers.clear()
+            self.timers[id(timer)] = timer, described(timer)
+        return self.timers[id(timer)][1]
 
     def _text(self, machine: Machine) -> str:
         if id(machine) not in self.texts:
@@ -69,10 +82,8 @@ class KnownPlans:
         return self.texts[id(machine)][1]
 
 
-def described(timer: Timer | None) -> str | None:
+def described(timer: Timer) -> str | None:
     """What a timer's cycles depend on, or None for one of which that is not known."""
-    if timer is None:
-        return ""
     code: Any = timer
     name = f"{code.__module__}.{code.__qualname__}"
     if name not in TIMERS:

@@ -1,13 +1,17 @@
 """The pages' commands work: every indented ``tilewright`` line is run, in page order."""
 
+import re
 import shlex
 import shutil
+import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from tilewright.cli.main import app
+from tilewright.targets.base import find_target
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -37,3 +41,18 @@ def test_pages_name_files_that_exist() -> None:
             name = word.strip("().,:;")
             if name.startswith(("src/", "docs/", "examples/", "tests/", "benchmarks/")):
                 assert (ROOT / name).exists() or "NAME" in name, f"{page.name}: {name}"
+
+
+def test_tour_lists_the_decisions_that_targets_keep() -> None:
+    tour = (ROOT / "docs" / "tour.md").read_text()
+    (table,) = re.findall(r"(?m)^\| target \| addresses .*\n.*\n((?:\|.*\n)+)", tour)
+    stated: dict[str, set[str]] = {}
+    for row in table.splitlines():
+        names, *cells = [cell.strip() for cell in row.strip("|").split("|")]
+        columns = ("addresses", "waits", "order", "slots")
+        kept = {column for column, cell in zip(columns, cells, strict=False) if cell}
+        stated |= dict.fromkeys(re.findall(r"`([^`]+)`", names), kept)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for name in project["entry-points"]["tilewright.targets"]:
+        (kept,) = [stated[pattern] for pattern in stated if fnmatch(name, pattern)]
+        assert find_target(name).honours == kept, name

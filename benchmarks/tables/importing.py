@@ -39,7 +39,7 @@ def run(path: Path) -> dict[str, Any]:
 
 
 def own_bytes() -> int | None:
-    """Memory of this process that no file stands behind; None where the system does not say."""
+    """Memory of this process that no file backs; None where the system does not say."""
     status = Path("/proc/self/status")
     if not status.exists():
         return None
@@ -66,6 +66,6 @@ def tables(networks: Sequence[str]) -> list[Table]:
     remarks = (
         f"Peak is the most that the process held, Python and all libraries included, and pages of "
         f"the model's file, which others may share; for 500 MB it must stay below {LIMIT} times "
-        "the file. Own is what no file stands behind, after the import.",
+        "the file. Own is the memory that no file backs, after the import.",
     )
     return [Table("Seconds and megabytes", columns, rows, remarks)]

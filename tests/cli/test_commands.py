@@ -332,7 +332,7 @@ def test_hlal_programs_are_refused_with_lines(tmp_path: Path) -> None:
     assert problem["code"] == "hlal-target"
     (problem,) = refused("run", tmp_path / "none.hlal")
     assert problem["code"] == "input-file"
-    for options in (("run", program, "--shape", "x=1"), ("run", LENET, "--parallel")):
+    for options in (("run", program, "--shape", "x=1"), ("run", LENET, "--no-barriers")):
         (problem,) = refused(*options)
         assert problem["code"] == "option-hlal"
 

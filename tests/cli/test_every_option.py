@@ -134,7 +134,6 @@ ANYWHERE = {
     "--database": "--database @/tuned.json",
     "--limit": "--limit 100000",
     "--no-barriers": "--no-barriers",
-    "--parallel": "--parallel",
     "--samples": "--samples 4",
     "--trust-library": "--trust-library",
 }
@@ -188,7 +187,6 @@ REFUSED = {
     "--model": "option-package",
     "--no-barriers": "option-hlal",
     "--operators": "option-model",
-    "--parallel": "option-hlal",
     "--preprocess": "calibration-file",
     "--trust-library": "option-trust",
 }

@@ -11,7 +11,10 @@ from tests.graph.networks import as_onnx, by_hand, parameters
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, WeightOp, YieldOp, network_of
 from tilewright.graph.interpreter import interpret
-from tilewright.graph.operations import BY_NAME, ConvOp, QuantiseOp, ReluOp, RequantiseOp, parse
+from tilewright.graph.operations import BY_NAME, parse
+from tilewright.graph.operations.convolution import ConvOp
+from tilewright.graph.operations.numbers import QuantiseOp, RequantiseOp
+from tilewright.graph.operations.pointwise import ReluOp
 from tilewright.graph.weights import Weights
 from tilewright.ir import Block, ModuleOp, Region, StringAttr, VerifyException, to_text
 from tilewright.ir.types import Array, FixedType, tensor

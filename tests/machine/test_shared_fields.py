@@ -22,6 +22,7 @@ FOR_MACHINE_FILES = {
     *("Synchronisation.depth", "CInterface.signal", "CInterface.barrier"),
     "Synchronisation.grain",  # Passes of the tile dialect and planning ask for it, and dpu sets it.
     "Synchronisation.stalls",  # Planning asks for it, and ascend sets it.
+    "Storage.at_store",  # The tile program says what reads an operand; ascend sets it.
     "Synchronisation.issuer",  # Of any core that computes itself; sunway's alone are bundled.
     "Machine.memory_growth",  # cpu implements it, too, and its default is cpu's.
     "Fusion.residency",

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tilewright.graph.operations import BY_NAME, PointwiseOperation
+from tilewright.graph.operations import BY_NAME
+from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.machine import Primitive
 from tilewright.numerics import pointwise, tables
 from tilewright.numerics.operators import OPERATORS, PARAMETERS, has, named, operators

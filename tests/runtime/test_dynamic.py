@@ -140,7 +140,7 @@ except TilewrightError as error:
     print(error)
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    expected = {"tilewright": "built", "tilewright.runtime": "no compiler is there"}
+    expected = {"tilewright": "built", "tilewright.runtime": "there is no compiler"}
     assert expected[room] in ran.stdout, ran.stdout + ran.stderr
 
 

@@ -25,8 +25,7 @@ from tilewright.tile.iteration import Order
 from tilewright.tile.lower import tile
 from tilewright.tile.operations import BarrierOp, EventOp, SignalOp, WaitOp
 from tilewright.tile.passes import AssignEvents, Check
-from tilewright.tile.queues import Queues
-from tilewright.tile.races import faults, races
+from tilewright.tile.races import Proof
 
 STYLES = {
     "flags": Synchronisation(style="flags", ids=8),
@@ -63,12 +62,9 @@ def with_slots(schedule: Schedule, slots: int, found: Case) -> Schedule:
 
 def refused(program: ProgramOp, toy: Machine) -> bool:
     """Whether check refuses a program for what orders it, without the rest that it checks."""
-    order = Order(program)
-    queues, limits = Queues(order), toy.synchronisation
+    proof, limits = Proof(Order(program)), toy.synchronisation
     ids = [number for op in orderings(program) if isinstance(op, EventOp) for number in op.id_list]
-    return max(ids, default=0) >= limits.count or bool(
-        faults(queues, limits) or races(order, queues)
-    )
+    return max(ids, default=0) >= limits.count or bool(proof.faults(limits) or proof.races())
 
 
 def orderings(program: ProgramOp) -> list[EventOp | BarrierOp]:
@@ -218,7 +214,7 @@ def test_check_names_what_is_wrong() -> None:
     signal = next(op for op in program.walk() if isinstance(op, SignalOp) and op.turns_of)
     given = signal.id_list
     for ids, reason in (
-        ((given[0], 7), r"tile-event.*signals what nothing waits for"),
+        ((given[0], 7), r"tile-event.*sends a signal that nothing waits for"),
         ((given[0], 8), r"tile-event.*there are ids 0 to 7"),
     ):
         signal.set("ids", ids)
@@ -234,5 +230,5 @@ def test_commands_out_of_the_order_of_the_text_are_refused() -> None:
     counted = machine()
     program = tile(found.kernel, random_schedule(found, counted, 0), counted)
     program.groups = StringAttr("dlir")
-    with pytest.raises(TilewrightError, match=r"tile-event.*otherwise than in the text"):
+    with pytest.raises(TilewrightError, match=r"tile-event.*another order than the program"):
         AssignEvents().run(program, toy)

@@ -19,7 +19,7 @@ from tilewright.tile.interpreter import run
 from tilewright.tile.iteration import Order
 from tilewright.tile.lower import tile
 from tilewright.tile.queues import commands_of
-from tilewright.tile.races import races
+from tilewright.tile.races import Proof
 
 
 def machine_of(seed: int) -> Machine:
@@ -148,7 +148,9 @@ def test_a_missing_wait_is_found_unless_nothing_needs_it(seed: int) -> None:
         waits = op.wait_list
         for place, wait in enumerate(waits):
             op.set("waits", (*waits[:place], *waits[place + 1 :]))
-            if any(race.later is op and race.wait == wait for race in races(Order(program))):
+            if any(
+                race.later is op and race.wait == wait for race in Proof(Order(program)).races()
+            ):
                 needed += 1
             else:
                 of.check(run(program, of.feeds, machine, interleave=place)["y"])

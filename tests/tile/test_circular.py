@@ -23,7 +23,7 @@ from tilewright.tile.iteration import Order
 from tilewright.tile.lower import tile
 from tilewright.tile.passes import Boundary, Check
 from tilewright.tile.queues import commands_of
-from tilewright.tile.races import races
+from tilewright.tile.races import Proof
 
 SEEDS = [s for s in range(40) if s not in (0, 3, 4, 23, 28, 32)]
 """Of the others, the last kernel cuts the channels that it reads, which moves two axes; 32 has
@@ -123,7 +123,9 @@ def test_a_missing_wait_is_found_unless_nothing_needs_it(seed: int) -> None:
         waits = op.wait_list
         for place, wait in enumerate(waits):
             op.set("waits", (*waits[:place], *waits[place + 1 :]))
-            if any(race.later is op and race.wait == wait for race in races(Order(program))):
+            if any(
+                race.later is op and race.wait == wait for race in Proof(Order(program)).races()
+            ):
                 needed += 1
             else:
                 of.check(run(program, of.feeds, machine, interleave=place)["y"])

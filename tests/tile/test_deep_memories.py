@@ -8,13 +8,13 @@ from tilewright.errors import TilewrightError
 from tilewright.ir import to_text
 from tilewright.machine import Synchronisation
 from tilewright.tile.build import build_program
-from tilewright.tile.dialect import BufferOp, MoveOp, SignalOp
+from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, SignalOp
 from tilewright.tile.interpreter import run
 from tilewright.tile.iteration import Order
 from tilewright.tile.lower import tile
 from tilewright.tile.passes import Check, GroupLoads, TilePass, pipeline
 from tilewright.tile.queues import commands_of
-from tilewright.tile.races import races
+from tilewright.tile.races import Proof
 
 
 @pytest.mark.parametrize("seed", but_fast(range(24), range(1, 24, 2)))
@@ -44,6 +44,33 @@ def test_loads_that_go_together_leave_fewer_flags_or_as_many(seed: int) -> None:
     assert signals[0] <= signals[1]
 
 
+@pytest.mark.parametrize("style", ["counters", "flags"])
+@pytest.mark.parametrize("seed", but_fast(range(24), range(1, 24, 4)))
+def test_what_is_read_at_the_store_is_there_then(seed: int, style: str) -> None:
+    """The engine of the result's way out reads biases and residuals, and no compute waits for
+    them."""
+    of, machine = case(seed), deep_machine(seed)
+    (primitive,) = machine.primitives
+    operands = {
+        role: storage.model_copy(update={"at_store": role in ("bias", "residual"), "joined": None})
+        for role, storage in primitive.operands.items()
+    }
+    primitive = primitive.model_copy(update={"operands": operands})
+    events = Synchronisation(style="flags", ids=64) if style == "flags" else Synchronisation()
+    machine = machine.model_copy(update={"primitives": (primitive,), "synchronisation": events})
+    program = tile(of.kernel, deep_schedule(of, seed), machine)
+    of.check(run(program, of.feeds, machine)["y"])
+    for turn in range(3):
+        of.check(run(program, of.feeds, machine, interleave=turn)["y"])
+    late = {op.symbol.data for op in program.walk() if isinstance(op, BufferOp) and op.at_store}
+    assert not any(
+        wait.removeprefix("ready ") in late
+        for op in commands_of(program)
+        if isinstance(op, ComputeOp)
+        for wait in op.wait_list
+    )
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_every_wait_is_needed_and_its_removal_is_caught(seed: int) -> None:
     of, machine = case(seed), deep_machine(seed)
@@ -52,7 +79,7 @@ def test_every_wait_is_needed_and_its_removal_is_caught(seed: int) -> None:
         waits = op.wait_list
         for place, wait in enumerate(waits):
             op.set("waits", (*waits[:place], *waits[place + 1 :]))
-            found = races(Order(program))
+            found = Proof(Order(program)).races()
             assert any(race.later is op and race.wait == wait for race in found), (wait, op.name)
             op.set("waits", waits)
 

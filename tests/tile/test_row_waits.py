@@ -16,7 +16,7 @@ from tilewright.tile.iteration import Order
 from tilewright.tile.lower import tile
 from tilewright.tile.passes import Check
 from tilewright.tile.queues import Queues, commands_of, fills, users_of, wait_parts
-from tilewright.tile.races import races
+from tilewright.tile.races import Proof
 
 SEEDS = range(16)
 
@@ -69,7 +69,7 @@ def test_a_wait_for_rows_says_nothing_of_another_buffer() -> None:
     for seed in SEEDS:
         random, toy = case(seed), machine()
         program = tile(random.kernel, random_schedule(random, toy, seed), toy)
-        assert not races(Order(program))
+        assert not Proof(Order(program)).races()
         users = {buffer.symbol.data: users_of(buffer) for buffer in Queues(Order(program)).buffers}
         for op in commands_of(program):
             waits = [wait_parts(wait) for wait in op.wait_list]
@@ -80,7 +80,7 @@ def test_a_wait_for_rows_says_nothing_of_another_buffer() -> None:
                     for verb, _, name in waits
                 ),
             )
-        weaker += bool(races(Order(program)))
+        weaker += bool(Proof(Order(program)).races())
     assert weaker > len(SEEDS) // 2
 
 

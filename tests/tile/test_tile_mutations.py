@@ -19,7 +19,7 @@ from tilewright.tile.iteration import Order
 from tilewright.tile.lower import tile
 from tilewright.tile.passes import Check
 from tilewright.tile.queues import commands_of
-from tilewright.tile.races import races
+from tilewright.tile.races import Proof
 
 TOY = machine()
 
@@ -96,7 +96,7 @@ def test_every_wait_is_needed_and_its_removal_is_caught(
             waits = op.wait_list
             for place, wait in enumerate(waits):
                 op.set("waits", (*waits[:place], *waits[place + 1 :]))
-                problems = races(Order(program))
+                problems = Proof(Order(program)).races()
                 assert problems, f"{seed}: {wait} is superfluous"
                 assert refused(drawn, program, toy) == " ".join(["tile-race"] * len(problems))
                 assert any(race.later is op and race.wait == wait for race in problems)

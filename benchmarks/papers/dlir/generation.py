@@ -97,9 +97,8 @@ def generated(kernels: Sequence[Any], target: str) -> list[Generated]:
     from tilewright.planning import PlanCache, Planner
     from tilewright.planning.planners.greedy import Greedy
     from tilewright.simulate.timing import simulate
-    from tilewright.targets.generic.lower import Lowering
     from tilewright.targets.generic.target import InstructionTarget
-    from tilewright.targets.generic.timer import place_dense, timed_kernel
+    from tilewright.targets.generic.timer import placed_alone, timed_kernel
     from tilewright.tile.lower import tile
 
     known, machine = resolve(target)
@@ -116,9 +115,8 @@ def generated(kernels: Sequence[Any], target: str) -> list[Generated]:
         }
         paired: float | None = None
         if isinstance(known, InstructionTarget):
-            places, size = place_dense(kernel)
+            places, lowering = placed_alone(kernel, known.instruction_set(machine))
             program = tile(kernel, schedules[2], machine, places, check=False, order=PAIRED)
-            lowering = Lowering(known.instruction_set(machine), {"alone": 0, "tables": size})
             paired = float(simulate(timed_kernel(program, lowering), machine).cycles)
         single, double = (timer(kernel, schedules[buffers]) for buffers in (1, 2))
         fitted, beside = (

@@ -75,7 +75,7 @@ LINES_NOTES = (
     "Instructions: the words that the assembler makes of the HLAL text; blocks are loops for any "
     "size.",
     "Raw: instructions of the same network as the compiler writes them, each a line of `tilewright "
-    "disasm`; nobody wrote these by hand. The thesis' 21.3 divides lines of a program of "
+    "disasm`; none was written by hand. The thesis' 21.3 divides lines of a program of "
     "instructions by hand, which is not published, by lines of HLAL.",
 )
 
@@ -100,12 +100,12 @@ def tables(networks: Sequence[str]) -> list[Table]:
     notes = (
         "HLAL: the programs in examples/hlal/layers, our best by hand, with their barriers. "
         "Without barriers (`--no-barriers`): order is left to the queue's check of ranges. "
-        "Naive: a barrier behind every instruction of the queue, as figure 4.1 (c). Ratios and "
+        "Naive: a barrier after every instruction of the queue, as figure 4.1 (c). Ratios and "
         "percentages take the faster of the first two.",
         "Compiled, forward: the same layer as an ONNX model through `tilewright compile -t "
         "cambricon`. Backward: the calls of DLPlib on `cambricon` for the gradients of data, "
         "weights and bias, one after the other. What the host moves between layouts before and "
-        "behind them has no cycles; HLAL's programs read what the runtime has laid out by "
+        "after them has no cycles; HLAL's programs read what the runtime has laid out by "
         "segments.",
         "Bound: the larger of the bytes that must move at 128 GB/s and, for convolutions, the "
         "matrix unit's cycles with its own rounding, without padding. What the thesis counts "
@@ -249,7 +249,7 @@ def _run(words: Any, size: int) -> tuple[float, int]:
 
 
 def _with_all_barriers(program: Any) -> Any:
-    """The program's words with a barrier behind every instruction that can bear one."""
+    """The program's words with a barrier after every instruction that can bear one."""
     from tilewright.targets.cambricon.isa import BY_MNEMONIC
     from tilewright.targets.cambricon.statements import assemble_statements
 

@@ -48,7 +48,6 @@ def asm(
     settings: console.SetOption = None,
     listing: ListingOption = None,
     no_barriers: hlal.NoBarriersOption = False,
-    parallel: hlal.ParallelOption = False,
     as_json: console.JsonOption = False,
 ) -> None:
     """Assemble text into instruction words.
@@ -58,7 +57,7 @@ def asm(
     """
     if file.suffix == hlal.SUFFIX:
         with console.refusals(as_json):
-            program, _ = hlal.read_program(file, target, settings, not no_barriers, parallel)
+            program, _ = hlal.read_program(file, target, settings, not no_barriers)
             place = output or file.with_suffix(".bin")
             _write(place, hlal.words_of(program))
             if listing is not None:
@@ -68,13 +67,10 @@ def asm(
         else:
             count = len(program.words)
             console.say(f"{count} instructions, {8 * count:,} bytes in {place}")
-            hlal.say_overlaps(program)
         return
     with console.refusals(as_json):
-        if listing is not None or no_barriers or parallel:
-            raise refuse(
-                "option-listing", "only .hlal has listings, barriers and loops to peel", str(file)
-            )
+        if listing is not None or no_barriers:
+            raise refuse("option-listing", "only .hlal has listings and barriers", str(file))
         chosen, machine = _described(target or DEFAULT, settings)
         try:
             text = _bytes(file).decode()

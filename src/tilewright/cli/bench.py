@@ -65,7 +65,7 @@ def bench(
         simulated = executable.profile.cycles is not None
         if not simulated and executable.profile.seconds is None:
             target = executable.manifest.target
-            raise refuse("profile-missing", f"no times are known of a run on {target}")
+            raise refuse("profile-missing", f"a run on {target} has no times")
         times = executable.measure(arrays, 1 if simulated else repeat, inf)
         profile = executable.profile
         if profile.cycles is not None:

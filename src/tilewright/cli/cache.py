@@ -10,10 +10,10 @@ from tilewright.cli import console
 
 
 def cache_command(
-    clear: Annotated[bool, typer.Option("--clear", help="Remove what nobody uses.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Remove entries not in use.")] = False,
     as_json: console.JsonOption = False,
 ) -> None:
-    """Say where compiled packages are kept, how many, and how many bytes they take.
+    """Print the folder of the cache, its number of packages and their bytes.
 
     Example: tilewright cache --clear
     """

@@ -19,7 +19,7 @@ def calibrate_command(
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
-    """Measure clock, peak, bandwidths and register tiles of one core; give it idle seconds.
+    """Measure clock, peak, bandwidths and register tiles of one core of an idle machine.
 
     What was stored is used by --cpu FILE.json.
 

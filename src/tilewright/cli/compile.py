@@ -29,11 +29,11 @@ def compile_command(
     cpu: console.CpuOption = None,
     name: Annotated[
         str | None,
-        typer.Option("--name", help="Of the C functions and files [default: the model file's]."),
+        typer.Option("--name", help="Name of the C files and functions [default: the model's]."),
     ] = None,
     weights: Annotated[
         str | None,
-        typer.Option("--weights", metavar="FORM", help="Of weights in C: file [default] or array."),
+        typer.Option("--weights", metavar="FORM", help="Form of weights: file [default] or array."),
     ] = None,
     bare: Annotated[
         bool,
@@ -77,7 +77,7 @@ def compile_command(
         with console.refusals(), console.progress(quiet) as progress:
             for option, value in others.items():
                 if value:
-                    raise refuse("option-emit", "texts have no such option", option, "leave it out")
+                    raise refuse("option-emit", "--emit has no such option", option, "leave it out")
             text = _text(
                 options.source(model),
                 target,

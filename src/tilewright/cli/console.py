@@ -73,7 +73,7 @@ ConstantOption = Annotated[
     typer.Option(
         "--constant",
         metavar="NAME=1,2,3",
-        help="An input's value, for good: sizes and branches may depend on it.",
+        help="Make an input constant, so that sizes and branches may depend on it.",
     ),
 ]
 CaffemodelOption = Annotated[
@@ -111,7 +111,7 @@ PlannerOption = Annotated[
     typer.Option(
         "--planner",
         metavar="NAME",
-        help="Who chooses schedules: "
+        help="Planner of schedules: "
         + "; ".join(f"{name}: {planner.help}" for name, planner in PLANNERS.items())
         + ".",
     ),
@@ -121,7 +121,7 @@ DatabaseOption = Annotated[
     typer.Option(
         "--database",
         metavar="FILE",
-        help="Take schedules that were measured (tilewright tune) from here.",
+        help="Use schedules that tilewright tune measured.",
     ),
 ]
 KernelsOption = Annotated[
@@ -129,9 +129,9 @@ KernelsOption = Annotated[
 ]
 NoCacheOption = Annotated[
     bool,
-    typer.Option("--no-cache", help="Compile again what was compiled before, and keep nothing."),
+    typer.Option("--no-cache", help="Neither read nor write the cache of compiled packages."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 

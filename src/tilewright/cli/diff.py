@@ -64,7 +64,7 @@ def diff(
         typer.Option(
             "--tolerance",
             min=0.0,
-            help="Of a layer's largest magnitude [default: by machine and reference].",
+            help="Relative to a layer's largest magnitude [default: by machine].",
         ),
     ] = None,
     with_float: Annotated[
@@ -81,9 +81,9 @@ def diff(
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
-    """Run a model beside a reference and show layer by layer where they differ.
+    """Compare a model with a reference, layer by layer.
 
-    Beside the interpreter, it also says how far the outputs are from the model as it was written.
+    With the interpreter, it also prints the outputs' errors against the model as it was written.
     Exit status 1 says that a layer differs beyond the tolerance, or an output beyond the bound.
 
     Example: tilewright diff resnet50.onnx --target cpu --reference onnxruntime --random 1

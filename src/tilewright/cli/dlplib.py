@@ -16,7 +16,7 @@ def dlplib_command(
     ],
     as_json: console.JsonOption = False,
 ) -> None:
-    """Write dlplib.h and build libdlplib.so, with which programs in C call DLPlib.
+    """Write dlplib.h and build libdlplib.so, through which programs in C call DLPlib.
 
     Example: tilewright dlplib -o dlp && gcc program.c -Idlp -Ldlp -ldlplib -Wl,-rpath,dlp
     """

@@ -51,8 +51,8 @@ def run_layers(
             raise refuse("option-engine", "DLPlib runs Caffe's networks", str(model))
         if others:
             raise refuse(
-                "option-engine", "this run compiles operators one by one", "--engine",
-                "leave out what is for compiling whole models",
+                "option-engine", "DLPlib compiles operators one by one", "--engine",
+                "leave out options for whole models",
             )  # fmt: skip
         net = Net(
             model,

@@ -27,7 +27,7 @@ def explain_command(
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
-    """Say where each node of a model runs; for the host, why and which edit would change it.
+    """Print where each node of a model runs; for the host, the reason and a change that helps.
 
     Example: tilewright explain mobilenetv2.onnx --target cambricon-x --set memory.nbin.bytes=4096
     """

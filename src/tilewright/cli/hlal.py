@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +26,7 @@ MOST_BYTES = 1 << 24
 """Largest program text that is read."""
 
 LimitOption = Annotated[
-    int, typer.Option("--limit", min=1, help="Instructions after which a program is endless.")
+    int, typer.Option("--limit", min=1, help="End a run after this number of instructions.")
 ]
 MOST_INSTRUCTIONS = 1 << 30
 
@@ -35,11 +34,6 @@ MOST_INSTRUCTIONS = 1 << 30
 NoBarriersOption = Annotated[
     bool,
     typer.Option("--no-barriers", help="Leave @barrier to the queue's own checks (.hlal)."),
-]
-
-ParallelOption = Annotated[
-    bool,
-    typer.Option("--parallel", help="Peel loops and move macros, and say what overlaps (.hlal)."),
 ]
 
 
@@ -66,7 +60,6 @@ def read_program(
     target: str | None,
     settings: list[str] | None,
     barriers: bool = True,
-    parallel: bool = False,
 ) -> tuple[Program, Machine]:
     """The program of a file, assembled for a machine."""
     from tilewright.targets.cambricon.hlal.assemble import assemble
@@ -81,7 +74,7 @@ def read_program(
     except (OSError, UnicodeDecodeError) as error:
         raise refuse("input-file", str(error), str(file)) from error
     sizes = sizes_of(machine)
-    return assemble(text, str(file), sizes, barriers=barriers, parallel=parallel), machine
+    return assemble(text, str(file), sizes, barriers=barriers), machine
 
 
 def summary(program: Program) -> dict[str, Any]:
@@ -92,7 +85,6 @@ def summary(program: Program) -> dict[str, Any]:
         "vsm_bytes": program.vsm_bytes,
         "msm_bytes": program.msm_bytes,
         "relocations": list(program.relocations),
-        "overlaps": [asdict(overlap) for overlap in program.overlaps],
         "data": [
             {
                 "name": array.name,
@@ -148,13 +140,12 @@ def run_program(
     output: Path | None,
     limit: int = MOST_INSTRUCTIONS,
     barriers: bool = True,
-    parallel: bool = False,
 ) -> tuple[Program, Machine, Execution]:
     """Assemble and run, and write what was asked for."""
     from tilewright.targets.cambricon.hlal.run import execute
     from tilewright.targets.cambricon.hlal.trace import write_timeline
 
-    program, machine = read_program(file, target, settings, barriers, parallel)
+    program, machine = read_program(file, target, settings, barriers)
     arrays = inputs_for(program, inputs, seed)
     execution = execute(program, machine, arrays, check=check, trace=trace is not None, limit=limit)
     if trace is not None:
@@ -184,7 +175,6 @@ def report(
                 "busy": result.busy,
                 "counts": result.counts,
                 "races": [] if check else None,
-                "overlaps": [asdict(overlap) for overlap in program.overlaps],
             }
         )
         return
@@ -198,18 +188,11 @@ def report(
     console.say(f"busy: {busy}")
     if check:
         console.say("no barrier is missing")
-    say_overlaps(program)
     for name, values in execution.outputs.items():
         shape = " x ".join(map(str, values.shape))
         console.say(f"{name}: {shape}, from {values.min()} to {values.max()}")
     for name, value in execution.scalars.items():
         console.say(f"{name}: {value}")
-
-
-def say_overlaps(program: Program) -> None:
-    """Print a line for each loop that the parallel model changed."""
-    for overlap in program.overlaps:
-        console.say(f"{overlap.where}: {overlap.what}")
 
 
 def trace_command(
@@ -250,12 +233,10 @@ def trace_command(
 __all__ = [
     "SUFFIX",
     "NoBarriersOption",
-    "ParallelOption",
     "listing_of",
     "read_program",
     "report",
     "run_program",
-    "say_overlaps",
     "summary",
     "trace_command",
     "words_of",

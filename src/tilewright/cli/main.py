@@ -32,20 +32,20 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "explain": (
         "explain:explain_command",
-        "Say where each node of a model runs; for the host, why and which edit would change it.",
+        "Print where each node of a model runs; for the host, the reason and a change that helps.",
     ),
     "diff": (
         "diff:diff",
-        "Run a model beside a reference and show layer by layer where they differ.",
+        "Compare a model with a reference, layer by layer.",
     ),
-    "replay": ("replay:replay", "Run a model on every engine, and tell whether they agree."),
+    "replay": ("replay:replay", "Run a model on every engine and compare the results."),
     "memory": (
         "memory:memory",
-        "Tell how much memory a model takes: peak, bound, and what is live at the peak.",
+        "Print the memory that a model takes: peak, bound, and the tensors live at the peak.",
     ),
     "quantise": (
         "quantise:quantise",
-        "Tell the error that each layer adds in another number format, worst first.",
+        "Print the error that each layer adds in another number format, worst first.",
     ),
     "bench": (
         "bench:bench",
@@ -53,20 +53,19 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "cache": (
         "cache:cache_command",
-        "Say where compiled packages are kept, how many, and how many bytes they take.",
+        "Print the folder of the cache, its number of packages and their bytes.",
     ),
     "tune": (
         "tune:tune_command",
-        "Measure schedules of the cpu target here, worst kernels first, and keep what was "
-        "measured.",
+        "Measure schedules of the cpu target here, worst kernels first, and store the times.",
     ),
     "calibrate": (
         "calibrate:calibrate_command",
-        "Measure clock, peak, bandwidths and register tiles of one core; give it idle seconds.",
+        "Measure clock, peak, bandwidths and register tiles of one core of an idle machine.",
     ),
     "dlplib": (
         "dlplib:dlplib_command",
-        "Write dlplib.h and build libdlplib.so, with which programs in C call DLPlib.",
+        "Write dlplib.h and build libdlplib.so, through which programs in C call DLPlib.",
     ),
     "targets": (
         "targets:targets",

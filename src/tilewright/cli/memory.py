@@ -28,7 +28,7 @@ def memory(
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
-    """Tell how much memory a model takes: peak, bound, and what is live at the peak.
+    """Print the memory that a model takes: peak, bound, and the tensors live at the peak.
 
     Example: tilewright memory resnet50.onnx --target cpu --svg resnet50.svg
     """

@@ -48,7 +48,7 @@ PreprocessOption = Annotated[
     typer.Option(
         "--preprocess",
         metavar="KEY=VALUE,...",
-        help="Of images: size=224x224,mean=124:116:104,scale=0.017,channels=bgr,fit=crop.",
+        help="Changes to images: size=224x224,mean=124:116:104,scale=0.017,channels=bgr,fit=crop.",
     ),
 ]
 ObserverOption = Annotated[
@@ -68,7 +68,7 @@ EqualiseOption = Annotated[
     bool | None,
     typer.Option(
         "--equalise/--no-equalise",
-        help="Make channels alike before they are quantised [default: in int8].",
+        help="Equalise channels before they are quantised [default: in int8].",
     ),
 ]
 

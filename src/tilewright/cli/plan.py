@@ -33,7 +33,7 @@ def plan_command(
         typer.Option(
             "--beside",
             metavar="NAME",
-            help="A second planner, whose cycles and steps are printed beside.",
+            help="A second planner, to compare cycles and steps.",
         ),
     ] = None,
     as_json: console.JsonOption = False,

@@ -29,7 +29,7 @@ def quantise(
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
-    """Tell the error that each layer adds in another number format, worst first.
+    """Print the error that each layer adds in another number format, worst first.
 
     Give the nodes at the top to --keep-float, here and in compile, to trade speed for accuracy.
 

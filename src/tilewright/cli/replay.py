@@ -29,7 +29,7 @@ def replay(
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
-    """Run a model on every engine, and tell whether they agree.
+    """Run a model on every engine and compare the results.
 
     Inputs are taken from the file MODEL.npz beside MODEL.onnx, as random tests leave them, where
     no others are given. Exit status 1 says that an engine differs from the interpreter or fails.

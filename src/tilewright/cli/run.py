@@ -25,7 +25,7 @@ ModelArgument = Annotated[Path, typer.Argument(help=f"{console.MODELS} Or a pack
 TrustOption = Annotated[
     bool,
     typer.Option(
-        "--trust-library", help="Load the package's library, though your key did not seal it."
+        "--trust-library", help="Load the package's library even if not sealed by your key."
     ),
 ]
 
@@ -79,7 +79,7 @@ def open_or_compile(
         return bound_package(package, options.shape, files, progress)
     if trust:
         raise refuse(
-            "option-trust", "a model brings no library", "--trust-library", "give it to a package"
+            "option-trust", "a model has no library", "--trust-library", "give it with a package"
         )
     cache = console.cache() if keep else None
     request = None
@@ -139,7 +139,7 @@ def run(
         bool,
         typer.Option(
             "--check",
-            help="Compare with the program's meaning and with the model.",
+            help="Compare outputs with the interpreter's and the model's.",
         ),
     ] = False,
     beside: Annotated[
@@ -164,7 +164,6 @@ def run(
     engine: EngineOption = None,
     limit: hlal.LimitOption = hlal.MOST_INSTRUCTIONS,
     no_barriers: hlal.NoBarriersOption = False,
-    parallel: hlal.ParallelOption = False,
     kernels: console.KernelsOption = False,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
@@ -197,17 +196,15 @@ def run(
                 )  # fmt: skip
             finished = hlal.run_program(
                 model, target, options.settings, inputs, random, check=check, trace=trace,
-                output=output, limit=limit, barriers=not no_barriers, parallel=parallel,
+                output=output, limit=limit, barriers=not no_barriers,
             )  # fmt: skip
         hlal.report(*finished, as_json, check)
         return
     with console.refusals(as_json):
         if beside is not None and not (check and is_package(model)):
             raise refuse("option-package", "--model is for the --check of a package", str(model))
-        if no_barriers or parallel or limit != hlal.MOST_INSTRUCTIONS:
-            raise refuse(
-                "option-hlal", "--limit, --no-barriers and --parallel are for HLAL", str(model)
-            )
+        if no_barriers or limit != hlal.MOST_INSTRUCTIONS:
+            raise refuse("option-hlal", "--limit and --no-barriers are for HLAL", str(model))
         with console.progress(quiet) as progress:
             executable = open_or_compile(
                 model,

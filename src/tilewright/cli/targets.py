@@ -45,6 +45,7 @@ def targets(
         facts: dict[str, Any] = target.options()
         facts["implements"] = sorted(target.implements)
         facts["honours"] = sorted(target.honours)
+        facts["honoured_for"] = target.honoured_for
         console.print_json({"name": name, "machine": machine.model_dump(mode="json")} | facts)
         return
     console.say(f"{machine.name}: {machine.description}")
@@ -64,6 +65,6 @@ def targets(
     for fusion in machine.fusions:
         console.say(f"  fusion    {fusion.name:<16} {fusion.query}")
     console.say("  implements the keys of machine files " + ", ".join(sorted(target.implements)))
-    console.say(
-        "  takes from tile programs " + (", ".join(sorted(target.honours)) or "loops alone")
-    )
+    taken = ", ".join(sorted(target.honours)) or "loops alone"
+    kernels = f", for {target.honoured_for}" if target.honoured_for else ""
+    console.say(f"  takes from tile programs {taken}{kernels}")

@@ -22,13 +22,13 @@ def tune_command(
     model: Annotated[Path, typer.Argument(help="An ONNX file or a prototxt.")],
     *,
     database: Annotated[
-        Path, typer.Option("--database", metavar="FILE", help="Where measurements are kept.")
+        Path, typer.Option("--database", metavar="FILE", help="The file of measurements.")
     ] = Path("measurements.sqlite"),
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.0, max=1e7, help="About how long to measure.")
     ] = 300.0,
     jobs: Annotated[
-        int, typer.Option("--jobs", min=1, max=1024, help="Measurements that run side by side.")
+        int, typer.Option("--jobs", min=1, max=1024, help="Measurements in parallel.")
     ] = 1,
     cluster: Annotated[
         str | None,
@@ -41,7 +41,7 @@ def tune_command(
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
-    """Measure schedules of the cpu target here, worst kernels first, and keep what was measured.
+    """Measure schedules of the cpu target here, worst kernels first, and store the times.
 
     It can be interrupted and goes on where it stopped. Measurements disturb each other when there
     are more of them at a time than idle cores.

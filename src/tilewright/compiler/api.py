@@ -83,7 +83,7 @@ def compile(
     of them by name) and, for torch.export, ``dynamic_shapes`` (docs/pytorch.md). They may stand in
     the place of ``target``, too: ``compile(module, example)``.
 
-    ``constants`` gives inputs of an ONNX model values for good (``{"sizes": [1, 3, 64, 64]}``):
+    ``constants`` makes inputs of an ONNX model constant (``{"sizes": [1, 3, 64, 64]}``):
     sizes, axes and branches may depend on them, and a run does not take them any more.
 
     ``shapes`` gives sizes to dims that the model leaves free, or names and bounds
@@ -147,7 +147,7 @@ def compile(
     options = observer is not None or keep_float or equalise is not None
     if isinstance(numbers, str) or options:
         if isinstance(numbers, Numbers):
-            raise refuse("numbers-format", "numbers given as a value hold all that is chosen")
+            raise refuse("numbers-format", "numbers given as a value leave no other choices")
         numbers = numbers_of(numbers or described.element, observer, tuple(keep_float), equalise)
     if exact_convolution:
         described = described.exact()
@@ -156,16 +156,16 @@ def compile(
         settled = settle(model.signature.inputs, shapes)
         if settled.free and (database is not None or planner != "model" or schedules):
             free = ", ".join(settled.free)
-            raise refuse("option-planner", f"a planner is chosen for one shape, and {free} is free")
+            raise refuse("option-planner", f"a planner needs fixed shapes, and {free} is free")
         if settled.free:
             if form != Form():
                 raise refuse(
-                    "shape-open", "C with arrays of weights is of one shape", "--weights",
+                    "shape-open", "C with arrays of weights needs fixed shapes", "--weights",
                     "give sizes to the free dims",
                 )  # fmt: skip
             if dump is not None:
                 raise refuse(
-                    "shape-open", "before free dims have sizes, no pass runs", "dump",
+                    "shape-open", "passes run only once free dims have sizes", "dump",
                     "give their sizes too",
                 )  # fmt: skip
             source = model

@@ -56,7 +56,7 @@ def opened_model(
     if caffemodel is not None:
         if isinstance(model, str | Path | frontends.Exported):
             return model  # The front-ends know which of their formats take weights.
-        raise refuse("model-weights", "a model in memory brings its weights")
+        raise refuse("model-weights", "a model in memory has its own weights")
     return (
         frontends.open_model(
             model,

@@ -78,7 +78,7 @@ def import_model(state: CompilationState) -> None:
         imported = model.load(state.shapes)
     else:
         imported = frontends.load(model, shapes=state.shapes, caffemodel=state.caffemodel)
-    # What the caller holds may be compiled again; what was just loaded is nobody else's.
+    # What the caller holds may be compiled again; what was just loaded has no other user.
     state.network = imported.module.clone() if imported is model else imported.module
     if state.name:
         network_of(state.network).properties["symbol"] = StringAttr(state.name)
@@ -227,7 +227,7 @@ def _not_lowered(
         placements = placements_of(ops[kernel.symbol], names, kernel)
         with refused.of(kernel.symbol):
             program = tile_module(
-                kernel, schedule, state.machine, placements, honours=state.target.honours
+                kernel, schedule, state.machine, placements, honours=state.target.honours_of(kernel)
             )
             run([CompiledKernel(kernel, schedule, program)])
 
@@ -248,7 +248,7 @@ def build_tiles(state: CompilationState) -> None:
         passes = tile_pipeline(
             state.machine,
             tuple(text for texts in used.values() for text in texts),
-            honours=state.target.honours,
+            honours=state.target.honours_of(item.kernel),
         )
         state.runner.context = context_of(state, {})
         with refused.of(item.kernel.symbol):
@@ -303,7 +303,7 @@ def resolve(
 
         source, machine = str(machine), load_machine(Path(machine))
     if machine is not None and cpu is not None:
-        raise refuse("option-cpu", "a machine of one's own has its processor already", "--cpu")
+        raise refuse("option-cpu", "the given machine already has a processor", "--cpu")
     described = machine or (target.machine() if cpu is None else target.variant(cpu))
     if values:
         described = described.with_values(values)

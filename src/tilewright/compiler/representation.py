@@ -13,7 +13,6 @@ from tilewright.machine import Machine
 from tilewright.runtime.manifest import PROGRAM
 from tilewright.system.temporary import temporary_folder
 from tilewright.targets.base import Target
-from tilewright.tile.dialect import programs_of
 
 if TYPE_CHECKING:
     from tilewright.compiler.state import CompilationState
@@ -62,10 +61,5 @@ def _text(state: CompilationState, target: Target, level: str, program: Path) ->
         return to_text(state.network)
     if level == "program":
         return target.listing(program)
-    programs = [
-        program.clone()
-        for kernel in state.kernels
-        if kernel.program is not None and not kernel.on_host
-        for program in programs_of(kernel.program)
-    ]
+    programs = [program.clone() for kernel in state.kernels for program in kernel.programs]
     return to_text(ModuleOp(programs))

@@ -92,7 +92,7 @@ def tune(
         machine = machine.exact()
     measure = chosen.measurer()
     if measure is None:
-        raise refuse("target-measure", f"target {target} runs on no processor at hand")
+        raise refuse("target-measure", f"target {target} does not run on this computer")
     state = run_pipeline(
         model,
         chosen,

@@ -52,7 +52,7 @@ def open_model(
 
     An ``onnx.ModelProto`` is read as a file is. A PyTorch module is captured with
     ``example_inputs``; ``dynamic_shapes`` says which of their sizes stay free (``OpenedTorch``).
-    ``constants`` gives inputs of an ONNX model their values for good (onnx/given.py). Raises
+    ``constants`` makes inputs of an ONNX model constant (onnx/given.py). Raises
     TilewrightError if a file is not a model of the format that its name says, or a module cannot be
     captured.
     """
@@ -62,7 +62,7 @@ def open_model(
     if constants and not is_onnx:
         raise refuse(
             "model-constants",
-            "inputs are given values for good only in ONNX models",
+            "only inputs of ONNX models can be made constant",
             repr(str(model)[:200]),
             "leave the constants out",
         )
@@ -114,7 +114,7 @@ def load(
         opened = open_model(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes)
         assert opened is not None
         if caffemodel is not None:
-            raise refuse("model-weights", "a model in memory brings its weights")
+            raise refuse("model-weights", "a model in memory has its own weights")
         return opened.load(shapes)
     path = Path(model)
     return _load_file(path, shapes, caffemodel).named(network_name(path.stem))
@@ -169,7 +169,7 @@ def _load_file(path: Path, shapes: Shapes | None, caffemodel: str | Path | None)
         "model-format",
         f"no front-end reads files that end in {path.suffix!r}"
         if suffix
-        else "its name has no ending that says what it is",
+        else "its name has no suffix",
         where=repr(str(path)),
         help=KINDS,
     )
@@ -193,7 +193,7 @@ def _no_examples(where: str, example_inputs: Any, dynamic_shapes: Any) -> None:
     if example_inputs is not None or dynamic_shapes is not None:
         raise refuse(
             "torch-example-inputs",
-            "a model of this kind says itself what it takes",
+            "a model of this kind states its own inputs",
             where=where,
             help="leave the example inputs out; they are for PyTorch modules",
         )
@@ -209,7 +209,7 @@ def _no_caffemodel(caffemodel: str | Path | None, where: str) -> None:
     if caffemodel is not None:
         raise refuse(
             "model-weights",
-            "a model of this kind says itself where its weights are",
+            "a model of this kind has its own weights",
             where=where,
             help="leave the caffemodel out",
         )

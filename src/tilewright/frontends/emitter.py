@@ -13,7 +13,7 @@ from tilewright.errors import TilewrightError
 from tilewright.frontends.builder import NetworkBuilder
 from tilewright.frontends.limits import MAX_ELEMENTS, too_large
 from tilewright.ir import PythonValue, SSAValue, VerifyException
-from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
+from tilewright.ir.types import Array, dtype_of, shape_of
 
 _ABOUT_TYPES = ("element type", "is not defined on", "takes floats", "takes integers", "boolean")
 """Words of the graph's messages that are about element types."""
@@ -104,8 +104,3 @@ class Emitter(ABC):
                 code=f"{self.FAMILY}-shape",
             )
         return self.emit("reshape", value, shape=list(shape))
-
-
-def dtype_of(value: SSAValue) -> np.dtype[Any]:
-    """The element type of a tensor, as NumPy has it."""
-    return element_dtype(tensor_type(value).element_type)

@@ -1,4 +1,4 @@
-"""The bound on the elements of any tensor that a model asks for."""
+"""Bounds that all front-ends have: elements of a tensor, characters of a name."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ from collections.abc import Sequence
 
 MAX_ELEMENTS = 2**30
 """Elements of one tensor, weight or activation."""
+
+
+MAX_NAME = 120
+"""Characters of a model's name that are shown in a message."""
+
+
+def shown(name: str) -> str:
+    """A name from the model as a message shows it: quoted, one line, not too long."""
+    return repr(name if len(name) <= MAX_NAME else name[:MAX_NAME] + "...")
 
 
 def too_large(shape: Sequence[int], most: int = MAX_ELEMENTS) -> bool:

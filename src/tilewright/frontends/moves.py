@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -33,6 +33,11 @@ def cut(at: Emitter, value: SSAValue, ranges: Mapping[int, tuple[int, int, int]]
         steps=[kept[axis][2] for axis in axes],
         axes=tuple(axes),
     )
+
+
+def stretch(at: Emitter, value: SSAValue, axis: int, start: int, end: int) -> SSAValue:
+    """The part of a value that lies in [start, end) of an axis."""
+    return at.emit("slice", value, starts=[start], ends=[end], axes=(axis,), steps=[1])
 
 
 def padded(
@@ -72,6 +77,34 @@ def reversed_along(at: Emitter, x: SSAValue, axis: int) -> SSAValue:
     if shape_of(x)[axis] == 1:
         return x
     return at.emit("slice", x, starts=[-1], ends=[BACKWARDS], axes=(axis,), steps=[-1])
+
+
+def by_depth(
+    at: Emitter,
+    x: SSAValue,
+    taps: int,
+    step: int,
+    apart: int,
+    pads: tuple[int, int],
+    convolve: Callable[[SSAValue], SSAValue],
+) -> SSAValue:
+    """A convolution over three axes by one of images, whose channels the taps along the depth
+    become: each slice of the depth is stacked with those that its window reaches."""
+    x = padded(at, x, {2: pads})
+    n, c, whole, height, width = shape_of(x)
+    depth = (whole - (taps - 1) * apart - 1) // step + 1
+    slices = [
+        at.reshape(
+            cut(at, x, {2: (tap * apart, tap * apart + (depth - 1) * step + 1, step)}),
+            (n, c, 1, depth, height, width),
+        )
+        for tap in range(taps)
+    ]
+    stack = slices[0] if taps == 1 else at.emit("concat", *slices, axis=2)
+    image = at.transpose(stack, (0, 3, 1, 2, 4, 5))
+    y = convolve(at.reshape(image, (n * depth, c * taps, height, width)))
+    y = at.reshape(y, (n, depth, *shape_of(y)[1:]))
+    return at.transpose(y, (0, 2, 1, 3, 4))
 
 
 def broadcast(at: Emitter, x: SSAValue, shape: Sequence[int]) -> SSAValue:

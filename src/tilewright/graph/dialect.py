@@ -107,7 +107,7 @@ class GraphOperation(IRDLOperation):
             except VerifyException:
                 op.erase()  # or else it would go on using its operands
                 raise
-            give_type(op.result, inferred)  # nobody holds the result yet
+            give_type(op.result, inferred)  # the result has no users yet
         if node:
             op.result.name_hint = value_hint(node)
         return op

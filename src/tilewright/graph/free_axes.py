@@ -27,7 +27,7 @@ from tilewright.graph.values import value_names
 from tilewright.ir import Operation, SSAValue
 from tilewright.ir.passes import WeightStore
 from tilewright.ir.types import shape_of
-from tilewright.planning.domain import Affine, Kernel
+from tilewright.planning.domain import Kernel
 
 Axes = frozenset[int]
 """Axes of a value that end early."""
@@ -81,9 +81,7 @@ def free_axes(network: NetworkOp, inputs: Mapping[str, Collection[int]]) -> Free
 
 
 def _refusal(node: str, reason: str) -> TilewrightError:
-    return refuse(
-        "length-kernel", reason, node, "give the dim a size: each is compiled for itself then"
-    )
+    return refuse("length-kernel", reason, node, "give the dim a size: each size is then compiled")
 
 
 def _of_kernel(
@@ -99,8 +97,8 @@ def _of_kernel(
         for operand in stage.inputs:
             for axis in input_axes.get(operand.name) or ():
                 access = operand.access[axis]
-                if _one_dim(access) is not None:
-                    free.add(access.dims[0])
+                if access.lone is not None:
+                    free.add(access.lone)
                 elif access.dims or access.offset:
                     reason = f"{stage.operation} reads [{access}] of an axis that ends early"
                     raise _refusal(node, reason)
@@ -110,7 +108,7 @@ def _of_kernel(
             for axis, access in enumerate(operand.access):
                 if not free.intersection(access.dims):
                     continue
-                if _one_dim(access) is None:
+                if access.lone is None:
                     raise _refusal(node, f"{stage.operation} takes [{access}] where it ends early")
                 if operand.name in input_axes and ends is not None and axis not in ends:
                     reason = f"axis {axis} of {operand.name} does not end early, and others do"
@@ -123,13 +121,6 @@ def _of_kernel(
     output = kernel.output
     ends = [n for n, access in enumerate(output.access) if free.intersection(access.dims)]
     return frozenset(free), frozenset(ends)
-
-
-def _one_dim(access: Affine) -> str | None:
-    """The dim that an axis is, index for index; None for anything else."""
-    if access.offset or len(access.terms) != 1 or access.terms[0][1] != 1:
-        return None
-    return access.terms[0][0]
 
 
 def _reshaped(op: Operation, axes: Axes) -> Axes:
@@ -208,7 +199,7 @@ def _differs(op: Operation, sizes: tuple[int, int], reason: str) -> TilewrightEr
         "length-structure",
         f"{reason} (sizes {sizes[0]} and {sizes[1]})",
         str(where).strip('"'),
-        "give the dim a size: each is compiled for itself then",
+        "give the dim a size: each size is then compiled",
     )
 
 

@@ -24,7 +24,7 @@ from tilewright.graph.dialect import (
 )
 from tilewright.graph.values import value_names
 from tilewright.ir import Block, Operation, SSAValue, VerifyException
-from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
+from tilewright.ir.types import Array, dtype_of, element_dtype, shape_of, tensor_type
 
 Observer = Callable[[str, Array], None]
 """Is shown the name (graph/values.py) and the array of every input and every computed value."""
@@ -81,7 +81,7 @@ def _bind(network: NetworkOp, inputs: Mapping[str, Array]) -> dict[SSAValue, Arr
                 Problem("input-mismatch", "the network has no such input", repr(name), known)
             )
     for name, value in wanted.items():
-        shape, dtype = shape_of(value), element_dtype(tensor_type(value).element_type)
+        shape, dtype = shape_of(value), dtype_of(value)
         array = inputs.get(name)
         if array is None:
             problems.append(

@@ -20,7 +20,7 @@ from tilewright.graph.saturation import maskable
 from tilewright.graph.sensitivity import is_float
 from tilewright.graph.values import value_names
 from tilewright.ir import Operation, SSAValue
-from tilewright.ir.types import Array, element_dtype, tensor_type
+from tilewright.ir.types import Array, dtype_of, tensor_type
 
 INFINITE = ("graph.log", "graph.div")
 """Operations that give infinities of finite operands in float32, too."""
@@ -149,7 +149,7 @@ class OverflowObserver:
         told: dict[str, Underflow] = {}
         for op in self.network.walk():
             if isinstance(op, GraphOperation) and self.names.get(op.result) in self.small:
-                name, dtype = self.names[op.result], _dtype(op.result)
+                name, dtype = self.names[op.result], dtype_of(op.result)
                 (share, largest), node = self.small[name], self._node(op)
                 if self.names[op.inputs[0]] in self.small:
                     continue  # told where it was first rounded
@@ -170,7 +170,7 @@ class OverflowObserver:
             if not isinstance(op, GraphOperation) or isinstance(op, KernelOp):
                 continue
             name, kind = self.names[op.result], tensor_type(op.result)
-            dtype = _dtype(op.result)
+            dtype = dtype_of(op.result)
             if name not in self.lost or dtype not in SHORT or op.name in INFINITE:
                 continue
             if not all(self._finite(value) for value in op.inputs):
@@ -209,13 +209,9 @@ class OverflowObserver:
         return not is_float(array) or bool(np.isfinite(array).all())
 
 
-def _dtype(value: SSAValue) -> np.dtype[np.generic]:
-    return element_dtype(tensor_type(value).element_type)
-
-
 def _rounds(op: GraphOperation) -> bool:
     """Return True if an operation rounds a tensor to floats of 16 bits."""
-    return op.name == "graph.cast" and _dtype(op.result) in SHORT
+    return op.name == "graph.cast" and dtype_of(op.result) in SHORT
 
 
 def losses_on(

@@ -26,7 +26,7 @@ import numpy as np
 from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, WeightOp, YieldOp
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import SSAValue
-from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
+from tilewright.ir.types import Array, dtype_of, shape_of
 from tilewright.numerics.operators import has, operators
 
 Bounds = tuple[float, float]
@@ -293,4 +293,4 @@ def _before_factor(
 
 def is_real(value: SSAValue) -> bool:
     """Return True if a value's elements are floats."""
-    return element_dtype(tensor_type(value).element_type).kind in "fV"
+    return dtype_of(value).kind in "fV"

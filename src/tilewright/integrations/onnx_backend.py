@@ -99,7 +99,7 @@ def has_open_inputs(model: ModelProto) -> bool:
 
 
 def specialised(model: ModelProto, inputs: Mapping[str, Array]) -> tuple[Imported, set[str]]:
-    """The model for these inputs, and the names of those whose values are in it for good.
+    """The model for these inputs, and the names of those whose values are constants in it.
 
     Those are the inputs that decide shapes, and empty ones.
     """

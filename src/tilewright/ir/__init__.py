@@ -272,7 +272,7 @@ def _result(op: Operation) -> OpResult:
 
 
 def give_type(value: SSAValue, kind: Attribute) -> None:
-    """Give a value another type: one that is being made, and that nobody knows yet.
+    """Give a value another type: one that is new and has no users yet.
 
     For any other, ``Rewriter.replace_value_with_new_type`` makes a value anew.
     """

@@ -142,6 +142,11 @@ def tensor_type(value: SSAValue | Attribute) -> TensorType[Any]:
     return cast("TensorType[Any]", kind)
 
 
+def dtype_of(value: SSAValue) -> np.dtype[Any]:
+    """NumPy's type of a tensor's elements."""
+    return element_dtype(tensor_type(value).element_type)
+
+
 def shape_of(value: SSAValue) -> tuple[int, ...]:
     """The shape of a tensor value."""
     return tensor_type(value).get_shape()

@@ -45,6 +45,7 @@ class Capability(StrEnum):
     JOINED = "operand.joined"
     CIRCULAR = "operand.circular"
     FILLS = "operand.fills"
+    AT_STORE = "operand.at_store"
     ISSUE = "primitive.issue"
     ELEMENT = "primitive.element"
     TRANSFORMS = "move.transforms"

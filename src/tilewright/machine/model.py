@@ -169,6 +169,9 @@ class Storage(_Part):
     the operation's own (0 in front of a product)."""
     circular: bool = False
     """True if rows of the operand's images may be stored in a circular buffer (line buffer)."""
+    at_store: bool = False
+    """True if the first move of the result on its way out reads the operand, not the primitive: the
+    engine of that move computes what follows a sum."""
     alternatives: tuple[str, ...] = ()
     """Memories in which the operand may lie instead, in kernels of several computes."""
     along: tuple[str, ...] = ()

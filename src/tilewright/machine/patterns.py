@@ -285,9 +285,9 @@ def _never(template: Template) -> str:
         before = [e for e in template.edges if e.relation == "produces" and e.target == number]
         if len(before) > 1 and vertex.operations <= ONE_INPUT:
             return f"never matches: {vertex} reads one tensor, and is given {len(before)}"
-        behind = [e for e in template.edges if e.relation == "produces" and e.source == number]
-        for predicates in (vertex.predicates, *(edge.predicates for edge in behind)):
-            empty = _empty(predicates, {"readers": len(behind), "inputs": len(before)})
+        outgoing = [e for e in template.edges if e.relation == "produces" and e.source == number]
+        for predicates in (vertex.predicates, *(edge.predicates for edge in outgoing)):
+            empty = _empty(predicates, {"readers": len(outgoing), "inputs": len(before)})
             if empty:
                 return f"never matches: no {empty} of {vertex} meets all conditions"
     for edge in template.edges:

@@ -139,7 +139,7 @@ def fill(
             lowest[members[k]] = before[k - start]
         for s in range(first[choice], last[choice] + 1):
             demand[s] += size[choice]
-        if not covered:  # it was in nobody's way, so what failed was the others
+        if not covered:  # it was in no other's way, so the others failed
             loses = False
             break
     if loses:
@@ -183,10 +183,10 @@ def _cut(
         part[first[b]] = max(part[first[b]], last[b])
     parts, reach = 0, -1
     for s in range(begin, stop):
-        begun = part[s]
-        if begun >= 0 and s > reach:
+        begin_part = part[s]
+        if begin_part >= 0 and s > reach:
             parts += 1
-        reach = max(reach, begun)
+        reach = max(reach, begin_part)
         part[s] = parts - 1
     return parts
 

@@ -41,7 +41,7 @@ from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.domain import Kernel, with_operands
 from tilewright.planning.own import lies_by_tile
 from tilewright.planning.schedule import Resident, Schedule
-from tilewright.planning.space.held import holding
+from tilewright.planning.space.residents import holding
 
 WORTH = 1e-3
 """Part of the cycles of kernels in a row that the transfers that are spared must take for a tensor
@@ -187,7 +187,7 @@ class _Search:
         return _Place(tensor, time, end - tensor.bytes, end)
 
     def _leaves_room(self, place: _Place) -> bool:
-        """Whether buffers still have bytes of the memory before a place."""
+        """Return True if buffers still have bytes of the memory before a place."""
         memory = place.tensor.memory
         return place.end + memory.reserved < self._top(memory)
 
@@ -210,9 +210,9 @@ class _Search:
                 Resident(
                     place.tensor.names[symbol],
                     self._top(place.tensor.memory) - place.end + place.tensor.shifts[symbol],
-                    there and symbol != place.tensor.writer,
+                    stored and symbol != place.tensor.writer,
                 )
-                for place, there in zip(using, left, strict=True)
+                for place, stored in zip(using, left, strict=True)
             ]
             plan = self._planned(symbol, alive, residents)
             if plan is None and all(place.tensor.writer is None for place in using):
@@ -276,19 +276,19 @@ class _Search:
         return replace(plan, schedule=replace(plan.schedule, stays=residents, rooms=key))
 
     def _timer(self, rooms: Rooms) -> Timer | None:
-        """The timer of kernels whose held operands lie behind the rooms of their memories."""
+        """The timer of kernels whose resident operands lie after the rooms of their memories."""
         timer = self.timer
         if timer is None:
             return None
 
         def cycles(kernel: Kernel, schedule: Schedule) -> float:
             ends, residents = dict(rooms), list[Resident]()
-            for operand in {o.name: o for o in kernel.operands if o.held}.values():
-                there = operand.name != kernel.output.name
-                residents.append(Resident(operand.name, ends[operand.held], there))
-                granule = self.machine.memory(operand.held).granule
-                ends[operand.held] += align_up(operand.bytes, granule)
-            plain = with_operands(kernel, lambda operand: replace(operand, held=""))
+            for operand in {o.name: o for o in kernel.operands if o.resident_in}.values():
+                loaded = operand.name != kernel.output.name
+                residents.append(Resident(operand.name, ends[operand.resident_in], loaded))
+                granule = self.machine.memory(operand.resident_in).granule
+                ends[operand.resident_in] += align_up(operand.bytes, granule)
+            plain = with_operands(kernel, lambda operand: replace(operand, resident_in=""))
             return timer(plain, replace(schedule, stays=tuple(residents), rooms=rooms))
 
         return cycles

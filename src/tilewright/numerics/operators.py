@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal, get_args
 
 Trait = Literal[
@@ -146,7 +147,6 @@ def has(operation: str, *traits: Trait) -> bool:
 
 def named(names: Iterable[str]) -> tuple[str, ...]:
     """The names, with the operations that have it for each that is a trait's."""
-    traits = {name: operators(name) for name in get_args(Trait)}
-    return tuple(
-        dict.fromkeys(operation for name in names for operation in traits.get(name, (name,)))
-    )
+    traits: dict[str, Trait] = {trait: trait for trait in get_args(Trait)}
+    known = (operators(traits[name]) if name in traits else (name,) for name in names)
+    return tuple(dict.fromkeys(chain.from_iterable(known)))

@@ -23,7 +23,7 @@ Role = Literal["input", "weight", "bias", "residual", "scratch", "internal", "ou
 """The role of an operand in its kernel; a residual is the second input of a later stage, an
 internal operand one that a producer makes.
 
-Scratch is memory that the kernel may write and read, and whose content nobody else reads.
+Scratch is memory that the kernel may write and read, and whose content no other kernel reads.
 """
 
 
@@ -170,7 +170,7 @@ class Operand:
     larger one; () where it is dense."""
     computed: bool = False
     """True if it is a weight that the network computes: no compiler lays it out."""
-    held: str = ""
+    resident_in: str = ""
     """Memory on the chip that holds the tensor for the kernels around this one, too: it is moved
     nowhere. "" is main memory."""
     image: Operand | None = None

@@ -47,7 +47,7 @@ class SharedCache:
     """The bytes that one core loads from it in a cycle."""
 
 
-class BehindCache(MemoryRecord):
+class CachedMemory(MemoryRecord):
     """Main memory that may have a cache in front of it that all cores share."""
 
     @abstractmethod
@@ -81,7 +81,7 @@ class StoresTiles(OperandRecord):
 def shared_cache(machine: Machine) -> SharedCache | None:
     """The cache in front of a machine's main memory that all cores share; None if there is none."""
     own = machine.memory(machine.main).own
-    return own.shared_cache() if isinstance(own, BehindCache) else None
+    return own.shared_cache() if isinstance(own, CachedMemory) else None
 
 
 def start_cycles(machine: Machine) -> int:
@@ -105,7 +105,7 @@ def lies_by_tile(storage: Storage) -> bool:
 
 
 __all__ = [
-    "BehindCache",
+    "CachedMemory",
     "DividesUnlike",
     "FormsKernels",
     "SharedCache",

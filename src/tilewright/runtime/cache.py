@@ -152,7 +152,7 @@ class Cache:
         return Usage(len(files), sum(sizes.values()))
 
     def clear(self) -> None:
-        """Remove every entry that nobody uses."""
+        """Remove every entry that is not in use."""
         if self.directory.is_dir():
             self._prepare()
             self.tidy(most_entries=0)

@@ -136,7 +136,7 @@ class DynamicExecutable(Executable):
     def _compiler(self) -> tuple[Specialiser, Interpreted, Written]:
         if not _specialisers:
             raise refuse(
-                "package-invalid", "no compiler is there for a new shape", str(self.directory),
+                "package-invalid", "there is no compiler for a new shape", str(self.directory),
                 "open the package with tilewright.Executable.load",
             )  # fmt: skip
         return _specialisers[-1]
@@ -234,8 +234,8 @@ class DynamicExecutable(Executable):
 
     def _build_library(self) -> None:
         raise refuse(
-            "shape-open", "a library is of one shape", str(self.directory),
-            "save what specialise() gives for the sizes",
+            "shape-open", "a library is for one shape", str(self.directory),
+            "save the result of specialise() for the sizes",
         )  # fmt: skip
 
     @property

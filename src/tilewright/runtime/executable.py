@@ -258,7 +258,7 @@ class Executable:
         kernels, in program order, named as in the final graph. ``profile`` times the kernels
         of this very run (on ``cpu`` a small network then takes longer); without it, the property
         runs them once more when it is asked for. ``check_races`` makes simulated machines look for
-        missing waits, and for results that depend on bytes that nobody wrote: it runs once more,
+        missing waits, and for results that depend on bytes never written: it runs once more,
         on memories that begin with other contents. Raises TilewrightError for inputs of a wrong
         name, shape or dtype.
         """

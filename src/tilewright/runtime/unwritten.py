@@ -1,4 +1,4 @@
-"""Reads of bytes that nobody wrote: two runs whose memories begin with other contents differ.
+"""Reads of bytes that were never written: two runs whose memories begin with other contents differ.
 
 A machine may read such bytes, in lanes beyond an edge, as long as they reach no result; so results
 are what is compared.
@@ -28,7 +28,7 @@ def refuse_unwritten(
     profile: bool = False,
 ) -> None:
     """Refuse (``program-unwritten``) a program whose ``outputs`` depend on bytes that it reads and
-    nobody wrote; names the first kernel whose result does.
+    were never written; names the first kernel whose result does.
 
     Runs once more, with a ``profile`` as the first run had, since that may be another program;
     where results differ, twice more, to compare the values of the ``graph`` between kernels.
@@ -56,13 +56,13 @@ def refuse_unwritten(
         nodes = _nodes(op)
         raise refuse(
             "program-unwritten",
-            f"{different:,} bytes of its result depend on bytes that it reads and nobody wrote",
+            f"{different:,} bytes of its result depend on bytes that were never written",
             f"{op.symbol.data if isinstance(op, KernelOp) else name}"
             + (f" ({', '.join(nodes)})" if nodes else ""),
         )
     raise refuse(
         "program-unwritten",
-        "an output depends on bytes that are read and nobody wrote",
+        "an output depends on bytes that were never written",
         next(name for name, array in again.items() if not _same(outputs[name], array)),
     )
 

@@ -88,17 +88,15 @@ def transfer_bytes(
     means that all lie like the first in their transactions. ``run``, ``count`` and ``address`` may
     be arrays that broadcast; ``stride`` is one number. Returns an int, or an array of int64.
     """
-    size, many, first = np.broadcast_arrays(
-        *(np.asarray(v, np.int64) for v in (run, count, address))
-    )
+    size, many, first = (np.asarray(v, np.int64) for v in (run, count, address))
     step = move.transaction
     if step == 1:
-        total = size * many
+        total = size * many + 0 * first
     elif stride is None or stride % step == 0:
         total = _rounded(size, first, step) * many
     else:
         period = step // gcd(stride, step)
-        total = np.zeros(size.shape, np.int64)
+        total = np.zeros((), np.int64)
         for phase in range(period):
             repeats = (many - phase + period - 1) // period
             total = total + _rounded(size, first + phase * stride, step) * np.maximum(repeats, 0)

@@ -1,7 +1,7 @@
 """The event loop of timing, compiled; ``timing.simulate`` is its interface and says what it means.
 
 Per engine e, its commands are ``order[first[e]:first[e + 1]]`` in program order, and
-``done <= begun <= issued`` count how many of them have come how far. At most one command of an
+``done <= started <= issued`` count how many of them have come how far. At most one command of an
 engine, number ``done[e]``, is in its busy phase.
 """
 
@@ -105,7 +105,7 @@ def run(
     data = np.full(commands, -1.0)
     end = np.full(commands, -1.0)
     issued = np.zeros(engines, np.int64)
-    begun = np.zeros(engines, np.int64)
+    started = np.zeros(engines, np.int64)
     done = np.zeros(engines, np.int64)
     busy = np.zeros(engines, np.bool_)
     flows = np.zeros(engines, np.bool_)
@@ -143,12 +143,12 @@ def run(
                 next_issue = now + issue
                 moved = True
             for e in range(engines):
-                while begun[e] < issued[e]:
-                    command = order[first[e] + begun[e]]
-                    outstanding = begun[e] - done[e]
+                while started[e] < issued[e]:
+                    command = order[first[e] + started[e]]
+                    outstanding = started[e] - done[e]
                     if outstanding >= in_flight[move[command]]:
                         break
-                    if outstanding and move[order[first[e] + begun[e] - 1]] < 0:
+                    if outstanding and move[order[first[e] + started[e] - 1]] < 0:
                         break
                     met = True
                     for other in range(engines):
@@ -157,9 +157,9 @@ def run(
                     if not met:
                         break
                     start[command] = now
-                    begun[e] += 1
+                    started[e] += 1
                     moved = True
-                if not busy[e] and done[e] < begun[e]:
+                if not busy[e] and done[e] < started[e]:
                     command = order[first[e] + done[e]]
                     if start[command] + latency[command] <= now:
                         data[command] = now
@@ -193,10 +193,10 @@ def run(
         for e in range(engines):
             if busy[e]:
                 later = min(later, flow_end[e] if flows[e] else least_end[e])
-            elif done[e] < begun[e]:
+            elif done[e] < started[e]:
                 command = order[first[e] + done[e]]
                 later = min(later, start[command] + latency[command])
         if later == np.inf:
             break
         now = later
-    return start, data, end, issued, begun
+    return start, data, end, issued, started

@@ -94,7 +94,7 @@ def ordered(table: TimedArray, ordering: Ordering, name: Callable[[int], str]) -
         event = int(ordering.matched.unanswered[0])
         raise refuse(
             "program-deadlock",
-            f"{name(int(ordering.rows[event]))} waits for ever: nothing before it signals so often",
+            f"{name(int(ordering.rows[event]))} waits for ever: too few signals before it",
             help="add the signal, or remove the wait",
         )
     told = counts(ordering.events, ordering.matched)
@@ -125,7 +125,7 @@ def refuse_faults(table: TimedArray, ordering: Ordering, name: Callable[[int], s
     problems: list[Problem] = []
     for event in ordering.matched.unused[:5].tolist():
         where = name(int(ordering.rows[event]))
-        problems.append(Problem("program-event", "signals what nothing waits for", where))
+        problems.append(Problem("program-event", "sends a signal that nothing waits for", where))
     matched = ordering.matched
     if matched.again.size:
         known = completed_before(table, len(ordering.machine.engines))

@@ -256,4 +256,4 @@ def _stuck(
 ) -> TilewrightError:
     command = next(c for c in range(len(commands)) if c not in done)
     name = f"command {command}" + (f" ({label(command)})" if label else "")
-    return refuse("program-deadlock", f"{name} waits for ever: it waits, in a ring, for itself")
+    return refuse("program-deadlock", f"{name} waits for ever: it waits, in a cycle, for itself")

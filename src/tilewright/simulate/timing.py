@@ -75,7 +75,7 @@ def simulate(
     field = columns_of(commands, machine, label)
     engine, move = field["engine"], field["move"]
     first, order = engine_order(engine, len(machine.engines))
-    start, data, end, issued, begun = run(
+    start, data, end, issued, started = run(
         engine,
         move,
         field["bytes"],
@@ -90,7 +90,7 @@ def simulate(
     )
     last = float(end.max(initial=0.0))
     if end.min(initial=0.0) < 0:
-        raise _stuck(field["waits"], machine, label, first, order, issued, begun, end)
+        raise _stuck(field["waits"], machine, label, first, order, issued, started, end)
     busy, kernel_start, kernel_end, kernel_bytes, kernel_work = summary(
         engine,
         move,
@@ -218,12 +218,12 @@ def _stuck(
     first: NDArray[np.int64],
     order: NDArray[np.int64],
     issued: NDArray[np.int64],
-    begun: NDArray[np.int64],
+    started: NDArray[np.int64],
     end: NDArray[np.float64],
 ) -> TilewrightError:
     """Name the earliest command that waits for ever, what it waits for, and why that never ends."""
     engines = len(machine.engines)
-    heads = [int(order[first[e] + begun[e]]) for e in range(engines) if begun[e] < issued[e]]
+    heads = [int(order[first[e] + started[e]]) for e in range(engines) if started[e] < issued[e]]
     command = min(heads)
     reason = ""
     for e in range(engines):

@@ -26,7 +26,7 @@ def make_own(directory: Path) -> None:
     status = directory.stat()
     if status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise refuse(
-            "cache-unsafe", "other users may write there, and what it holds is run",
+            "cache-unsafe", "other users may write there, and its libraries are executed",
             str(directory), "name a directory of your own",
         )  # fmt: skip
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tilewright.codegen.program.interface import Compilation, Runner, RunTimer
 from tilewright.errors import Problem, TilewrightError, choose, refuse
 from tilewright.numerics.element_types import ElementType
+from tilewright.planning.domain import Kernel
 from tilewright.system.choices import target_names, target_points
 from tilewright.tile.decisions import EVERY_DECISION, Decision
 
@@ -46,6 +47,8 @@ class Target(ABC):
     """The keys of machines beyond those that hold for all targets; others are refused."""
     honours: ClassVar[frozenset[Decision]] = EVERY_DECISION
     """What its code takes from the tile program; it decides the rest anew, and no pass does."""
+    honoured_for: ClassVar[str] = ""
+    """The kernels whose code takes that; "" for all (see ``honours_of``)."""
     kernels_overlap: ClassVar[bool] = True
     """Whether a kernel's first loads run beside the end of the kernel before, whose last tiles they
     then leave alone (``Allocate.avoid``)."""
@@ -78,11 +81,16 @@ class Target(ABC):
     @property
     def host_compiler(self) -> HostCompiler:
         """The compiler of kernels that accelerators leave to this target's processor."""
-        raise refuse("target-host", f"target {self.name} compiles no host's kernels")
+        raise refuse("target-host", f"target {self.name} does not compile kernels for the host")
 
     @abstractmethod
     def machine(self) -> Machine:
         """The machine that is compiled for unless the caller gives a variant."""
+
+    def honours_of(self, kernel: Kernel) -> frozenset[Decision]:
+        """The decisions of ``honours`` that a kernel's code takes from its tile program."""
+        del kernel
+        return self.honours
 
     def check_machine(self, machine: Machine, source: str = "") -> None:
         """Refuse (``machine-capability``, ``machine-element``) a machine with keys that the target

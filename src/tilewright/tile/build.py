@@ -412,6 +412,8 @@ class _Nest:
             assert isinstance(fill, int)
             near = kind if last else None
             buffers.append(BufferOp.of(own, value, window, memory, role, gathers, fill, near))
+            if last and self.primitive.operands[role].at_store:
+                buffers[-1].at_store = UnitAttr()
             value = buffers[-1].result
             value.name_hint = value_name(f"{name}_{memory}")
         return buffers

@@ -9,7 +9,7 @@ import numpy as np
 from tilewright.errors import refuse
 from tilewright.ir import integer
 from tilewright.ir.types import Array
-from tilewright.planning.chains.circular import first_places, new_rows, rows_held
+from tilewright.planning.chains.circular import first_places, new_rows, rows_in_buffer
 from tilewright.planning.domain import Affine
 from tilewright.tile.attributes import WindowAttr
 from tilewright.tile.boxes import Boxes, box_columns
@@ -43,7 +43,7 @@ class Circle:
     def shape(self) -> tuple[int, ...]:
         """The least extents of the buffer along each axis."""
         largest = [int(n) for n in self.boxes.clamped_size.max(axis=1, initial=0)]
-        largest[self.axis] = rows_held(self.places, self.sizes, self.slots)
+        largest[self.axis] = rows_in_buffer(self.places, self.sizes, self.slots)
         return tuple(largest)
 
 

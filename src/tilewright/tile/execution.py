@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -146,6 +146,8 @@ class Execution:
         """Write a buffer's box outwards, or the part of it that the dims span here."""
         buffer = op.buffer
         content = self.held(step, buffer)
+        while content.waiting:
+            content.waiting.pop()()
         box = Box.of(buffer.window.data, buffer.tensor_shape, step.dims)
         part = content.part(box)
         if not content.holds(part):
@@ -316,27 +318,47 @@ class Execution:
         part = content.part(target)
         content.overwrite(part)
         anchor = ANCHORS.get(stages[0].operation.data)
-        tile = self.tile(step, stages[0], {})
-        if anchor is None:
-            value = self.map(step, stages[0], tile)
-        else:
+        stored = [value for stage in stages for value in stage.inputs if _is_read_at_store(value)]
+        tile = self.tile(step, stages[0], {}, stored)
+        total = None
+        if anchor is not None:
             shape = tuple(inside for _, inside in target.clamped)
-            value = self.reduce(step, anchor, tile, content, part, shape, first, last)
-            if value is None:
+            total = self.reduce(step, anchor, tile, content, part, shape, first, last)
+            if not last:
                 return
-        values: dict[SSAValue, tuple[Array, Box]] = {stages[0].result: (value, target)}
-        for stage in stages[1:]:
-            value = self.map(step, stage, self.tile(step, stage, values))
-            values[stage.result] = (value, target)
-        value = value[tuple(slice(0, inside) for _, inside in target.clamped)]
-        content.values[part] = value
-        content.valid[part] = True
-        tensor = op.output.owner
-        if isinstance(tensor, BufferOp) and tensor.stays is not None:
-            tensor = tensor.tensor_op  # Later kernels read it there.
-        if isinstance(tensor, TensorOp):
-            self.arrays[tensor][target.slices] = value
-            self.written[tensor][target.slices] = True
+
+        def finish() -> None:
+            windows = [window.data for window in stages[0].windows.data]
+            read = [
+                self.read(step, value, window)
+                for value, window in zip(stages[0].inputs, windows, strict=False)
+                if value in stored
+            ]
+            arrays = [*tile.arrays, *widened([array for array, _ in read])]
+            whole = replace(tile, arrays=arrays, boxes=[*tile.boxes, *(box for _, box in read)])
+            if anchor is None or total is None:
+                value = self.map(step, stages[0], whole)
+            else:
+                value = anchor.finish(whole, total)
+            values: dict[SSAValue, tuple[Array, Box]] = {stages[0].result: (value, target)}
+            for stage in stages[1:]:
+                value = self.map(step, stage, self.tile(step, stage, values))
+                values[stage.result] = (value, target)
+            value = value[tuple(slice(0, inside) for _, inside in target.clamped)]
+            content.values[part] = value
+            content.valid[part] = True
+            tensor = op.output.owner
+            if isinstance(tensor, BufferOp) and tensor.stays is not None:
+                tensor = tensor.tensor_op  # Later kernels read it there.
+            if isinstance(tensor, TensorOp):
+                self.arrays[tensor][target.slices] = value
+                self.written[tensor][target.slices] = True
+
+        if stored:
+            content.valid[part] = False
+            content.waiting.append(finish)
+        else:
+            finish()
 
     def output(self, step: Step, op: ComputeOp) -> tuple[bool, bool, Content]:
         """Return whether the tile starts, and ends, its reduction; and the output's content."""
@@ -358,13 +380,18 @@ class Execution:
         return starts, ends, self.partial[owner]
 
     def tile(
-        self, step: Step, stage: StageOp, values: Mapping[SSAValue, tuple[Array, Box]]
+        self,
+        step: Step,
+        stage: StageOp,
+        values: Mapping[SSAValue, tuple[Array, Box]],
+        without: Sequence[SSAValue] = (),
     ) -> Tile:
-        """A stage's operands on this tile."""
+        """A stage's operands on this tile; ``without`` some of the last."""
         windows = [window.data for window in stage.windows.data]
         read = [
             values[value] if value in values else self.read(step, value, window)
             for value, window in zip(stage.inputs, windows, strict=False)
+            if value not in without
         ]
         types = [_tensor_of(value) for value in stage.inputs]
         result = tensor_type(stage.result)
@@ -392,9 +419,8 @@ class Execution:
         shape: tuple[int, ...],
         first: bool,
         last: bool,
-    ) -> Array | None:
-        """Add a tile to its reduction, of which ``shape`` lies in the tensor; the result, if that
-        completes it."""
+    ) -> Array:
+        """Add a tile to its reduction, of which ``shape`` lies in the tensor; returns the sum."""
         own = whole = anchor.part(tile)
         if not (first and last):
             own = whole[tuple(slice(0, inside) for inside in shape)]
@@ -411,7 +437,7 @@ class Execution:
             content.valid[part] = False
             if own.shape != whole.shape:
                 own = np.pad(own, [(0, n - m) for n, m in zip(whole.shape, shape, strict=True)])
-        return anchor.finish(tile, own) if last else None
+        return own
 
     def map(self, step: Step, stage: StageOp, tile: Tile) -> Array:
         """The result of a map."""
@@ -419,6 +445,11 @@ class Execution:
             return apply_map(stage.operation.data, tile)
         except KeyError:
             raise self.error(step, f"operation {stage.operation.data} has no meaning") from None
+
+
+def _is_read_at_store(value: SSAValue) -> bool:
+    owner = value.owner
+    return isinstance(owner, BufferOp) and owner.at_store is not None
 
 
 def _names(window: tuple[Affine, ...]) -> set[str]:

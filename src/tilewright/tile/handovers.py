@@ -11,23 +11,28 @@ run of the block::
         wait compute -> load; move x; ...; compute; signal compute -> load
 
 The second hands a slot *back*: to a later run of the block, by as many runs as there are slots. Its
-ids are signalled before the outermost loop (all slots are free), and taken behind it.
+ids are signalled before the outermost loop (all slots are free), and taken behind it. Those of the
+first loop are signalled before all commands: each signal waits for those that its engine was given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.ir import Block, Operation
+from tilewright.tile.dialect import part_block
 from tilewright.tile.operations import (
     BarrierOp,
     BufferOp,
+    DomainOp,
     EventOp,
+    LoopOp,
     MoveOp,
     Ordering,
     ProgramOp,
     SignalOp,
+    TensorOp,
     WaitOp,
 )
 from tilewright.tile.queues import (
@@ -38,6 +43,9 @@ from tilewright.tile.queues import (
     users_of,
     wait_parts,
 )
+
+PART = "a part ends"
+"""Why a barrier ends the block that each of several cores runs for its parts of a result."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +71,27 @@ class Handover:
         """The ordered pair of engines: source and target."""
         return self.source, self.target
 
+    def with_other(self, other: Handover) -> Handover | None:
+        """The hand-over that does what this and another do: the source signals after both, the
+        target waits before both. None where the two have other slots, or no such place."""
+        if (self.engines, self.block, self.back, self.slots) != (
+            *(other.engines, other.block, other.back, other.slots),
+        ):
+            return None
+        if self.before is None or other.before is None or (self.of is None) != (other.of is None):
+            return None
+        after = other.after if self.after.is_before_in_block(other.after) else self.after
+        first = self if self.before.is_before_in_block(other.before) else other
+        assert first.before is not None
+        follows = self.back or after.is_before_in_block(first.before)
+        return replace(first, after=after) if follows else None
+
     @property
     def reverse(self) -> Handover:
-        """The source waits until the target has taken the signal of the run before."""
-        before = self.before or self.after
-        return Handover(self.target, self.source, self.block, before, self.after, back=True)
+        """The source waits until the target has taken what it signalled as many runs before as
+        slots take turns."""
+        before, turns = self.before or self.after, (self.slots, self.of)
+        return Handover(self.target, self.source, self.block, before, self.after, True, *turns)
 
 
 def handovers_of(program: ProgramOp) -> list[Handover]:
@@ -90,6 +114,20 @@ def handovers_of(program: ProgramOp) -> list[Handover]:
                 asked = _gone(op, others, place, program)
             handovers |= dict.fromkeys(asked)
     return list(handovers)
+
+
+def merged(handovers: Sequence[Handover]) -> list[Handover]:
+    """Hand-overs of which those are one that have the same engines and slots, where their places
+    allow."""
+    whole: list[Handover] = []
+    for handover in handovers:
+        for number, other in enumerate(whole):
+            if (both := handover.with_other(other)) is not None:
+                whole[number] = both
+                break
+        else:
+            whole.append(handover)
+    return whole
 
 
 def _fills(user: Command, op: Command, buffer: BufferOp) -> bool:
@@ -190,19 +228,25 @@ class Placed:
     """Why a barrier takes its place; "" for signals."""
 
 
-def place(program: ProgramOp, items: Sequence[Placed]) -> dict[Ordering, Placed]:
-    """Put the signals, waits and barriers of hand-overs into a program; returns whose each is."""
+def place(program: ProgramOp, items: Sequence[Placed]) -> dict[Ordering, list[Placed]]:
+    """Put the signals, waits and barriers of hand-overs into a program; returns whose each is: a
+    barrier may be that of several."""
     whole = program.body.block
+    if program.issuer is None and program.shared is not None:
+        part_block(program).add_op(BarrierOp.of(PART))
+    start = next(op for op in whole.ops if not isinstance(op, (TensorOp, BufferOp)))
+    first = next((op for op in whole.ops if isinstance(op, (LoopOp, DomainOp))), start)
     behind: dict[Operation, Operation] = {}
-    placed: dict[Ordering, Placed] = {}
-    barriers: set[Operation] = set()
+    placed: dict[Ordering, list[Placed]] = {}
+    barriers: dict[Operation, BarrierOp] = {}
     for item in items:
         handover, block = item.handover, item.handover.block
         if item.reason:
             if handover.before is not None and handover.before not in barriers:
-                barriers.add(handover.before)
-                placed[op := BarrierOp.of(item.reason)] = item
+                barriers[handover.before] = op = BarrierOp.of(item.reason)
                 block.insert_op_before(op, handover.before)
+            if handover.before is not None:
+                placed.setdefault(barriers[handover.before], []).append(item)
             continue
         of = handover.of.result if handover.of is not None and len(item.ids) > 1 else None
         wait = WaitOp.between(*handover.engines, item.ids, of)
@@ -214,17 +258,18 @@ def place(program: ProgramOp, items: Sequence[Placed]) -> dict[Ordering, Placed]
             block.insert_op_after(wait, signal)
         else:
             block.insert_op_before(wait, handover.before)
-        placed |= {wait: item, signal: item}
+        placed |= {wait: [item], signal: [item]}
         if handover.back and handover.before is not None:
             loop = statement_in(whole, handover.before)
+            begin = loop if loop is not first else start
             for turn in range(handover.slots):
                 ids = (item.ids[turn % len(item.ids)],)
                 preset = SignalOp.between(*handover.engines, ids)
                 drain = WaitOp.between(*handover.engines, ids)
-                whole.insert_op_before(preset, loop)
+                whole.insert_op_before(preset, begin)
                 whole.insert_op_after(drain, behind.get(loop, loop))
                 behind[loop] = drain
-                placed |= {preset: item, drain: item}
+                placed |= {preset: [item], drain: [item]}
     return placed
 
 

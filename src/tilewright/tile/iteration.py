@@ -200,9 +200,12 @@ def nest_rows(scopes: Sequence[Scope], extents: Mapping[str, int]) -> Rows:
 
 
 class Order:
-    """The executions of one program, in program order; columns are computed once per block."""
+    """The executions of one program, in program order; columns are computed once per block.
 
-    def __init__(self, program: ProgramOp) -> None:
+    ``extents`` are those of dims that end early in a run.
+    """
+
+    def __init__(self, program: ProgramOp, extents: Mapping[str, int] | None = None) -> None:
         self.program = program
         self._weights: dict[Block, int] = {}
         self._offsets: dict[Operation, int] = {}
@@ -216,7 +219,7 @@ class Order:
         weight = self._weigh(program.body.block)
         if weight >= 1 << 62:
             raise refuse("tile-too-many", "the loops run too often", program.symbol.data)
-        self._blocks[program.body.block] = whole_rows(program.extents)
+        self._blocks[program.body.block] = whole_rows({**program.extents, **(extents or {})})
 
     def _weigh(self, block: Block, late: Sequence[MoveOp] = ()) -> int:
         """Give every operation its offset in keys; returns the keys that one run takes.

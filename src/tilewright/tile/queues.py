@@ -19,7 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tilewright.ir import Operation
+from tilewright.ir import Block, Operation
 from tilewright.ir.types import Array
 from tilewright.simulate.events import EVENT, EventArray, Matched, counts, match
 from tilewright.tile.iteration import Order
@@ -46,8 +46,8 @@ ProgramOp): engine -> for each command in its queue the number of its group, asc
 a rule enters it here."""
 
 
-def commands_of(root: Operation) -> list[Command]:
-    """The moves and computes in an operation, in the order of the text."""
+def commands_of(root: Operation | Block) -> list[Command]:
+    """The moves and computes in an operation or a block, in the order of the text."""
     return [op for op in root.walk() if isinstance(op, (MoveOp, ComputeOp))]
 
 
@@ -79,16 +79,26 @@ def is_ahead(op: Command) -> bool:
 
 
 def users_of(buffer: BufferOp) -> list[Command]:
-    """The commands that read or write a buffer, in the order of the text."""
-    commands: list[Command] = []
+    """The commands that read or write a buffer, in the order of the text.
+
+    One that is read ``at_store`` is read by the first move of a compute's result on its way out.
+    """
+    commands: set[Operation] = {use.operation for use in buffer.result.uses}
+    for op in computes_of(buffer):
+        output = op.output.owner
+        if buffer.at_store is not None and isinstance(output, BufferOp):
+            commands |= set(stores_of(output))
+        else:
+            commands.add(op)
+    block = buffer.parent_block()
+    return [] if block is None else [op for op in commands_of(block) if op in commands]
+
+
+def computes_of(buffer: BufferOp) -> list[ComputeOp]:
+    """The computes of whose operands or results a buffer is one."""
     users = {use.operation for use in buffer.result.uses}
     users |= {op.parent_op() for op in users if isinstance(op, StageOp)}
-    block = buffer.parent_block()
-    if block is not None:
-        for op in block.walk():
-            if op in users and isinstance(op, (MoveOp, ComputeOp)):
-                commands.append(op)
-    return commands
+    return [op for op in users if isinstance(op, ComputeOp)]
 
 
 def moves_of(buffer: BufferOp) -> list[MoveOp]:
@@ -113,6 +123,22 @@ def leader_of(move: MoveOp) -> MoveOp:
             break
         leader = before
     return leader
+
+
+def followers_of(op: Command) -> list[MoveOp]:
+    """The moves that travel with a move, in its command."""
+    block = op.parent_block()
+    moves = [] if block is None else [other for other in block.ops if isinstance(other, MoveOp)]
+    return [other for other in moves if other.joined is not None and leader_of(other) is op]
+
+
+def buffers_of(op: Command) -> list[BufferOp]:
+    """The buffers that a command reads, and then those that it writes."""
+    if isinstance(op, MoveOp):
+        values = [op.source, op.target]
+    else:
+        values = [*(value for stage in op.stages for value in stage.inputs), op.output]
+    return [value.owner for value in values if isinstance(value.owner, BufferOp)]
 
 
 ROWS = "rows of "
@@ -267,22 +293,11 @@ class Queues:
 
     def _last(self, verb: str, buffer: BufferOp, other: Command, op: Command) -> Array:
         """The last execution of ``other`` that a wait of ``op`` means, for each of ``op``'s."""
-        if verb == "free" and _fills_with_joined(op, buffer):
+        if verb == "free" and any(fills(each, buffer) for each in (op, *followers_of(op))):
             return self.order.last_use(buffer, other, op, buffer.slot_count)
         if verb == "ready" and (stores_parts(op, buffer) or is_ahead(other)):
             return self.order.last_use(buffer, other, op, 0)
         return self.order.last_before(other, op)
-
-
-def _fills_with_joined(op: Command, buffer: BufferOp) -> bool:
-    """Return True if a command or a move joined to it writes the buffer."""
-    if fills(op, buffer):
-        return True
-    if isinstance(op, MoveOp):
-        for other in users_of(buffer):
-            if isinstance(other, MoveOp) and fills(other, buffer) and leader_of(other) is op:
-                return True
-    return False
 
 
 class Events:

@@ -21,16 +21,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from tilewright.ir import to_text
 from tilewright.ir.types import Array
 from tilewright.machine.synchronisation import Synchronisation
+from tilewright.simulate.events import Matched
 from tilewright.tile.issued import unordered
 from tilewright.tile.iteration import Order
-from tilewright.tile.operations import BufferOp, SignalOp, WaitOp
-from tilewright.tile.queues import ROWS, Command, Queues, fills, is_ahead, stores_parts
+from tilewright.tile.operations import BufferOp, Ordering, SignalOp, WaitOp
+from tilewright.tile.queues import ROWS, Command, Entry, Queues, fills, is_ahead, stores_parts
 
 
 @dataclass(frozen=True)
@@ -55,29 +57,19 @@ class _Dependence:
     wait: str
 
 
-def clocks(queues: Queues) -> dict[str, dict[str, Array]]:
-    """engine -> other engine -> how many of its commands are done when each command starts."""
-    engines = queues.engines
-    known: dict[str, dict[str, Array]] = {}
-    for engine in engines:
-        count = len(queues.keys(engine))
-        columns = {other: np.zeros(count, np.int64) for other in engines if other != engine}
-        for op in queues.operations(engine):
-            position = queues.position(op, engine)
-            for other, counts in queues.waits(op, engine, rows=False).items():
-                columns[other][position] = np.maximum(columns[other][position], counts)
-        known[engine] = {other: np.maximum.accumulate(c) for other, c in columns.items()}
-    # A chain of waits that comes back to an engine says nothing new, so it has few links.
-    for _ in range(max(0, len(engines) - 2)):
-        for engine in engines:
-            for via, counts in known[engine].items():
-                waited = counts > 0
-                last = counts[waited] - 1
-                for other, column in known[engine].items():
-                    if other != via and len(last):
-                        column[waited] = np.maximum(column[waited], known[via][other][last])
-            known[engine] = {o: np.maximum.accumulate(c) for o, c in known[engine].items()}
-    return known
+Idle = frozenset[Ordering]
+"""Signals, waits for them and barriers that are as if they were not there."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A signal or a wait that does not go with the others."""
+
+    reason: str
+    op: SignalOp | WaitOp
+    row: int
+    other: SignalOp | WaitOp | None = None
+    other_row: int = 0
 
 
 def _dependences(queues: Queues, buffers: list[BufferOp]) -> Iterator[_Dependence]:
@@ -119,86 +111,130 @@ def share_addresses(buffer: BufferOp, other: BufferOp) -> bool:
     )
 
 
-def races(order: Order, queues: Queues | None = None) -> list[Race]:
-    """The first unordered execution of each unordered dependence, in the order of the text."""
-    queues = queues or Queues(order)
-    if order.program.issuer is not None:
-        dependences = list(_dependences(queues, queues.buffers))
-        rows = [(each.later, each.earlier, each.row) for each in dependences]
-        return [
-            Race(rows[n][0], later, rows[n][1], earlier, dependences[n].wait)
-            for n, later, earlier in unordered(order, queues, rows)
-        ]
-    known = clocks(queues)
-    conflicts: list[Race] = []
-    for dependence in _dependences(queues, queues.buffers):
-        later, earlier = dependence.later, dependence.earlier
-        verb, _, name = dependence.wait.partition(" ")
-        if f"{verb} {ROWS}{name}" in later.wait_list:
-            continue
-        needs = np.flatnonzero(dependence.row >= 0)
-        rows = dependence.row[needs]
-        counts = known[later.engine.data][earlier.engine.data][queues.position(later)[needs]]
-        late = np.flatnonzero(counts <= queues.position(earlier)[rows])
-        if len(late):
-            at = int(late[0])
-            conflicts.append(Race(later, int(needs[at]), earlier, int(rows[at]), dependence.wait))
-    return conflicts
+class Proof:
+    """The dependences that a program leaves unordered, and the same program without some of its
+    signals, waits and barriers: those that are ``idle``, whose ids no others have."""
 
+    def __init__(self, order: Order, queues: Queues | None = None) -> None:
+        self.order = order
+        self.queues = queues or Queues(order)
+        self._matches: dict[int | None, Matched] = {}
+        self._clocks: dict[Idle, dict[str, dict[str, Array]]] = {}
 
-@dataclass(frozen=True)
-class Fault:
-    """A signal or a wait that does not go with the others."""
+    @cached_property
+    def _entries(self) -> dict[str, list[tuple[Entry, Array, dict[str, Array]]]]:
+        """Engine -> its operations, the place of each in the queue, and its waits."""
+        queues = self.queues
+        return {
+            engine: [
+                (op, queues.position(op, engine), queues.waits(op, engine, rows=False))
+                for op in queues.operations(engine)
+            ]
+            for engine in queues.engines
+        }
 
-    reason: str
-    op: SignalOp | WaitOp
-    row: int
-    other: SignalOp | WaitOp | None = None
-    other_row: int = 0
+    @cached_property
+    def _dependences(self) -> list[_Dependence]:
+        return list(_dependences(self.queues, self.queues.buffers))
 
+    def clocks(self, idle: Idle = frozenset()) -> dict[str, dict[str, Array]]:
+        """engine -> other engine -> how many of its commands are done when each command starts."""
+        if idle in self._clocks:
+            return self._clocks[idle]
+        engines = self.queues.engines
+        known: dict[str, dict[str, Array]] = {}
+        for engine in engines:
+            count = len(self.queues.keys(engine))
+            columns = {other: np.zeros(count, np.int64) for other in engines if other != engine}
+            for op, position, waits in self._entries[engine]:
+                for other, counts in () if op in idle else waits.items():
+                    columns[other][position] = np.maximum(columns[other][position], counts)
+            known[engine] = {other: np.maximum.accumulate(c) for other, c in columns.items()}
+        # A chain of waits that comes back to an engine says nothing new, so it has few links.
+        for _ in range(max(0, len(engines) - 2)):
+            for engine in engines:
+                for via, counts in known[engine].items():
+                    waited = counts > 0
+                    last = counts[waited] - 1
+                    for other, column in known[engine].items():
+                        if other != via and len(last):
+                            column[waited] = np.maximum(column[waited], known[via][other][last])
+                known[engine] = {o: np.maximum.accumulate(c) for o, c in known[engine].items()}
+        self._clocks = {idle: known}
+        return known
 
-def faults(queues: Queues, limits: Synchronisation) -> list[Fault]:
-    """Return the faults of a program's signals, apart from races: the first of each kind."""
-    events = queues.events
-    matched = events.match(limits.limit)
-    problems: list[Fault] = []
-    if limits.style == "replies":
-        owner: dict[int, tuple[str, str]] = {}
-        for op in events.ops:
-            pair = op.source_engine, op.target_engine
-            for number in op.id_list:
-                if owner.setdefault(number, pair) != pair:
-                    first, second = owner[number]
-                    problems.append(Fault(f"word {number} is from {first} to {second}", op, 0))
-    for bad, reason in (
-        (matched.unanswered, "waits for ever: nothing before it signals this id so often"),
-        (matched.unused, "signals what nothing waits for"),
-    ):
-        if bad.size:
-            problems.append(Fault(reason, *events.executed(int(bad[0]))))
-    if not matched.again.size:
+    def races(self, idle: Idle = frozenset()) -> list[Race]:
+        """The first unordered execution of each unordered dependence, in the order of the text."""
+        if self.order.program.issuer is not None:
+            rows = [(each.later, each.earlier, each.row) for each in self._dependences]
+            return [
+                Race(rows[n][0], later, rows[n][1], earlier, self._dependences[n].wait)
+                for n, later, earlier in unordered(self.order, self.queues, rows)
+            ]
+        known, conflicts = self.clocks(idle), list[Race]()
+        for dependence in self._dependences:
+            later, earlier = dependence.later, dependence.earlier
+            verb, _, name = dependence.wait.partition(" ")
+            if f"{verb} {ROWS}{name}" in later.wait_list:
+                continue
+            needs = np.flatnonzero(dependence.row >= 0)
+            rows = dependence.row[needs]
+            done = known[later.engine.data][earlier.engine.data]
+            counts = done[self.queues.position(later)[needs]]
+            late = np.flatnonzero(counts <= self.queues.position(earlier)[rows])
+            if len(late):
+                at = int(late[0])
+                wait = dependence.wait
+                conflicts.append(Race(later, int(needs[at]), earlier, int(rows[at]), wait))
+        return conflicts
+
+    def _matched(self, depth: int | None) -> Matched:
+        """Waits and signals of all ids; the same whichever are idle."""
+        if depth not in self._matches:
+            self._matches[depth] = self.queues.events.match(depth)
+        return self._matches[depth]
+
+    def faults(self, limits: Synchronisation, idle: Idle = frozenset()) -> list[Fault]:
+        """The faults of the signals, apart from races: the first of each kind."""
+        events = self.queues.events
+        matched = self._matched(limits.limit)
+        active = np.array([op not in idle for op in events.ops], np.bool_)[events.number]
+        problems: list[Fault] = []
+        if limits.style == "replies":
+            owner: dict[int, tuple[str, str]] = {}
+            for op in events.ops:
+                pair = op.source_engine, op.target_engine
+                for number in op.id_list:
+                    if owner.setdefault(number, pair) != pair:
+                        first, second = owner[number]
+                        problems.append(Fault(f"word {number} is from {first} to {second}", op, 0))
+        for bad, reason in (
+            (matched.unanswered, "waits for ever: nothing before it signals this id so often"),
+            (matched.unused, "sends a signal that nothing waits for"),
+        ):
+            if (bad := bad[active[bad]]).size:
+                problems.append(Fault(reason, *events.executed(int(bad[0]))))
+        given = active[matched.again]
+        again, taken = matched.again[given], matched.taken[given]
+        if not again.size:
+            return problems
+        if self.order.program.issuer is not None:
+            # Transfers are given in the order of the text, and so are the waits.
+            late = np.flatnonzero(events.keys[again] <= events.keys[taken])
+            for at in late[:1]:
+                op, row = events.executed(int(again[at]))
+                other, other_row = events.executed(int(taken[at]))
+                reason = f"counts up again what '{to_text(other)}' may not have seen yet"
+                problems.append(Fault(reason, op, row, other, other_row))
+            return problems
+        known, ends, table = self.clocks(idle), self.queues.engines, events.table
+        for source, target in {(int(e["source"]), int(e["target"])) for e in table[again]}:
+            pair = (table["source"][again] == source) & (table["target"][again] == target)
+            done = known[ends[source]][ends[target]][table["place"][again[pair]] - 1]
+            late = np.flatnonzero(done <= table["place"][taken[pair]])
+            if late.size:
+                op, row = events.executed(int(again[pair][late[0]]))
+                other = events.executed(int(taken[pair][late[0]]))
+                reason = f"signals again what '{to_text(other[0])}' may not have taken yet"
+                problems.append(Fault(reason, op, row, *other))
         return problems
-    if queues.order.program.issuer is not None:
-        # Transfers are given in the order of the text, and so are the waits.
-        late = np.flatnonzero(events.keys[matched.again] <= events.keys[matched.taken])
-        for at in late[:1]:
-            op, row = events.executed(int(matched.again[at]))
-            other, other_row = events.executed(int(matched.taken[at]))
-            reason = f"counts up again what '{to_text(other)}' may not have seen yet"
-            problems.append(Fault(reason, op, row, other, other_row))
-        return problems
-    known = clocks(queues)
-    ends, table = queues.engines, events.table
-    for source, target in {(int(e["source"]), int(e["target"])) for e in table[matched.again]}:
-        pairs = (table["source"][matched.again] == source) & (
-            table["target"][matched.again] == target
-        )
-        again, taken = matched.again[pairs], matched.taken[pairs]
-        done = known[ends[source]][ends[target]][table["place"][again] - 1]
-        late = np.flatnonzero(done <= table["place"][taken])
-        if late.size:
-            op, row = events.executed(int(again[late[0]]))
-            other = events.executed(int(taken[late[0]]))
-            reason = f"signals again what '{to_text(other[0])}' may not have taken yet"
-            problems.append(Fault(reason, op, row, *other))
-    return problems

@@ -49,7 +49,7 @@ class Residents:
     """The constants that programs have found: there since before the first of them."""
 
     def problems(self, program: ProgramOp) -> Iterator[Problem]:
-        """Run a placed program, and yield the tensors that it reads where nobody has left them."""
+        """Run a placed program, and yield the tensors that it reads but no kernel left there."""
         buffers = [op for op in program.walk() if isinstance(op, BufferOp) and op.address]
         written: list[BufferOp] = []
         for buffer in buffers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +33,8 @@ class Content:
     begun: NDArray[np.bool_]
     partial: Array | None = None
     before: Content | None = None
+    waiting: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    """What the first move out of the slot computes of its sums."""
 
     @classmethod
     def empty(cls, visit: int, box: Box, dtype: np.dtype[Any]) -> Content:

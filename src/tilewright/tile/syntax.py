@@ -251,9 +251,11 @@ def print_buffer(printer: Printer, op: BufferOp) -> None:
         printer.print_string(f" circular {op.circular_axis}")
     if op.stays is not None:
         printer.print_string(" stays")
+    if op.at_store is not None:
+        printer.print_string(" at_store")
     extra = ("role", "shape", "address", "bytes")
     print_optional(printer, op, *extra)
-    flags = ("accumulates", "circular", "stays", "gathers", "fill")
+    flags = ("accumulates", "circular", "stays", "at_store", "gathers", "fill")
     print_rest(printer, op, ("symbol", "window", "slots", *flags, *extra))
 
 

@@ -36,14 +36,19 @@ def tensor_of(operand: Operand, placement: Placement | None = None) -> TensorOp:
 
 def dense_placements(kernel: Kernel) -> dict[str, Placement]:
     """A place for each operand of a kernel that is timed alone, in the arena of its role."""
+    return dense_arenas(kernel)[0]
+
+
+def dense_arenas(kernel: Kernel) -> tuple[dict[str, Placement], dict[str, int]]:
+    """The same, and the bytes of the arenas."""
     placements: dict[str, Placement] = {}
-    ends: dict[str, int] = {}
+    ends = {WEIGHTS: 0, ACTIVATIONS: 0}
     for operand in kernel.operands:
         arena = WEIGHTS if operand.role in ("weight", "bias") else ACTIVATIONS
-        layout, start = Layout.parse(operand.layout, len(operand.shape)), ends.get(arena, 0)
+        layout, start = Layout.parse(operand.layout, len(operand.shape)), ends[arena]
         placements[operand.name] = (arena, start, layout.strides(operand.shape))
         ends[arena] = start + align_up(layout.size(operand.shape) * operand.element_bytes)
-    return placements
+    return placements, ends
 
 
 def type_of(operand: Operand) -> Attribute:

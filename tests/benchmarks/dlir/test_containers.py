@@ -13,8 +13,7 @@ from tilewright.planning.planners.greedy import Greedy
 from tilewright.simulate.timing import simulate
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.targets.generic.isa import derive
-from tilewright.targets.generic.lower import Lowering
-from tilewright.targets.generic.timer import place_dense, timed_kernel
+from tilewright.targets.generic.timer import placed_alone, timed_kernel
 from tilewright.tile.interpreter import run
 from tilewright.tile.iteration import Order
 from tilewright.tile.lower import tile
@@ -94,11 +93,11 @@ def test_containers_never_run_faster_than_dependences_allow(seed: int) -> None:
     case = random_case(100 + seed)
     schedule = Planner(NARROW, search=Greedy("granule", 2)).plan(case.kernel).schedule
     instructions = derive(NARROW)
-    places, size = place_dense(case.kernel)
 
     def cycles(order: PassEntry | None) -> float:
+        places, lowering = placed_alone(case.kernel, instructions)
         program = tile(case.kernel, schedule, NARROW, places, order=order)
-        commands = timed_kernel(program, Lowering(instructions, {"alone": 0, "tables": size}))
+        commands = timed_kernel(program, lowering)
         return float(simulate(commands, NARROW).cycles)
 
     assert cycles(PAIRED) >= cycles(None) > 0

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tilewright.graph.operations import BY_NAME, RequantiseOp
+from tilewright.graph.operations import BY_NAME
+from tilewright.graph.operations.numbers import RequantiseOp
 from tilewright.ir import Attribute, Block, VerifyException, f32, i64
 from tilewright.ir.types import FixedType, tensor
 

@@ -7,15 +7,14 @@ import pytest
 from tests.graph.operations.catalogue import EXAMPLES
 from tests.graph.operations.example import Example
 from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, WeightOp, YieldOp
-from tilewright.graph.operations import (
-    BY_NAME,
+from tilewright.graph.operations import BY_NAME, parse
+from tilewright.graph.operations.numbers import (
     ConvertLayoutOp,
     DequantiseOp,
     QuantiseOp,
-    ReluOp,
     RequantiseOp,
-    parse,
 )
+from tilewright.graph.operations.pointwise import ReluOp
 from tilewright.ir import Block, ModuleOp, ParseError, Region, StringAttr, VerifyException, to_text
 from tilewright.ir.types import FixedType, tensor, tensor_type
 

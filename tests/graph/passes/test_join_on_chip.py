@@ -17,7 +17,9 @@ from tilewright.compiler.pipeline import run_pipeline
 from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.passes import join_on_chip
+from tilewright.ir import ModuleOp
 from tilewright.ir.types import tensor_type
+from tilewright.runtime import Executable
 from tilewright.targets.base import find_target
 
 
@@ -109,20 +111,24 @@ def joins(path: Path, target: str = "cambricon") -> list[str]:
     """The kernels that concatenate."""
     chosen = find_target(target)
     state = run_pipeline(path, chosen, chosen.machine(), until="numbers, layouts, memory")
-    kernels = [op for op in network_of(state.network).block.ops if isinstance(op, KernelOp)]
+    return joins_of(state.network)
+
+
+def joins_of(module: ModuleOp) -> list[str]:
+    """The kernels of a network that concatenate."""
+    kernels = [op for op in network_of(module).block.ops if isinstance(op, KernelOp)]
     return [k.symbol.data for k in kernels if k.operations[0].name == "graph.concat"]
 
 
-def cycles(path: Path, folder: Path, target: str = "cambricon") -> tuple[float, float]:
-    """What all kernels are predicted to take, and take; the run is right bit for bit."""
+def compiled(path: Path, folder: Path, target: str = "cambricon") -> Executable:
+    """The network's executable after a run that is right bit for bit."""
     ((_, image),) = network_of(import_onnx(path).module).inputs
     numbers = np.random.default_rng(1).normal(0, 1, tensor_type(image).get_shape())
     sample = {"x": numbers.astype(np.float32)}
     made = tilewright.compile(path, target, directory=folder, calibration=[sample])
     check = made.check(sample, made.run(sample))
     assert check.passed and check.mismatches == 0
-    summary = made.summary()
-    return summary["predicted_cycles"], summary["cycles"]
+    return made
 
 
 def test_channels_of_many_pixels_are_joined_on_the_chip(tmp_path: Path) -> None:
@@ -155,14 +161,16 @@ def test_the_choice_is_the_faster_one(
     """Both ways run; what is chosen takes no more than a little longer than the other."""
     net, y = branches(size, (64, 16, 32))
     path = net.saved(y, tmp_path / "net.onnx")
-    _, chosen = cycles(path, tmp_path / "chosen")
-    is_joined = bool(joins(path))
+    made = compiled(path, tmp_path / "chosen")
+    chosen, is_joined = made.summary()["cycles"], bool(joins_of(made.graph))
 
     def otherwise(*_: object) -> bool:
         return not is_joined
 
     monkeypatch.setattr(join_on_chip, "is_faster_on_chip", otherwise)
-    _, other = cycles(path, tmp_path / "other")
+    made = compiled(path, tmp_path / "other")
+    other = made.summary()["cycles"]
+    assert bool(joins_of(made.graph)) != is_joined
     assert chosen <= 1.05 * other
     if size >= 9:
         assert is_joined and chosen < 0.5 * other
@@ -185,5 +193,6 @@ def test_networks_with_joins_take_no_longer_than_predicted(
     """Short kernels begin while those before end, so that a network may take less than their sum;
     blocks that nobody prices would make it take several times as long."""
     net, y = NETWORKS[name]()
-    predicted, taken = cycles(net.saved(y, tmp_path / "net.onnx"), tmp_path / "package", target)
+    made = compiled(net.saved(y, tmp_path / "net.onnx"), tmp_path / "package", target)
+    predicted, taken = made.summary()["predicted_cycles"], made.summary()["cycles"]
     assert 0.65 * predicted <= taken <= 1.12 * predicted

@@ -19,8 +19,7 @@ from tilewright.planning.space.levels import inner_view
 from tilewright.planning.space.outer_tiles import OuterSpace, outer_spaces
 from tilewright.simulate.timing import simulate
 from tilewright.targets.generic.isa import derive
-from tilewright.targets.generic.lower import Lowering
-from tilewright.targets.generic.timer import place_dense, timed_kernel, timer
+from tilewright.targets.generic.timer import placed_alone, timed_kernel, timer
 from tilewright.tile.lower import tile
 
 FILE = Path(__file__).parents[3] / "examples" / "machines" / "five-buffers.toml"
@@ -123,11 +122,11 @@ def test_waits_that_others_imply_take_no_time(name: str) -> None:
     kernel = KERNELS[name]
     schedule = Planner(MACHINE).plan(kernel).schedule
     known = derive(MACHINE)
-    placements, size = place_dense(kernel)
     waits, cycles = list[int](), list[int]()
     for check in (True, False):
+        placements, lowering = placed_alone(kernel, known)
         program = tile(kernel, schedule, known.machine, placements, check=check)
-        table = timed_kernel(program, Lowering(known, {"alone": 0, "tables": size}))
+        table = timed_kernel(program, lowering)
         waits.append(int(np.count_nonzero(table["waits"])))
         cycles.append(simulate(table, known.machine).cycles)
     assert cycles[0] == cycles[1]

@@ -24,7 +24,6 @@ INDICES: Mapping[str, Callable[[int, int], int]] = {
     "arith.minsi": min,
     "arith.maxsi": max,
     "arith.floordivsi": lambda a, b: a // b,
-    "arith.ceildivsi": lambda a, b: -(-a // b),
     "arith.remsi": lambda a, b: a % b,
 }
 

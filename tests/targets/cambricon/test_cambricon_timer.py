@@ -31,7 +31,7 @@ def test_words_take_the_same_time_with_values_and_without(seed: int) -> None:
         schedule = Planner(described).plan(case.kernel).schedule
     except TilewrightError as error:
         pytest.skip(error.problems[0].code)
-    cycles = timer(described, begun=False)(case.kernel, schedule)
+    cycles = timer(described, prefetched=False)(case.kernel, schedule)
     try:
         _, result, _ = run_case(case, schedule, described)
     except TilewrightError:
@@ -60,7 +60,7 @@ def test_first_weights_come_while_a_kernel_before_computes(tmp_path: Path) -> No
     planned = run_pipeline(tmp_path / "two.onnx", TARGET, MACHINE, until="plan", hold=False).kernels
     item = next(one for one in planned if one.kernel.nodes[:1] == ("second",))
     assert item.schedule is not None
-    there, alone = (timer(MACHINE, begun=b)(item.kernel, item.schedule) for b in (True, False))
+    there, alone = (timer(MACHINE, prefetched=b)(item.kernel, item.schedule) for b in (True, False))
     load = 100 + 2 * weights[0].size / 128
     assert alone - there > 0.8 * load
     assert abs(second["cycles"] - there) < 0.2 * load

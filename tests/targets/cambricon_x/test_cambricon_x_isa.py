@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.targets.cambricon_x import TARGET
-from tilewright.targets.cambricon_x.isa import OPCODES, instruction_set
+from tilewright.targets.cambricon_x.isa import OPCODES
 from tilewright.targets.cambricon_x.machine import MACHINE
 
 LINE = "conv wait.load=3, co=16, oh=4, ow=14, ci=32, row=-1, last=0, then2=relu"
@@ -18,12 +18,12 @@ GOLDEN = {
 
 
 def test_opcodes_are_those_documented() -> None:
-    found = {one.mnemonic: one.opcode for one in instruction_set(MACHINE).instructions}
+    found = {one.mnemonic: one.opcode for one in TARGET.instruction_set(MACHINE).instructions}
     assert found == OPCODES
 
 
 def test_words_have_128_bytes() -> None:
-    assert instruction_set(MACHINE).word_bytes == MACHINE.instruction_bytes == 128
+    assert TARGET.instruction_set(MACHINE).word_bytes == MACHINE.instruction_bytes == 128
 
 
 def test_an_instruction_has_the_bytes_it_always_had() -> None:
@@ -39,7 +39,7 @@ def test_an_instruction_has_the_bytes_it_always_had() -> None:
 def test_larger_buffers_widen_the_fields() -> None:
     wide = MACHINE.with_values({"memory.nbin.bytes": 1 << 20})
     for machine in (MACHINE, wide):
-        field = instruction_set(machine).by_mnemonic["conv"].format.by_name["input.address"]
+        field = TARGET.instruction_set(machine).by_mnemonic["conv"].format.by_name["input.address"]
         assert 1 << field.bits == machine.memory("nbin").bytes
     text = "load_nbin target.address=0x90000, size0=70000"
     words = TARGET.assemble(text, wide)

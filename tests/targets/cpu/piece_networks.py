@@ -28,8 +28,9 @@ from tests.targets.cpu.kernel_harness import Maker
 from tilewright.codegen.c.compiler import FLAGS
 from tilewright.codegen.program.interface import MANIFEST
 from tilewright.graph.dialect import WeightOp
-from tilewright.graph.operations import AddOp, ReluOp
+from tilewright.graph.operations.binary import AddOp
 from tilewright.graph.operations.pieces import PieceConvOp, PieceMatMulOp
+from tilewright.graph.operations.pointwise import ReluOp
 from tilewright.ir import PythonValue, SSAValue, bf16, f32
 from tilewright.ir.types import shape_of, tensor
 from tilewright.numerics.pieces import PRODUCTS, THREE, TWO, split_weights

@@ -5,8 +5,8 @@ import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker, check
 
 from tilewright.codegen.c.compiler import FLAGS
-from tilewright.graph.operations import ReluOp
 from tilewright.graph.operations.attention import AttentionOp
+from tilewright.graph.operations.pointwise import ReluOp
 from tilewright.ir import SSAValue
 from tilewright.machine import Machine
 from tilewright.targets.cpu.machine import machine

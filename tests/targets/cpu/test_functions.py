@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from tests.targets.cpu.kernel_harness import Maker
 
-from tilewright.graph.operations import BY_NAME, LrnOp
+from tilewright.graph.operations import BY_NAME
+from tilewright.graph.operations.normalisation import LrnOp
 
 GRID = np.concatenate(
     [

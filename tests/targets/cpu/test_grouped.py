@@ -4,8 +4,10 @@ import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker, check
 
 from tilewright.codegen.c.compiler import FLAGS
-from tilewright.graph.operations import AddOp, MaxOp, ReluOp
+from tilewright.graph.operations import BY_NAME
+from tilewright.graph.operations.binary import AddOp
 from tilewright.graph.operations.convolution import ConvOp
+from tilewright.graph.operations.pointwise import ReluOp
 from tilewright.graph.operations.shuffle import ChannelShuffleOp
 from tilewright.ir import SSAValue
 from tilewright.targets.cpu.processors import this_processor
@@ -36,7 +38,8 @@ def grouped(
 def shuffled(m: Maker, image: tuple[int, int, int, int], groups: int) -> SSAValue:
     x = m.input(image, B)
     return m.kernel(
-        [(ChannelShuffleOp, [x], {"groups": groups}), (MaxOp, [0, m.input(image, B)], {})], B
+        [(ChannelShuffleOp, [x], {"groups": groups}), (BY_NAME["max"], [0, m.input(image, B)], {})],
+        B,
     )
 
 

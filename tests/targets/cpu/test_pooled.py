@@ -10,7 +10,10 @@ from tests.slow import but_fast
 from tests.targets.cpu.kernel_harness import PLAIN, Maker, compare
 
 from tilewright.codegen.c.compiler import FLAGS
-from tilewright.graph.operations import BY_NAME, AddOp, CastOp, ClipOp, MulOp, PReluOp, ReluOp
+from tilewright.graph.operations import BY_NAME
+from tilewright.graph.operations.binary import AddOp, MulOp
+from tilewright.graph.operations.logic import CastOp
+from tilewright.graph.operations.pointwise import ClipOp, PReluOp, ReluOp
 from tilewright.graph.operations.pooling import AveragePoolOp, MaxPoolOp
 from tilewright.graph.operations.winograd import WinogradConvOp
 from tilewright.ir import PythonValue, SSAValue

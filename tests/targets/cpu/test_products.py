@@ -7,8 +7,10 @@ import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker, check
 
 from tilewright.codegen.c.compiler import FLAGS
-from tilewright.graph.operations import BY_NAME, AddOp, ReluOp
+from tilewright.graph.operations import BY_NAME
+from tilewright.graph.operations.binary import AddOp
 from tilewright.graph.operations.matrix import MatMulOp
+from tilewright.graph.operations.pointwise import ReluOp
 from tilewright.ir import SSAValue
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.processors import Processor, this_processor

@@ -10,19 +10,16 @@ from tests.targets.cpu.kernel_harness import PLAIN, Maker
 
 from tilewright.codegen.c.compiler import FLAGS
 from tilewright.graph.dialect import GraphOperation
-from tilewright.graph.operations import (
-    BY_NAME,
-    ReduceMaxOp,
-    ReduceMeanOp,
-    ReduceMinOp,
-    ReduceProductOp,
-    ReduceSumOp,
-)
+from tilewright.graph.operations import BY_NAME
+from tilewright.graph.operations.reductions import ReduceMeanOp
 from tilewright.machine import Machine
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.processors import this_processor
 
-KINDS = (ReduceMeanOp, ReduceSumOp, ReduceMaxOp, ReduceMinOp, ReduceProductOp)
+REDUCE_SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_PRODUCT = (
+    BY_NAME[f"reduce_{name}"] for name in ("sum", "max", "min", "product")
+)
+KINDS = (ReduceMeanOp, REDUCE_SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_PRODUCT)
 CASES = (
     ((3, 5, 131), (2,)),
     ((3, 70, 133), (1,)),
@@ -69,16 +66,16 @@ def test_folds(described: Machine, flags: Sequence[str], each: int) -> None:
     found, expected = m.run(flags), m.expected()
     folded = [kind for some in kinds for kind in some]
     for number, ((name, array), kind) in enumerate(zip(expected.items(), folded, strict=True)):
-        if kind in (ReduceMaxOp, ReduceMinOp):
+        if kind in (REDUCE_MAX, REDUCE_MIN):
             assert np.array_equal(found[name], array), (number, kind)
         else:
-            rtol = 4e-5 if kind is ReduceProductOp else 0.0
+            rtol = 4e-5 if kind is REDUCE_PRODUCT else 0.0
             np.testing.assert_allclose(found[name], array, rtol=rtol, atol=2e-5)
         assert np.isfinite(array).all() and (array.size == 1 or array.std() > 0)
 
 
 def test_what_is_no_number_goes_through() -> None:
-    m = network(PLAIN, [[ReduceMaxOp, ReduceSumOp]] * len(CASES))
+    m = network(PLAIN, [[REDUCE_MAX, REDUCE_SUM]] * len(CASES))
     for array in m.inputs.values():
         array.reshape(-1)[array.size // 2] = np.nan
     found, expected = m.run(FLAGS), m.expected()
@@ -92,7 +89,7 @@ def test_maps_follow() -> None:
     x = m.input((6, 50, 37))
     rows, columns = (
         m.kernel(
-            [(ReduceSumOp, [y], {"axes": axes, "keep_dims": False}), (BY_NAME["sqrt"], [0], {})]
+            [(REDUCE_SUM, [y], {"axes": axes, "keep_dims": False}), (BY_NAME["sqrt"], [0], {})]
         )
         for y, axes in (
             (m.kernel([(BY_NAME["sqrt"], [x], {})]), (2,)),
@@ -106,7 +103,7 @@ def test_maps_follow() -> None:
         np.testing.assert_allclose(found[name], array, rtol=3e-6)
 
 
-@pytest.mark.parametrize("kind", [ReduceMaxOp, ReduceMinOp])
+@pytest.mark.parametrize("kind", [REDUCE_MAX, REDUCE_MIN])
 @pytest.mark.parametrize(
     ("described", "flags"), [(PLAIN, FLAGS), (machine(), NATIVE)], ids=["plain", "native"]
 )

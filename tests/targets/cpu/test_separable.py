@@ -7,8 +7,11 @@ import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker, compare
 
 from tilewright.codegen.c.compiler import FLAGS
-from tilewright.graph.operations import BY_NAME, AddOp, ClipOp, ReluOp, SeparableConvOp
+from tilewright.graph.operations import BY_NAME
+from tilewright.graph.operations.binary import AddOp
 from tilewright.graph.operations.convolution import ConvOp
+from tilewright.graph.operations.pointwise import ClipOp, ReluOp
+from tilewright.graph.operations.separable import SeparableConvOp
 from tilewright.ir import PythonValue, SSAValue
 from tilewright.ir.types import shape_of
 from tilewright.machine import parse_expression

@@ -19,7 +19,10 @@ from tests.targets.cpu.kernel_harness import PLAIN, Maker
 import tilewright
 from tilewright.codegen.c import compiler as building
 from tilewright.codegen.c.compiler import FLAGS
-from tilewright.graph.operations import CastOp, ConvOp, MatMulOp, MaxPoolOp
+from tilewright.graph.operations.convolution import ConvOp
+from tilewright.graph.operations.logic import CastOp
+from tilewright.graph.operations.matrix import MatMulOp
+from tilewright.graph.operations.pooling import MaxPoolOp
 from tilewright.machine import Machine
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.processors import PROCESSORS, this_processor

@@ -9,7 +9,8 @@ import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker
 
 from tilewright.codegen.c.compiler import FLAGS
-from tilewright.graph.operations import CastOp, SoftmaxOp
+from tilewright.graph.operations.logic import CastOp
+from tilewright.graph.operations.normalisation import SoftmaxOp
 from tilewright.machine import Machine
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.processors import this_processor

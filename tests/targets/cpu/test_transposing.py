@@ -9,7 +9,10 @@ import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker
 
 from tilewright.codegen.c.compiler import FLAGS
-from tilewright.graph.operations import AddOp, CastOp, ReluOp, TransposeOp
+from tilewright.graph.operations.binary import AddOp
+from tilewright.graph.operations.logic import CastOp
+from tilewright.graph.operations.pointwise import ReluOp
+from tilewright.graph.operations.views import TransposeOp
 from tilewright.machine import Machine
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.processors import this_processor

@@ -7,7 +7,8 @@ from tests.targets.cpu.kernel_harness import PLAIN, Maker
 
 from tilewright.codegen.c.compiler import FLAGS
 from tilewright.graph.dialect import WeightOp
-from tilewright.graph.operations import QuantiseLinearOp, ReluOp
+from tilewright.graph.operations.pointwise import ReluOp
+from tilewright.graph.operations.quantisation import QuantiseLinearOp
 from tilewright.ir import SSAValue
 from tilewright.ir.types import element_of, tensor, tensor_type
 from tilewright.machine import Machine

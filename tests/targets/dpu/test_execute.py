@@ -219,7 +219,7 @@ REFUSED = {
     "no bank": ("conv", CONVINIT, {"bank_id_out": 60}, "none for feature maps"),
     "offset beyond the stride": ("conv", {**CONVINIT, "stride_offset_in": 1}, {}, "stride_offset"),
     "too many rows": ("conv", {**CONVINIT, "valid_pixel_parallel": 5}, {}, "computes 4 rows"),
-    "too many turns": ("conv", {**CONVINIT, "kernel_h": 16}, {"bank_id_in": 3}, "round the banks"),
+    "too many turns": ("conv", {**CONVINIT, "kernel_h": 16}, {"bank_id_in": 3}, "over the banks"),
     "PReLU": ("conv", {**CONVINIT, "act_type": 2}, {}, "activation"),
     "shift of the bias": ("conv", {**CONVINIT, "shift_bias": 21}, {}, "shift_bias"),
     "weights": ("conv", {**CONVINIT, "kernel_w": 16}, {"channel_group": 200}, "rows of a bank"),

@@ -233,7 +233,7 @@ def test_main_memory_is_ordered_too():
     assert racing(SMALL, operations) == set()
     bare = operations_from([*build.statements, Statement("end", {})])
     found = {problem.reason.split(" both ")[1] for problem in check_program(SMALL, bare).races}
-    assert any("behind register 1" in reason for reason in found)
+    assert any("after register 1" in reason for reason in found)
     assert racing(SMALL, bare) == {(0, 1), (0, 3), (1, 2), (2, 3)}
 
 

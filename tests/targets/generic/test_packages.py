@@ -81,7 +81,7 @@ def test_a_network_matches_the_interpreter_bit_for_bit(tmp_path: Path) -> None:
 
 
 def test_every_accelerator_kernel_names_its_nodes() -> None:
-    rows = runner_of(compiled()).package.parts.file.kernels
+    rows = runner_of(compiled()).parts.file.kernels
     assert rows and all(row.nodes for row in rows)
     assert [row.start for row in rows[1:]] == [row.end for row in rows[:-1]]
 
@@ -89,11 +89,9 @@ def test_every_accelerator_kernel_names_its_nodes() -> None:
 def test_the_listing_assembles_to_the_program() -> None:
     runner = runner_of(compiled())
     listing = TARGET.listing(compiled().directory / "program")
-    assert f"; kernel {runner.package.parts.file.kernels[0].symbol}" in listing
-    np.testing.assert_array_equal(
-        assemble(runner.package.instructions, listing), runner.package.words
-    )
-    machine = runner.package.instructions.machine
+    assert f"; kernel {runner.parts.file.kernels[0].symbol}" in listing
+    np.testing.assert_array_equal(assemble(runner.instruction_set, listing), runner.words)
+    machine = runner.instruction_set.machine
     data = (compiled().directory / "program" / "program.bin").read_bytes()
     assert TARGET.assemble(TARGET.disassemble(data, machine), machine) == data
 
@@ -103,9 +101,9 @@ def test_waits_between_kernels_are_needed() -> None:
     runner = runner_of(compiled())
     commands = timed_program(runner.program, runner.kernels)
     accesses = accesses_of(runner.program)
-    machine = runner.package.instructions.machine
+    machine = runner.instruction_set.machine
     found = tried = 0
-    for row in runner.package.parts.file.kernels[1:]:
+    for row in runner.parts.file.kernels[1:]:
         for command in range(row.start, min(row.start + 4, row.end)):
             for engine in np.flatnonzero(commands["waits"][command]).tolist():
                 changed = commands.copy()
@@ -311,6 +309,17 @@ def test_wrong_inputs_are_refused() -> None:
     ):
         with pytest.raises(TilewrightError, match=code):
             executable.run(inputs)
+
+
+@pytest.mark.parametrize("memory", ["sb", "nowhere", "dram"])
+def test_a_result_that_stays_where_nothing_does_is_refused(memory: str, tmp_path: Path) -> None:
+    folder = tmp_path / "program"
+    shutil.copytree(compiled().directory / "program", folder)
+    content = json.loads((folder / "program.json").read_text())
+    content["kernels"][0]["held"] = {"memory": memory, "address": 0, "place": 0, "bytes": 2}
+    (folder / "program.json").write_text(json.dumps(content))
+    with pytest.raises(TilewrightError, match=r"package-invalid.*stays where"):
+        TARGET.load(folder)
 
 
 FILES = ("program.json", "program.bin", "network.mlir", "weights.bin", "tables.bin")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.targets.shidiannao import LARGE, SMALL, TARGET
-from tilewright.targets.shidiannao.isa import OPCODES, instruction_set
+from tilewright.targets.shidiannao.isa import OPCODES
 from tilewright.targets.shidiannao.machine import MACHINE
 
 LINE = "fc wait.load=3, co=64, ci=32, last=0, then2=relu"
@@ -19,7 +19,7 @@ GOLDEN = {
 
 def test_opcodes_are_those_documented() -> None:
     for target, size in ((SMALL, 128), (TARGET, 160), (LARGE, 160)):
-        found = instruction_set(target.machine())
+        found = target.instruction_set(target.machine())
         assert {one.mnemonic: one.opcode for one in found.instructions} == OPCODES
         assert found.word_bytes == size
 
@@ -33,7 +33,7 @@ def test_an_instruction_has_the_bytes_it_always_had() -> None:
 
 
 def test_layers_whose_maps_are_one_point_are_fully_connected() -> None:
-    found = instruction_set(MACHINE)
+    found = TARGET.instruction_set(MACHINE)
     assert found.for_compute("fc", "matmul").opcode == OPCODES["fc"]
     assert found.for_compute("fc", "conv").opcode == OPCODES["fc"]
     assert found.for_compute("conv", "conv").opcode == OPCODES["conv"]

@@ -128,7 +128,7 @@ class Package:
         """Where a layer's transfers are not those of its program: file:line and CPE, and why."""
         spawn = list(self.programs).index(symbol) + 1
         main = (self.program / "main.c").read_text()
-        (activations,) = re.findall(r"activations = allocate\((\d+)\)", main)
+        (activations,) = re.findall(r"activations = memory\((\d+)\)", main)
         seen = traced(ran.trace, spawn, ran.ldm, int(activations))
         program = self.programs[symbol]
         functions = function_of_lines(text)

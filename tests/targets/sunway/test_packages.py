@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -82,6 +83,18 @@ def test_the_order_of_the_cores_changes_nothing(package: Executable) -> None:
         assert np.array_equal(array, second[name])
 
 
+@pytest.mark.parametrize("header", ["files.h", "save.h", "layers/layers.h"])
+def test_a_header_that_has_changed_is_compiled(
+    package: Executable, header: str, tmp_path: Path
+) -> None:
+    runner = runner_of(package)
+    build(runner.directory, runner.manifest, STRICT)
+    copy = shutil.copytree(runner.directory, tmp_path / "program")
+    (copy / header).write_text("#error changed\n")
+    with pytest.raises(TilewrightError, match="changed"):
+        build(copy, runner.manifest, STRICT)
+
+
 def test_the_package_is_laid_out_as_swtvm_has_it(package: Executable) -> None:
     program = runner_of(package).directory
     main = (program / "main.c").read_text()
@@ -96,7 +109,7 @@ def test_the_package_is_laid_out_as_swtvm_has_it(package: Executable) -> None:
     for path in (*program.glob("layers/*"), *program.glob("slave/*"), *program.glob("*.[ch]")):
         text = path.read_text()
         assert len(text.splitlines()) < 400, path.name
-        assert path.name == "main.c" or not re.search(r"\b[mc]alloc\(", text)
+        assert path.name == "files.h" or not re.search(r"\b[mc]alloc\(", text)
         assert "shim" not in text.lower()
     assert main.index("/* Memory. */") < main.index("/* Parameters") < main.index("/* Computation")
 

@@ -6,12 +6,13 @@ a block where it does; primitives ask for these strides, and get None where ther
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
 
-from tilewright.codegen.c.source import C_TYPES, total
+from tilewright.codegen.c.source import C_TYPES
+from tilewright.codegen.nest.value import Value, variable
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Factor, Layout
 
@@ -168,11 +169,11 @@ class Address:
 
         ``added`` puts further C expressions to dims; blocks are then taken apart at run time.
         """
-        terms: dict[str, int] = {}
-        constant = 0
+        whole: Value = 0
         rest: list[str] = []
         for window, factors in zip(self.window, self.axes, strict=True):
             parts, fixed = _parts(window, dims, added or {})
+            index = _sum(parts, fixed)
             linear = len(factors) == 1 and factors[0][0] == Factor(factors[0][0].axis)
             for factor, stride in factors:
                 if not stride:
@@ -181,33 +182,23 @@ class Address:
                 exact = not fixed % divisor and all(
                     not (coefficient * multiple) % divisor for coefficient, _, multiple in parts
                 )
-                whole = factor.modulus and all(
-                    not (coefficient * multiple) % (divisor * factor.modulus)
-                    for coefficient, _, multiple in parts
-                )
-                if whole and not fixed % (divisor * factor.modulus):
+                block = divisor * (factor.modulus or 0)
+                if block and not fixed % block and not any(c * m % block for c, _, m in parts):
                     continue
                 if linear or (exact and not factor.modulus and not stride % divisor):
-                    for coefficient, expression, _ in parts:
-                        terms[expression] = (
-                            terms.get(expression, 0) + coefficient * stride // divisor
-                        )
-                    constant += fixed * stride // divisor
+                    whole += index * stride // divisor
                     continue
-                index = total([(c, e) for c, e, _ in parts], fixed)
-                digit = f"({index})" if " " in index else index
+                digit = f"({index})" if " " in str(index) else str(index)
                 digit += f" / {divisor}" if divisor > 1 else ""
                 digit += f" % {factor.modulus}" if factor.modulus else ""
                 rest.append(f"{digit} * {stride}" if stride != 1 else digit)
-        text = total([(c, e) for e, c in terms.items()], constant)
         if not rest:
-            return text
-        return " + ".join([*([text] if text != "0" else []), *(f"({r})" for r in rest)])
+            return str(whole)
+        return " + ".join([*([str(whole)] if whole != 0 else []), *(f"({r})" for r in rest)])
 
     def index(self, axis: int, dims: Mapping[str, Extent], added: Mapping[str, str]) -> str:
         """C expression of the logical index along one axis."""
-        parts, fixed = _parts(self.window[axis], dims, added)
-        return total([(coefficient, expression) for coefficient, expression, _ in parts], fixed)
+        return str(_sum(*_parts(self.window[axis], dims, added)))
 
 
 def _within(window: Affine, block: int, extent: Extent, count: int) -> bool:
@@ -217,6 +208,10 @@ def _within(window: Affine, block: int, extent: Extent, count: int) -> bool:
         and len(window.terms) == 1
         and all((window.offset + start) % block + count <= block for start in extent.starts)
     )
+
+
+def _sum(parts: Sequence[tuple[int, str, int]], constant: int) -> Value:
+    return sum((variable(text) * factor for factor, text, _ in parts), constant)
 
 
 def _parts(

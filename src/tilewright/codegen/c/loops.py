@@ -51,7 +51,7 @@ from tilewright.memory.alignment import ceil_div
 from tilewright.tile.dialect import BufferOp, ComputeOp, DomainOp, LoopOp, MoveOp, ProgramOp
 from tilewright.tile.iteration import Order
 from tilewright.tile.operations import BarrierOp, SignalOp, WaitOp
-from tilewright.tile.queues import Command, Queues, fills, leader_of, wait_parts
+from tilewright.tile.queues import Command, Queues, buffers_of, fills, followers_of, wait_parts
 
 WIDTH = 100
 """Columns of a line."""
@@ -190,27 +190,10 @@ class KernelWriter:
             users = self.queues.users_of(buffer)
             if verb == "ready":
                 users = [other for other in users if fills(other, buffer)]
-            every = verb == "free" and not any(
-                fills(command, buffer) for command in self._group(op)
-            )
+            every = verb == "free" and not any(fills(each, buffer) for each in _group(op))
             for engine in dict.fromkeys(other.engine.data for other in users):
                 if engine != op.engine.data:
                     yield buffer, "filled" if verb == "ready" else "used", engine, every
-
-    def _group(self, op: Command) -> list[Command]:
-        """A command's operation, and the moves that travel with it."""
-        if not isinstance(op, MoveOp):
-            return [op]
-        block = op.parent_block()
-        others = [] if block is None else list(block.ops)
-        return [
-            op,
-            *(
-                move
-                for move in others
-                if isinstance(move, MoveOp) and move.joined is not None and leader_of(move) is op
-            ),
-        ]
 
     def _slot(self, buffer: BufferOp) -> str:
         return f"{self._buffer_names[buffer]}_slot"
@@ -315,7 +298,7 @@ class KernelWriter:
             name = names[buffer, kind, engine]
             for slot in map(str, range(buffer.slot_count)) if every else [self._index(buffer)]:
                 self._wait(op.engine.data, engine, f"{name}[{slot}]")
-        touched = dict.fromkeys(b for command in self._group(op) for b in _buffers(command))
+        touched = dict.fromkeys(b for command in _group(op) for b in buffers_of(command))
         slots = [
             SlotTerm(self._slot(b), int(b.get("bytes")), self.order.slot(b, op), _role(b))
             for b in touched
@@ -326,7 +309,7 @@ class KernelWriter:
             for t in self.tracks
             if t.engine == op.engine.data
             and t.buffer in touched
-            and (t.kind == "used" or any(fills(command, t.buffer) for command in self._group(op)))
+            and (t.kind == "used" or any(fills(command, t.buffer) for command in _group(op)))
         ]
         self._call(self.calls[op], self._nest(block, loops), slots, "ticket = " if kept else "")
         for line in kept:
@@ -395,14 +378,9 @@ def _symbol(buffer: BufferOp) -> str:
     return f"{_role(buffer)}_{identifier(buffer.symbol.data)}"
 
 
-def _buffers(op: Command) -> list[BufferOp]:
-    """The buffers that an operation reads or writes."""
-    if isinstance(op, MoveOp):
-        values = [op.source, op.target]
-    else:
-        values = [value for stage in op.stages for value in stage.inputs]
-        values.append(op.output)
-    return [value.owner for value in values if isinstance(value.owner, BufferOp)]
+def _group(op: Command) -> list[Command]:
+    """A command's operation, and the moves that travel with it."""
+    return [op, *followers_of(op)]
 
 
 __all__ = ["Call", "Interface", "KernelWriter", "Value"]

@@ -12,6 +12,12 @@ Place = tuple[str, int]
 """Where a tensor lies: its arena, and its offset there in bytes."""
 
 
+def place_text(arena: str, offset: int, activations: str = "activations") -> str:
+    """C of a place: the pointer to the weights, or the one named here for all else, and its
+    offset."""
+    return f"{WEIGHTS if arena == WEIGHTS else activations} + {offset}"
+
+
 @dataclass(frozen=True)
 class Parameter:
     """A pointer that a function takes, and the tensor that it is passed for."""
@@ -32,15 +38,9 @@ class Parameter:
         """The parameter in C."""
         return f"{self.pointer_type}{self.pointer}"
 
-    def address(self, op: TensorOp, activations: str = "activations") -> str:
-        """C of the argument for a tensor: the arena's pointer, ``weights`` or the one named here
-        for all else, and the tensor's offset. Raises TilewrightError for one without a place."""
-        return self.pointer_to(self.place(op), activations)
-
     def pointer_to(self, place: Place, activations: str = "activations") -> str:
-        """``address`` of what lies at a place."""
-        arena, offset = place
-        return self.cast(f"{'weights' if arena == WEIGHTS else activations} + {offset}")
+        """C of the argument for what lies at a place."""
+        return self.cast(place_text(*place, activations))
 
     def place(self, op: TensorOp) -> Place:
         """The tensor's arena and offset in bytes; raises TilewrightError without a place."""

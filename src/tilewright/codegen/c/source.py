@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from tilewright.codegen.nest.value import variable
+
 C_TYPES: Mapping[str, str] = {
     "float32": "float",
     "fixed16": "int16_t",
@@ -56,18 +58,7 @@ def literal(value: float) -> str:
 
 def total(terms: Sequence[tuple[int, str]], constant: int = 0) -> str:
     """``a*x + b*y + c`` from coefficients and expressions; "0" when nothing is left."""
-    parts: list[str] = []
-    for coefficient, name in terms:
-        if coefficient:
-            sign = "-" if coefficient < 0 else "+"
-            size = abs(coefficient)
-            parts.append(f"{sign} {name}" if size == 1 else f"{sign} {name} * {size}")
-    if constant:
-        parts.append(f"{'-' if constant < 0 else '+'} {abs(constant)}")
-    if not parts:
-        return "0"
-    text = " ".join(parts)
-    return text[2:] if text.startswith("+ ") else "-" + text[2:]
+    return str(sum((variable(name) * coefficient for coefficient, name in terms), constant))
 
 
 def plus(pointer: str, offset: str) -> str:
@@ -87,6 +78,12 @@ class Writer:
     def line(self, text: str = "") -> None:
         """Append one line of text at the current indentation."""
         self.lines.append("    " * self.depth + text if text else "")
+
+    def text(self, text: str) -> None:
+        """Append lines of text, each at the current indentation; one that ends with a new line has
+        an empty last one."""
+        for line in text.split("\n"):
+            self.line(line)
 
     @contextmanager
     def block(self, head: str = "") -> Generator[None]:

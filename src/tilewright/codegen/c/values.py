@@ -16,7 +16,7 @@ compared with the column in all executions before it is used: none is a guess.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -230,29 +230,17 @@ Shape = tuple[int, int, str | None]
 
 def _shape(loop: LoopVariable, values: Array) -> Shape | None:
     """A function of a loop's run: affine, but for its first or last run or both."""
-    runs = np.arange(values.size, dtype=np.int64)
     last = values.size - 1
-    attempts: list[tuple[slice, Callable[[Array], str]]] = [
-        (slice(0, last + 1), lambda _: ""),
-        (slice(0, last), lambda rest: f"({loop.name} == {loop.at(last)} ? {rest[last]} : 0)"),
-        (slice(1, last + 1), lambda rest: f"({loop.name} == {loop.at(0)} ? {rest[0]} : 0)"),
-        (
-            slice(1, last),
-            lambda rest: (
-                f"({loop.name} == {loop.at(0)} ? {rest[0]} : "
-                f"{loop.name} == {loop.at(last)} ? {rest[last]} : 0)"
-            ),
-        ),
-    ]
-    for span, text in attempts:
-        inner = values[span]
-        if not inner.size:
+    for low, high in ((0, last), (0, last - 1), (1, last), (1, last - 1)):
+        if low > high:
             continue
-        slope = int(inner[1] - inner[0]) if inner.size > 1 else 0
-        start = int(inner[0]) - slope * int(runs[span][0])
-        rest = values - (start + slope * runs)
-        if not rest[span].any():
-            return slope, start, text(rest) or None
+        slope = int(values[low + 1] - values[low]) if low < high else 0
+        start = int(values[low]) - slope * low
+        rest = values - (start + slope * np.arange(values.size))
+        if rest[low : high + 1].any():
+            continue
+        ends = [f"{loop.name} == {loop.at(n)} ? {rest[n]} : " for n in (0, last) if rest[n]]
+        return slope, start, f"({''.join(ends)}0)" if ends else None
     return None
 
 

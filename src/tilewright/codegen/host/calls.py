@@ -49,6 +49,21 @@ class KernelCall:
     scratch: Mapping[str, int]
     """Bytes of those that only this kernel works in."""
 
+    @property
+    def symbol(self) -> str:
+        """The kernel's name, which its function has."""
+        return self.kernel.kernel.symbol
+
+    @property
+    def text(self) -> str:
+        """The C of the kernel under its own name."""
+        return self.source.text.replace(KERNEL, self.symbol)
+
+    @property
+    def declaration(self) -> str:
+        """The declaration of the function of ``text``, without a semicolon."""
+        return self.source.prototype.replace(KERNEL, self.symbol)
+
     def place(self, parameter: Parameter) -> Place:
         """Arena and offset of a parameter's tensor; raises TilewrightError without a place."""
         place = self.places.get(parameter.tensor)
@@ -56,9 +71,9 @@ class KernelCall:
             raise refuse("cpu-placement", "has no place in memory", parameter.tensor)
         return place
 
-    def arguments(self, activations: str = "activations") -> list[str]:
+    def arguments(self) -> list[str]:
         """C of the arguments, of which all lie in arenas; raises TilewrightError."""
-        return [each.pointer_to(self.place(each), activations) for each in self.source.parameters]
+        return [each.pointer_to(self.place(each)) for each in self.source.parameters]
 
     def divided_arguments(self, activations: str) -> tuple[tuple[str, ...], int]:
         """The arguments where threads may share the call, and the bytes of scratch that each

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -46,6 +46,16 @@ def load_library(program: Path, prefix: str, flags: Sequence[str]) -> Path:
     }
     if not any(path.suffix == ".c" for path in texts):
         raise refuse("package-invalid", "there are no C sources", str(program))
+    return library_of(texts, prefix, flags, libraries.of_package)
+
+
+def library_of(
+    texts: Mapping[Path, bytes],
+    prefix: str,
+    flags: Sequence[str],
+    obtain: Callable[..., Path] = libraries.obtain,
+) -> Path:
+    """The shared library of C files and headers in folders of a package, built once."""
     digest = sha256()
     for path, text in texts.items():
         digest.update(f"{path.as_posix()} {len(text)}\n".encode() + text)
@@ -65,7 +75,7 @@ def load_library(program: Path, prefix: str, flags: Sequence[str]) -> Path:
             build_library(sources, library, includes, flags)
 
     native = any("native" in flag for flag in flags)
-    return libraries.of_package(prefix, digest.hexdigest(), build, native=native)
+    return obtain(prefix, digest.hexdigest(), build, native=native)
 
 
 def opened(library: Path, *functions: str) -> ctypes.CDLL:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
+from tilewright.codegen.c.parameters import place_text
 from tilewright.codegen.c.source import C_TYPES
 from tilewright.codegen.program.interface import TensorInfo
 from tilewright.errors import refuse
@@ -16,6 +17,7 @@ from tilewright.graph.names import identifier
 
 if TYPE_CHECKING:
     from tilewright.graph.arenas import Arenas
+    from tilewright.graph.dialect import NetworkOp
     from tilewright.ir import SSAValue
     from tilewright.ir.types import Array
     from tilewright.planning.layout import Layout
@@ -74,6 +76,11 @@ class Port:
         return self.elements * np.dtype(self.dtype).itemsize
 
     @property
+    def place(self) -> str:
+        """C of where the tensor begins."""
+        return place_text(self.arena, self.offset)
+
+    @property
     def dense(self) -> bool:
         """True if the tensor is row-major without gaps, strides of axes of extent 1 aside."""
         from tilewright.planning.layout import Layout
@@ -121,6 +128,18 @@ class Port:
         layout = Layout.parse(self.layout, len(self.shape))
         place = Placement(self.arena, self.offset, self.strides)
         return box(arenas, place, layout.physical_shape(self.shape), np.dtype(self.dtype)), layout
+
+
+def file_ports(network: NetworkOp, code: str) -> tuple[list[Port], list[Port]]:
+    """The inputs and outputs of a network, of which files of elements are read and written; refuses
+    (``code``) what does not lie as a file of it would."""
+    inputs, outputs = (
+        [Port.of(name, value) for name, value in side] for side in (network.inputs, network.outputs)
+    )
+    for port in (*inputs, *outputs):
+        if not port.dense:
+            raise refuse(code, "does not lie as a file of it would", port.name)
+    return inputs, outputs
 
 
 def distinct_ports(inputs: list[Port], outputs: list[Port]) -> tuple[list[Port], list[Port]]:

@@ -70,6 +70,17 @@ def steps_of(network: NetworkOp) -> list[tuple[int, Operation]]:
     return steps
 
 
+def kernel_steps(network: NetworkOp, code: str) -> list[KernelOp]:
+    """The steps of a network that has kernels alone; refuses (``code``) any other operation."""
+    kernels: list[KernelOp] = []
+    for _, op in steps_of(network):
+        if not isinstance(op, KernelOp):
+            where = op.node_name if isinstance(op, GraphOperation) else ""
+            raise refuse(code, f"no kernel computes {op.name}", where)
+        kernels.append(op)
+    return kernels
+
+
 def interpreted(op: Operation) -> HostStep:
     """A step that runs an operation, or the operations of a kernel, by their meaning."""
     if isinstance(op, KernelOp):

@@ -31,6 +31,8 @@ class Expr:
     """Of a sum or a multiple; none of what is a term itself."""
     constant: int = field(default=0, compare=False, repr=False)
     """What a sum adds to its terms."""
+    operation: tuple[str, Value, Value] | None = field(default=None, compare=False, repr=False)
+    """The sign or name, and the operands, of what is neither a variable nor a sum."""
 
     def __str__(self) -> str:
         return self.text
@@ -63,10 +65,10 @@ class Expr:
         terms, constant = linear(self)
         if all(number % other == 0 for number in (constant, *(factor for _, factor in terms))):
             return _summed([(term, factor // other) for term, factor in terms], constant // other)
-        return _binary(self, " / ", of(other), 2, 3, " // ")
+        return _binary(self, " / ", other, 2, 3, " // ")
 
     def __mod__(self, other: int) -> Value:
-        return 0 if other == 1 else _binary(self, " % ", of(other), 2, 3)
+        return 0 if other == 1 else _binary(self, " % ", other, 2, 3)
 
 
 Value = int | Expr
@@ -97,7 +99,9 @@ def product(factors: Iterable[Value]) -> Value:
 
 def apart(value: Value) -> Value:
     """A value that sums and products take as it stands."""
-    return Expr(value.text, value.python, value.level) if isinstance(value, Expr) else value
+    if isinstance(value, int):
+        return value
+    return Expr(value.text, value.python, value.level, operation=("+", value, 0))
 
 
 def factor(value: Value) -> str:
@@ -107,12 +111,12 @@ def factor(value: Value) -> str:
 
 def equal(left: Value, right: Value) -> Expr:
     """1 where two values are equal."""
-    return _binary(of(left), " == ", of(right), -1, 1)
+    return _binary(left, " == ", right, -1, 1)
 
 
 def more(left: Value, right: Value) -> Expr:
     """1 where a value is larger than another."""
-    return _binary(of(left), " > ", of(right), -1, 1)
+    return _binary(left, " > ", right, -1, 1)
 
 
 def select(condition: Expr, value: Value, other: Value) -> Value:
@@ -132,7 +136,7 @@ def least(left: Value, right: Value) -> Value:
     rest = left - right
     if isinstance(rest, int):
         return left if rest <= 0 else right
-    return _extreme("min", of(left), of(right))
+    return _extreme("min", left, right)
 
 
 def greatest(left: Value, right: Value) -> Value:
@@ -140,12 +144,13 @@ def greatest(left: Value, right: Value) -> Value:
     rest = left - right
     if isinstance(rest, int):
         return left if rest >= 0 else right
-    return _extreme("max", of(left), of(right))
+    return _extreme("max", left, right)
 
 
-def _extreme(name: str, left: Expr, right: Expr) -> Expr:
-    text = f"{name.upper()}({left.text}, {right.text})"
-    return Expr(text, f"{name}({left.python}, {right.python})", 0)
+def _extreme(name: str, left: Value, right: Value) -> Expr:
+    a, b = of(left), of(right)
+    text, python = f"{name.upper()}({a.text}, {b.text})", f"{name}({a.python}, {b.python})"
+    return Expr(text, python, 0, operation=(name, left, right))
 
 
 def _within(value: Expr) -> int:
@@ -205,12 +210,15 @@ def _times(term: Expr, text: str, factor: int) -> str:
     return text if factor > 0 else f"-{text}"
 
 
-def _binary(left: Expr, sign: str, right: Expr, level: int, within: int, python: str = "") -> Expr:
-    outer = max(level, 1)
+def _binary(
+    left: Value, sign: str, right: Value, level: int, within: int, python: str = ""
+) -> Expr:
+    outer, a, b = max(level, 1), of(left), of(right)
     return Expr(
-        _shown(left, left.text, outer) + sign + _shown(right, right.text, within),
-        _shown(left, left.python, outer) + (python or sign) + _shown(right, right.python, within),
+        _shown(a, a.text, outer) + sign + _shown(b, b.text, within),
+        _shown(a, a.python, outer) + (python or sign) + _shown(b, b.python, within),
         level,
+        operation=(sign.strip(), left, right),
     )
 
 

@@ -12,11 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.graph.arenas import Box
 from tilewright.graph.dialect import GraphOperation, KernelOp
-from tilewright.graph.placement import placement_of
 from tilewright.ir import Operation, SSAValue
-from tilewright.ir.types import element_size, layout_of, shape_of, tensor_type
-from tilewright.planning.layout import Layout
 
 
 @dataclass(frozen=True)
@@ -44,21 +42,18 @@ class Span:
     @classmethod
     def of(cls, value: SSAValue) -> Span:
         """The span of a placed value."""
-        place, shape = placement_of(value), shape_of(value)
-        size = element_size(tensor_type(value).element_type)
-        extents = Layout.parse(layout_of(value), len(shape)).physical_shape(shape)
-        last = sum((n - 1) * step for n, step in zip(extents, place.strides, strict=True))
-        end = place.offset + (last + 1) * size
-        run = size
-        wide = [(n, step) for n, step in zip(extents, place.strides, strict=True) if n > 1]
+        box = Box.of(value)
+        end = box.offset + box.span
+        run = box.width
+        wide = [pair for pair in zip(box.extents, box.strides, strict=True) if pair[0] > 1]
         while wide:
             n, step = wide.pop()
-            if step * size != run:
+            if step != run:
                 if any(outer % step for _, outer in wide):
                     break  # images interleaved with odd rows: each row begins elsewhere in a period
-                return cls(place.arena, place.offset, end, run, step * size)
+                return cls(box.arena, box.offset, end, run, step)
             run *= n
-        return cls(place.arena, place.offset, end, end - place.offset, end - place.offset)
+        return cls(box.arena, box.offset, end, box.span, box.span)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from tilewright.ir.types import element_size
 from tilewright.machine import Machine
 from tilewright.machine.forms import machine_of
 from tilewright.memory.alignment import align_up
-from tilewright.tile.dialect import BufferOp, ProgramOp, programs_of
+from tilewright.tile.dialect import BufferOp, ProgramOp
 
 PAGE = 4096
 """Bytes to which the arenas are aligned in main memory."""
@@ -136,7 +136,7 @@ def lower_kernels(
             steps.append(("host", number))
             continue
         with refused.of(compiled.kernel.symbol):
-            for program in programs_of(compiled.program):
+            for program in compiled.programs:
                 kernel(program)
         steps.append(("words", len(kernels)))
         kernels.append(compiled)
@@ -157,9 +157,8 @@ def kernel_rows(
     }
     rows: list[KernelRow] = []
     for kernel, (start, end) in zip(kernels, spans, strict=True):
-        symbol, held = kernel.kernel.symbol, None
-        if kernel.program is not None:
-            held = held_result(programs_of(kernel.program), ops[symbol])
+        symbol = kernel.kernel.symbol
+        held = held_result(kernel.programs, ops[symbol])
         rows.append(
             KernelRow(symbol=symbol, nodes=kernel.kernel.nodes, start=start, end=end, held=held)
         )
@@ -258,7 +257,7 @@ def read_program(directory: Path, image: str) -> ProgramParts:
     except (ParseError, VerifyException) as error:
         raise refuse("package-invalid", str(error)[:300], str(directory / "network.mlir")) from None
     symbols = {op.symbol.data for op in network.block.ops if isinstance(op, KernelOp)}
-    _check(file, image, weights.size, symbols, directory)
+    _check(file, image, weights.size, symbols, directory, machine)
     return ProgramParts(file, machine, data, network, module, weights, behind, directory)
 
 
@@ -284,7 +283,16 @@ def _mapped(path: Path) -> NDArray[np.uint8]:
     return np.memmap(path, np.uint8, mode="r")
 
 
-def _check(file: ProgramFile, image: str, weights: int, symbols: Set[str], directory: Path) -> None:
+def _check(
+    file: ProgramFile,
+    image: str,
+    weights: int,
+    symbols: Set[str],
+    directory: Path,
+    machine: Machine,
+) -> None:
+    kept = {m.name: m.bytes or 0 for m in machine.memories if "results" in m.resident}
+    held = [row.held for row in file.kernels if row.held is not None]
     order = (WEIGHTS, ACTIVATIONS, image)
     bases = [file.bases.get(name, -1) for name in order]
     sizes = [file.arenas.get(name, -1) for name in (WEIGHTS, ACTIVATIONS)]
@@ -301,6 +309,14 @@ def _check(file: ProgramFile, image: str, weights: int, symbols: Set[str], direc
             "a kernel is none of the network's",
         ),
         (any(row.end < row.start for row in file.kernels), "a kernel ends before it starts"),
+        (
+            any(
+                each.address + each.bytes > kept.get(each.memory, -1)
+                or each.place + each.bytes > sizes[1]
+                for each in held
+            ),
+            "a result stays where it finds no room",
+        ),
         (
             not all(_is_step(kind, number, len(file.kernels)) for kind, number in file.steps),
             "a step is unknown",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tilewright.machine import Machine
     from tilewright.planning.domain import Kernel
     from tilewright.planning.schedule import Schedule
+    from tilewright.tile.dialect import ProgramOp
 
 MANIFEST = "program.json"
 """The file of a program's directory that describes the others."""
@@ -56,6 +57,13 @@ class CompiledKernel:
     """The ``tile.program`` after the tile passes; None for a kernel on the host."""
     predicted_cycles: float = 0.0
     """What the planner expects of it."""
+
+    @property
+    def programs(self) -> list[ProgramOp]:
+        """The tile programs of ``program``; none for a kernel on the host."""
+        from tilewright.tile.dialect import programs_of
+
+        return [] if self.program is None else programs_of(self.program)
 
     @property
     def on_host(self) -> bool:
@@ -192,7 +200,7 @@ class Runner(ABC):
     def threads(self, count: int) -> None:
         """Any number gives the same results; raises TilewrightError for one that cannot be."""
         if count < 1:
-            raise refuse("option-threads", f"{count} threads cannot run anything")
+            raise refuse("option-threads", f"{count} threads: at least 1 is needed")
 
     @abstractmethod
     def run(
@@ -219,7 +227,7 @@ class Runner(ABC):
 
         Refuses (``profile-missing``) where only a run tells.
         """
-        raise refuse("profile-missing", "times are known after a run alone", help="call run()")
+        raise refuse("profile-missing", "times are known only after a run", help="call run()")
 
     def build(self) -> None:
         """Build now the C that the processor at hand runs, where a run would do it."""

@@ -120,7 +120,7 @@ class Operand:
         if axis != self.axis_of(("oh",)):
             raise refuse(
                 "lower-place",
-                f"the buffer is circular along axis {axis}, and instructions turn rows",
+                f"the buffer is circular along axis {axis}; instructions allow only rows",
                 self.place.name,
             )
         shape = self.place.op.get("shape")

@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.codegen.host.steps import computes, interpreted, load_kernels
 from tilewright.codegen.program.concurrent import Step, elapsed, step_of
-from tilewright.codegen.program.files import HeldResult, ProgramParts
+from tilewright.codegen.program.files import HeldResult, KernelRow, ProgramParts
 from tilewright.codegen.program.interface import (
     HostStep,
     KernelProfile,
@@ -33,7 +32,7 @@ from tilewright.codegen.words import Instruction, Program
 from tilewright.errors import refuse
 from tilewright.graph.arenas import read_value, write_value
 from tilewright.graph.dialect import KernelOp
-from tilewright.graph.placement import ACTIVATIONS
+from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir import Operation, SSAValue
 from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
 from tilewright.machine import Machine
@@ -73,35 +72,19 @@ class Times:
         )
 
 
-class Simulation(Protocol):
-    """One run of the simulated machine."""
-
-    def run(self, start: int, end: int) -> None:
-        """Execute words ``start`` to ``end``; raises TilewrightError."""
-        ...
-
-    def reveal(self, held: HeldResult) -> None:
-        """Copy a result that stays on the chip to its place among the activations."""
-        ...
-
-    def times(self) -> Times:
-        """Return the times of the simulation after all kernels have run."""
-        ...
-
-    def write_trace(self, path: Path) -> None:
-        """A timeline for Perfetto, if it was asked for at the beginning."""
-        ...
-
-
 class SteppedRunner(Runner):
-    """A package whose words are simulated."""
+    """A package whose words are simulated, one run at a time."""
 
     arenas: Mapping[str, NDArray[np.uint8]]
-    """The arenas' bytes by name; set by the machine's own runner."""
+    """The arenas' bytes by name."""
     spoils = True
+    traced = False
+    """Whether the run that begins is asked for a timeline."""
 
     def __init__(self, parts: ProgramParts) -> None:
         self.parts = parts
+        activations = np.zeros(parts.file.arenas[ACTIVATIONS], np.uint8)
+        self.arenas = {WEIGHTS: parts.weights, ACTIVATIONS: activations}
         network = parts.network
         self.inputs = tuple(_info(name, value) for name, value in network.inputs)
         self.outputs = tuple(_info(name, value) for name, value in network.outputs)
@@ -114,8 +97,33 @@ class SteppedRunner(Runner):
         )
 
     @abstractmethod
-    def simulation(self, *, traced: bool) -> Simulation:
-        """The machine at the start of a run."""
+    def begin(self) -> None:
+        """Begin a run: memories on the chip hold what ``seed`` says."""
+
+    @abstractmethod
+    def execute(self, kernel: KernelRow) -> None:
+        """Execute the words of a kernel; raises TilewrightError."""
+
+    def memory(self, name: str) -> NDArray[np.uint8]:
+        """The bytes of a memory on the chip in which results stay from kernel to kernel."""
+        raise refuse("package-invalid", f"no results stay in {name}")
+
+    def reveal(self, held: HeldResult) -> None:
+        """Copy a result that stays on the chip to its place among the activations."""
+        result = self.memory(held.memory)[held.address : held.address + held.bytes]
+        self.arenas[ACTIVATIONS][held.place : held.place + held.bytes] = result
+
+    @abstractmethod
+    def times(self) -> Times:
+        """The times of a run, after all its kernels where they tell."""
+
+    @abstractmethod
+    def write_trace(self, path: Path) -> None:
+        """The timeline of a run for Perfetto."""
+
+    def timed(self) -> Profile:
+        """The profile of any run, without the host's time: nothing is run."""
+        return self.profile(self.times(), None)
 
     def refuse_races(self) -> None:
         """Raise TilewrightError (``simulate-race``) if the program lacks a wait.
@@ -170,12 +178,13 @@ class SteppedRunner(Runner):
         spoil(self.arenas[ACTIVATIONS], self.seed)
         for name, value in network.inputs:
             write_value(value, self.arenas, np.asarray(inputs[name]))
-        simulation = self.simulation(traced=trace is not None)
+        self.traced = trace is not None
+        self.begin()
         seconds: dict[int, float] = {}
         host = self.host
         for kind, number in file.steps:
             if kind == "words":
-                simulation.run(file.kernels[number].start, file.kernels[number].end)
+                self.execute(file.kernels[number])
             else:
                 begin = time.perf_counter()
                 host[number](self.arenas)
@@ -183,13 +192,13 @@ class SteppedRunner(Runner):
             if watch is not None:
                 held = file.kernels[number].held if kind == "words" else None
                 if held is not None:
-                    simulation.reveal(held)
+                    self.reveal(held)
                 watch(self._symbol(kind, number), self.arenas)
         # Copies: the next run writes the same bytes.
         outputs = {name: read_value(value, self.arenas).copy() for name, value in network.outputs}
         if trace is not None:
-            simulation.write_trace(trace)
-        measured = self.profile(simulation.times(), seconds)
+            self.write_trace(trace)
+        measured = self.profile(self.times(), seconds)
         return RunResult(outputs, lambda: measured)
 
     def profile(self, times: Times, seconds: Mapping[int, float] | None) -> Profile:
@@ -254,8 +263,7 @@ class SteppedRunner(Runner):
 
 
 class TimedRunner(SteppedRunner):
-    """A package whose times follow from its words alone, by the timing core; and the simulation of
-    its runs, one at a time."""
+    """A package whose times follow from its words alone, by the timing core."""
 
     @cached_property
     @abstractmethod
@@ -266,32 +274,10 @@ class TimedRunner(SteppedRunner):
     def mnemonic(self, command: int) -> str:
         """The name of an instruction, for traces."""
 
-    @abstractmethod
-    def begin(self) -> None:
-        """Begin a run: memories on the chip hold what ``seed`` says."""
-
-    @abstractmethod
-    def execute(self, start: int, end: int) -> None:
-        """Execute instructions ``start`` to ``end``; raises TilewrightError."""
-
-    def reveal(self, held: HeldResult) -> None:
-        """Copy a result that stays on the chip to its place among the activations, where a
-        machine's memories keep results."""
-
-    def simulation(self, *, traced: bool) -> Simulation:
-        """Values by ``execute``; times come from the timing core."""
-        del traced
-        self.begin()
-        return _Execution(self)
-
     @cached_property
     def timeline(self) -> Timeline:
         """Simulated times; they do not depend on the inputs."""
         return simulate(self.commands, self.parts.machine, label=lambda row: f"instruction {row}")
-
-    def timed(self) -> Profile:
-        """The profile of any run, without the host's time: nothing is run."""
-        return self.profile(self.times(), None)
 
     def times(self) -> Times:
         """The times of any run."""
@@ -332,16 +318,6 @@ class WordRunner(TimedRunner):
         if not report.clean:
             rows = self.parts.file.kernels
             raise race_error(report, [rows[k].symbol for k in self.kernels.tolist()])
-
-
-class _Execution:
-    """One run of a timed runner."""
-
-    def __init__(self, runner: TimedRunner) -> None:
-        self.run = runner.execute
-        self.reveal = runner.reveal
-        self.times = runner.times
-        self.write_trace = runner.write_trace
 
 
 def _info(name: str, value: SSAValue) -> TensorInfo:

@@ -9,20 +9,19 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from tilewright.codegen.program.commands import Commands
 from tilewright.codegen.program.interface import CompiledKernel, RunTimer
 from tilewright.ir.types import element_size
 from tilewright.machine import Machine
-from tilewright.machine.expression import parse_expression
 from tilewright.planning import Timer
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
 from tilewright.simulate.commands import TimedArray, timed_table, transfer_bytes
 from tilewright.simulate.timing import simulate
 from tilewright.tile.boxes import box_columns
-from tilewright.tile.dialect import ComputeOp, MoveOp, ProgramOp, programs_of
-from tilewright.tile.iteration import Order, own_extents
+from tilewright.tile.dialect import ComputeOp, MoveOp, ProgramOp
 from tilewright.tile.lower import tile
-from tilewright.tile.queues import Command, Queues, leader_of
+from tilewright.tile.queues import Command, followers_of
 from tilewright.tile.tensors import dense_placements
 
 
@@ -41,8 +40,7 @@ def row_timer(machine: Machine) -> RunTimer:
     """Simulated cycles of kernels of which each begins when the one before has ended."""
 
     def cycles(kernels: Sequence[CompiledKernel]) -> float:
-        modules = [kernel.program for kernel in kernels if kernel.program is not None]
-        programs = [program for module in modules for program in programs_of(module)]
+        programs = [program for kernel in kernels for program in kernel.programs]
         return float(simulate(one_by_one(programs, machine), machine).cycles)
 
     return cycles
@@ -50,9 +48,8 @@ def row_timer(machine: Machine) -> RunTimer:
 
 def timed_tiles(program: ProgramOp, machine: Machine) -> TimedArray:
     """TIMED records of a program's commands, signals and waits, in program order."""
-    order = Order(program)
-    queues = Queues(order)
-    engines = [engine.name for engine in machine.engines]
+    commands = Commands(program, machine, {})
+    order, queues, engines = commands.order, commands.queues, commands.engines
     tables: list[TimedArray] = [timed_table(0)]
     keys = [np.zeros(0, np.int64)]
     for engine in queues.engines:
@@ -63,7 +60,7 @@ def timed_tiles(program: ProgramOp, machine: Machine) -> TimedArray:
             for other, count in queues.waits(op, engine).items():
                 table["waits"][:, engines.index(other)] = count
             if isinstance(op, MoveOp | ComputeOp):
-                _fill(table, op, queues, machine)
+                _fill(table, op, commands)
             tables.append(table)
             keys.append(rows.key)
     sort = np.argsort(np.concatenate(keys), kind="stable")
@@ -82,26 +79,14 @@ def one_by_one(programs: Iterable[ProgramOp], machine: Machine) -> TimedArray:
     return np.concatenate(tables)
 
 
-def _fill(table: TimedArray, op: Command, queues: Queues, machine: Machine) -> None:
+def _fill(table: TimedArray, op: Command, commands: Commands) -> None:
     """Fill in a compute's cycles, or a transfer's move, latency and bytes."""
-    order = queues.order
     if isinstance(op, ComputeOp):
-        rows, extents = order.rows(op).renamed(op.dim_names), own_extents(op, order.program)
-        cycles = parse_expression(machine.primitive(op.primitive.data).cycles)
-        table["cycles"] = np.ceil(
-            cycles.evaluate({dim: rows.size(dim) for dim in cycles.names if dim in extents})
-        )
+        table["cycles"] = commands.cycles(op)
         return
-    outer = op.buffer.outer_buffer
-    ends = (machine.main if outer is None else outer.memory, op.buffer.memory)
-    move = machine.move(*(ends if op.loads else ends[::-1]))
-    table["move"], table["latency"] = machine.moves.index(move), move.latency
-    joined = [
-        other
-        for other in queues.commands
-        if isinstance(other, MoveOp) and other.joined is not None and leader_of(other) is op
-    ]
-    for part in (op, *joined):
+    move, order = commands.move(op), commands.order
+    table["move"], table["latency"] = commands.machine.moves.index(move), move.latency
+    for part in (op, *followers_of(op)):
         boxes = box_columns(part.buffer.window.data, part.buffer.tensor_shape, order.rows(part))
         element = element_size(part.buffer.result.type.of.element_type)
         table["bytes"] += transfer_bytes(move, element * np.prod(boxes.clamped_size, axis=0))

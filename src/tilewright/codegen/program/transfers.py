@@ -16,21 +16,22 @@ from tilewright.tile.operations import MoveOp
 AXES = 4
 """Axes of the box of a transfer."""
 
+Place = TensorPlace | BufferPlace
+"""An end of a move."""
+
 
 def transfer_columns(
     move: MoveOp,
     order: Order,
     buffer: BufferPlace,
-    outer: TensorPlace | BufferPlace,
-    joined: tuple[MoveOp, BufferPlace, TensorPlace | BufferPlace] | None,
+    outer: Place,
+    joined: tuple[MoveOp, BufferPlace, Place] | None,
 ) -> dict[str, Any]:
     """The fields of every execution of a move between a buffer and what it is of, ``outer``, and of
     the move that travels with it."""
     for place in (buffer, outer):
         if isinstance(place, BufferPlace) and place.op.circular is not None:
-            raise refuse(
-                "lower-place", "transfers do not turn rows of circular buffers", place.name
-            )
+            raise refuse("lower-place", "transfers do not support circular buffers", place.name)
     seen, boxes = buffer.seen_by(move), buffer.moved_by(move)
     columns: dict[str, Any] = {"element": buffer.element}
     ends = ("source", "target") if move.loads else ("target", "source")
@@ -47,7 +48,7 @@ def transfer_columns(
     return columns
 
 
-def _address(place: TensorPlace | BufferPlace, move: MoveOp, boxes: Boxes) -> Column:
+def _address(place: Place, move: MoveOp, boxes: Boxes) -> Column:
     """Address of the first index of boxes, in main memory or in a buffer on the way to it."""
     if isinstance(place, BufferPlace):
         return place.seen_by(move).address(boxes)
@@ -57,9 +58,7 @@ def _address(place: TensorPlace | BufferPlace, move: MoveOp, boxes: Boxes) -> Co
     return address
 
 
-def _axes(
-    buffer: BufferPlace, outer: TensorPlace | BufferPlace, held: Any
-) -> list[tuple[Any, int, int]]:
+def _axes(buffer: BufferPlace, outer: Place, held: Any) -> list[tuple[Any, int, int]]:
     """Size, stride further out and stride in the buffer, outermost first; at most AXES."""
     shape = buffer.op.tensor_shape
     ranked = sorted(range(len(shape)), key=lambda a: (-outer.strides[a], a))
@@ -100,7 +99,7 @@ def _second_run(
     move: MoveOp,
     order: Order,
     place: BufferPlace,
-    outer: TensorPlace | BufferPlace,
+    outer: Place,
 ) -> None:
     """The joined move's box, which must be one run of bytes."""
     seen = place.seen_by(move)
@@ -115,7 +114,7 @@ def _second_run(
             if stride != run or place.strides[axis] != run:
                 several = 2
     if several > 1:
-        raise refuse("lower-joined", "travels with another move but is not one run", place.name)
+        raise refuse("lower-joined", "is moved with another but is not contiguous", place.name)
     columns["extra.bytes"] = length
     columns[f"extra.{ends[0]}"] = _address(outer, move, place.moved_by(move))
     columns[f"extra.{ends[1]}"] = seen.base

@@ -39,7 +39,7 @@ def write_weights(network: NetworkOp, compilation: Compilation, path: Path) -> N
             packed = layout.pack(np.asarray(array, element_dtype(kind.element_type)))
             item = packed.dtype.itemsize
             if place.strides != layout.strides(kind.get_shape()):
-                raise refuse("cpu-placement", "weights must lie dense", op.symbol.data)
+                raise refuse("cpu-placement", "weights must be dense in memory", op.symbol.data)
             end = place.offset + packed.size * item
             if place.offset % item or end > size:
                 raise refuse("cpu-placement", "a weight lies outside its arena", op.symbol.data)

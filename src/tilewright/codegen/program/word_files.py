@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,28 +17,39 @@ from tilewright.codegen.program.files import (
     write_program,
 )
 from tilewright.codegen.program.interface import Compilation
-from tilewright.codegen.words import Column, Instruction, InstructionSet, encode_columns, to_bytes
+from tilewright.codegen.words import (
+    Column,
+    Columns,
+    Instruction,
+    InstructionSet,
+    Units,
+    encode_columns,
+    to_bytes,
+)
 from tilewright.tile.dialect import ProgramOp
 
 IMAGE = "image"
 """The name of the machine's own image in main memory, which is empty here."""
 
+_NONE = np.zeros(0, np.int64)
+
 Part = tuple[str, Mapping[str, Any], Column]
 """The instructions of all executions of an operation: mnemonic, fields, and keys that sort the
-instructions of a kernel, or then their places in it."""
+instructions of a kernel."""
 
 Lower = Callable[[ProgramOp, Mapping[str, int]], Sequence[Part]]
 """Gives the parts of a kernel's program, where arenas begin at these addresses of main memory."""
 
 
-def placed(parts: Sequence[Part]) -> tuple[list[Part], int]:
-    """Parts with the places of their instructions in place of keys, and the number of all."""
-    keys = [part_keys for *_, part_keys in parts]
-    place = np.argsort(np.argsort(np.concatenate(keys), kind="stable"))
-    rows = np.split(place, np.cumsum([key.size for key in keys])[:-1])
-    return [(name, fields, at) for (name, fields, _), at in zip(parts, rows, strict=True)], len(
-        place
-    )
+def encoded(
+    instructions: InstructionSet[Any], parts: Iterable[tuple[Instruction, Columns, Column]]
+) -> Units:
+    """The units of a kernel's instructions, in the order of their keys."""
+    units, keys = [np.zeros((0, instructions.instructions[0].units), np.uint64)], [_NONE]
+    for kind, fields, part_keys in parts:
+        units.append(encode_columns(instructions, kind, fields, part_keys.size))
+        keys.append(part_keys)
+    return np.concatenate(units)[np.argsort(np.concatenate(keys), kind="stable")]
 
 
 def write_words(
@@ -48,19 +60,13 @@ def write_words(
 ) -> None:
     """Write a package whose words all have one length; raises KernelError."""
     addresses = Addresses.of(compilation, IMAGE)
-    width = instructions.instructions[0].units
-    units = [np.zeros((0, width), np.uint64)]
-    spans: list[tuple[int, int]] = []
+    units, starts = [encoded(instructions, ())], [0]
 
     def kernel(program: ProgramOp) -> None:
-        start = spans[-1][1] if spans else 0
-        parts, size = placed(lower(program, addresses.bases))
-        table = np.zeros((size, width), np.uint64)
-        for name, fields, rows in parts:
-            kind = instructions.by_mnemonic[name]
-            table[rows] = encode_columns(instructions, kind, fields, rows.size)
-        units.append(table)
-        spans.append((start, start + size))
+        parts, kinds = lower(program, addresses.bases), instructions.by_mnemonic
+        named = [(kinds[name], fields, keys) for name, fields, keys in parts]
+        units.append(encoded(instructions, named))
+        starts.append(starts[-1] + len(units[-1]))
 
     steps, kernels = lower_kernels(compilation, kernel, lambda: None)
     write_program(
@@ -68,9 +74,9 @@ def write_words(
         directory,
         addresses,
         words=to_bytes(instructions, np.concatenate(units)),
-        word_bytes=width * instructions.unit_bits // 8,
+        word_bytes=instructions.instructions[0].units * instructions.unit_bits // 8,
         weights=weights_of(compilation, addresses),
         image=b"",
-        kernels=kernel_rows(compilation, kernels, spans),
+        kernels=kernel_rows(compilation, kernels, pairwise(starts)),
         steps=steps,
     )

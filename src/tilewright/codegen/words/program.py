@@ -148,8 +148,8 @@ def decode(instructions: InstructionSet[AnyInstruction], units: Units) -> Progra
             row = int(rows[np.argmax(bad)])
             raise refuse(
                 "isa-word",
-                f"no valid {instruction.mnemonic}: bits are set that no field names, or a field "
-                "names what does not exist",
+                f"no valid {instruction.mnemonic}: undefined bits are set, or a field has an "
+                "undefined value",
                 f"instruction {row}, unit {int(starts[row])}",
             )
         groups.append(Group(instruction, rows, instruction.format.unpack(words)))

@@ -14,7 +14,6 @@ import numpy as np
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.frontends.builder import NetworkBuilder
 from tilewright.frontends.caffe.inputs import SOURCES, inputs_of
-from tilewright.frontends.caffe.limits import shown
 from tilewright.frontends.caffe.lowering import Lowering
 from tilewright.frontends.caffe.net import Layer, layers_of
 from tilewright.frontends.caffe.operators import RULES
@@ -23,6 +22,7 @@ from tilewright.frontends.caffe.reader import read_prototxt
 from tilewright.frontends.caffe.stored import Stored, read_caffemodel, stored_in
 from tilewright.frontends.caffe.wiring import outputs_of
 from tilewright.frontends.imported import Imported, ModelNode
+from tilewright.frontends.limits import shown
 from tilewright.frontends.mapped import MappedFile
 from tilewright.graph.dialect import NetworkOp, OutputOp
 from tilewright.graph.names import identifier

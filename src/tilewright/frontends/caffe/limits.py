@@ -18,19 +18,8 @@ MAX_BLOBS = 64
 MAX_RANK = 8
 """Axes of one blob; the graph has no more (Caffe: 32)."""
 
-MAX_ELEMENTS = 2**30
-"""Elements of one blob."""
-
 MAX_SEEDED_ELEMENTS = 2**29
 """Weights that are made up, in all, where there is no caffemodel."""
 
 MAX_EXTENT = 2**24
 """Largest kernel, stride, dilation and pad, and largest padded image along an axis."""
-
-MAX_NAME = 120
-"""Characters of a model's name that are shown in a message."""
-
-
-def shown(name: str) -> str:
-    """A name from the model as a message shows it: quoted, one line, not too long."""
-    return repr(name if len(name) <= MAX_NAME else name[:MAX_NAME] + "...")

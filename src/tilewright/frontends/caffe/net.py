@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.errors import Problem
-from tilewright.frontends.caffe.limits import MAX_BLOBS, MAX_LAYERS, shown
+from tilewright.frontends.caffe.limits import MAX_BLOBS, MAX_LAYERS
 from tilewright.frontends.caffe.schema import message_class
+from tilewright.frontends.limits import shown
 
 TYPES_V1 = {
     "ABSVAL": "AbsVal",

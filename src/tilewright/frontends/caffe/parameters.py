@@ -9,9 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilewright.errors import Problem, refuse
-from tilewright.frontends.caffe.limits import MAX_ELEMENTS, MAX_SEEDED_ELEMENTS, shown
+from tilewright.frontends.caffe.limits import MAX_SEEDED_ELEMENTS
 from tilewright.frontends.caffe.net import Layer
 from tilewright.frontends.caffe.stored import Stored
+from tilewright.frontends.limits import MAX_ELEMENTS, shown
 from tilewright.ir.types import Array
 
 _RANGES = {

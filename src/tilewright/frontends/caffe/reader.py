@@ -10,8 +10,9 @@ from typing import Any
 from google.protobuf import text_format
 
 from tilewright.errors import Problem, TilewrightError, refuse
-from tilewright.frontends.caffe.limits import MAX_TEXT_BYTES, shown
+from tilewright.frontends.caffe.limits import MAX_TEXT_BYTES
 from tilewright.frontends.caffe.schema import message_class
+from tilewright.frontends.limits import shown
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from tilewright.frontends.caffe.limits import (
     MAX_LAYERS,
     MAX_RANK,
     MAX_WEIGHT_BYTES,
-    shown,
 )
 from tilewright.frontends.caffe.reader import check_file
+from tilewright.frontends.limits import shown
 from tilewright.frontends.mapped import MappedFile
 from tilewright.frontends.wire import BYTES, FIXED32, FIXED64, Field, Wire, WireError
 from tilewright.ir.types import Array

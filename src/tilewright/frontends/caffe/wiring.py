@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from tilewright.errors import Problem
 from tilewright.frontends.caffe.inputs import DATA, SOURCES
-from tilewright.frontends.caffe.limits import shown
 from tilewright.frontends.caffe.net import Layer
 from tilewright.frontends.caffe.operators import NOT_IN_PLACE
+from tilewright.frontends.limits import shown
 
 
 def outputs_of(

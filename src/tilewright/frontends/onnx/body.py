@@ -16,19 +16,13 @@ from onnx import FunctionProto, GraphProto, NodeProto, TensorProto, TypeProto, h
 
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.frontends.builder import NetworkBuilder
-from tilewright.frontends.limits import MAX_ELEMENTS, too_large
+from tilewright.frontends.limits import MAX_ELEMENTS, shown, too_large
 from tilewright.frontends.onnx import functions, legacy, numbers, sequences
-from tilewright.frontends.onnx.control import CONTROL
+from tilewright.frontends.onnx.control import CONTROL, Call
 from tilewright.frontends.onnx.external import Files
 from tilewright.frontends.onnx.folding import Folder, infer_types, shape_of_type, type_of
-from tilewright.frontends.onnx.limits import (
-    MAX_DEPTH,
-    MAX_DIMENSIONS,
-    MAX_NODES,
-    MAX_OPERANDS,
-    shown,
-)
-from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
+from tilewright.frontends.onnx.limits import MAX_DEPTH, MAX_DIMENSIONS, MAX_NODES, MAX_OPERANDS
+from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of, shape_of_value
 from tilewright.frontends.onnx.microsoft import CONTRIBUTED, DOMAIN, contributed
 from tilewright.frontends.onnx.nodes import (
     AttributeValue,
@@ -58,7 +52,7 @@ MAX_RANKS = 2 * MAX_DIMENSIONS
 """Numbers that a constant has at most which says sizes: two for each axis, as Pad's."""
 
 _NOTHING = Constant(np.zeros(0, np.float32), "")
-"""Stands for the result of a definition that nobody asks for."""
+"""The placeholder for a result of a definition that is not used."""
 
 
 @dataclass
@@ -133,7 +127,7 @@ class Body:
         for name in filter(None, outputs):
             if name not in produced:
                 raise refuse(
-                    "onnx-attribute", f"nothing makes its result {shown(name)}", node.where
+                    "onnx-attribute", f"no node computes its result {shown(name)}", node.where
                 )
         nodes = nodes_of(protos, versions or node.versions, node)
         self.taken += len(nodes)
@@ -246,7 +240,7 @@ class Body:
         if node.key == "Identity" and items[0] is not None:
             return [items[0]]
         if node.key in CONTROL:
-            return CONTROL[node.key](self, node, attributes, items, scope)
+            return CONTROL[node.key](Call(self, node, attributes, items, scope))
         if any(isinstance(item, ValueList | Absent) for item in items):
             if functions.has_body(node) and takes_lists(node):
                 return self._expanded(node, items, scope)
@@ -256,7 +250,7 @@ class Body:
         constants = [value for value in operands if not isinstance(value, SSAValue)]
         if len(constants) == len(operands) and self.constants.folds(node, constants):
             return self.constants.fold(node, constants)
-        if any(value is not None and 0 in _shape(value) for value in operands):
+        if any(value is not None and 0 in shape_of_value(value) for value in operands):
             empty = self._empty(node, operands)
             if empty is not None:
                 return empty
@@ -397,10 +391,6 @@ def _of_one_zero(value: Value | None) -> Value | None:
         return value
     shape = [max(extent, 1) for extent in value.array.shape]
     return Constant(np.zeros(shape, value.array.dtype), value.name)
-
-
-def _shape(value: Value) -> tuple[int, ...]:
-    return value.array.shape if isinstance(value, Constant) else shape_of(value)
 
 
 def _type(value: Item) -> TypeProto:

@@ -5,16 +5,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from onnx import GraphProto, ValueInfoProto
 
 from tilewright.errors import TilewrightError, refuse
+from tilewright.frontends.moves import stretch
 from tilewright.frontends.onnx.folding import shape_of_type
 from tilewright.frontends.onnx.limits import MAX_ROUNDS
-from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
+from tilewright.frontends.onnx.lowering import (
+    Lowering,
+    Value,
+    dtype_of,
+    dtype_of_value,
+    shape_of_value,
+)
 from tilewright.frontends.onnx.nodes import AttributeValue, Node
 from tilewright.frontends.onnx.sequences import Absent, Item, Items, ValueList, tensor_of
 from tilewright.frontends.onnx.tensors import DTYPES, Constant
@@ -24,61 +31,71 @@ from tilewright.ir.types import shape_of
 if TYPE_CHECKING:
     from tilewright.frontends.onnx.body import Body, Scope
 
-Control = Callable[
-    ["Body", Node, Mapping[str, AttributeValue], Items, "Scope"],
-    "Sequence[Item] | None",
-]
+
+@dataclass(frozen=True)
+class Call:
+    """A node with subgraphs, and what it is given where it stands."""
+
+    body: Body
+    node: Node
+    attributes: Mapping[str, AttributeValue]
+    operands: Items
+    scope: Scope
+
+    @property
+    def at(self) -> Lowering:
+        """The node as operators' importers see it, with neither attributes nor operands."""
+        return Lowering(self.node, {}, (), self.body.network)
+
+    def graph(self, name: str) -> GraphProto:
+        """An attribute that is a graph."""
+        graph = self.attributes.get(name)
+        if not isinstance(graph, GraphProto):
+            reason = f"the attribute {name!r} is not a graph"
+            raise refuse("onnx-attribute", reason, self.node.where)
+        return graph
+
+    def subgraph(self, graph: GraphProto, inputs: Sequence[Item]) -> list[Item] | None:
+        """The outputs of a subgraph for given inputs; None if one depends on what was refused."""
+        return self.body.subgraph(self.node, graph, self.scope, inputs)
+
+    def refuse(self, reason: str) -> TilewrightError:
+        """The refusal of control that only a run decides."""
+        return refuse(
+            "onnx-unsupported-operator",
+            reason,
+            where=self.node.where,
+            help="simplify the model, or export it without control flow",
+        )
+
+    def flag(self, value: Item | None, subject: str) -> bool:
+        """A boolean that must be known at import; absent is true."""
+        if value is None:
+            return True
+        if not isinstance(value, Constant) or value.array.size != 1:
+            raise self.refuse(f"its {subject} is computed at run time")
+        return bool(value.array.reshape(-1)[0])
 
 
-def _refuse(node: Node, reason: str) -> TilewrightError:
-    return refuse(
-        "onnx-unsupported-operator",
-        reason,
-        where=node.where,
-        help="simplify the model, or export it without control flow",
-    )
+Control = Callable[[Call], "Sequence[Item] | None"]
 
 
-def _graph(node: Node, attributes: Mapping[str, AttributeValue], name: str) -> GraphProto:
-    graph = attributes.get(name)
-    if not isinstance(graph, GraphProto):
-        raise refuse("onnx-attribute", f"the attribute {name!r} is not a graph", node.where)
-    return graph
-
-
-def _flag(node: Node, value: Item | None, subject: str) -> bool:
-    """A boolean that must be known at import; absent is true."""
-    if value is None:
-        return True
-    if not isinstance(value, Constant) or value.array.size != 1:
-        raise _refuse(node, f"its {subject} is computed at run time")
-    return bool(value.array.reshape(-1)[0])
-
-
-def if_(
-    body: Body,
-    node: Node,
-    attributes: Mapping[str, AttributeValue],
-    operands: Items,
-    scope: Scope,
-) -> Sequence[Item] | None:
+def if_(call: Call) -> Sequence[Item] | None:
     """The branch that the condition chooses; where only the run knows it, both, and a choice.
 
     Operators have no effects, so that what the branch not taken computes harms nothing.
     """
-    graphs = [_graph(node, attributes, name) for name in ("then_branch", "else_branch")]
-    condition = operands[0]
+    graphs = [call.graph(name) for name in ("then_branch", "else_branch")]
+    condition = call.operands[0]
     if not isinstance(condition, SSAValue):
-        return body.subgraph(node, graphs[not _flag(node, condition, "condition")], scope, ())
-    at = Lowering(node, {}, (), body.network)
+        return call.subgraph(graphs[not call.flag(condition, "condition")], ())
+    at, problems = call.at, call.body.problems
     if dtype_of(condition) != np.bool_ or math.prod(shape_of(condition)) != 1:
         raise at.refuse("its condition is not one boolean", code="onnx-dtype")
-    before = len(body.problems)
-    branches = [body.subgraph(node, graph, scope, ()) for graph in graphs]
+    before = len(problems)
+    branches = [call.subgraph(graph, ()) for graph in graphs]
     # A branch may be for inputs of another shape, whose case the caller knows.
-    body.problems[before:] = [
-        replace(problem, help=problem.help or CHOOSE) for problem in body.problems[before:]
-    ]
+    problems[before:] = [replace(item, help=item.help or CHOOSE) for item in problems[before:]]
     if branches[0] is None or branches[1] is None:
         return None
     condition = at.reshape(condition, ())
@@ -99,17 +116,17 @@ def _chosen(at: Lowering, condition: SSAValue, first: Item, second: Item) -> Ite
         return ValueList(tuple(tensor_of(at, item) for item in chosen))
     if isinstance(first, Constant) and isinstance(second, Constant) and _equal(first, second):
         return first
-    if _shape(first) != _shape(second):
+    shapes = [list(shape_of_value(value)) for value in (first, second)]
+    if shapes[0] != shapes[1]:
         raise at.refuse(
-            f"its branches give the shapes {list(_shape(first))} and {list(_shape(second))}",
+            f"its branches give the shapes {shapes[0]} and {shapes[1]}",
             code="onnx-shape",
             help=CHOOSE,
         )
-    kinds = [v.array.dtype if isinstance(v, Constant) else dtype_of(v) for v in (first, second)]
+    kinds = [dtype_of_value(value) for value in (first, second)]
     if kinds[0] != kinds[1]:
         raise at.refuse(f"its branches give {kinds[0]} and {kinds[1]}", code="onnx-dtype")
-    values = [at.weight(v.array, v.name) if isinstance(v, Constant) else v for v in (first, second)]
-    return at.emit("select", condition, *values)
+    return at.emit("select", condition, at.stored(first), at.stored(second))
 
 
 def _equal(first: Constant, second: Constant) -> bool:
@@ -118,29 +135,22 @@ def _equal(first: Constant, second: Constant) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
-def loop(
-    body: Body,
-    node: Node,
-    attributes: Mapping[str, AttributeValue],
-    operands: Items,
-    scope: Scope,
-) -> Sequence[Item] | None:
+def loop(call: Call) -> Sequence[Item] | None:
     """Rounds one after another, as many as the constants say."""
-    graph = _graph(node, attributes, "body")
-    limit = operands[0]
+    graph, (limit, *others) = call.graph("body"), call.operands
     if limit is not None and (not isinstance(limit, Constant) or limit.array.size != 1):
-        raise _refuse(node, "its number of rounds is computed at run time")
+        raise call.refuse("its number of rounds is computed at run time")
     rounds = None if limit is None else int(limit.array.reshape(-1)[0])
-    state = [value for value in operands[2:] if value is not None]
-    going = operands[1] if len(operands) > 1 else None
+    state = [value for value in others[1:] if value is not None]
+    going = others[0] if others else None
     scanned: list[list[Item]] = [[] for _ in range(len(graph.output) - 1 - len(state))]
     index = 0
-    while (rounds is None or index < rounds) and _flag(node, going, "condition"):
+    while (rounds is None or index < rounds) and call.flag(going, "condition"):
         if index == MAX_ROUNDS:
-            raise _refuse(node, f"it goes over {MAX_ROUNDS} rounds")
-        number = Constant(np.array(index, np.int64), f"{node.name}.round")
-        flag = going or Constant(np.array(True), f"{node.name}.condition")
-        results = body.subgraph(node, graph, scope, [number, flag, *state])
+            raise call.refuse(f"it goes over {MAX_ROUNDS} rounds")
+        number = Constant(np.array(index, np.int64), f"{call.node.name}.round")
+        flag = going or Constant(np.array(True), f"{call.node.name}.condition")
+        results = call.subgraph(graph, [number, flag, *state])
         if results is None:
             return None
         going, state = results[0], list(results[1 : 1 + len(state)])
@@ -149,33 +159,26 @@ def loop(
         index += 1
     if not index and scanned:
         given = [Constant(np.array(0), ""), Constant(np.array(True), ""), *state]
-        return [*state, *_no_rows(body, node, graph, given, scope, [0] * len(scanned))]
-    return [*state, *(_stacked(body, node, rows, 0) for rows in scanned)]
+        return [*state, *_no_rows(call, graph, given, [0] * len(scanned))]
+    return [*state, *(_stacked(call, rows, 0) for rows in scanned)]
 
 
-def scan(
-    body: Body,
-    node: Node,
-    attributes: Mapping[str, AttributeValue],
-    operands: Items,
-    scope: Scope,
-) -> Sequence[Item] | None:
+def scan(call: Call) -> Sequence[Item] | None:
     """Rounds along an axis of the last operands, whose extent is known."""
-    if node.version < 9:
-        raise _refuse(node, "scans of operator set 8 are not taken")
-    graph = _graph(node, attributes, "body")
-    count = attributes.get("num_scan_inputs", 0)
-    at = Lowering(node, {}, (), body.network)
-    values = [tensor_of(at, value) for value in operands if value is not None]
+    if call.node.version < 9:
+        raise call.refuse("scans of operator set 8 are not taken")
+    graph, at = call.graph("body"), call.at
+    count = call.attributes.get("num_scan_inputs", 0)
+    values = [tensor_of(at, value) for value in call.operands if value is not None]
     if not isinstance(count, int) or not 1 <= count <= len(values):
-        raise refuse("onnx-attribute", "num_scan_inputs does not fit its inputs", node.where)
+        raise refuse("onnx-attribute", "num_scan_inputs does not fit its inputs", call.node.where)
     state, sequences = list[Item](values[:-count]), values[-count:]
     outputs = len(graph.output) - len(state)
 
     def listed(name: str, length: int) -> tuple[int, ...]:
-        value = attributes.get(name) or (0,) * length
+        value = call.attributes.get(name) or (0,) * length
         if not isinstance(value, tuple) or len(value) != length:
-            raise refuse("onnx-attribute", f"{name} needs {length} entries", node.where)
+            raise refuse("onnx-attribute", f"{name} needs {length} entries", call.node.where)
         return tuple(int(item) for item in value)
 
     axes, back = listed("scan_input_axes", count), listed("scan_input_directions", count)
@@ -185,28 +188,25 @@ def scan(
     )
     lengths = set[int]()
     for value, axis in zip(sequences, axes, strict=True):
-        shape = _shape(value)
+        shape = shape_of_value(value)
         lengths.add(shape[at.axis(axis, len(shape))])
     if len(lengths) != 1 or not 0 <= max(lengths) <= MAX_ROUNDS:
-        raise _refuse(node, f"its inputs do not have one length of at most {MAX_ROUNDS}")
+        raise call.refuse(f"its inputs do not have one length of at most {MAX_ROUNDS}")
     (length,) = lengths
     if not length:
-        pairs = [
-            (value, at.axis(a, len(_shape(value))))
-            for value, a in zip(sequences, axes, strict=True)
-        ]
-        shapes = [_shape(value)[:a] + _shape(value)[a + 1 :] for value, a in pairs]
-        rows = [
-            Constant(np.zeros(s, _dtype(v)), "") for s, v in zip(shapes, sequences, strict=True)
-        ]
-        return [*state, *_no_rows(body, node, graph, [*state, *rows], scope, axes_out)]
+        rows: list[Item] = []
+        for value, axis in zip(sequences, axes, strict=True):
+            shape = list(shape_of_value(value))
+            del shape[at.axis(axis, len(shape))]
+            rows.append(Constant(np.zeros(shape, dtype_of_value(value)), ""))
+        return [*state, *_no_rows(call, graph, [*state, *rows], axes_out)]
     scanned: list[list[Item]] = [[] for _ in range(outputs)]
     for index in range(length):
         parts = [
             _row(at, value, axis, length - 1 - index if reverse else index)
             for value, axis, reverse in zip(sequences, axes, back, strict=True)
         ]
-        results = body.subgraph(node, graph, scope, [*state, *parts])
+        results = call.subgraph(graph, [*state, *parts])
         if results is None:
             return None
         state = list(results[: len(state)])
@@ -215,19 +215,14 @@ def scan(
     return [
         *state,
         *(
-            _stacked(body, node, rows[::-1] if reverse else rows, axis)
+            _stacked(call, rows[::-1] if reverse else rows, axis)
             for rows, axis, reverse in zip(scanned, axes_out, back_out, strict=True)
         ),
     ]
 
 
 def _no_rows(
-    body: Body,
-    node: Node,
-    graph: GraphProto,
-    given: Sequence[Item],
-    scope: Scope,
-    axes: Sequence[int],
+    call: Call, graph: GraphProto, given: Sequence[Item], axes: Sequence[int]
 ) -> Sequence[Value]:
     """Return the results that a body which never runs collects along ``axes``: empty, of the shapes
     of a round.
@@ -235,19 +230,19 @@ def _no_rows(
     Shapes that the body does not declare come from importing one iteration for the values
     ``given``; the operations of that iteration have no reader.
     """
-    at = Lowering(node, {}, (), body.network)
+    at = call.at
     declared = [_declared(value) for value in graph.output][-len(axes) :]
     known = [kind for kind in declared if kind is not None]
     if len(known) < len(declared):
-        results = body.subgraph(node, graph, scope, given)
+        results = call.subgraph(graph, given)
         if results is None:
-            raise _refuse(node, "it goes no round, and the shape of a round's result is not known")
+            raise call.refuse("it goes no round, and the shape of a round's result is not known")
         tensors = [tensor_of(at, value) for value in results[-len(axes) :]]
-        known = [(_shape(value), _dtype(value)) for value in tensors]
+        known = [(shape_of_value(value), dtype_of_value(value)) for value in tensors]
     empty: list[Value] = []
     for (shape, dtype), axis in zip(known, axes, strict=True):
         axis = at.axis(axis, len(shape) + 1)
-        empty.append(Constant(np.zeros((*shape[:axis], 0, *shape[axis:]), dtype), node.name))
+        empty.append(Constant(np.zeros((*shape[:axis], 0, *shape[axis:]), dtype), call.node.name))
     return empty
 
 
@@ -257,32 +252,24 @@ def _declared(value: ValueInfoProto) -> tuple[tuple[int, ...], np.dtype[Any]] | 
     return None if shape is None or dtype is None else (shape, dtype)
 
 
-def _dtype(value: Value) -> np.dtype[Any]:
-    return value.array.dtype if isinstance(value, Constant) else dtype_of(value)
-
-
-def _shape(value: Value) -> tuple[int, ...]:
-    return value.array.shape if isinstance(value, Constant) else shape_of(value)
-
-
 def _row(at: Lowering, value: Value, axis: int, index: int) -> Value:
     """One index along an axis, which goes."""
-    shape = _shape(value)
+    shape = shape_of_value(value)
     axis = at.axis(axis, len(shape))
     if isinstance(value, Constant):
         return Constant(np.take(value.array, index, axis), value.name)
-    part = at.emit("slice", value, starts=[index], ends=[index + 1], axes=(axis,), steps=[1])
+    part = stretch(at, value, axis, index, index + 1)
     return at.reshape(part, (*shape[:axis], *shape[axis + 1 :]))
 
 
-def _stacked(body: Body, node: Node, items: Sequence[Item], axis: int) -> Value:
+def _stacked(call: Call, items: Sequence[Item], axis: int) -> Value:
     """Values one after another along a new axis."""
-    at = Lowering(node, {}, (), body.network)
+    at = call.at
     rows = [tensor_of(at, item) for item in items]
     if all(isinstance(row, Constant) for row in rows):
         arrays = [row.array for row in rows if isinstance(row, Constant)]
-        return Constant(np.stack(arrays, axis), node.outputs[-1])
-    values = [row if isinstance(row, SSAValue) else at.weight(row.array, row.name) for row in rows]
+        return Constant(np.stack(arrays, axis), call.node.outputs[-1])
+    values = [at.stored(row) for row in rows]
     shape = shape_of(values[0])
     axis = at.axis(axis, len(shape) + 1)
     parts = [at.reshape(value, (*shape[:axis], 1, *shape[axis:])) for value in values]

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from tilewright.errors import TilewrightError, refuse
+from tilewright.frontends.limits import shown
 from tilewright.frontends.mapped import MappedFile
 from tilewright.frontends.onnx.lean import WITHIN
-from tilewright.frontends.onnx.limits import shown
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any
 from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto, TypeProto
 
 from tilewright.errors import refuse
-from tilewright.frontends.onnx.limits import shown
+from tilewright.frontends.limits import shown
 from tilewright.frontends.onnx.nodes import Node, schema_of
 
 

@@ -1,4 +1,4 @@
-"""Values that the caller gives inputs for good: sizes and branches may depend on them.
+"""Inputs that the caller makes constant: sizes and branches may depend on them.
 
 constants={"sizes": [1, 3, 64, 64]}         in Python
 --constant sizes=1,3,64,64                  on the command line
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from onnx import GraphProto, ValueInfoProto
 
 from tilewright.errors import refuse
-from tilewright.frontends.onnx.limits import shown
+from tilewright.frontends.limits import shown
 from tilewright.frontends.onnx.tensors import DTYPES, type_name
 from tilewright.ir.types import Array
 

@@ -11,11 +11,11 @@ from onnx import TensorProto
 from tilewright.errors import Problem, TilewrightError
 from tilewright.frontends.builder import NetworkBuilder
 from tilewright.frontends.imported import EmptyOutput, Imported, ModelNode
+from tilewright.frontends.limits import shown
 from tilewright.frontends.onnx import functions
 from tilewright.frontends.onnx.body import UNKNOWN, Body, Scope, Unknown
 from tilewright.frontends.onnx.given import Constants, given_arrays
 from tilewright.frontends.onnx.interface import inputs_of, outputs_of
-from tilewright.frontends.onnx.limits import shown
 from tilewright.frontends.onnx.lowering import dtype_of
 from tilewright.frontends.onnx.nodes import Node, live_nodes, nodes_of, sort_nodes
 from tilewright.frontends.onnx.reader import ModelSource, Source, check_model, read_model

@@ -9,7 +9,7 @@ from typing import Any
 from onnx import GraphProto, TensorProto, ValueInfoProto
 
 from tilewright.errors import Problem, TilewrightError
-from tilewright.frontends.onnx.limits import shown
+from tilewright.frontends.limits import shown
 from tilewright.frontends.onnx.tensors import DTYPES, checked_size, type_name
 from tilewright.ir import TensorType
 from tilewright.ir.types import element_of, tensor

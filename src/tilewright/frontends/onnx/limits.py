@@ -27,11 +27,3 @@ MAX_ROUNDS = 1024
 MAX_TEXT = 512
 """Characters of an attribute that ONNX's own shape inference takes, as an Einsum's equation: it
 needs more than linear time for it."""
-
-MAX_NAME = 120
-"""Characters of a model's name that are shown in a message."""
-
-
-def shown(name: str) -> str:
-    """A name from the model as a message shows it: quoted, one line, not too long."""
-    return repr(name if len(name) <= MAX_NAME else name[:MAX_NAME] + "...")

@@ -10,17 +10,27 @@ import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.frontends.builder import NetworkBuilder
-from tilewright.frontends.emitter import Emitter, dtype_of
+from tilewright.frontends.emitter import Emitter
 from tilewright.frontends.onnx.nodes import AttributeValue, Node
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.ir import SSAValue
-from tilewright.ir.types import Array, shape_of
+from tilewright.ir.types import Array, dtype_of, shape_of
 
 Value = SSAValue | Constant
 """The value of an ONNX name: a tensor of the network, or an array known at import."""
 
 MAX_LIST = 4096
 """Entries of a constant that lists axes, sizes or indices."""
+
+
+def shape_of_value(value: Value) -> tuple[int, ...]:
+    """Shape of a tensor or a constant."""
+    return value.array.shape if isinstance(value, Constant) else shape_of(value)
+
+
+def dtype_of_value(value: Value) -> np.dtype[Any]:
+    """Element type of a tensor or a constant."""
+    return value.array.dtype if isinstance(value, Constant) else dtype_of(value)
 
 
 class Lowering(Emitter):
@@ -101,17 +111,18 @@ class Lowering(Emitter):
 
     def shape(self, index: int) -> tuple[int, ...]:
         """Shape of an operand."""
-        value = self.operand(index)
-        return value.array.shape if isinstance(value, Constant) else shape_of(value)
+        return shape_of_value(self.operand(index))
 
     def dtype(self, index: int) -> np.dtype[Any]:
         """Element type of an operand."""
-        value = self.operand(index)
-        return value.array.dtype if isinstance(value, Constant) else dtype_of(value)
+        return dtype_of_value(self.operand(index))
 
     def tensor(self, index: int) -> SSAValue:
         """An operand as a value of the network; constants become weights."""
-        value = self.operand(index)
+        return self.stored(self.operand(index))
+
+    def stored(self, value: Value) -> SSAValue:
+        """Any value as one of the network."""
         return self.weight(value.array, value.name) if isinstance(value, Constant) else value
 
     def constant(self, index: int) -> Array | None:
@@ -157,6 +168,9 @@ class Lowering(Emitter):
             raise self.refuse(f"{subject} {axis} is outside a tensor of rank {rank}")
         return axis % rank
 
+
+Map = Callable[[Lowering], SSAValue]
+"""Imports a node with one result, which is always a tensor of the network."""
 
 Rule = Callable[[Lowering], Value | Sequence[Value]]
 """Imports one node: emits what it means and returns its result, or all its results.

@@ -13,7 +13,7 @@ import onnx
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto
 
 from tilewright.errors import Problem, TilewrightError, refuse
-from tilewright.frontends.onnx.limits import shown
+from tilewright.frontends.limits import shown
 
 _SCHEMA = onnx.defs.OpSchema.AttrType
 
@@ -130,7 +130,7 @@ def sort_nodes(nodes: Sequence[Node], sources: Iterable[str]) -> list[Node]:
                 problems.append(
                     Problem(
                         "onnx-duplicate-name",
-                        f"it makes the value {shown(name)}, which is made elsewhere too",
+                        f"it computes the value {shown(name)}, which is computed elsewhere, too",
                         node.where,
                     )
                 )
@@ -142,7 +142,7 @@ def sort_nodes(nodes: Sequence[Node], sources: Iterable[str]) -> list[Node]:
                 problems.append(
                     Problem(
                         "onnx-missing-input",
-                        f"it reads the value {shown(name)}, which nothing makes",
+                        f"it reads the value {shown(name)}, which no node computes",
                         node.where,
                     )
                 )
@@ -229,7 +229,7 @@ def attributes_of(node: Node, schema: onnx.defs.OpSchema) -> dict[str, Attribute
         # Files of the first IR version do not state the type.
         if attribute.type not in (AttributeProto.UNDEFINED, wanted):
             raise _bad(node, f"the attribute {shown(name)} is of the wrong type")
-        values[name] = _decode(node, attribute, wanted)
+        values[name] = decoded(node, attribute, wanted)
     for name, definition in schema.attributes.items():
         if name in values:
             continue
@@ -237,7 +237,7 @@ def attributes_of(node: Node, schema: onnx.defs.OpSchema) -> dict[str, Attribute
             raise _bad(node, f"the attribute {shown(name)} is missing")
         if definition.default_value.name:
             default = definition.default_value
-            values[name] = _decode(node, default, default.type)
+            values[name] = decoded(node, default, default.type)
     count = len(node.inputs)
     if not schema.min_input <= count <= schema.max_input:
         raise _bad(node, f"it has {count} inputs, not {schema.min_input} to {schema.max_input}")
@@ -260,7 +260,7 @@ def _type_of(definition: onnx.defs.OpSchema.Attribute) -> int:
     return _KINDS.get(definition.type, AttributeProto.GRAPH)
 
 
-def _decode(node: Node, attribute: AttributeProto, kind: int) -> AttributeValue:
+def decoded(node: Node, attribute: AttributeProto, kind: int) -> AttributeValue:
     """The plain value of an attribute; raises TilewrightError for sparse tensors and lists."""
     match kind:
         case AttributeProto.INT:

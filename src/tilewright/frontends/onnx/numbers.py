@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import ml_dtypes
 import numpy as np
 
-from tilewright.frontends.onnx.lowering import Lowering, Rule, Value, dtype_of
+from tilewright.frontends.onnx.lowering import Lowering, Rule, Value, dtype_of_value
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array
@@ -44,9 +44,7 @@ def apply(rule: Rule, at: Lowering) -> Sequence[Value]:
 
 
 def _dtype(value: Value | None) -> np.dtype[np.generic] | None:
-    if value is None:
-        return None
-    return value.array.dtype if isinstance(value, Constant) else dtype_of(value)
+    return None if value is None else dtype_of_value(value)
 
 
 def _widened(at: Lowering, value: Value | None) -> Value | None:

@@ -26,7 +26,7 @@ MODEL_FILE = "model.onnx"
 class OpenedOnnx(Opened):
     """A model from a file, or one in memory (see ``Opened``).
 
-    ``constants`` are values of inputs for good (given.py). Raises TilewrightError if it is no ONNX
+    ``constants`` makes inputs constant (given.py). Raises TilewrightError if it is no ONNX
     model.
     """
 

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto
 
 from tilewright.errors import refuse
+from tilewright.frontends.limits import shown
 from tilewright.frontends.mapped import MappedFile
 from tilewright.frontends.onnx.external import Files
 from tilewright.frontends.onnx.lean import lean_model
-from tilewright.frontends.onnx.limits import MAX_FILE_BYTES, MAX_NODES, shown
+from tilewright.frontends.onnx.limits import MAX_FILE_BYTES, MAX_NODES
 
 ModelSource = str | Path | bytes | ModelProto
 

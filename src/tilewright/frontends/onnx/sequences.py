@@ -13,7 +13,7 @@ from onnx import TypeProto, helper
 
 from tilewright.frontends.moves import cut
 from tilewright.frontends.onnx.limits import MAX_OPERANDS
-from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
+from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of_value, shape_of_value
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
@@ -41,19 +41,11 @@ Rule = Callable[[Lowering, Items], Item]
 
 def type_of_list(value: ValueList) -> TypeProto:
     """ONNX's type of a sequence: the shape of its tensors is part of it if they share one."""
-    kinds = {(_dtype(item), _shape(item)) for item in value.items}
+    kinds = {(dtype_of_value(item), shape_of_value(item)) for item in value.items}
     dtypes = {dtype for dtype, _ in kinds} or {np.dtype(np.float32)}
     shape = next(iter(kinds))[1] if len(kinds) == 1 else None
     number = helper.np_dtype_to_tensor_dtype(next(iter(dtypes)))
     return helper.make_sequence_type_proto(helper.make_tensor_type_proto(number, shape))
-
-
-def _shape(value: Value) -> tuple[int, ...]:
-    return value.array.shape if isinstance(value, Constant) else shape_of(value)
-
-
-def _dtype(value: Value) -> np.dtype[np.generic]:
-    return value.array.dtype if isinstance(value, Constant) else dtype_of(value)
 
 
 def _listed(at: Lowering, operands: Items) -> tuple[Value, ...]:
@@ -125,7 +117,7 @@ def _concat(at: Lowering, operands: Items) -> Item:
     new = bool(at.integer("new_axis"))
     if not items:
         raise at.refuse("its sequence is empty", code="onnx-shape")
-    rank = len(_shape(items[0])) + new
+    rank = len(shape_of_value(items[0])) + new
     axis = at.axis(at.integer("axis"), rank)
     if all(isinstance(item, Constant) for item in items):
         arrays = [item.array for item in items if isinstance(item, Constant)]
@@ -133,7 +125,7 @@ def _concat(at: Lowering, operands: Items) -> Item:
             raise at.refuse("its tensors do not fit together", code="onnx-shape")
         joined = np.stack(arrays, axis) if new else np.concatenate(arrays, axis)
         return Constant(joined, f"{at.node.name}.joined")
-    given = at.like([item for item in items if 0 not in _shape(item)])
+    given = at.like([item for item in items if 0 not in shape_of_value(item)])
     values = [given.tensor(index) for index in range(len(given.operands))]
     if new:
         values = [at.reshape(v, (*shape_of(v)[:axis], 1, *shape_of(v)[axis:])) for v in values]

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from tilewright.errors import TilewrightError, refuse
-from tilewright.frontends.limits import MAX_ELEMENTS, too_large
+from tilewright.frontends.limits import MAX_ELEMENTS, shown, too_large
 from tilewright.frontends.onnx.external import Files, external_bytes
-from tilewright.frontends.onnx.limits import MAX_DIMENSIONS, shown
+from tilewright.frontends.onnx.limits import MAX_DIMENSIONS
 from tilewright.frontends.onnx.nodes import AttributeValue, Node
 from tilewright.ir.types import Array
 

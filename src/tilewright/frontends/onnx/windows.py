@@ -96,8 +96,8 @@ def window_of(at: Lowering, kernel: Sequence[int], *, pool: bool) -> Window:
     """The window of a convolution or, with ONNX's ceil_mode, of a pool; refuses what is not one."""
     extents = at.shape(0)[2:]
     rank = len(extents)
-    strides = _positive(at, "strides", rank)
-    dilations = _positive(at, "dilations", rank)
+    strides = positive(at, "strides", rank)
+    dilations = positive(at, "dilations", rank)
     if len(kernel) != rank or any(not 1 <= size < MAX_EXTENT for size in kernel):
         raise at.refuse(f"kernel_shape {list(kernel)} does not fit {rank} spatial axes")
     spans = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
@@ -130,7 +130,7 @@ def window_of(at: Lowering, kernel: Sequence[int], *, pool: bool) -> Window:
     )
 
 
-def _positive(at: Lowering, name: str, rank: int) -> tuple[int, ...]:
+def positive(at: Lowering, name: str, rank: int) -> tuple[int, ...]:
     """A list of one positive integer per spatial axis; ones if absent."""
     values = at.integers(name) or (1,) * rank
     if len(values) != rank or any(not 1 <= value < MAX_EXTENT for value in values):

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.frontends.builder import NetworkBuilder
 from tilewright.frontends.imported import ModelNode
+from tilewright.frontends.limits import MAX_ELEMENTS
 from tilewright.frontends.stablehlo.folding import folded
-from tilewright.frontends.stablehlo.limits import (
-    MAX_DEPTH,
-    MAX_ELEMENTS,
-    MAX_OPERATIONS,
-    MAX_RANK,
-)
+from tilewright.frontends.stablehlo.limits import MAX_DEPTH, MAX_OPERATIONS, MAX_RANK
 from tilewright.frontends.stablehlo.lowering import Lowering, Rule, where
 from tilewright.frontends.stablehlo.naming import Labels
 from tilewright.frontends.stablehlo.operators import RULES
@@ -27,7 +24,28 @@ from tilewright.ir.types import shape_of
 Scope = dict[int, Entry | None]
 """The entry of each value, by its number; None for results of a refused operation."""
 
-Control = Callable[["Body", Operation, str, Sequence[Entry], Scope], Sequence[Entry | None]]
+
+@dataclass(frozen=True)
+class Call:
+    """An operation with others inside, or of whole entries, where it stands."""
+
+    body: Body
+    op: Operation
+    label: str
+    operands: Sequence[Entry]
+    scope: Scope
+
+    @property
+    def where(self) -> str:
+        """The place of a problem."""
+        return where(self.op, self.label)
+
+    def apply(self, rule: Rule) -> Sequence[Entry]:
+        """The results of a rule; raises TilewrightError."""
+        return self.body.apply(rule, self.op, self.label, self.operands)
+
+
+Control = Callable[[Call], Sequence[Entry | None]]
 """Takes an operation that runs others, or that moves whole entries."""
 
 SHORT = frozenset(("float16", "bfloat16"))
@@ -124,7 +142,7 @@ class Body:
         check_kinds(op.kinds, where(op, label))
         control = self._control.get(op.name)
         if control is not None:
-            return control(self, op, label, operands, scope)
+            return control(Call(self, op, label, operands, scope))
         rule = RULES.get(op.name)
         if rule is None:
             raise TilewrightError(_unknown(op, label))

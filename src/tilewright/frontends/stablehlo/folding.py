@@ -18,7 +18,7 @@ from tilewright.frontends.stablehlo.values import View
 from tilewright.graph.dialect import GraphOperation, WeightOp
 from tilewright.graph.weights import Weights
 from tilewright.ir import Block, SSAValue
-from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
+from tilewright.ir.types import Array, dtype_of, shape_of
 
 
 class Build(Protocol):
@@ -43,7 +43,7 @@ def folded(build: Build) -> Sequence[View] | None:
                 arrays[op.result] = weights.get(op.symbol.data)
             elif isinstance(op, GraphOperation):
                 result = op.evaluate(*(arrays[value] for value in op.inputs))
-                dtype = element_dtype(tensor_type(op.result).element_type)
+                dtype = dtype_of(op.result)
                 arrays[op.result] = np.asarray(result, dtype)
     return [
         View(arrays[view.core], view.axes, view.shape) if isinstance(view.core, SSAValue) else view

@@ -9,9 +9,9 @@ from typing import Any, cast
 from tilewright.errors import Problem, TilewrightError
 from tilewright.frontends.builder import NetworkBuilder
 from tilewright.frontends.imported import Imported
+from tilewright.frontends.limits import shown
 from tilewright.frontends.stablehlo.body import Body, check_kinds, tensor_entry
 from tilewright.frontends.stablehlo.control import CONTROL
-from tilewright.frontends.stablehlo.limits import shown
 from tilewright.frontends.stablehlo.lowering import Lowering
 from tilewright.frontends.stablehlo.program import Block, Operation
 from tilewright.frontends.stablehlo.reader import Exported, Source, read_program

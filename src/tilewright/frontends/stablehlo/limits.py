@@ -18,9 +18,6 @@ MAX_DEPTH = 32
 MAX_ROUNDS = 1024
 """Rounds of a loop, which is written out."""
 
-MAX_ELEMENTS = 2**30
-"""Elements of one tensor."""
-
 MAX_RANK = 8
 """Axes of one tensor."""
 
@@ -32,11 +29,3 @@ MAX_FOLDED_ELEMENTS = 2**24
 
 MAX_TABLE = 2**24
 """Elements of a constant that an importer makes."""
-
-MAX_NAME = 120
-"""Characters of a program's name that are shown in a message."""
-
-
-def shown(name: str) -> str:
-    """A name from the program as a message shows it: quoted, one line, not too long."""
-    return repr(name if len(name) <= MAX_NAME else name[:MAX_NAME] + "...")

@@ -15,13 +15,13 @@ from typing import Any, cast
 import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
+from tilewright.frontends.limits import shown
 from tilewright.frontends.modules import Exported
 from tilewright.frontends.stablehlo.limits import (
     MAX_DOCUMENT_BYTES,
     MAX_FILE_BYTES,
     MAX_OPERATIONS,
     MAX_SECONDS,
-    shown,
 )
 from tilewright.frontends.stablehlo.program import Program, program_of
 from tilewright.ir.types import Array

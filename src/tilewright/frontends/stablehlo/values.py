@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.frontends.emitter import dtype_of
 from tilewright.ir import SSAValue
-from tilewright.ir.types import Array, shape_of
+from tilewright.ir.types import Array, dtype_of, shape_of
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ def captured(module: Any, example_inputs: Any, dynamic_shapes: Any = None) -> An
     if training:
         raise refuse(
             "torch-training",
-            "in training mode, in which Dropout and BatchNorm compute otherwise, is "
+            "these modules are in training mode, which changes Dropout and BatchNorm: "
             + listed(training),
             where,
             help="call .eval() on the module first",

@@ -20,7 +20,7 @@ def check_program(program: Any, title: str) -> None:
                 "torch-mutation",
                 f"it changes {listed(changed)} in place when it runs",
                 where,
-                "return new tensors instead; a compiled network keeps no state",
+                "return new tensors instead; a compiled network has no state",
             )
         )
     if problems:

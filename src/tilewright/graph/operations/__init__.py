@@ -1,120 +1,47 @@
 """The operations of the graph dialect, one file a family.
 
 Each states its definition, shape rule, meaning and domain side by side. To add one: write the
-class in its family's file, with ``definition`` (base.py), and import it here.
+class in its family's file, with ``definition`` (base.py); a new file is named in ``FAMILIES``.
 """
 
 from __future__ import annotations
 
-from tilewright.graph.dialect import (
-    GraphOperation,
-    KernelOp,
-    NetworkOp,
-    OutputOp,
-    ScratchOp,
-    WeightOp,
-    YieldOp,
+from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, ScratchOp, WeightOp, YieldOp
+from tilewright.graph.operations import (
+    attention,
+    binary,
+    convolution,
+    functions,
+    gradients,
+    im2col,
+    indexing,
+    layer_norm,
+    logic,
+    matrix,
+    normalisation,
+    numbers,
+    pieces,
+    pointwise,
+    pooling,
+    quantisation,
+    reductions,
+    separable,
+    shuffle,
+    sparse,
+    views,
+    winograd,
+    winograd_stages,
 )
-from tilewright.graph.operations.attention import AttentionOp
 from tilewright.graph.operations.base import OPERATIONS, Operation
-from tilewright.graph.operations.binary import (
-    AddOp,
-    BinaryOperation,
-    DivOp,
-    MaxOp,
-    MinOp,
-    ModOp,
-    MulOp,
-    PowOp,
-    SubOp,
-)
-from tilewright.graph.operations.convolution import ConvOp
-from tilewright.graph.operations.functions import (
-    FUNCTION_OPERATIONS,
-    SignOp,
-)
-from tilewright.graph.operations.gradients import MaximumGradientOp
-from tilewright.graph.operations.im2col import Im2colOp
-from tilewright.graph.operations.indexing import (
-    ArgSortOp,
-    GatherOp,
-    RunningProductOp,
-    RunningSumOp,
-    ScatterOp,
-)
-from tilewright.graph.operations.layer_norm import LayerNormOp
-from tilewright.graph.operations.logic import (
-    BitAndOp,
-    BitCastOp,
-    BitNotOp,
-    BitOrOp,
-    BitShiftOp,
-    BitXorOp,
-    CastOp,
-    EqualOp,
-    LessEqualOp,
-    LessOp,
-    SelectOp,
-)
-from tilewright.graph.operations.matrix import MatMulOp
-from tilewright.graph.operations.normalisation import (
-    BatchNormOp,
-    LrnGradientOp,
-    LrnOp,
-    SoftmaxOp,
-)
-from tilewright.graph.operations.numbers import (
-    ConvertLayoutOp,
-    DequantiseOp,
-    QuantiseOp,
-    RequantiseOp,
-)
-from tilewright.graph.operations.pieces import PieceConvOp, PieceMatMulOp
-from tilewright.graph.operations.pointwise import (
-    AbsOp,
-    ClipOp,
-    LeakyReluOp,
-    NegOp,
-    PointwiseOperation,
-    PReluOp,
-    ReluOp,
-    TableOperation,
-)
-from tilewright.graph.operations.pooling import AveragePoolOp, MaxPoolOp
-from tilewright.graph.operations.quantisation import (
-    AddLinearOp,
-    AffineOperation,
-    DequantiseLinearOp,
-    LookUpOp,
-    MulLinearOp,
-    QuantiseLinearOp,
-    RequantiseLinearOp,
-)
-from tilewright.graph.operations.reductions import (
-    ArgMaxOp,
-    ArgMinOp,
-    ReduceMaxOp,
-    ReduceMeanOp,
-    ReduceMinOp,
-    ReduceProductOp,
-    ReduceSumOp,
-)
-from tilewright.graph.operations.separable import SeparableConvOp
-from tilewright.graph.operations.shuffle import ChannelShuffleOp
-from tilewright.graph.operations.sparse import SparseProductOp
-from tilewright.graph.operations.views import (
-    ConcatOp,
-    InterleaveOp,
-    JoinOperation,
-    PadOp,
-    ReshapeOp,
-    SliceOp,
-    TransposeOp,
-)
-from tilewright.graph.operations.winograd import WinogradConvOp
-from tilewright.graph.operations.winograd_stages import WinogradInputOp, WinogradOutputOp
 from tilewright.ir import Builtin, Context, Dialect, ModuleOp, Parser
 from tilewright.ir.types import TYPES
+
+FAMILIES = (
+    *(attention, binary, convolution, functions, gradients, im2col, indexing),
+    *(layer_norm, logic, matrix, normalisation, numbers, pieces, pointwise, pooling),
+    *(quantisation, reductions, separable, shuffle, sparse, views, winograd, winograd_stages),
+)
+"""The files whose operations are in ``OPERATIONS`` once they are imported."""
 
 BY_NAME: dict[str, type[Operation]] = {op.name.removeprefix("graph."): op for op in OPERATIONS}
 """The operations by their names without the dialect."""
@@ -144,93 +71,4 @@ def parse(text: str) -> ModuleOp:
     return module
 
 
-__all__ = [
-    "BY_NAME",
-    "FUNCTION_OPERATIONS",
-    "GRAPH",
-    "OPERATIONS",
-    "AbsOp",
-    "AddLinearOp",
-    "AddOp",
-    "AffineOperation",
-    "ArgMaxOp",
-    "ArgMinOp",
-    "ArgSortOp",
-    "AttentionOp",
-    "AveragePoolOp",
-    "BatchNormOp",
-    "BinaryOperation",
-    "BitAndOp",
-    "BitCastOp",
-    "BitNotOp",
-    "BitOrOp",
-    "BitShiftOp",
-    "BitXorOp",
-    "CastOp",
-    "ChannelShuffleOp",
-    "ClipOp",
-    "ConcatOp",
-    "ConvOp",
-    "ConvertLayoutOp",
-    "DequantiseLinearOp",
-    "DequantiseOp",
-    "DivOp",
-    "EqualOp",
-    "GatherOp",
-    "GraphOperation",
-    "Im2colOp",
-    "InterleaveOp",
-    "JoinOperation",
-    "LayerNormOp",
-    "LeakyReluOp",
-    "LessEqualOp",
-    "LessOp",
-    "LookUpOp",
-    "LrnGradientOp",
-    "LrnOp",
-    "MatMulOp",
-    "MaxOp",
-    "MaxPoolOp",
-    "MaximumGradientOp",
-    "MinOp",
-    "ModOp",
-    "MulLinearOp",
-    "MulOp",
-    "NegOp",
-    "Operation",
-    "PReluOp",
-    "PadOp",
-    "PieceConvOp",
-    "PieceMatMulOp",
-    "PointwiseOperation",
-    "PowOp",
-    "QuantiseLinearOp",
-    "QuantiseOp",
-    "ReduceMaxOp",
-    "ReduceMeanOp",
-    "ReduceMinOp",
-    "ReduceProductOp",
-    "ReduceSumOp",
-    "ReluOp",
-    "RequantiseLinearOp",
-    "RequantiseOp",
-    "ReshapeOp",
-    "RunningProductOp",
-    "RunningSumOp",
-    "ScatterOp",
-    "SelectOp",
-    "SeparableConvOp",
-    "SignOp",
-    "SliceOp",
-    "SoftmaxOp",
-    "SparseProductOp",
-    "SubOp",
-    "TableOperation",
-    "TransposeOp",
-    "WinogradConvOp",
-    "WinogradInputOp",
-    "WinogradOutputOp",
-    "context",
-    "load_dialects",
-    "parse",
-]
+__all__ = ["BY_NAME", "GRAPH", "OPERATIONS", "Operation", "context", "load_dialects", "parse"]

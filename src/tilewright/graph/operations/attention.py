@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from tilewright.graph.operations.base import (
+    Attributes,
     Operation,
     Type,
     along,
@@ -15,8 +16,7 @@ from tilewright.graph.operations.base import (
     broadcast_shape,
     definition,
 )
-from tilewright.ir import PythonValue
-from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
+from tilewright.ir.types import Array, dtype_of, shape_of
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
@@ -31,8 +31,9 @@ class AttentionOp(Operation):
     """
 
     name = "graph.attention"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"scale": 1.0}
+    DEFAULTS: ClassVar[Attributes] = {"scale": 1.0}
     ARITY: ClassVar[tuple[int, int]] = (3, 4)
+    ROLES: ClassVar[tuple[Role, ...]] = ("input", "input", "input", "bias")
 
     def infer(self, types: Sequence[Type]) -> Type:
         """[b, m, h, e]."""
@@ -64,7 +65,7 @@ class AttentionOp(Operation):
             scores = scores + mask[0] if mask else scores
             weights = np.exp(scores - scores.max(-1, keepdims=True))
             attended = weights / weights.sum(-1, keepdims=True) @ v
-        dtype = element_dtype(tensor_type(self.result).element_type)
+        dtype = dtype_of(self.result)
         return np.ascontiguousarray(attended.swapaxes(1, 2)).astype(dtype)
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
@@ -73,14 +74,13 @@ class AttentionOp(Operation):
         _, t, _, e = shape_of(self.inputs[2])
         dims = [Dim("b0", b), Dim("b1", h), Dim("m", m), Dim("e", e)]
         dims += [Dim("t", t, "reduction"), Dim("d", d, "reduction")]
-        accesses: list[tuple[Sequence[Affine], Role]] = [
-            ((along("b0"), along(row), along("b1"), along(last)), "input")
+        accesses: list[Sequence[Affine]] = [
+            (along("b0"), along(row), along("b1"), along(last))
             for row, last in (("m", "d"), ("t", "d"), ("t", "e"))
         ]
         if len(self.inputs) == 4:
             named = broadcast_access(shape_of(self.inputs[3]), (b, h, m, t))
             meaning = {f"d{axis}": name for axis, name in enumerate(("b0", "b1", "m", "t"))}
-            mask = tuple(along(meaning[a.dims[0]]) if a.dims else Affine() for a in named)
-            accesses.append((mask, "bias"))
+            accesses.append([along(meaning[a.dims[0]]) if a.dims else Affine() for a in named])
         target = (along("b0"), along("m"), along("b1"), along("e"))
         return self.make_stage(dims, operands, accesses, result, target)

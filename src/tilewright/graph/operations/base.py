@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -27,10 +28,11 @@ from tilewright.ir import (
 from tilewright.ir.types import (
     Array,
     FixedType,
-    element_dtype,
+    dtype_of,
     element_name,
     fraction_of,
     layout_of,
+    shape_of,
     tensor,
     tensor_type,
 )
@@ -53,6 +55,9 @@ MAXIMUM_STEP = 2**24
 
 Type = TensorType[Any]
 
+Attributes = Mapping[str, PythonValue | None]
+"""The attributes of an operation with their defaults; None for those that may be absent."""
+
 NARROW = (8, 16)
 """Bits of fixed-point values; sums and products of them have 32."""
 
@@ -64,11 +69,13 @@ class Operation(GraphOperation):
     None may be absent.
     """
 
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {}
+    DEFAULTS: ClassVar[Attributes] = {}
     ARITY: ClassVar[tuple[int, int]] = (1, 1)
     """Fewest and most operands."""
     FIXED_POINT: ClassVar[bool] = True
     """True if operands may be fixed point."""
+    ROLES: ClassVar[tuple[Role, ...]] = ()
+    """Planning's roles of the operands in order; further ones are inputs."""
     RESULT_CHOSEN: ClassVar[bool] = False
     """True if the builder chooses the result's binary point (checked by ``verify_element``)."""
 
@@ -212,7 +219,7 @@ class Operation(GraphOperation):
     def as_result(self, values: Array) -> Array:
         """Return results that were computed in float32 as the result's elements, of 16 bits
         perhaps."""
-        dtype = element_dtype(tensor_type(self.result).element_type)
+        dtype = dtype_of(self.result)
         if values.dtype == np.float32 and tensor_type(self.result).element_type in SHORT_FLOATS:
             return values.astype(dtype)
         return values
@@ -267,16 +274,71 @@ class Operation(GraphOperation):
         elif inferred != element and not (inferred in SHORT_FLOATS and element == f32):
             raise self.wrong(f"result has elements {element}, the rule gives {inferred}")
 
+    def nest(
+        self,
+        operands: Sequence[str],
+        result: str,
+        notation: str,
+        extents: Mapping[str, int] | None = None,
+        operation: str = "",
+    ) -> Stage | None:
+        """The stage that index notation states, as ``n ci, co ci, co -> n co`` of a product.
+
+        Each operand, and after the arrow the result, has an index for every axis: a dim, 0, or an
+        affine expression of dims (``oh*2+kh-1``). Dims of the result are parallel, the others
+        reductions; they extend as the tensors do along their axes, or as ``extents`` says. An
+        operand of extent 1 along a longer dim is read at 0 there. What is stated of operands at the
+        end that the operation does not have is left out.
+        """
+        reads, _, writes = notation.partition("->")
+        texts = [*reads.split(",")[: len(self.inputs)], writes]
+        tensors = [
+            list(zip(text.split(), shape_of(value), strict=True))
+            for text, value in zip(texts, (*self.inputs, self.result), strict=True)
+        ]
+        sizes = dict(extents or {})
+        for word, extent in (pair for axes in tensors for pair in axes):
+            if word.isidentifier() and word not in (extents or {}):
+                sizes[word] = max(sizes.get(word, 0), extent)
+        accesses = [
+            [_index("0" if extent == 1 < sizes.get(word, 1) else word) for word, extent in axes]
+            for axes in tensors
+        ]
+        *sources, target = accesses
+        written = dict.fromkeys(dim for index in target for dim in index.dims)
+        read = [dim for access in sources for index in access for dim in index.dims]
+        dims = [Dim(name, sizes[name]) for name in written]
+        summed = dict.fromkeys(name for name in (*read, *sizes) if name not in written)
+        dims += [Dim(name, sizes[name], "reduction") for name in summed]
+        return self.make_stage(dims, operands, sources, result, target, operation)
+
+    def mapped(self, operands: Sequence[str], result: str) -> Stage | None:
+        """The stage of a map: dims d0.. of the result, to which operands broadcast."""
+        shape = shape_of(self.result)
+        accesses = [broadcast_access(shape_of(value), shape) for value in self.inputs]
+        target = [along(f"d{axis}") for axis in range(len(shape))]
+        return self.make_stage(axis_dims(shape), operands, accesses, result, target)
+
+    def rows(self, operands: Sequence[str], result: str, axis: int) -> Stage | None:
+        """The stage of whole rows along an axis: dims d0.. of the others, and the reduction
+        ``axis``, which further operands have alone."""
+        shape = shape_of(self.result)
+        dims = [dim for dim in axis_dims(shape) if dim.name != f"d{axis}"]
+        dims.append(Dim("axis", shape[axis], "reduction"))
+        access = tuple(along("axis" if i == axis else f"d{i}") for i in range(len(shape)))
+        reads = [access, *[(along("axis"),)] * (len(self.inputs) - 1)]
+        return self.make_stage(dims, operands, reads, result, access)
+
     def make_stage(
         self,
         dims: Sequence[Dim],
         operands: Sequence[str],
-        accesses: Sequence[tuple[Sequence[Affine], Role]],
+        accesses: Sequence[Sequence[Affine]],
         result: str,
         target: Sequence[Affine],
         operation: str = "",
     ) -> Stage | None:
-        """A stage over the named operands with one access and role each.
+        """A stage over the named operands with one access each.
 
         None if planning has no such element type. ``operation`` is this operation's name unless
         given.
@@ -285,8 +347,10 @@ class Operation(GraphOperation):
         if any(element_name(kind.element_type) not in ELEMENTS for kind in kinds):
             return None
         inputs = tuple(
-            make_operand(name, value, access, role)
-            for name, value, (access, role) in zip(operands, self.inputs, accesses, strict=True)
+            make_operand(name, value, access, self.ROLES[n] if n < len(self.ROLES) else "input")
+            for n, (name, value, access) in enumerate(
+                zip(operands, self.inputs, accesses, strict=True)
+            )
         )
         return Stage(
             operation or self.operation,
@@ -296,6 +360,12 @@ class Operation(GraphOperation):
             tuple((key, cast(Value, value)) for key, value in self.values.items()),
             self.node_name,
         )
+
+
+@lru_cache(maxsize=4096)
+def _index(text: str) -> Affine:
+    """An index of the notation that ``Operation.nest`` takes."""
+    return Affine.parse(text)
 
 
 def make_operand(name: str, value: SSAValue, access: Sequence[Affine], role: Role) -> Operand:
@@ -320,11 +390,6 @@ def axis_dims(shape: Sequence[int]) -> tuple[Dim, ...]:
 def along(dim: str, coefficient: int = 1, offset: int = 0) -> Affine:
     """The affine expression ``coefficient * dim + offset``."""
     return Affine(((dim, coefficient),), offset)
-
-
-def identity(rank: int) -> tuple[Affine, ...]:
-    """Access d0, d1, ... of an operand that lies as the result does."""
-    return tuple(along(f"d{axis}") for axis in range(rank))
 
 
 def broadcast_access(shape: Sequence[int], result: Sequence[int]) -> tuple[Affine, ...]:
@@ -368,6 +433,15 @@ def definition(kind: Kind) -> Kind:
     defined = irdl_op_definition(kind)
     OPERATIONS.append(defined)
     return defined
+
+
+def define(kind: type[Operation], meanings: Mapping[str, str], **members: object) -> None:
+    """Add operations of one kind that differ in their names and meanings, and in ``members``."""
+    constants = {name: ClassVar[Any] for name in members if name.isupper()}
+    for name, meaning in meanings.items():
+        stated = {"name": f"graph.{name}", "__doc__": meaning, "__annotations__": constants}
+        title = name.title().replace("_", "")
+        _ = definition(cast("type[Operation]", type(f"{title}Op", (kind,), stated | members)))
 
 
 def is_float(element: Attribute) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Type, broadcast_shape, definition
+from tilewright.graph.operations.base import Attributes, Type, broadcast_shape, define, definition
 from tilewright.graph.operations.pointwise import PointwiseOperation
-from tilewright.ir import PythonValue, i1
+from tilewright.ir import i1
 from tilewright.ir.types import FixedType
 
 
@@ -48,7 +48,7 @@ class GuardedSum(SumOperation):
     and the result has its point at g + least f.
     """
 
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"guard": None}
+    DEFAULTS: ClassVar[Attributes] = {"guard": None}
 
     def result_point(self, fractions: Sequence[int]) -> int:
         """The larger of the operands' points, or the guard bits after the smaller."""
@@ -83,18 +83,13 @@ class MulOp(SumOperation):
         return sum(fractions)
 
 
-@definition
-class MaxOp(BinaryOperation):
-    """The larger of x and y, which have one type."""
-
-    name = "graph.max"
-
-
-@definition
-class MinOp(BinaryOperation):
-    """The smaller of x and y, which have one type."""
-
-    name = "graph.min"
+define(
+    BinaryOperation,
+    {
+        "max": "The larger of x and y, which have one type.",
+        "min": "The smaller of x and y, which have one type.",
+    },
+)
 
 
 class FloatBinaryOperation(BinaryOperation):
@@ -103,21 +98,14 @@ class FloatBinaryOperation(BinaryOperation):
     FIXED_POINT: ClassVar[bool] = False
 
 
-@definition
-class DivOp(FloatBinaryOperation):
-    """x / y; integers round towards zero, as ONNX has it."""
-
-    name = "graph.div"
-
-
-@definition
-class PowOp(FloatBinaryOperation):
-    """x ** y; of integers the product of y factors, which wraps around.
-
-    For a negative integer y it is 1 / x ** -y, rounded towards zero, and 0 for x = 0.
-    """
-
-    name = "graph.pow"
+define(
+    FloatBinaryOperation,
+    {
+        "div": "x / y; integers round towards zero, as ONNX has it.",
+        "pow": "x ** y; of integers the product of y factors, which wraps around; for a negative y "
+        "it is 1 / x ** -y, rounded towards zero, and 0 for x = 0.",
+    },
+)
 
 
 @definition
@@ -128,4 +116,4 @@ class ModOp(FloatBinaryOperation):
     """
 
     name = "graph.mod"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"truncated": False}
+    DEFAULTS: ClassVar[Attributes] = {"truncated": False}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, cast
 
 import numpy as np
 
-from tilewright.graph.operations.base import SHORT_FLOATS, Operation, Type, along, definition
+from tilewright.graph.operations.base import SHORT_FLOATS, Attributes, Operation, Type, definition
+from tilewright.graph.operations.windows import WindowOperation
 from tilewright.ir import (
     Attribute,
-    PythonValue,
     f32,
     i8,
     i16,
@@ -19,11 +19,11 @@ from tilewright.ir import (
 from tilewright.ir.types import UNSIGNED, Array, FixedType, shape_of
 from tilewright.numerics import fixed, reference
 from tilewright.numerics.element_types import widened
-from tilewright.planning.domain import Affine, Dim, Role, Stage
+from tilewright.planning.domain import Role, Stage
 
 
 @definition
-class ConvOp(Operation):
+class ConvOp(WindowOperation):
     """Cross-correlation of images [n, c, h, w] with weights [co, c/group, kh, kw].
 
     An optional third operand [co] is added. ``pads`` are top, left, bottom, right. In fixed point:
@@ -35,14 +35,9 @@ class ConvOp(Operation):
     """
 
     name = "graph.conv"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "strides": (1, 1),
-        "pads": (0, 0, 0, 0),
-        "dilations": (1, 1),
-        "group": 1,
-        "fill": None,
-    }
+    DEFAULTS: ClassVar[Attributes] = {**WindowOperation.DEFAULTS, "group": 1, "fill": None}
     ARITY: ClassVar[tuple[int, int]] = (2, 3)
+    ROLES: ClassVar[tuple[Role, ...]] = ("input", "weight", "bias")
 
     def infer(self, types: Sequence[Type]) -> Type:
         """[n, co, oh, ow] with oh = (h + top + bottom - ((kh - 1)*dilation + 1)) // stride + 1."""
@@ -51,8 +46,7 @@ class ConvOp(Operation):
         self.need(len(x) == 4, f"images must have rank 4, have shape {list(x)}")
         self.need(len(w) == 4, f"weights must have rank 4, have shape {list(w)}")
         self.need(min(*x, *w) >= 1, f"empty images {list(x)} or weights {list(w)}")
-        strides, pads = self.integers("strides", 2, 1), self.integers("pads", 4, 0)
-        dilations, group = self.integers("dilations", 2, 1), self.integer("group", 1, 2**24)
+        (_, pads, dilations), group = self.slide, self.integer("group", 1, 2**24)
         self.need(
             x[1] == w[1] * group,
             f"{x[1]} input channels, but weights for {w[1]} channels in {group} groups",
@@ -63,7 +57,7 @@ class ConvOp(Operation):
                 types[2].get_shape() == (w[0],),
                 f"bias must have shape [{w[0]}], has {list(types[2].get_shape())}",
             )
-        oh, ow = windowed(x[2:], w[2:], strides, pads, dilations)
+        oh, ow = self.windowed(x[2:], w[2:])
         self.need(
             oh >= 1 and ow >= 1,
             f"kernel {list(w[2:])} with dilations {list(dilations)} exceeds the padded image "
@@ -87,19 +81,14 @@ class ConvOp(Operation):
 
         Plain integers are exact as long as sums stay below 2**53.
         """
-        attributes = (
-            self.integers("strides"),
-            self.integers("pads"),
-            self.integers("dilations"),
-            self.integer("group", 1, 2**24),
-        )
+        strides, pads, dilations = self.slide
         arrays = tuple(factors(arrays))
         fill = self.get("fill", 0)
         if fill:
-            top, left, bottom, right = attributes[1]
-            around = ((0, 0), (0, 0), (top, bottom), (left, right))
+            around = ((0, 0), (0, 0), pads[::2], pads[1::2])
             arrays = (np.pad(arrays[0], around, constant_values=cast(int, fill)), *arrays[1:])
-            attributes = (attributes[0], (0, 0, 0, 0), *attributes[2:])
+            pads = (0, 0, 0, 0)
+        attributes = strides, pads, dilations, self.integer("group", 1, 2**24)
         bias = arrays[2] if len(arrays) == 3 else None
         if self.is_fixed:
             return fixed.conv2d(arrays[0], arrays[1], bias, *attributes)
@@ -109,61 +98,17 @@ class ConvOp(Operation):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims n, [g], co, oh, ow | ci, kh, kw; depthwise: n, c, oh, ow | kh, kw."""
-        group = self.integer("group", 1, 2**24)
-        n, channels, _, _ = shape_of(self.inputs[0])
-        co, ci, kh, kw = shape_of(self.inputs[1])
-        _, _, oh, ow = shape_of(self.result)
-        (sh, sw), (top, left, _, _) = self.integers("strides"), self.integers("pads")
-        dh, dw = self.integers("dilations")
-        rows = Affine((("oh", sh), ("kh", dh)), -top)
-        columns = Affine((("ow", sw), ("kw", dw)), -left)
-        window = [Dim("kh", kh, "reduction"), Dim("kw", kw, "reduction")]
-        pixels = [Dim("oh", oh), Dim("ow", ow)]
+        group, channels = self.integer("group", 1, 2**24), shape_of(self.inputs[0])[1]
+        co, ci, _, _ = shape_of(self.inputs[1])
         if group > 1 and group == channels == co:
-            operation = "depthwise_conv"
-            dims = [Dim("n", n), Dim("c", co), *pixels, *window]
-            source, target, inner = along("c"), along("c"), Affine()
-            weight = target
-        elif group > 1:
-            operation = "conv"
-            dims = [Dim("n", n), Dim("g", group), Dim("co", co // group), *pixels]
-            dims += [Dim("ci", ci, "reduction"), *window]
-            source = Affine((("g", ci), ("ci", 1)))
-            target = weight = Affine((("g", co // group), ("co", 1)))
-            inner = along("ci")
-        else:
-            operation = "conv"
-            dims = [Dim("n", n), Dim("co", co), *pixels, Dim("ci", ci, "reduction"), *window]
-            source, target, inner = along("ci"), along("co"), along("ci")
-            weight = target
-        accesses: list[tuple[Sequence[Affine], Role]] = [
-            ((along("n"), source, rows, columns), "input"),
-            ((weight, inner, along("kh"), along("kw")), "weight"),
-            ((target,), "bias"),
-        ]
-        return self.make_stage(
-            dims,
-            operands,
-            accesses[: len(self.inputs)],
-            result,
-            (along("n"), target, along("oh"), along("ow")),
-            operation,
-        )
-
-
-def windowed(
-    image: Sequence[int],
-    window: Sequence[int],
-    strides: Sequence[int],
-    pads: Sequence[int],
-    dilations: Sequence[int],
-) -> tuple[int, int]:
-    """Rows and columns of a convolution's result; below 1 where the window exceeds the image."""
-    rows, columns = (
-        (image[i] + pads[i] + pads[2 + i] - (window[i] - 1) * dilations[i] - 1) // strides[i] + 1
-        for i in range(2)
-    )
-    return rows, columns
+            notation = f"n c {self.pixel}, c 0 kh kw, c -> n c oh ow"
+            return self.nest(operands, result, notation, operation="depthwise_conv")
+        source, target, extents = "ci", "co", dict[str, int]()
+        if group > 1:
+            source, target = f"g*{ci}+ci", f"g*{co // group}+co"
+            extents = {"g": group, "co": co // group}
+        notation = f"n {source} {self.pixel}, {target} ci kh kw, {target} -> n {target} oh ow"
+        return self.nest(operands, result, notation, extents)
 
 
 def factors(arrays: Sequence[Array]) -> list[Array]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, cast
+from collections.abc import Sequence
+from typing import ClassVar
 
-from tilewright.graph.operations.base import Type, definition
+from tilewright.graph.operations.base import Type, define
 from tilewright.graph.operations.pointwise import PointwiseOperation, TableOperation
-from tilewright.numerics.operators import FUNCTIONS, Function
+from tilewright.numerics.operators import FUNCTIONS
 
 
 class FloatOperation(PointwiseOperation):
@@ -22,28 +22,15 @@ class FloatOperation(PointwiseOperation):
         return result
 
 
-def _operation(name: str, function: Function) -> type[PointwiseOperation]:
-    """The operation of a function; on fixed point, too, if that reads a table."""
-    kind = TableOperation if "table" in function.traits else FloatOperation
-    members = {
-        "name": f"graph.{name}",
-        "DEFAULTS": function.parameters,
-        "__annotations__": {"DEFAULTS": ClassVar[Mapping[str, float]]},
-        "__doc__": function.c,
-    }
-    title = name.title().replace("_", "")
-    return definition(cast("type[PointwiseOperation]", type(f"{title}Op", (kind,), members)))
+for _name, _function in FUNCTIONS.items():
+    define(
+        TableOperation if "table" in _function.traits else FloatOperation,
+        {_name: _function.c},
+        DEFAULTS=_function.parameters,
+    )
 
-
-FUNCTION_OPERATIONS: Mapping[str, type[PointwiseOperation]] = {
-    name: _operation(name, function) for name, function in FUNCTIONS.items()
-}
-"""Operation of each function by its name."""
-
-
-@definition
-class SignOp(PointwiseOperation):
-    """1, 0 or -1: the sign of x; not defined on fixed point."""
-
-    name = "graph.sign"
-    FIXED_POINT: ClassVar[bool] = False
+define(
+    PointwiseOperation,
+    {"sign": "1, 0 or -1: the sign of x; not defined on fixed point."},
+    FIXED_POINT=False,
+)

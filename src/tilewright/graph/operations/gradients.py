@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, along, definition
-from tilewright.ir.types import Array, shape_of
+from tilewright.graph.operations.base import Operation, Type, definition
+from tilewright.ir.types import Array
 from tilewright.numerics import reference
-from tilewright.planning.domain import Dim, Stage
+from tilewright.planning.domain import Stage
 
 
 @definition
@@ -36,9 +36,4 @@ class MaximumGradientOp(Operation):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims n, j, p | k: k runs through all that is given, j through the values."""
-        n, count, p = shape_of(self.inputs[0])
-        dims = (Dim("n", n), Dim("j", count - 2), Dim("p", p), Dim("k", count, "reduction"))
-        access = (along("n"), along("k"), along("p"))
-        return self.make_stage(
-            dims, operands, [(access, "input")], result, (along("n"), along("j"), along("p"))
-        )
+        return self.nest(operands, result, "n k p -> n j p")

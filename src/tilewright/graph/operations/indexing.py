@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, along, axis_dims, definition, identity
-from tilewright.ir import PythonValue, i1, i64, prop_def
+from tilewright.graph.operations.base import Attributes, Operation, Type, definition
+from tilewright.ir import i1, i64, prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics.operators import operators
-from tilewright.planning.domain import Affine, Dim, Role, Stage
+from tilewright.planning.domain import Stage
 
 
 @definition
@@ -23,7 +23,7 @@ class GatherOp(Operation):
 
     name = "graph.gather"
     axis = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axis": None}
+    DEFAULTS: ClassVar[Attributes] = {"axis": None}
     ARITY: ClassVar[tuple[int, int]] = (2, 2)
     FIXED_POINT: ClassVar[bool] = False
 
@@ -45,18 +45,12 @@ class GatherOp(Operation):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d0..dk of the result | v, all that an index may be."""
-        shape, rank = shape_of(self.inputs[0]), len(shape_of(self.inputs[1]))
-        axis = self.integer("axis", 0, len(shape) - 1)
-        dims = [*axis_dims(shape_of(self.result)), Dim("v", shape[axis], "reduction")]
-        inner = range(axis + rank, len(dims) - 1)
-        source = [
-            *(along(f"d{i}") for i in range(axis)),
-            along("v"),
-            *(along(f"d{i}") for i in inner),
-        ]
-        places = [along(f"d{axis + i}") for i in range(rank)]
-        accesses: list[tuple[Sequence[Affine], Role]] = [(source, "input"), (places, "input")]
-        return self.make_stage(dims, operands, accesses, result, identity(len(dims) - 1))
+        axis, rank = self.get("axis"), len(shape_of(self.inputs[1]))
+        dims = [f"d{i}" for i in range(len(shape_of(self.result)))]
+        source = [*dims[:axis], "v", *dims[axis + rank :]]
+        places = dims[axis : axis + rank]
+        notation = f"{' '.join(source)}, {' '.join(places)} -> {' '.join(dims)}"
+        return self.nest(operands, result, notation)
 
 
 def wrapped(places: Array, extent: int) -> Array:
@@ -78,7 +72,7 @@ class ScatterOp(Operation):
     """
 
     name = "graph.scatter"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"reduction": "none"}
+    DEFAULTS: ClassVar[Attributes] = {"reduction": "none"}
     ARITY: ClassVar[tuple[int, int]] = (3, 3)
     FIXED_POINT: ClassVar[bool] = False
 
@@ -121,21 +115,15 @@ class ScatterOp(Operation):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d0..dk of the result | u, the updates: each element looks for its own."""
-        shape, (count,) = shape_of(self.result), shape_of(self.inputs[1])
-        dims = [*axis_dims(shape), Dim("u", count, "reduction")]
-        target = identity(len(shape))
-        accesses: list[tuple[Sequence[Affine], Role]] = [
-            (target, "input"),
-            ((along("u"),), "input"),
-            ((along("u"), *target[1:]), "input"),
-        ]
-        return self.make_stage(dims, operands, accesses, result, target)
+        first, *others = (f"d{i}" for i in range(len(shape_of(self.result))))
+        inner = " ".join(others)
+        return self.nest(operands, result, f"{first} {inner}, u, u {inner} -> {first} {inner}")
 
 
 class RowOperation(Operation):
     """An operation on whole rows along ``axis``, each row by itself."""
 
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axis": None}
+    DEFAULTS: ClassVar[Attributes] = {"axis": None}
     FIXED_POINT: ClassVar[bool] = False
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -147,12 +135,7 @@ class RowOperation(Operation):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d0.. of the other axes | axis, which a tile keeps whole."""
-        shape = shape_of(self.result)
-        axis = self.integer("axis", 0, len(shape) - 1)
-        dims = [dim for dim in axis_dims(shape) if dim.name != f"d{axis}"]
-        dims.append(Dim("axis", shape[axis], "reduction"))
-        access = tuple(along("axis" if i == axis else f"d{i}") for i in range(len(shape)))
-        return self.make_stage(dims, operands, [(access, "input")], result, access)
+        return self.rows(operands, result, int(self.get("axis")))
 
 
 class RunningOperation(RowOperation):
@@ -196,7 +179,7 @@ class ArgSortOp(RowOperation):
 
     name = "graph.arg_sort"
     axis = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axis": None, "descending": False}
+    DEFAULTS: ClassVar[Attributes] = {"axis": None, "descending": False}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The operand's shape, of int64."""

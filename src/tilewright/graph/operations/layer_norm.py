@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, along, axis_dims, definition
-from tilewright.ir import PythonValue
+from tilewright.graph.operations.base import Attributes, Operation, Type, definition
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import reference
 from tilewright.numerics.element_types import widened
-from tilewright.planning.domain import Affine, Dim, Role, Stage
+from tilewright.planning.domain import Role, Stage
 
 
 @definition
@@ -24,8 +23,9 @@ class LayerNormOp(Operation):
     """
 
     name = "graph.layer_norm"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"epsilon": 1e-5, "centred": True}
+    DEFAULTS: ClassVar[Attributes] = {"epsilon": 1e-5, "centred": True}
     ARITY: ClassVar[tuple[int, int]] = (1, 3)
+    ROLES: ClassVar[tuple[Role, ...]] = ("input", "weight", "bias")
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape of x."""
@@ -51,13 +51,4 @@ class LayerNormOp(Operation):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d0.. of the other axes | axis, which a tile keeps whole."""
-        shape = shape_of(self.result)
-        last = len(shape) - 1
-        dims = [*axis_dims(shape)[:last], Dim("axis", shape[last], "reduction")]
-        access = tuple(along("axis" if i == last else f"d{i}") for i in range(len(shape)))
-        roles: list[tuple[Sequence[Affine], Role]] = [
-            (access, "input"),
-            ((along("axis"),), "weight"),
-            ((along("axis"),), "bias"),
-        ]
-        return self.make_stage(dims, operands, roles[: len(self.inputs)], result, access)
+        return self.rows(operands, result, len(shape_of(self.result)) - 1)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Type, broadcast_shape, definition
+from tilewright.graph.operations.base import Attributes, Type, broadcast_shape, define, definition
 from tilewright.graph.operations.pointwise import PointwiseOperation
-from tilewright.ir import PythonValue, i1, prop_def
+from tilewright.ir import i1, prop_def
 from tilewright.ir.types import Array, FixedType, element_dtype, element_of
 from tilewright.numerics import pointwise
 
@@ -31,25 +31,14 @@ class ComparisonOperation(PlainOperation):
         return self.result_of(super().infer(types).get_shape(), i1)
 
 
-@definition
-class EqualOp(ComparisonOperation):
-    """The comparison x = y, element by element; NaN equals nothing."""
-
-    name = "graph.equal"
-
-
-@definition
-class LessOp(ComparisonOperation):
-    """The comparison x < y, element by element."""
-
-    name = "graph.less"
-
-
-@definition
-class LessEqualOp(ComparisonOperation):
-    """The comparison x <= y, element by element."""
-
-    name = "graph.less_equal"
+define(
+    ComparisonOperation,
+    {
+        "equal": "The comparison x = y, element by element; NaN equals nothing.",
+        "less": "The comparison x < y, element by element.",
+        "less_equal": "The comparison x <= y, element by element.",
+    },
+)
 
 
 class BitOperation(PlainOperation):
@@ -65,33 +54,19 @@ class BitOperation(PlainOperation):
         return result
 
 
-@definition
-class BitAndOp(BitOperation):
-    """The bits that x and y both have."""
-
-    name = "graph.bit_and"
-
-
-@definition
-class BitOrOp(BitOperation):
-    """The bits that x or y has."""
-
-    name = "graph.bit_or"
-
-
-@definition
-class BitXorOp(BitOperation):
-    """The bits that one of x and y has."""
-
-    name = "graph.bit_xor"
-
-
-@definition
-class BitNotOp(BitOperation):
-    """The bits that x has not; of booleans, the negation."""
-
-    name = "graph.bit_not"
-    ARITY: ClassVar[tuple[int, int]] = (1, 1)
+define(
+    BitOperation,
+    {
+        "bit_and": "The bits that x and y both have.",
+        "bit_or": "The bits that x or y has.",
+        "bit_xor": "The bits that one of x and y has.",
+    },
+)
+define(
+    BitOperation,
+    {"bit_not": "The bits that x has not; of booleans, the negation."},
+    ARITY=(1, 1),
+)
 
 
 @definition
@@ -99,7 +74,7 @@ class BitShiftOp(BitOperation):
     """x with its bits moved by y places: up if ``left``, else down."""
 
     name = "graph.bit_shift"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"left": False}
+    DEFAULTS: ClassVar[Attributes] = {"left": False}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The broadcast shape, of integers."""
@@ -142,7 +117,7 @@ class CastOp(PlainOperation):
 
     name = "graph.cast"
     to = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"to": None, "saturate": None}
+    DEFAULTS: ClassVar[Attributes] = {"to": None, "saturate": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the type of the operand's shape."""
@@ -164,7 +139,7 @@ class BitCastOp(PlainOperation):
         return pointwise.evaluate(self.operation, arrays, attributes=self.values)
 
     to = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"to": None}
+    DEFAULTS: ClassVar[Attributes] = {"to": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the type of the operand's shape."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, along, broadcast_shape, definition
+from tilewright.graph.operations.base import (
+    Attributes,
+    Operation,
+    Type,
+    broadcast_shape,
+    definition,
+)
 from tilewright.graph.operations.convolution import factors, product_element
-from tilewright.ir import PythonValue
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import fixed, reference
-from tilewright.planning.domain import Affine, Dim, Role, Stage
+from tilewright.planning.domain import Role, Stage
 
 
 @definition
@@ -25,11 +30,9 @@ class MatMulOp(Operation):
     """
 
     name = "graph.matmul"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "transpose_a": False,
-        "transpose_b": False,
-    }
+    DEFAULTS: ClassVar[Attributes] = {"transpose_a": False, "transpose_b": False}
     ARITY: ClassVar[tuple[int, int]] = (2, 3)
+    ROLES: ClassVar[tuple[Role, ...]] = ("input", "weight", "bias")
 
     @property
     def transposed(self) -> tuple[bool, bool]:
@@ -87,27 +90,17 @@ class MatMulOp(Operation):
         if self._is_batch_of_rows:
             names[-3:-1] = reversed(names[-3:-1])
             rows = names[-2]
-        depth = a[-2] if self.transposed[0] else a[-1]
-        dims = [Dim(name, extent) for name, extent in zip(names, shape, strict=True)]
-        dims.append(Dim("ci", depth, "reduction"))
-
-        def access(extents: Sequence[int], last: Sequence[str]) -> tuple[Affine, ...]:
-            labels = [*names[:-2], *last][len(shape) - len(extents) :]
-            wide = dict(zip(names, shape, strict=True)) | {"ci": depth}
-            return tuple(
-                Affine() if extent == 1 and wide[label] != 1 else along(label)
-                for label, extent in zip(labels, extents, strict=True)
-            )
-
         swap_a, swap_b = self.transposed
-        accesses: list[tuple[Sequence[Affine], Role]] = [
-            (access(a, ["ci", rows] if swap_a else [rows, "ci"]), "input"),
-            (access(b, ["co", "ci"] if swap_b else ["ci", "co"]), "weight"),
+        ends = (
+            ("ci", rows) if swap_a else (rows, "ci"),
+            ("co", "ci") if swap_b else ("ci", "co"),
+            (rows, "co"),
+        )
+        reads = [
+            " ".join([*names[:-2], *last][len(shape) - len(shape_of(value)) :])
+            for value, last in zip(self.inputs, ends, strict=False)
         ]
-        if len(self.inputs) == 3:
-            accesses.append((access(shape_of(self.inputs[2]), [rows, "co"]), "bias"))
-        target = [along(name) for name in names]
-        return self.make_stage(dims, operands, accesses, result, target)
+        return self.nest(operands, result, f"{', '.join(reads)} -> {' '.join(names)}")
 
     @property
     def _is_batch_of_rows(self) -> bool:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, along, axis_dims, definition, identity
-from tilewright.ir import PythonValue, prop_def
+from tilewright.graph.operations.base import Attributes, Operation, Type, definition
+from tilewright.ir import prop_def
 from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import fixed, lrn_gradient, reference
 from tilewright.numerics.element_types import widened
-from tilewright.planning.domain import Affine, Dim, Role, Stage
+from tilewright.planning.domain import Role, Stage
 
 
 @definition
@@ -21,8 +21,9 @@ class BatchNormOp(Operation):
     """
 
     name = "graph.batch_norm"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"epsilon": 1e-5}
+    DEFAULTS: ClassVar[Attributes] = {"epsilon": 1e-5}
     ARITY: ClassVar[tuple[int, int]] = (5, 5)
+    ROLES: ClassVar[tuple[Role, ...]] = ("input", "weight", "weight", "weight", "weight")
     FIXED_POINT: ClassVar[bool] = False
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -46,22 +47,14 @@ class BatchNormOp(Operation):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d0..dk of the result."""
-        shape = shape_of(self.result)
-        channels: tuple[Sequence[Affine], Role] = ((along("d1"),), "weight")
-        target = identity(len(shape))
-        accesses: list[tuple[Sequence[Affine], Role]] = [(target, "input"), *[channels] * 4]
-        return self.make_stage(axis_dims(shape), operands, accesses, result, target)
+        image = " ".join(f"d{axis}" for axis in range(len(shape_of(self.result))))
+        return self.nest(operands, result, f"{image}, d1, d1, d1, d1 -> {image}")
 
 
 class LrnOperation(Operation):
     """The settings and shapes of local response normalisation and of its gradient."""
 
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "size": None,
-        "alpha": 1e-4,
-        "beta": 0.75,
-        "bias": 1.0,
-    }
+    DEFAULTS: ClassVar[Attributes] = {"size": None, "alpha": 1e-4, "beta": 0.75, "bias": 1.0}
     RESULT_CHOSEN: ClassVar[bool] = True
 
     @property
@@ -93,22 +86,9 @@ class LrnOperation(Operation):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims n, c, h, w | j."""
-        n, c, h, w = shape_of(self.result)
         size = self.integer("size", 1, 2**16)
-        dims = (
-            Dim("n", n),
-            Dim("c", c),
-            Dim("h", h),
-            Dim("w", w),
-            Dim("j", size, "reduction"),
-        )
-        window = Affine((("c", 1), ("j", 1)), -((size - 1) // 2))
-        access = (along("n"), window, along("h"), along("w"))
-        target = (along("n"), along("c"), along("h"), along("w"))
-        beside: tuple[Sequence[Affine], Role] = (target, "input")
-        accesses: list[tuple[Sequence[Affine], Role]] = [(access, "input")]
-        accesses += [beside] * (len(self.inputs) - 1)
-        return self.make_stage(dims, operands, accesses, result, target)
+        notation = f"n c+j-{(size - 1) // 2} h w, n c h w -> n c h w"
+        return self.nest(operands, result, notation, {"j": size})
 
 
 @definition
@@ -156,7 +136,7 @@ class SoftmaxOp(Operation):
     """exp(x) over its sum along ``axis``; in fixed point the result's binary point is chosen."""
 
     name = "graph.softmax"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axis": -1}
+    DEFAULTS: ClassVar[Attributes] = {"axis": -1}
     RESULT_CHOSEN: ClassVar[bool] = True
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -185,9 +165,5 @@ class SoftmaxOp(Operation):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d0.. of the other axes | axis, which a tile keeps whole."""
-        shape = shape_of(self.result)
-        axis = self.integer("axis", -len(shape), len(shape) - 1) % len(shape)
-        dims = [dim for dim in axis_dims(shape) if dim.name != f"d{axis}"]
-        dims.append(Dim("axis", shape[axis], "reduction"))
-        access = tuple(along("axis" if i == axis else f"d{i}") for i in range(len(shape)))
-        return self.make_stage(dims, operands, [(access, "input")], result, access)
+        rank = len(shape_of(self.result))
+        return self.rows(operands, result, self.integer("axis", -rank, rank - 1) % rank)

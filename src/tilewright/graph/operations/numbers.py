@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from tilewright.graph.operations.base import (
     NARROW,
+    Attributes,
     Operation,
     Type,
-    axis_dims,
     definition,
-    identity,
     is_float,
 )
-from tilewright.ir import Attribute, PythonValue, f32
-from tilewright.ir.types import Array, FixedType, element_dtype, shape_of, tensor_type
+from tilewright.ir import Attribute, f32
+from tilewright.ir.types import Array, FixedType, dtype_of
 from tilewright.numerics import fixed
 from tilewright.planning.domain import Stage
 
@@ -23,14 +22,12 @@ from tilewright.planning.domain import Stage
 class RepresentationOperation(Operation):
     """Keeps the shape; the result's element type is given."""
 
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {}
+    DEFAULTS: ClassVar[Attributes] = {}
     RESULT_CHOSEN: ClassVar[bool] = True
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d0..dk of the result."""
-        shape = shape_of(self.result)
-        target = identity(len(shape))
-        return self.make_stage(axis_dims(shape), operands, [(target, "input")], result, target)
+        return self.mapped(operands, result)
 
 
 @definition
@@ -49,7 +46,7 @@ class RequantiseOp(RepresentationOperation):
 
     def evaluate(self, *arrays: Array) -> Array:
         """Compute the result exactly by numerics.fixed.requantise."""
-        dtype = element_dtype(tensor_type(self.result).element_type)
+        dtype = dtype_of(self.result)
         return fixed.requantise(arrays[0], self.fractions[0], self.result_fraction, dtype)
 
     def verify_element(self, inferred: Attribute, element: Attribute) -> None:
@@ -71,7 +68,7 @@ class QuantiseOp(RepresentationOperation):
 
     def evaluate(self, *arrays: Array) -> Array:
         """Compute the result by numerics.fixed.quantise."""
-        dtype = element_dtype(tensor_type(self.result).element_type)
+        dtype = dtype_of(self.result)
         return fixed.quantise(arrays[0], self.result_fraction, dtype)
 
     def verify_element(self, inferred: Attribute, element: Attribute) -> None:

@@ -6,19 +6,25 @@ the kernel runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, along, definition
-from tilewright.graph.operations.convolution import windowed
-from tilewright.ir import PythonValue, bf16, f32
+from tilewright.graph.operations.base import Attributes, Operation, Type, definition
+from tilewright.graph.operations.windows import (
+    WindowOperation,
+    check_images,
+    check_scratch,
+)
+from tilewright.ir import bf16, f32
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import pieces, reference
 from tilewright.numerics.pieces import join_weights
-from tilewright.planning.domain import Affine, Dim, Role, Stage
+from tilewright.planning.domain import Role, Stage
+
+_ROLES: tuple[Role, ...] = ("input", "weight", "scratch", "bias")
 
 
 def _weights_checked(op: Operation, types: Sequence[Type], channels: int, taps: int) -> int:
@@ -32,13 +38,12 @@ def _weights_checked(op: Operation, types: Sequence[Type], channels: int, taps: 
         len(w) == 2 and w[0] >= 1 and w[1] == size,
         f"weights of {channels} channels and {taps} taps must be [co, {size}], are {list(w)}",
     )
-    op.need(len(types[2].get_shape()) == 1, "scratch must have rank 1")
-    op.need(len(types) == 3 or types[3].get_shape() == (w[0],), f"bias must have shape [{w[0]}]")
+    check_scratch(op, types, w[0])
     return w[0]
 
 
 @definition
-class PieceConvOp(Operation):
+class PieceConvOp(WindowOperation):
     """A convolution without groups on numbers in pieces; inputs are split as it runs.
 
     Operands are images [n, c, h, w], weights as ``numerics.pieces.split_weights`` makes them,
@@ -47,32 +52,24 @@ class PieceConvOp(Operation):
     """
 
     name = "graph.piece_conv"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "window": (1, 1),
-        "strides": (1, 1),
-        "pads": (0, 0, 0, 0),
-        "dilations": (1, 1),
-    }
+    DEFAULTS: ClassVar[Attributes] = {"window": (1, 1), **WindowOperation.DEFAULTS}
     ARITY: ClassVar[tuple[int, int]] = (3, 4)
+    ROLES: ClassVar[tuple[Role, ...]] = _ROLES
 
     def infer(self, types: Sequence[Type]) -> Type:
         """As of a conv: oh = (h + top + bottom - ((kh - 1)*dilation + 1)) // stride + 1."""
         self.check_operands(types)
         x, window = types[0].get_shape(), self.integers("window", 2, 1)
-        strides, pads = self.integers("strides", 2, 1), self.integers("pads", 4, 0)
-        dilations = self.integers("dilations", 2, 1)
-        self.need(len(x) == 4 and min(x) >= 1, f"images must have rank 4, have shape {list(x)}")
+        check_images(self, x)
         co = _weights_checked(self, types, x[1], prod(window))
-        oh, ow = windowed(x[2:], window, strides, pads, dilations)
-        self.need(oh >= 1 and ow >= 1, "the window exceeds the padded image")
+        oh, ow = self.slid(x, window)
         return self.result_of((x[0], co, oh, ow), f32)
 
     def evaluate(self, *arrays: Array) -> Array:
         """As a conv by the sums of the weights' pieces: sums of float32 are rounded once."""
         window = self.integers("window")
         weights = join_weights(arrays[1], arrays[0].shape[1], tuple(window))
-        attributes = (self.integers("strides"), self.integers("pads"), self.integers("dilations"))
-        result = reference.conv2d(arrays[0], weights, *attributes, 1).astype(np.float32)
+        result = reference.conv2d(arrays[0], weights, *self.slide, 1).astype(np.float32)
         return result if len(arrays) == 3 else result + arrays[3][:, None, None]
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
@@ -81,24 +78,11 @@ class PieceConvOp(Operation):
         Weights are said to lie as if both pieces of each were side by side, or in the order of
         their channels: what of them is read is of that size, though not in that order.
         """
-        n, ci, _, _ = shape_of(self.inputs[0])
-        _, co, oh, ow = shape_of(self.result)
-        (kh, kw), (dh, dw) = self.integers("window"), self.integers("dilations")
-        (sh, sw), (top, left, _, _) = self.integers("strides"), self.integers("pads")
-        rows = Affine((("oh", sh), ("kh", dh)), -top)
-        columns = Affine((("ow", sw), ("kw", dw)), -left)
-        dims = [Dim("n", n), Dim("co", co), Dim("oh", oh), Dim("ow", ow)]
-        dims += [Dim(name, e, "reduction") for name, e in (("ci", ci), ("kh", kh), ("kw", kw))]
+        (kh, kw), ci = self.integers("window"), shape_of(self.inputs[0])[1]
         parts = shape_of(self.inputs[1])[1] // (pieces.groups(ci) * kh * kw * pieces.GROUP)
-        weight = Affine((("ci", parts * kh * kw), ("kh", parts * kw), ("kw", parts)))
-        accesses: list[tuple[Sequence[Affine], Role]] = [
-            ((along("n"), along("ci"), rows, columns), "input"),
-            ((along("co"), weight), "weight"),
-            ((Affine(),), "scratch"),
-            ((along("co"),), "bias"),
-        ]
-        image = (along("n"), along("co"), along("oh"), along("ow"))
-        return self.make_stage(dims, operands, accesses[: len(self.inputs)], result, image)
+        weight = f"ci*{parts * kh * kw}+kh*{parts * kw}+kw*{parts}"
+        notation = f"n ci {self.pixel}, co {weight}, 0, co -> n co oh ow"
+        return self.nest(operands, result, notation, {"kh": kh, "kw": kw})
 
 
 @definition
@@ -111,6 +95,7 @@ class PieceMatMulOp(Operation):
 
     name = "graph.piece_matmul"
     ARITY: ClassVar[tuple[int, int]] = (3, 4)
+    ROLES: ClassVar[tuple[Role, ...]] = _ROLES
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the type of the product, [..., m, n]."""
@@ -128,17 +113,7 @@ class PieceMatMulOp(Operation):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims n, co | ci of rows of rank 2, else b0.., m, co | ci; weights as a piece_conv's."""
-        shape, depth = shape_of(self.result), shape_of(self.inputs[0])[-1]
+        rank, depth = len(shape_of(self.result)), shape_of(self.inputs[0])[-1]
         parts = shape_of(self.inputs[1])[1] // (pieces.groups(depth) * pieces.GROUP)
-        rows = "n" if len(shape) == 2 else "m"
-        names = [*(f"b{axis}" for axis in range(len(shape) - 2)), rows]
-        dims = [Dim(name, extent) for name, extent in zip([*names, "co"], shape, strict=True)]
-        dims.append(Dim("ci", depth, "reduction"))
-        accesses: list[tuple[Sequence[Affine], Role]] = [
-            ([*map(along, names), along("ci")], "input"),
-            ((along("co"), Affine((("ci", parts),))), "weight"),
-            ((Affine(),), "scratch"),
-            ((along("co"),), "bias"),
-        ]
-        target = [along(name) for name in (*names, "co")]
-        return self.make_stage(dims, operands, accesses[: len(self.inputs)], result, target)
+        rows = " ".join((*(f"b{axis}" for axis in range(rank - 2)), "n" if rank == 2 else "m"))
+        return self.nest(operands, result, f"{rows} ci, co ci*{parts}, 0, co -> {rows} co")

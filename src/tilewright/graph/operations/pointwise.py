@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from tilewright.graph.operations.base import (
+    Attributes,
     Operation,
     Type,
-    axis_dims,
-    broadcast_access,
     broadcast_shape,
     definition,
-    identity,
 )
-from tilewright.ir import PythonValue, i1
-from tilewright.ir.types import Array, FixedType, shape_of
+from tilewright.ir import i1
+from tilewright.ir.types import Array, FixedType
 from tilewright.numerics import pointwise
 from tilewright.numerics.element_types import widened
-from tilewright.planning.domain import Affine, Role, Stage
+from tilewright.planning.domain import Role, Stage
 
 
 class PointwiseOperation(Operation):
     """A map; its meaning is ``numerics.pointwise`` under the operation's name."""
 
-    ROLES: ClassVar[tuple[Role, ...]] = ("input", "input", "input")
     LOGICAL: ClassVar[bool] = False
     """True if the operation is defined on booleans."""
 
@@ -52,12 +49,7 @@ class PointwiseOperation(Operation):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d0..dk of the result; an axis that broadcasts is read at 0."""
-        shape = shape_of(self.result)
-        accesses: list[tuple[Sequence[Affine], Role]] = [
-            (broadcast_access(shape_of(value), shape), role)
-            for value, role in zip(self.inputs, self.ROLES, strict=False)
-        ]
-        return self.make_stage(axis_dims(shape), operands, accesses, result, identity(len(shape)))
+        return self.mapped(operands, result)
 
 
 class TableOperation(PointwiseOperation):
@@ -110,7 +102,7 @@ class ClipOp(PointwiseOperation):
     """
 
     name = "graph.clip"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"minimum": None, "maximum": None}
+    DEFAULTS: ClassVar[Attributes] = {"minimum": None, "maximum": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the operand's type, which the result has."""
@@ -129,7 +121,7 @@ class LeakyReluOp(PointwiseOperation):
     """
 
     name = "graph.leaky_relu"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"alpha": 0.01, "factor": None}
+    DEFAULTS: ClassVar[Attributes] = {"alpha": 0.01, "factor": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the operand's type, which the result has."""

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Type, broadcast_shape, definition
+from tilewright.graph.operations.base import Attributes, Type, broadcast_shape, definition
 from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.ir import (
     Attribute,
-    PythonValue,
     bf16,
     f16,
     f32,
@@ -30,7 +29,7 @@ BYTES: Mapping[str, Attribute] = {"int8": i8, "uint8": UNSIGNED[8]}
 QUANTISED: Mapping[str, Attribute] = {**BYTES, "int16": i16, "uint16": UNSIGNED[16]}
 """Element types that floats are quantised to."""
 
-_INTEGERS: Mapping[str, PythonValue | None] = {
+_INTEGERS: Attributes = {
     "zero": 0,
     "to": None,
     "minimum": None,
@@ -78,7 +77,7 @@ class QuantiseLinearOp(AffineOperation):
     """
 
     name = "graph.quantise_linear"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"scale": None, "zero": None, "to": None}
+    DEFAULTS: ClassVar[Attributes] = {"scale": None, "zero": None, "to": None}
     ARITY: ClassVar[tuple[int, int]] = (1, 3)
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -105,7 +104,7 @@ class DequantiseLinearOp(AffineOperation):
     """
 
     name = "graph.dequantise_linear"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"zero": None}
+    DEFAULTS: ClassVar[Attributes] = {"zero": None}
     ARITY: ClassVar[tuple[int, int]] = (2, 3)
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -133,7 +132,7 @@ class RequantiseLinearOp(AffineOperation):
 
     name = "graph.requantise_linear"
     to = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = _INTEGERS
+    DEFAULTS: ClassVar[Attributes] = _INTEGERS
     ARITY: ClassVar[tuple[int, int]] = (2, 2)
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -173,7 +172,7 @@ class AddLinearOp(LinearPairOperation):
 
     name = "graph.add_linear"
     to = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
+    DEFAULTS: ClassVar[Attributes] = {
         **_INTEGERS,
         "first_zero": 0,
         "second_zero": 0,
@@ -188,12 +187,7 @@ class MulLinearOp(LinearPairOperation):
 
     name = "graph.mul_linear"
     to = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        **_INTEGERS,
-        "first_zero": 0,
-        "second_zero": 0,
-        "factor": 1.0,
-    }
+    DEFAULTS: ClassVar[Attributes] = {**_INTEGERS, "first_zero": 0, "second_zero": 0, "factor": 1.0}
 
 
 @definition
@@ -206,7 +200,7 @@ class LookUpOp(AffineOperation):
     name = "graph.look_up"
     table = prop_def()
     to = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"table": None, "to": None}
+    DEFAULTS: ClassVar[Attributes] = {"table": None, "to": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape of x, 8-bit elements."""

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, along, definition
-from tilewright.ir import PythonValue, i1, i64, prop_def
+from tilewright.graph.operations.base import Attributes, Operation, Type, define, definition
+from tilewright.ir import i1, i64, prop_def
 from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import fixed, reference
 from tilewright.numerics.element_types import widened
-from tilewright.planning.domain import Affine, Dim, Stage
+from tilewright.planning.domain import Stage
 
 
 class ReduceOperation(Operation):
     """A reduction over ``axes``, which stay as extent 1 if ``keep_dims``."""
 
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axes": None, "keep_dims": True}
+    DEFAULTS: ClassVar[Attributes] = {"axes": None, "keep_dims": True}
 
     @property
     def keeps(self) -> bool:
@@ -50,18 +50,11 @@ class ReduceOperation(Operation):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d{axis} of the kept axes | r{axis} of the reduced ones."""
-        shape = shape_of(self.inputs[0])
-        axes = self.reduced(len(shape))
-        kept = [i for i in range(len(shape)) if i not in axes]
-        dims = [Dim(f"d{i}", shape[i]) for i in kept]
-        dims += [Dim(f"r{i}", shape[i], "reduction") for i in axes]
-        access = tuple(along(f"r{i}" if i in axes else f"d{i}") for i in range(len(shape)))
-        target = [
-            Affine() if i in axes else along(f"d{i}")
-            for i in range(len(shape))
-            if self.keeps or i in kept
-        ]
-        return self.make_stage(dims, operands, [(access, "input")], result, target)
+        rank = len(shape_of(self.inputs[0]))
+        axes = self.reduced(rank)
+        reads = [f"r{i}" if i in axes else f"d{i}" for i in range(rank)]
+        kept = ["0" if i in axes else f"d{i}" for i in range(rank) if self.keeps or i not in axes]
+        return self.nest(operands, result, f"{' '.join(reads)} -> {' '.join(kept)}")
 
 
 @definition
@@ -112,42 +105,19 @@ class FoldOperation(ReduceOperation):
             return self.as_result(np.asarray(folded))
 
 
-@definition
-class ReduceSumOp(FoldOperation):
-    """The sum of the elements along ``axes``."""
-
-    name = "graph.reduce_sum"
-    axes = prop_def()
-    FOLD: ClassVar[Callable[..., Array]] = np.sum
-
-
-@definition
-class ReduceProductOp(FoldOperation):
-    """The product of the elements along ``axes``."""
-
-    name = "graph.reduce_product"
-    axes = prop_def()
-    FOLD: ClassVar[Callable[..., Array]] = np.prod
-
-
-@definition
-class ReduceMaxOp(FoldOperation):
-    """The largest element over ``axes``."""
-
-    name = "graph.reduce_max"
-    axes = prop_def()
-    FOLD: ClassVar[Callable[..., Array]] = np.max
-    ORDERED: ClassVar[bool] = True
-
-
-@definition
-class ReduceMinOp(FoldOperation):
-    """The smallest element over ``axes``."""
-
-    name = "graph.reduce_min"
-    axes = prop_def()
-    FOLD: ClassVar[Callable[..., Array]] = np.min
-    ORDERED: ClassVar[bool] = True
+for _name, _fold, _ordered, _meaning in (
+    ("sum", np.sum, False, "The sum of the elements along ``axes``."),
+    ("product", np.prod, False, "The product of the elements along ``axes``."),
+    ("max", np.max, True, "The largest element over ``axes``."),
+    ("min", np.min, True, "The smallest element over ``axes``."),
+):
+    define(
+        FoldOperation,
+        {f"reduce_{_name}": _meaning},
+        axes=prop_def(),
+        FOLD=_fold,
+        ORDERED=_ordered,
+    )
 
 
 class PlaceOperation(ReduceOperation):
@@ -156,11 +126,7 @@ class PlaceOperation(ReduceOperation):
     NaN is taken for the extreme, as NumPy has it.
     """
 
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "axes": None,
-        "keep_dims": True,
-        "last": False,
-    }
+    DEFAULTS: ClassVar[Attributes] = {"axes": None, "keep_dims": True, "last": False}
     FIXED_POINT: ClassVar[bool] = False
     PLACE: ClassVar[reference.Place]
 
@@ -178,19 +144,6 @@ class PlaceOperation(ReduceOperation):
         return places if self.keeps else np.squeeze(places, axis)
 
 
-@definition
-class ArgMaxOp(PlaceOperation):
-    """The index of the largest element along the one axis in ``axes``."""
-
-    name = "graph.arg_max"
-    axes = prop_def()
-    PLACE: ClassVar[reference.Place] = np.argmax
-
-
-@definition
-class ArgMinOp(PlaceOperation):
-    """The index of the smallest element along the one axis in ``axes``."""
-
-    name = "graph.arg_min"
-    axes = prop_def()
-    PLACE: ClassVar[reference.Place] = np.argmin
+for _name, _place, _which in (("max", np.argmax, "largest"), ("min", np.argmin, "smallest")):
+    _meaning = f"The index of the {_which} element along the one axis in ``axes``."
+    define(PlaceOperation, {f"arg_{_name}": _meaning}, axes=prop_def(), PLACE=_place)

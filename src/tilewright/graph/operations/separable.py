@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, along, definition
-from tilewright.ir import PythonValue
-from tilewright.ir.types import Array, shape_of
+from tilewright.graph.operations.base import Attributes, Type, definition
+from tilewright.graph.operations.windows import WindowOperation, check_images
+from tilewright.ir.types import Array
 from tilewright.numerics import pointwise, reference
 from tilewright.numerics.operators import PARAMETERS, operators
-from tilewright.planning.domain import Affine, Dim, Role, Stage
+from tilewright.planning.domain import Role, Stage
 
 BETWEEN = ("", "clip", *(name for name in operators("activation") if not PARAMETERS.get(name)))
 """The maps allowed between both convolutions: none, or one without attributes but bounds."""
 
 
 @definition
-class SeparableConvOp(Operation):
+class SeparableConvOp(WindowOperation):
     """A depthwise convolution, a map, and the 1x1 convolution after it, by way of scratch.
 
     Chollet, "Xception", 2017; Howard et al., "MobileNets", 2017, section 3.1. Operands are images
@@ -28,15 +28,14 @@ class SeparableConvOp(Operation):
     """
 
     name = "graph.separable_conv"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "strides": (1, 1),
-        "pads": (0, 0, 0, 0),
-        "dilations": (1, 1),
+    DEFAULTS: ClassVar[Attributes] = {
+        **WindowOperation.DEFAULTS,
         "between": "",
         "minimum": None,
         "maximum": None,
     }
     ARITY: ClassVar[tuple[int, int]] = (6, 6)
+    ROLES: ClassVar[tuple[Role, ...]] = ("input", "weight", "weight", "scratch", "bias", "bias")
     FIXED_POINT: ClassVar[bool] = False
 
     @property
@@ -48,9 +47,7 @@ class SeparableConvOp(Operation):
         """[n, co, oh, ow] with oh and ow as of the depthwise convolution."""
         self.check_operands(types)
         x, window, w = (kind.get_shape() for kind in types[:3])
-        strides, pads = self.integers("strides", 2, 1), self.integers("pads", 4, 0)
-        dilations = self.integers("dilations", 2, 1)
-        self.need(len(x) == 4 and min(x) >= 1, f"images must have rank 4, have shape {list(x)}")
+        check_images(self, x)
         self.need(
             len(window) == 4 and window[:2] == (x[1], 1) and min(window) >= 1,
             f"depthwise weights must have shape [{x[1]}, 1, kh, kw], have {list(window)}",
@@ -65,20 +62,13 @@ class SeparableConvOp(Operation):
         self.need(
             str(self.get("between", "")) in BETWEEN, f"knows the maps {', '.join(BETWEEN[1:])}"
         )
-        oh, ow = (
-            (x[2 + i] + pads[i] + pads[2 + i] - (window[2 + i] - 1) * dilations[i] - 1)
-            // strides[i]
-            + 1
-            for i in range(2)
-        )
-        self.need(oh >= 1 and ow >= 1, "the window exceeds the padded image")
+        oh, ow = self.slid(x, window[2:])
         return self.result_of((x[0], w[0], oh, ow), self.common_element(types))
 
     def evaluate(self, *arrays: Array) -> Array:
         """As the convolutions and the map one after the other."""
         x, window, w, _, first, second = arrays
-        attributes = self.integers("strides"), self.integers("pads"), self.integers("dilations")
-        inner = reference.conv2d(x, window, *attributes, x.shape[1]).astype(x.dtype)
+        inner = reference.conv2d(x, window, *self.slide, x.shape[1]).astype(x.dtype)
         inner = inner + first[:, None, None]
         between = str(self.get("between", ""))
         if between:
@@ -92,23 +82,5 @@ class SeparableConvOp(Operation):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims n, co, oh, ow | c, kh, kw."""
-        n, c, _, _ = shape_of(self.inputs[0])
-        _, _, kh, kw = shape_of(self.inputs[1])
-        _, co, oh, ow = shape_of(self.result)
-        (sh, sw), (top, left, _, _) = self.integers("strides"), self.integers("pads")
-        dh, dw = self.integers("dilations")
-        rows = Affine((("oh", sh), ("kh", dh)), -top)
-        columns = Affine((("ow", sw), ("kw", dw)), -left)
-        dims = [Dim("n", n), Dim("co", co), Dim("oh", oh), Dim("ow", ow)]
-        dims += [Dim(name, e, "reduction") for name, e in (("c", c), ("kh", kh), ("kw", kw))]
-        still = Affine()
-        accesses: list[tuple[Sequence[Affine], Role]] = [
-            ((along("n"), along("c"), rows, columns), "input"),
-            ((along("c"), still, along("kh"), along("kw")), "weight"),
-            ((along("co"), along("c"), still, still), "weight"),
-            ((still,), "scratch"),
-            ((along("c"),), "bias"),
-            ((along("co"),), "bias"),
-        ]
-        image = (along("n"), along("co"), along("oh"), along("ow"))
-        return self.make_stage(dims, operands, accesses, result, image)
+        notation = f"n c {self.pixel}, c 0 kh kw, co c 0 0, 0, c, co -> n co oh ow"
+        return self.nest(operands, result, notation)

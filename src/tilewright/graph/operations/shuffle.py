@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, along, definition
-from tilewright.ir import PythonValue, prop_def
+from tilewright.graph.operations.base import Attributes, Operation, Type, definition
+from tilewright.ir import prop_def
 from tilewright.ir.types import Array, shape_of
-from tilewright.planning.domain import Affine, Dim, Stage
+from tilewright.planning.domain import Stage
 
 
 @definition
@@ -23,7 +23,7 @@ class ChannelShuffleOp(Operation):
 
     name = "graph.channel_shuffle"
     groups = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"groups": None}
+    DEFAULTS: ClassVar[Attributes] = {"groups": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape of x."""
@@ -43,10 +43,7 @@ class ChannelShuffleOp(Operation):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims n, a, b, h, w."""
-        n, c, h, w = shape_of(self.result)
         groups = self.integer("groups", 1, 2**24)
-        extents = {"n": n, "a": c // groups, "b": groups, "h": h, "w": w}
-        dims = [Dim(name, extent) for name, extent in extents.items()]
-        source = (along("n"), Affine((("b", c // groups), ("a", 1))), along("h"), along("w"))
-        target = (along("n"), Affine((("a", groups), ("b", 1))), along("h"), along("w"))
-        return self.make_stage(dims, operands, [(source, "input")], result, target)
+        each = shape_of(self.result)[1] // groups
+        notation = f"n b*{each}+a h w -> n a*{groups}+b h w"
+        return self.nest(operands, result, notation, {"a": each, "b": groups})

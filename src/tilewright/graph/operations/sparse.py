@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, along, definition
+from tilewright.graph.operations.base import Attributes, Type, definition
 from tilewright.graph.operations.convolution import product_element
-from tilewright.ir import PythonValue
+from tilewright.graph.operations.windows import WindowOperation
 from tilewright.ir.types import Array, shape_of
 from tilewright.memory.alignment import ceil_div
 from tilewright.numerics import fixed, sparse
-from tilewright.planning.domain import Affine, Dim, Role, Stage
+from tilewright.planning.domain import Role, Stage
 
 
 @definition
-class SparseProductOp(Operation):
+class SparseProductOp(WindowOperation):
     """A convolution of images [n, ci, h, w], or a product of rows [n, ci], with few weights.
 
     Operands are the images or rows, streams [blocks, segments, words] as ``numerics.sparse.encode``
@@ -27,17 +27,16 @@ class SparseProductOp(Operation):
     """
 
     name = "graph.sparse_product"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
+    DEFAULTS: ClassVar[Attributes] = {
         "channels": 1,
         "kernel": (1, 1),
         "lanes": 16,
         "pace": (1, 1, 1),
         "kept": 0,
-        "strides": (1, 1),
-        "pads": (0, 0, 0, 0),
-        "dilations": (1, 1),
+        **WindowOperation.DEFAULTS,
     }
     ARITY: ClassVar[tuple[int, int]] = (2, 3)
+    ROLES: ClassVar[tuple[Role, ...]] = ("input", "weight", "bias")
 
     @property
     def how(self) -> str:
@@ -73,18 +72,12 @@ class SparseProductOp(Operation):
             len(types) == 2 or types[2].get_shape() == (channels,),
             f"bias must have shape [{channels}]",
         )
-        kernel, strides = self.integers("kernel", 2, 1), self.integers("strides", 2, 1)
-        pads, dilations = self.integers("pads", 4, 0), self.integers("dilations", 2, 1)
+        kernel, _ = self.integers("kernel", 2, 1), self.slide
         element = product_element(self, types)
         if len(x) == 2:
             self.need(kernel == (1, 1), "rows have no window")
             return self.result_of((x[0], channels), element)
-        oh, ow = (
-            (x[2 + i] + pads[i] + pads[2 + i] - (kernel[i] - 1) * dilations[i] - 1) // strides[i]
-            + 1
-            for i in range(2)
-        )
-        self.need(oh >= 1 and ow >= 1, "the window exceeds the padded image")
+        oh, ow = self.slid(x, kernel)
         return self.result_of((x[0], channels, oh, ow), element)
 
     def evaluate(self, *arrays: Array) -> Array:
@@ -97,8 +90,7 @@ class SparseProductOp(Operation):
         bias = arrays[2] if len(arrays) == 3 else None
         if x.ndim == 2:
             return fixed.matmul(x, w[:, :, 0, 0].T, bias)
-        strides, pads = self.integers("strides"), self.integers("pads")
-        return fixed.conv2d(x, w, bias, strides, pads, self.integers("dilations"))
+        return fixed.conv2d(x, w, bias, *self.slide)
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims n, cb, cl, [oh, ow] | cs, cc, [kh, kw], e, alone, each, lead.
@@ -108,33 +100,13 @@ class SparseProductOp(Operation):
         whole. The last block may reach beyond the channels.
         """
         x = shape_of(self.inputs[0])
-        blocks, segments, words = shape_of(self.inputs[1])
+        blocks, segments, _ = shape_of(self.inputs[1])
         lanes, segment = self.integer("lanes", 1, 2**10), x[1] // segments
-        target = Affine((("cb", lanes), ("cl", 1)))
-        source: list[Affine] = [along("n"), Affine((("cs", segment), ("cc", 1)))]
-        written = [along("n"), target]
-        dims = [Dim("n", x[0]), Dim("cb", blocks), Dim("cl", lanes)]
-        inner = [Dim("cs", segments, "reduction"), Dim("cc", segment, "reduction")]
+        extents = {"cb": blocks, "cl": lanes, "cs": segments, "cc": segment}
+        target, source, pixel, image = f"cb*{lanes}+cl", f"cs*{segment}+cc", "", ""
         if len(x) == 4:
-            _, _, oh, ow = shape_of(self.result)
-            kh, kw = self.integers("kernel", 2, 1)
-            (sh, sw), (top, left, _, _) = self.integers("strides"), self.integers("pads")
-            dh, dw = self.integers("dilations")
-            source += [
-                Affine((("oh", sh), ("kh", dh)), -top),
-                Affine((("ow", sw), ("kw", dw)), -left),
-            ]
-            written += [along("oh"), along("ow")]
-            dims += [Dim("oh", oh), Dim("ow", ow)]
-            inner += [Dim("kh", kh, "reduction"), Dim("kw", kw, "reduction")]
-        inner.append(Dim("e", words, "reduction"))
-        paces = zip(("alone", "each", "lead"), self.get("pace", (1, 1, 1)), strict=True)
-        inner += [Dim(name, int(part), "reduction") for name, part in paces]
-        accesses: list[tuple[Sequence[Affine], Role]] = [
-            (source, "input"),
-            ((along("cb"), along("cs"), along("e")), "weight"),
-            ((target,), "bias"),
-        ]
-        return self.make_stage(
-            [*dims, *inner], operands, accesses[: len(self.inputs)], result, written
-        )
+            pixel, image = self.pixel, "oh ow"
+            extents |= dict(zip(("kh", "kw"), self.integers("kernel", 2, 1), strict=True))
+        extents |= zip(("alone", "each", "lead"), self.get("pace", (1, 1, 1)), strict=True)
+        notation = f"n {source} {pixel}, cb cs e, {target} -> n {target} {image}"
+        return self.nest(operands, result, notation, extents)

@@ -11,13 +11,14 @@ import numpy as np
 from tilewright.graph.operations.base import (
     MAXIMUM_ELEMENTS,
     MAXIMUM_RANK,
+    Attributes,
     Operation,
     Type,
     along,
     axis_dims,
     definition,
 )
-from tilewright.ir import PythonValue, prop_def
+from tilewright.ir import prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
@@ -36,7 +37,7 @@ class ConcatOp(JoinOperation):
 
     name = "graph.concat"
     axis = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axis": None}
+    DEFAULTS: ClassVar[Attributes] = {"axis": None}
     ARITY: ClassVar[tuple[int, int]] = (1, 2**16)
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -73,9 +74,7 @@ class ConcatOp(JoinOperation):
             moved = along("axis", 1, -offset)
             return [moved if i == axis else along(f"d{i}") for i in range(len(shape))]
 
-        accesses: list[tuple[list[Affine], Role]] = [
-            (access(part[axis].start), "input") for part in self.parts()
-        ]
+        accesses = [access(part[axis].start) for part in self.parts()]
         return self.make_stage(dims, operands, accesses, result, access(0))
 
     def parts(self) -> list[list[range]]:
@@ -101,7 +100,7 @@ class InterleaveOp(JoinOperation):
 
     name = "graph.interleave"
     steps = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"steps": None}
+    DEFAULTS: ClassVar[Attributes] = {"steps": None}
     ARITY: ClassVar[tuple[int, int]] = (1, 2**16)
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -151,7 +150,7 @@ class ReshapeOp(Operation):
 
     name = "graph.reshape"
     shape = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"shape": None}
+    DEFAULTS: ClassVar[Attributes] = {"shape": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The ``shape`` attribute, every extent given."""
@@ -184,7 +183,7 @@ class TransposeOp(Operation):
 
     name = "graph.transpose"
     permutation = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"permutation": None}
+    DEFAULTS: ClassVar[Attributes] = {"permutation": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the type of the permuted shape."""
@@ -204,10 +203,9 @@ class TransposeOp(Operation):
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d0..dk of the result."""
         order = self.integers("permutation")
-        dims = axis_dims(shape_of(self.result))
-        access = [along(f"d{order.index(axis)}") for axis in range(len(order))]
-        target = [along(dim.name) for dim in dims]
-        return self.make_stage(dims, operands, [(access, "input")], result, target)
+        access = [f"d{order.index(axis)}" for axis in range(len(order))]
+        target = [f"d{axis}" for axis in range(len(order))]
+        return self.nest(operands, result, f"{' '.join(access)} -> {' '.join(target)}")
 
 
 @definition
@@ -221,12 +219,7 @@ class SliceOp(Operation):
     name = "graph.slice"
     starts = prop_def()
     ends = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "starts": None,
-        "ends": None,
-        "steps": None,
-        "axes": None,
-    }
+    DEFAULTS: ClassVar[Attributes] = {"starts": None, "ends": None, "steps": None, "axes": None}
 
     def ranges(self, shape: Sequence[int]) -> list[range]:
         """The indices taken along every axis; raises VerifyException."""
@@ -273,13 +266,9 @@ class SliceOp(Operation):
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d0..dk of the result."""
         ranges = self.ranges(shape_of(self.inputs[0]))
-        dims = axis_dims(shape_of(self.result))
-        access = [
-            along(dim.name, taken.step, taken.start)
-            for dim, taken in zip(dims, ranges, strict=True)
-        ]
-        target = [along(dim.name) for dim in dims]
-        return self.make_stage(dims, operands, [(access, "input")], result, target)
+        access = [f"{taken.step}*d{axis}+{taken.start}" for axis, taken in enumerate(ranges)]
+        target = [f"d{axis}" for axis in range(len(ranges))]
+        return self.nest(operands, result, f"{' '.join(access)} -> {' '.join(target)}")
 
 
 def slice_bounds(start: int, end: int, step: int, extent: int) -> tuple[int, int, int]:
@@ -304,12 +293,9 @@ class PadOp(Operation):
 
     name = "graph.pad"
     pads = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "pads": None,
-        "mode": "constant",
-        "value": 0.0,
-    }
+    DEFAULTS: ClassVar[Attributes] = {"pads": None, "mode": "constant", "value": 0.0}
     ARITY: ClassVar[tuple[int, int]] = (1, 2)
+    ROLES: ClassVar[tuple[Role, ...]] = ("input", "residual")
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Every extent plus its pads."""
@@ -366,11 +352,7 @@ class PadOp(Operation):
         """Dims d0..dk of the result (mode constant only); outside the operand lies ``value``."""
         if self.get("mode", "constant") != "constant":
             return None
-        dims = axis_dims(shape_of(self.result))
-        pads = self.integers("pads")
-        access = [along(dim.name, 1, -pads[axis]) for axis, dim in enumerate(dims)]
-        target = [along(dim.name) for dim in dims]
-        accesses: list[tuple[Sequence[Affine], Role]] = [(access, "input")]
-        if len(operands) == 2:
-            accesses.append(((), "residual"))
-        return self.make_stage(dims, operands, accesses, result, target)
+        pads, target = self.integers("pads"), range(len(shape_of(self.result)))
+        access = " ".join(f"d{axis}-{pads[axis]}" for axis in target)
+        notation = f"{access}, -> {' '.join(f'd{axis}' for axis in target)}"
+        return self.nest(operands, result, notation)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, along, definition
+from tilewright.graph.operations.base import Attributes, Operation, Type, along, definition
 from tilewright.graph.operations.convolution import factors, product_element
-from tilewright.ir import PythonValue, f32
+from tilewright.graph.operations.windows import check_images, check_scratch
+from tilewright.ir import f32
 from tilewright.ir.types import Array, shape_of
 from tilewright.memory.alignment import ceil_div
 from tilewright.numerics import winograd
@@ -26,13 +27,9 @@ class WinogradConvOp(Operation):
     """
 
     name = "graph.winograd_conv"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "pads": (0, 0, 0, 0),
-        "tile": 4,
-        "taps": 3,
-        "group": 1,
-    }
+    DEFAULTS: ClassVar[Attributes] = {"pads": (0, 0, 0, 0), "tile": 4, "taps": 3, "group": 1}
     ARITY: ClassVar[tuple[int, int]] = (3, 4)
+    ROLES: ClassVar[tuple[Role, ...]] = ("input", "weight", "scratch", "bias")
     FIXED_POINT: ClassVar[bool] = False
 
     @property
@@ -48,7 +45,7 @@ class WinogradConvOp(Operation):
         group, inner = self.integer("group", 1, 2**24), tile + taps - 1
         known = (tile, taps) in winograd.TRANSFORMS
         self.need(known, f"there are no tiles of {tile} x {tile} for windows of {taps} x {taps}")
-        self.need(len(x) == 4 and min(x) >= 1, f"images must have rank 4, have shape {list(x)}")
+        check_images(self, x)
         self.need(x[1] % group == 0, f"{x[1]} channels do not divide into {group} groups")
         each = x[1] // group
         self.need(
@@ -60,10 +57,7 @@ class WinogradConvOp(Operation):
             f"weights of {each} channels must have shape [co, {each}, {taps}, {taps}], or "
             f"[co, {each}, {inner}, {inner}] if they are transformed, have {list(u)}",
         )
-        self.need(len(types[2].get_shape()) == 1, "scratch must have rank 1")
-        self.need(
-            len(types) == 3 or types[3].get_shape() == (u[0],), f"bias must have shape [{u[0]}]"
-        )
+        check_scratch(self, types, u[0])
         oh, ow = (x[2 + i] + pads[i] + pads[2 + i] - taps + 1 for i in range(2))
         self.need(oh >= 1 and ow >= 1, "the window exceeds the padded image")
         plain, element = u[2:] == (taps, taps), types[1].element_type
@@ -106,11 +100,11 @@ class WinogradConvOp(Operation):
             dims += [Dim(name, taps, "reduction") for name in position]
         rows = Affine((("th", tile), ("u", 1)), -top)
         columns = Affine((("tw", tile), ("v", 1)), -left)
-        accesses: list[tuple[Sequence[Affine], Role]] = [
-            ((along("n"), source, rows, columns), "input"),
-            ((target, along("ci"), along(position[0]), along(position[1])), "weight"),
-            ((Affine(),), "scratch"),
-            ((target,), "bias"),
+        accesses = [
+            (along("n"), source, rows, columns),
+            (target, along("ci"), along(position[0]), along(position[1])),
+            (Affine(),),
+            (target,),
         ]
         image = (
             along("n"),

@@ -4,11 +4,12 @@ transformed tile has points."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, along, definition
-from tilewright.ir import PythonValue, f32, prop_def
+from tilewright.graph.operations.base import Attributes, Operation, Type, along, definition
+from tilewright.graph.operations.windows import check_images
+from tilewright.ir import f32, prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.memory.alignment import ceil_div
 from tilewright.numerics import winograd
@@ -50,11 +51,7 @@ class WinogradInputOp(WinogradStage):
     """
 
     name = "graph.winograd_input"
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "pads": (0, 0, 0, 0),
-        "tile": 4,
-        "taps": 3,
-    }
+    DEFAULTS: ClassVar[Attributes] = {"pads": (0, 0, 0, 0), "tile": 4, "taps": 3}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """[inner * inner, c, n, th, tw]: as many tiles as cover the convolution's result."""
@@ -62,7 +59,7 @@ class WinogradInputOp(WinogradStage):
         x = types[0].get_shape()
         (tile, taps), pads = self.sizes, self.integers("pads", 4, 0)
         self.need(types[0].element_type == f32, "takes images of float32")
-        self.need(len(x) == 4 and min(x) >= 1, f"images must have rank 4, have shape {list(x)}")
+        check_images(self, x)
         oh, ow = (x[2 + i] + pads[i] + pads[2 + i] - taps + 1 for i in range(2))
         self.need(oh >= 1 and ow >= 1, "the window exceeds the padded image")
         counts = (ceil_div(oh, tile), ceil_div(ow, tile))
@@ -74,16 +71,9 @@ class WinogradInputOp(WinogradStage):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims p, c, n, th, tw | kh, kw."""
-        points, c, n, th, tw = shape_of(self.result)
         (tile, _), (top, left, _, _) = self.sizes, self.integers("pads")
-        names = ("p", "c", "n", "th", "tw")
-        dims = [Dim(d, e) for d, e in zip(names, (points, c, n, th, tw), strict=True)]
-        dims += [Dim(name, self.inner, "reduction") for name in ("kh", "kw")]
-        rows = Affine((("th", tile), ("kh", 1)), -top)
-        columns = Affine((("tw", tile), ("kw", 1)), -left)
-        access = (along("n"), along("c"), rows, columns)
-        target = [along(name) for name in names]
-        return self.make_stage(dims, operands, [(access, "input")], result, target)
+        notation = f"n c th*{tile}+kh-{top} tw*{tile}+kw-{left} -> p c n th tw"
+        return self.nest(operands, result, notation, {"kh": self.inner, "kw": self.inner})
 
 
 @definition
@@ -96,12 +86,9 @@ class WinogradOutputOp(WinogradStage):
 
     name = "graph.winograd_output"
     extents = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
-        "extents": None,
-        "tile": 4,
-        "taps": 3,
-    }
+    DEFAULTS: ClassVar[Attributes] = {"extents": None, "tile": 4, "taps": 3}
     ARITY: ClassVar[tuple[int, int]] = (1, 2)
+    ROLES: ClassVar[tuple[Role, ...]] = ("input", "bias")
 
     def infer(self, types: Sequence[Type]) -> Type:
         """[n, c, oh, ow], ``extents`` being oh and ow."""
@@ -139,5 +126,5 @@ class WinogradOutputOp(WinogradStage):
             Affine((("tw", tile), ("s", 1))),
         )
         tiles = [along(name) for name in ("p", "c", "n", "th", "tw")]
-        accesses: list[tuple[Sequence[Affine], Role]] = [(tiles, "input"), ((along("c"),), "bias")]
+        accesses = [tiles, [along("c")]]
         return self.make_stage(dims, operands, accesses[: len(self.inputs)], result, image)

@@ -8,7 +8,8 @@ from math import prod
 
 from tilewright.errors import refuse
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
-from tilewright.graph.operations import JoinOperation, Operation
+from tilewright.graph.operations import Operation
+from tilewright.graph.operations.views import JoinOperation
 from tilewright.graph.passes.addresses import Addresses
 from tilewright.graph.passes.assign_layouts import copy_kernel
 from tilewright.graph.passes.editing import compiler, make, replace, sweep

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.graph.dialect import WeightOp
-from tilewright.graph.operations import AffineOperation, Operation, PointwiseOperation
+from tilewright.graph.operations import Operation
 from tilewright.graph.operations.numbers import RequantiseOp
+from tilewright.graph.operations.pointwise import PointwiseOperation
+from tilewright.graph.operations.quantisation import AffineOperation
 from tilewright.graph.passes.constraints import Candidate, candidate, has_meaning, serving
 from tilewright.graph.passes.editing import VIEWS, compiler, only_user, operations_of
 from tilewright.graph.passes.enclosing import enclose, kernel_symbol, symbols_of

@@ -9,7 +9,7 @@ from math import inf
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.kernels import kernel_of
-from tilewright.graph.operations import JoinOperation
+from tilewright.graph.operations.views import JoinOperation
 from tilewright.graph.passes.addresses import Addresses
 from tilewright.graph.passes.constraints import objection
 from tilewright.graph.passes.editing import compiler

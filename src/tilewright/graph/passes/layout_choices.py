@@ -9,7 +9,8 @@ from itertools import product
 from math import prod
 
 from tilewright.graph.dialect import KernelOp, OutputOp, WeightOp
-from tilewright.graph.operations import Operation, PointwiseOperation
+from tilewright.graph.operations import Operation
+from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.graph.operations.pooling import PoolOperation
 from tilewright.graph.operations.quantisation import BYTES
 from tilewright.graph.operations.views import JoinOperation, PadOp, SliceOp

@@ -9,7 +9,7 @@ from tilewright.graph.passes.editing import add_weight, make
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import SSAValue
 from tilewright.ir.passes import CompilerContext
-from tilewright.ir.types import Array, element_dtype, tensor_type
+from tilewright.ir.types import Array, dtype_of
 
 
 def quantised(
@@ -34,7 +34,7 @@ def dequantised(
     like: Operation | None,
 ) -> SSAValue:
     """Integers times a scale that broadcasts to them, in float32."""
-    dtype = element_dtype(tensor_type(value).element_type)
+    dtype = dtype_of(value)
     operands = [value, add_weight(ctx, scale, before, "scale")]
     operands.append(add_weight(ctx, np.zeros((), dtype), before, "zero"))
     return make("dequantise_linear", operands, before=before, like=like).result

@@ -14,7 +14,8 @@ from tilewright.graph.dialect import (
     WeightOp,
     network_of,
 )
-from tilewright.graph.operations import Operation, PointwiseOperation
+from tilewright.graph.operations import Operation
+from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.graph.passes.addresses import Address, Addresses
 from tilewright.graph.passes.strides import size
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, Placement

@@ -14,7 +14,7 @@ from tilewright.graph.passes.integer_sites import names_of
 from tilewright.ir import Block, SSAValue, f32
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.passes import CompilerContext
-from tilewright.ir.types import Array, element_dtype, tensor_type
+from tilewright.ir.types import Array, dtype_of, tensor_type
 from tilewright.numerics.element_types import ELEMENTS, Element, rounded
 from tilewright.numerics.formats import Format
 
@@ -115,11 +115,6 @@ class ShortFloats:
         self, value: SSAValue, to: str, before: AnyOperation, like: Operation | None
     ) -> SSAValue:
         return make("cast", [value], {"to": to}, before=before, like=like).result
-
-
-def dtype_of(value: SSAValue) -> np.dtype[np.generic]:
-    """The NumPy dtype of a value's elements."""
-    return element_dtype(tensor_type(value).element_type)
 
 
 def _leaves_its_node(op: Operation) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.graph.dialect import network_of
-from tilewright.graph.operations import JoinOperation, Operation
+from tilewright.graph.operations import Operation
+from tilewright.graph.operations.views import JoinOperation
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import compiler, make, operations_of, replace, sweep
 from tilewright.graph.passes.strides import dense_box, slice_box
@@ -38,7 +39,7 @@ class Subsample(ModulePass):
 
     Done for convolutions and pools on the accelerator, along axes without padding on which the
     kernel has extent 1 and the stride is larger, if every primitive that serves the layer keeps the
-    input in a memory that software manages (a cache loads no gaps that nobody reads) and takes it
+    input in a memory that software manages (a cache does not load gaps) and takes it
     in a layout in which the slice is an address. Where a transfer is one contiguous block
     (``MoveRecord.block_by_block``) gaps are no gain: each pixel would be a transfer of its own. The
     input must be computed on the accelerator too: any other may have to be copied into that layout,

@@ -54,12 +54,12 @@ def leaves_and_returns(graph: DependenceGraph, vertices: Sequence[int]) -> int:
 
     A group is convex if there are none; otherwise it would wait for itself.
     """
-    behind = before = inside = 0
+    after = before = inside = 0
     for number in vertices:
-        behind |= graph.descendants[number]
+        after |= graph.descendants[number]
         before |= graph.ancestors[number]
         inside |= 1 << number
-    return behind & before & ~inside
+    return after & before & ~inside
 
 
 def _fixed(graph: DependenceGraph, candidate: Candidate) -> Problem | None:
@@ -77,7 +77,7 @@ def _not_convex(graph: DependenceGraph, candidate: Candidate) -> Problem | None:
     node = graph.nodes[(outside & -outside).bit_length() - 1]
     return Problem(
         "fusion-convex",
-        "it reads a result of the group, and the group depends on what it gives",
+        "it reads a result of the group, and the group depends on its own result",
         node.name,
-        "a pattern that holds it, too, can be one kernel",
+        "use a pattern that includes this node",
     )

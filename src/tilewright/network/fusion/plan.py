@@ -121,8 +121,8 @@ class FusionPlan:
             raise refuse("fusion-plan", f"not a fusion plan: {error}") from None
         plan = cls(network, machine, head[3], tuple(groups), tuple(alone), tuple(stays))
         if str(plan) != text:
-            raise refuse("fusion-plan", "not a fusion plan: its sum or the order of its lines is "
-                         "not as it was printed")  # fmt: skip
+            raise refuse("fusion-plan", "not a fusion plan: its sum or the order of its lines "
+                         "has changed")  # fmt: skip
         return plan
 
     def to_json(self) -> dict[str, Any]:

@@ -191,7 +191,7 @@ def _priced(
             if fused >= candidate.fusion.gain * apart:
                 share = "" if candidate.fusion.gain == 1 else f"{candidate.fusion.gain:.0%} of "
                 problem = Problem(
-                    "fusion-gain", f"one kernel does not take less than {share}the cycles apart"
+                    "fusion-gain", f"one kernel does not take less than {share}the separate cycles"
                 )
     return PricedCandidate(
         candidate.fusion.name,

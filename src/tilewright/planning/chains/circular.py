@@ -32,7 +32,7 @@ def new_rows(places: Ints, size: Ints) -> Ints:
     return end - np.clip(kept, places, end)
 
 
-def rows_held(places: Ints, size: Ints, slots: int) -> int:
+def rows_in_buffer(places: Ints, size: Ints, slots: int) -> int:
     """The rows that a buffer needs, so that new rows of a tile take no place of a row that the
     ``slots - 1`` tiles before it need."""
     oldest = np.maximum(np.arange(len(places)) - slots + 1, 0)

@@ -127,8 +127,8 @@ class Commands:
         by one buffer, which the command fills or else reads; all of those before these are, too. Of
         whole fillings it follows from their numbers."""
         if parts.count == others.count == 1 and self._axis(index) is None:
-            behind = self.tiling.slot_count(index) if fills else 0
-            fillings = self._visit(index, item) - behind
+            slots = self.tiling.slot_count(index) if fills else 0
+            fillings = self._visit(index, item) - slots
             return np.searchsorted(self._visit(index, other), fillings, side="right")
         touched = self._touched(item, parts, index)
         theirs = self._touched(other, others, index)
@@ -302,10 +302,10 @@ class Commands:
         number, tiles = place.unit, tiling.visits(index)
         outer = depth < tiling.unit_depth(number)
         if within:
-            rows = self._ends(number, within, last=place.drain is not None)
+            rows = self._ends(number, within, last=place.flush is not None)
             at = within * LATE // 64 + text
             return self._inside(number, 1, rows, at if place.fill else 2 * LATE - at, tiles)
-        if place.drain is not None:
+        if place.flush is not None:
             if not outer:
                 return self._inside(number, 2, 0, text, tiles)
             # Sums leave once the last tile of their reduction is computed.

@@ -17,7 +17,7 @@ import numpy as np
 from tilewright.machine import Machine, Memory, parse_expression
 from tilewright.memory import align_up
 from tilewright.numerics.element_types import size_of
-from tilewright.planning.chains.circular import first_places, rows_held
+from tilewright.planning.chains.circular import first_places, rows_in_buffer
 from tilewright.planning.chains.inner import Inner
 from tilewright.planning.chains.tiles import Kept, Rows, Slide, Span, Tile, loops_of
 from tilewright.planning.chains.units import Place, Unit, packed
@@ -239,21 +239,20 @@ class Tiling:
 
     def _bytes_moved(self, index: int) -> Ints:
         place = self.places.all[index]
-        move = place.fill or place.drain
+        move = place.fill or place.flush
         assert move is not None
         lengths, count = self._lengths_moved(index), len(self.visits(index))
-        size = np.broadcast_to(prod(lengths, start=place.element_bytes), count)
+        size = prod(lengths, start=place.element_bytes)
         if move.transaction == 1 and not move.efficiency:
-            return size
-        columns = [np.broadcast_to(length, count) for length in lengths]
-        run = run_elements(place.operand, columns) * place.element_bytes
-        return transfer_bytes(move, run, size // np.maximum(run, 1))
+            return np.broadcast_to(size, count)
+        run = run_elements(place.operand, lengths) * place.element_bytes
+        return np.broadcast_to(transfer_bytes(move, run, size // np.maximum(run, 1)), count)
 
     @cached_property
     def transfers(self) -> dict[int, Ints]:
         """By buffer, the bytes of its transfers, with those of buffers that travel along."""
         known = self.places.all
-        moved = {n: self.moved(n) for n, p in enumerate(known) if p.fill or p.drain}
+        moved = {n: self.moved(n) for n, p in enumerate(known) if p.fill or p.flush}
         for index, place in enumerate(known):
             if place.host and index in moved:
                 leader = self.leader(index)
@@ -318,7 +317,7 @@ class Tiling:
     def _busy(self) -> dict[str, float]:
         busy: dict[str, float] = {}
         for index, place in enumerate(self.places.all):
-            move = place.fill or place.drain
+            move = place.fill or place.flush
             if move is not None:
                 cycles = self._bytes(index) / move.bytes_per_cycle
                 busy[move.engine] = busy.get(move.engine, 0.0) + cycles
@@ -339,7 +338,7 @@ class Tiling:
         return sum(
             self._bytes(index)
             for index, place in enumerate(self.places.all)
-            if (move := place.fill or place.drain) and main in (move.source, move.target)
+            if (move := place.fill or place.flush) and main in (move.source, move.target)
         )
 
     @cached_property
@@ -395,7 +394,7 @@ class Tiling:
             runs = 1 if visits == len(span.size) else 2
             size, run = np.tile(span.size, runs), np.repeat(np.arange(runs), len(span.size))
             first = first_places(np.tile(span.start, runs), size, run)
-            largest[axis] = rows_held(first, size, min(slots, visits))
+            largest[axis] = rows_in_buffer(first, size, min(slots, visits))
         size = self.element(place)
         for granule, length in zip(place.granules, largest, strict=True):
             size *= -(-length // granule) * granule
@@ -479,7 +478,7 @@ class Tiling:
         place, last = self.places.all[index], self.units[-1].primitive.engine
         if sum(self.levels(index)) == 0:
             return False
-        if place.fill or place.drain or place.made_by is None:
+        if place.fill or place.flush or place.made_by is None:
             return True
         return self.units[place.made_by].primitive.engine != last
 
@@ -487,7 +486,7 @@ class Tiling:
         """Return the sort key of a group of buffers for the order in which second slots are
         assigned."""
         first = self.places.all[group[0]]
-        transfers = any(self.places.all[n].fill or self.places.all[n].drain for n in group)
+        transfers = any(self.places.all[n].fill or self.places.all[n].flush for n in group)
         inner = max(self.levels(index)[1] for index in group)
         size = max(self.most_visits(n) * self._room(n, 1) for n in group)
         return -int(inner > 0), not transfers, -size, first.name

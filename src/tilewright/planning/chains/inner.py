@@ -19,7 +19,7 @@ from tilewright.planning.chains.tiles import Tile
 from tilewright.planning.chains.units import Place, Places, Unit
 from tilewright.planning.cost.bounds import PRODUCTS
 from tilewright.planning.space.footprint import Ints, holds_sums
-from tilewright.planning.space.held import whole_sums
+from tilewright.planning.space.residents import whole_sums
 from tilewright.planning.space.sizes import FURTHER_BATCHES, candidate_sizes
 
 SIZES = 6
@@ -81,7 +81,7 @@ class InnerTiles:
         grids = np.meshgrid(*(np.array(s, np.int64) for s in sizes.values()), indexing="ij")
         chosen = {dim: grid.ravel() for dim, grid in zip(sizes, grids, strict=True)}
         near = [p for p in self.places.all if p.unit == number and not p.staged]
-        near = [p for p in near if p.fill is not None or p.drain is not None]
+        near = [p for p in near if p.fill is not None or p.flush is not None]
         trips = {dim: -(-most[dim] // size) for dim, size in chosen.items()}
         reduced = np.ones(len(grids[0].ravel()), np.int64)
         for dim in anchor.reduction:
@@ -174,7 +174,7 @@ class InnerTiles:
         busy: dict[str, Any] = {primitive.engine: compute}
         ends = 0.0
         for place, size in zip(near, boxes, strict=True):
-            move = place.fill or place.drain
+            move = place.fill or place.flush
             assert move is not None
             moves, within = np.ones(len(slots)), np.ones(len(slots), np.bool_)
             # Loops within the last that moves the box do not count.

@@ -51,7 +51,7 @@ def _link(kernel: Kernel, producer: Kernel, number: int) -> Link:
     if len(reads) != 1 or reads[0] not in kernel.anchor.inputs:
         raise refuse(
             "kernel-chain",
-            f"{result.name} is made on the chip, and is not read once, by the first stage",
+            f"{result.name} is computed on the chip, and not read just once, by the first stage",
             kernel.symbol,
         )
     operand = reads[0]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.planning.chains.circular import first_places, rows_held
+from tilewright.planning.chains.circular import first_places, rows_in_buffer
 from tilewright.planning.space.footprint import Counts, Ints
 
 SPLIT = 512
@@ -104,7 +104,7 @@ class Filled:
         each of which ``step`` rows lie side by side; where that is more than one, an instruction
         writes into one turn alone."""
         place, turn = first_places(start, size, run), banks * step
-        room = -(-rows_held(place, size, slots) // turn) * turn
+        room = -(-rows_in_buffer(place, size, slots) // turn) * turn
         return cls(start, size, place, room, room if step == 1 else turn)
 
     def positions(self, filling: Ints, first: Ints, rows: Ints) -> tuple[Ints, Ints]:

@@ -73,9 +73,9 @@ def plan_chain(
             raise failures[0]
         raise refuse(
             "plan-capacity",
-            f"no tile of {kernel.anchor.operation} fits {machine.name} with what it computes first",
+            f"no tile of {kernel.anchor.operation} fits {machine.name} with the computes before it",
             kernel.symbol,
-            "give the machine more memory, or leave the kernels apart",
+            "give the machine more memory, or do not fuse the kernels",
         )
     cuts = ["rows"] if any(unit.thinned for unit in search.candidates) else []
     cuts += ["priced"] if search.stopped else []
@@ -118,7 +118,7 @@ def bounds(kernel: Kernel, machine: Machine) -> tuple[float, float]:
             least = min(sum(own.get(engine, {}).values()) for own in flows)
             moving[engine] = moving.get(engine, 0.0) + least
         for operand in unit.operands:
-            if operand.name not in internal and not operand.held:
+            if operand.name not in internal and not operand.resident_in:
                 moved += whole_elements(operand, unit.anchor.extents) * operand.element_bytes
     traffic = max(moved / main_bandwidth(machine), *moving.values(), 0.0)
     return max(traffic, *peak.values()), max(traffic, *granule.values())

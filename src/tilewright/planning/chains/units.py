@@ -91,7 +91,7 @@ class Place:
     """The usual one; moves to and from alternatives are taken to be like its own."""
     fill: Move | None = None
     """The move that fills it; None where a primitive does, or moves from another buffer do."""
-    drain: Move | None = None
+    flush: Move | None = None
     """The move that empties it, for results."""
     source: int | None = None
     """The buffer from which it is filled; None for main memory."""
@@ -130,7 +130,7 @@ class Place:
     @property
     def has_rows(self) -> bool:
         """True if a part of a tile's results needs a part of it."""
-        return self.drain is not None or self.operand.role in ("input", "residual")
+        return self.flush is not None or self.operand.role in ("input", "residual")
 
 
 @dataclass(frozen=True)
@@ -234,17 +234,17 @@ class Places:
         kinds: list[CommandKind] = []
         for number, unit in enumerate(self.units):
             for index, place in enumerate(self.all):
-                move = place.fill or place.drain
+                move = place.fill or place.flush
                 if place.unit != number or move is None or place.host:
                     continue
-                held = [n for n, p in enumerate(self.all) if p.host == place.name]
-                held = [n for n in held if self.all[n].unit == number]
-                held = [n for n in held if self.all[n].memory.name == place.memory.name]
-                ends = [self.all[n].source for n in (index, *held)]
+                guests = [n for n, p in enumerate(self.all) if p.host == place.name]
+                guests = [n for n in guests if self.all[n].unit == number]
+                guests = [n for n in guests if self.all[n].memory.name == place.memory.name]
+                ends = [self.all[n].source for n in (index, *guests)]
                 sources = tuple(end for end in ends if end is not None)
                 target = () if place.target is None else (place.target,)
                 reads = sources if place.fill else (index,)
-                fills = (index, *held) if place.fill else target
+                fills = (index, *guests) if place.fill else target
                 kinds.append(CommandKind(move.engine, move, number, reads, fills, index))
             result = self.makes[number]
             reads, fills = tuple(self.reads[number]), () if result is None else (result,)
@@ -317,7 +317,7 @@ class Places:
         if path is None or self.machine.main in {move.target for move in path}:
             raise refuse(
                 "kernel-chain",
-                f"{operand.name} is made in {source} and read in {target}, and no moves on the "
+                f"{operand.name} is computed in {source} and read in {target}, and no moves on the "
                 "chip lead from one to the other",
                 operand.name,
             )
@@ -337,7 +337,7 @@ class Places:
         for operand in dict.fromkeys(unit.kernel.inputs):
             storage = unit.primitive.operands[operand.role]
             source = self.homes.get(operand.name)
-            outer = operand.held or self.machine.main
+            outer = operand.resident_in or self.machine.main
             outer = outer if source is None else self.all[source].memory.name
             host = hosts.get(storage.joined, "") if storage.joined else ""
             path = self._hops(storage, outer)
@@ -347,14 +347,14 @@ class Places:
                 near = beside(operand, unit.kernel.anchor, unit.primitive)
             for hop in path:
                 last = hop is path[-1]
-                held = near if last else operand
+                near_view = near if last else operand
                 apart = storage.own.windows_apart() if last else ()
-                granules = [axis.granule(storage.multiples, apart) for axis in held.access]
-                layout = Layout.parse(held.layout, len(held.shape))
-                blocks = on_the_way(layout, held.shape, held.access, unit.primitive.whole)
+                granules = [axis.granule(storage.multiples, apart) for axis in near_view.access]
+                layout = Layout.parse(near_view.layout, len(near_view.shape))
+                blocks = on_the_way(layout, near_view.shape, near_view.access, unit.primitive.whole)
                 source = self._add(
                     Place(
-                        held,
+                        near_view,
                         number,
                         self._memory(unit, hop.target),
                         fill=hop,
@@ -386,7 +386,7 @@ class Places:
                     operand,
                     number,
                     self._memory(unit, hop.source),
-                    drain=hop,
+                    flush=hop,
                     target=target,
                     granules=tuple(granules),
                     made_by=number if last else None,

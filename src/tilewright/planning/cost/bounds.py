@@ -52,9 +52,9 @@ def main_bandwidth(machine: Machine) -> float:
 
 
 def compulsory_bytes(kernel: Kernel) -> int:
-    """Bytes of every operand's touched elements, once; held ones pass no main memory."""
+    """Bytes of every operand's touched elements, once; resident ones pass no main memory."""
     extents = kernel.anchor.extents
-    moved = [operand for operand in kernel.operands if not operand.held]
+    moved = [operand for operand in kernel.operands if not operand.resident_in]
     return sum(whole_elements(o, extents) * o.element_bytes for o in moved)
 
 
@@ -65,7 +65,7 @@ def finite_memory_bytes(kernel: Kernel, machine: Machine, primitive: Primitive) 
     memories: dict[str, Memory] = {}
     for operand in kernel.operands:
         storage = primitive.operands.get(operand.role)
-        if storage is not None and operand.held != storage.memory:
+        if storage is not None and operand.resident_in != storage.memory:
             ends = (machine.main, storage.memory)
             outputs = operand is kernel.output
             for move in machine.path(*(ends[::-1] if outputs else ends)):
@@ -135,7 +135,7 @@ def engine_flows(
     engines: dict[str, dict[str, float]] = {}
     for operand in kernel.operands:
         storage = primitive.operands.get(operand.role)
-        if storage is None or operand.held or operand.name in internal:
+        if storage is None or operand.resident_in or operand.name in internal:
             continue
         size = whole_elements(operand, kernel.anchor.extents) * operand.element_bytes
         ends = (machine.main, storage.memory)
@@ -227,9 +227,9 @@ def _cached_cycles(kernel: Kernel, machine: Machine) -> float:
     """Every byte passes the innermost cache, and main memory gives what the caches cannot hold."""
     total = compulsory_bytes(kernel)
     caches = [memory for memory in machine.caches if memory.granule == 1]
-    held = sum(cache.bytes or 0 for cache in caches)
+    cached = sum(cache.bytes or 0 for cache in caches)
     fastest = max((cache.bytes_per_cycle or inf for cache in caches), default=inf)
-    return max(total / fastest, (total - held) / main_bandwidth(machine))
+    return max(total / fastest, (total - cached) / main_bandwidth(machine))
 
 
 def _evaluate(expression: str, extents: Mapping[str, int]) -> float:

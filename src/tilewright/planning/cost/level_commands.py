@@ -77,7 +77,7 @@ class LevelCommands:
             busy[move.engine] = busy.get(move.engine, 0.0) + size / move.bytes_per_cycle
         if row_instructions(self.machine) is not None:
             return max(busy.values())  # A compute may begin before its operands are all there.
-        ends = self._until_first(tiling) + self._behind_last(tiling)
+        ends = self._until_first(tiling) + self._after_last(tiling)
         return max(*busy.values(), ends + compute)
 
     def _until_first(self, tiling: Tiling) -> float:
@@ -86,7 +86,7 @@ class LevelCommands:
         places, ends = tiling.places.all, [0.0]
         queues: dict[str, tuple[float, float, float]] = {}
         for index in tiling.places.reads[0]:
-            way, behind = index, 0.0
+            way, queued = index, 0.0
             while way is not None:
                 place = places[way]
                 move = place.fill
@@ -97,21 +97,21 @@ class LevelCommands:
                     queues[move.engine] = (
                         min(latency, move.latency),
                         flows + flow,
-                        min(rest, behind),
+                        min(rest, queued),
                     )
-                    behind += move.latency + flow
+                    queued += move.latency + flow
                 way = place.source
-            ends.append(behind)
+            ends.append(queued)
         return max(*ends, *(sum(queue) for queue in queues.values()))
 
-    def _behind_last(self, tiling: Tiling) -> float:
+    def _after_last(self, tiling: Tiling) -> float:
         """Cycles from the last compute to the end, at least: its result leaves."""
         total, way = 0.0, tiling.places.makes[0]
         while way is not None:
             place = tiling.places.all[way]
-            assert place.drain is not None
-            total += place.drain.latency
-            total += tiling.transfers[way][-1] / place.drain.bytes_per_cycle
+            assert place.flush is not None
+            total += place.flush.latency
+            total += tiling.transfers[way][-1] / place.flush.bytes_per_cycle
             way = place.target
         return total
 
@@ -145,7 +145,7 @@ class LevelCommands:
 def _move(tiling: Tiling, index: int) -> Move:
     """The move that fills or empties a buffer."""
     place = tiling.places.all[index]
-    move = place.fill or place.drain
+    move = place.fill or place.flush
     assert move is not None
     return move
 

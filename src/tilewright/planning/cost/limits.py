@@ -93,7 +93,7 @@ def latency_of_blocks(kernel: Kernel, machine: Machine) -> float:
 def _move(operand: Operand, kernel: Kernel, machine: Machine, primitive: Primitive) -> Move | None:
     """The move of an operand that takes it block by block; None if none does."""
     storage = primitive.operands.get(operand.role)
-    if storage is None or operand.held or storage.memory == machine.main:
+    if storage is None or operand.resident_in or storage.memory == machine.main:
         return None
     ends = (machine.main, storage.memory)
     move = machine.path(*(ends[::-1] if operand is kernel.output else ends))[0]

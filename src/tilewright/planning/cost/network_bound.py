@@ -50,13 +50,13 @@ def ahead(machine: Machine) -> float:
     return sum(size for size in own if size is not None) / main_bandwidth(machine)
 
 
-def chained(computes: Sequence[float], traffic: Sequence[float], held: float) -> float:
-    """The bound, of each kernel's compute and traffic and of what is held, all in cycles."""
+def chained(computes: Sequence[float], traffic: Sequence[float], capacity: float) -> float:
+    """The bound; ``capacity`` is that of on-chip memories, in cycles as all arguments."""
     ends = [0.0]
     for last, compute in enumerate(computes):
         moved, end = 0.0, ends[-1] + compute
         for first in range(last, -1, -1):
             moved += traffic[first]
-            end = max(end, ends[first] + moved - 2 * held)
+            end = max(end, ends[first] + moved - 2 * capacity)
         ends.append(end)
     return max(ends[-1], sum(traffic))

@@ -47,9 +47,9 @@ def faster_in_parts(machine: Machine, move: Move, size: Any, compute: Any, parts
 
     It does not where the stores' queue cannot hold them all: the next tile's loads stand behind.
     """
-    held = np.asarray(parts) <= machine.engine(move.engine).queue
+    queued = np.asarray(parts) <= machine.engine(move.engine).queue
     whole = standstill(move, size, parts * compute, 1)
-    return held & (standstill(move, size, compute, parts) < whole)
+    return queued & (standstill(move, size, compute, parts) < whole)
 
 
 def halves(space: Space, slots: Mapping[str, Ints]) -> dict[str, Ints]:

@@ -129,9 +129,9 @@ class Pipeline:
             if loop.inner or count is None:
                 continue
             rest = self.space.trips(dim) % count
-            there = (rest > 0) & (self.parts > 1)
-            parts = np.where(there, self.parts // count * rest, parts)
-            at = np.where(there, number, at)
+            partial = (rest > 0) & (self.parts > 1)
+            parts = np.where(partial, self.parts // count * rest, parts)
+            at = np.where(partial, number, at)
         return parts, at
 
     def short_share(self, number: int) -> Floats:
@@ -351,10 +351,10 @@ class Queue:
         """Return a queue that holds no loads."""
         return cls(np.zeros(size), np.zeros(size), np.full(size, 4))
 
-    def add(self, time: Floats, flow: Floats, there: Bools, slots: Ints) -> None:
+    def add(self, time: Floats, flow: Floats, loaded: Bools, slots: Ints) -> None:
         """One more operand, where it is loaded."""
         self.time, self.flow = self.time + time, self.flow + flow
-        self.ahead = np.where(there, np.minimum(self.ahead, slots), self.ahead)
+        self.ahead = np.where(loaded, np.minimum(self.ahead, slots), self.ahead)
 
 
 def engines_of(uses: Sequence[Use]) -> tuple[str, ...]:
@@ -403,10 +403,10 @@ class Step:
             queues[use.move.engine].add(
                 self.queued[use.name], bytes_time, moves > 0, self.slots[use.name]
             )
-            behind = self._behind(use)
+            after = self._queued_after(use)
             if use.move.in_flight > 1:
-                behind = behind + use.move.latency
-            cycle = moves * (behind + self.compute) / self.rounds[use.name]
+                after = after + use.move.latency
+            cycle = moves * (after + self.compute) / self.rounds[use.name]
             if use.name in self.of.last:
                 cycle = np.where(self.of.last[use.name][self.row], 0.0, cycle)
             step = np.maximum(step, cycle)
@@ -418,8 +418,8 @@ class Step:
             step = np.maximum(step, moves * self.of.time[use.name][self.before])
             if use.leaves:
                 continue
-            behind = self._until_free(use) + self.of.blocks[use.name][self.before]
-            cycle = moves * (self.compute + behind) / self.rounds[use.name]
+            wait = self._until_free(use) + self.of.blocks[use.name][self.before]
+            cycle = moves * (self.compute + wait) / self.rounds[use.name]
             step = np.maximum(step, cycle)
         if self.of.dispatch is not None:
             step = np.maximum(step, self._in_turns(self.of.dispatch))
@@ -479,20 +479,20 @@ class Step:
                 total = total + self.moves[use.name] * self.of.time[use.name][self.before]
         return total
 
-    def _behind(self, use: Use) -> Floats:
-        """Queue time of the operand's move and those behind it before the tile's compute."""
+    def _queued_after(self, use: Use) -> Floats:
+        """Queue time of the operand's move and those after it before the tile's compute."""
         total, mine = np.zeros(len(self.row)), self.depth[use.name]
         assert use.move is not None
-        behind = False
+        after = False
         for other in self.of.loads:
-            behind |= other is use
+            after |= other is use
             assert other.move is not None
             if other.move.engine != use.move.engine:
                 continue
             its = self.depth[other.name]
-            there = its >= mine if behind else its > mine
+            counted = its >= mine if after else its > mine
             if self.of.late:
                 single, alone = (self.slots[load.name] == 1 for load in (use, other))
-                there = np.where(single == alone, there, alone & (its >= 0))
-            total = total + there * self.queued[other.name]
+                counted = np.where(single == alone, counted, alone & (its >= 0))
+            total = total + counted * self.queued[other.name]
         return total

@@ -59,8 +59,8 @@ def in_place_planning(machine: Machine) -> InPlacePlanning:
     if not isinstance(machine.own, InPlacePlanning):
         raise refuse(
             "plan-machine",
-            f"{machine.name} computes in place, and no target has planning for its caches",
-            help="give operands memories that software manages, and moves that lead there",
+            f"{machine.name} computes in place, and no target plans for its caches",
+            help="place operands in memories that software manages, with moves that lead there",
         )
     return machine.own
 

@@ -67,13 +67,13 @@ def core_beside(machine: Machine, others: int, reuse: float, live: float) -> Mac
     if cache is None or whole is None:
         return one_core(machine)
     share, hit = whole / (others + 1), cache.hit_bytes_per_cycle
-    held = live <= cache.bytes
+    cached = live <= cache.bytes
 
     def rate(move: Move) -> float:
         own = min(move.bytes_per_cycle, share)
         if move.target == machine.main:
-            return move.bytes_per_cycle if held else own
-        return min(hit, own * reuse) if held else own
+            return move.bytes_per_cycle if cached else own
+        return min(hit, own * reuse) if cached else own
 
     return _with_rates(machine, rate)
 

@@ -399,7 +399,7 @@ def _beside_greedy(
         try:
             greedy = Greedy(start, buffers)(kernel, machine, tilings=tilings)
         except TilewrightError:
-            # It starts from a tile that held operands do not allow.
+            # It starts from a tile that resident operands do not allow.
             continue
         if greedy.predicted_cycles > best.cycles * (1 + MISJUDGED):
             continue

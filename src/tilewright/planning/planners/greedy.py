@@ -16,7 +16,7 @@ loads once, whole, has one buffer and counts once; a linear move makes a transfe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -181,6 +181,7 @@ class Known:
         }
         self._slots: dict[Key, int] = {}
         self._cycles: dict[tuple[Cut, Key], float] = {}
+        self._moved: dict[str, dict[Key, tuple[float, float]]] = {}
 
     def fits(self, tilings: list[Tiling], slots: int) -> Bools:
         """Return True for each tiling whose tiles all memories hold ``slots`` times, those that
@@ -201,12 +202,31 @@ class Known:
         keys = [(cut, tuple(tiling.values())) for tiling in tilings]
         new = [n for n, key in enumerate(keys) if key not in self._cycles]
         if new:
-            rows = _rows(self.space, tilings)
+            rows, others = _rows(self.space, tilings), [tilings[n] for n in new]
             nests = self.orders.nests(rows, cut)
-            cycles = _transfer_cycles(rows.take(np.array(new)), self.orders.groups, nests)
+            cycles = _transfer_cycles(
+                rows.take(np.array(new)),
+                self.orders.groups,
+                nests,
+                lambda _, use: self._moved_by(use, others),
+            )
             for n, fewest in zip(new, cycles.min(axis=0).tolist(), strict=True):
                 self._cycles[keys[n]] = fewest
         return np.array([self._cycles[key] for key in keys])
+
+    def _moved_by(self, use: Use, tilings: list[Tiling]) -> tuple[Floats, Floats]:
+        """``moved_by`` of tilings, of which most have an operand's sizes in common with others."""
+        dims = sorted({dim for table in self.space.tables[use.name] for dim in table.dims})
+        known = self._moved.setdefault(use.name, {})
+        by_key = {tuple([tiling[dim] for dim in dims]): tiling for tiling in tilings}
+        new = {key: tiling for key, tiling in by_key.items() if key not in known}
+        if new:
+            columns = moved_by(_rows(self.space, [*new.values()]), use)
+            pairs = zip(*(column.tolist() for column in columns), strict=True)
+            known |= dict(zip(new, pairs, strict=True))
+        found = [known[tuple([tiling[dim] for dim in dims])] for tiling in tilings]
+        once, latency = np.array(found).T
+        return once, latency
 
 
 Tilings = dict[tuple[str, str, bool, bool], Known]
@@ -241,13 +261,24 @@ def access_cycles(space: Space) -> tuple[Floats, list[Nest], Ints]:
     return costs.min(axis=0), nests, costs.argmin(axis=0)
 
 
-def _transfer_cycles(space: Space, groups: Sequence[Group], nests: Sequence[Nest]) -> Floats:
+def moved_by(space: Space, use: Use) -> tuple[Floats, Floats]:
+    """Bytes of an operand if each of its boxes is moved once, and the latencies after the first of
+    a box; they depend on the operand's own dims alone."""
+    return space.total(use) * space.bytes_per_element(use), space.further_latency(use)
+
+
+def _transfer_cycles(
+    space: Space,
+    groups: Sequence[Group],
+    nests: Sequence[Nest],
+    moved: Callable[[Space, Use], tuple[Floats, Floats]] = moved_by,
+) -> Floats:
     """Cycles of all transfers, per order of the loops and row; all orders have the same loops."""
     trips = np.array([trips_along(space, group.dims) for group in groups])
     number = {group.dims: n for n, group in enumerate(groups)}
     loops = np.array([[number[loop.group.dims] for loop in nest.loops] for nest in nests], np.int64)
     counts = trips[loops]
-    runs = np.cumprod(counts, axis=1)
+    runs, many = np.cumprod(counts, axis=1), counts > 1
     moves: dict[str, Floats] = {}
     total = np.zeros((len(nests), space.rows))
     for use in space.uses:
@@ -256,16 +287,14 @@ def _transfer_cycles(space: Space, groups: Sequence[Group], nests: Sequence[Nest
         host = _travelling_with(use, space)
         depends = np.array([host.name in group.users for group in groups])
         if host.name not in moves:
-            count = np.ones_like(total)
-            moving = depends[loops][:, :, None] & (counts > 1)
-            for level in range(loops.shape[1]):
-                count = np.where(moving[:, level], runs[:, level], count)
-            moves[host.name] = count
+            # Runs grow inwards: the innermost loop that moves the box has most of them.
+            moving = depends[loops][:, :, None] & many
+            moves[host.name] = np.where(moving, runs, 1).max(axis=1, initial=1)
         boxes = np.prod(trips[[n for n in loops[0] if depends[n]]], axis=0)
-        once = space.total(use) * space.bytes_per_element(use)
+        once, further = moved(space, use)
         total = total + once * (moves[host.name] / boxes) / use.move.bytes_per_cycle
         if not use.host:
-            latency = use.move.latency / use.move.in_flight + space.further_latency(use)
+            latency = use.move.latency / use.move.in_flight + further
             total = total + moves[host.name] * latency
     return total
 

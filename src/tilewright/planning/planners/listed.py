@@ -59,7 +59,7 @@ class Listed:
         method than the one that it is for."""
         space = self._space(kernel)
         if space is not None:
-            raise refuse("space-node", "a space says how it is computed", space.where)
+            raise refuse("space-node", "a space already schedules it", space.where)
         asked = for_methods(self.otherwise)
         return None if asked is None else asked(kernel)
 

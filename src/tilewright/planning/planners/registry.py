@@ -82,7 +82,7 @@ def _measured(request: Request) -> Generator[Ask | None]:
     """Schedules that were measured, or are now."""
     machine, measure = request.machine, request.measure
     if measure is None:
-        raise refuse("target-measure", f"{machine.name} is not at hand to measure anything on")
+        raise refuse("target-measure", f"{machine.name} is not this computer to measure on")
     with Measurements(request.database or ":memory:", request.built) as known:
         if request.name == "measured":
             yield lambda kernel: plan_measured(kernel, machine, measure, known)
@@ -171,13 +171,13 @@ def planner_of(
         if all(place.memory == machine.main for place in places):
             raise refuse(
                 "option-planner",
-                f"{machine.name} computes in place behind caches, and {name} cuts tiles for "
+                f"{machine.name} computes in place on caches, and {name} cuts tiles for "
                 "memories that software manages",
                 help="model, measured",
             )
         if database is not None:
             raise refuse(
-                "option-planner", f"{name} asks no database of measured schedules", help="model"
+                "option-planner", f"{name} uses no database of measured schedules", help="model"
             )
     with MAKERS[name](
         Request(name, machine, options, timer, measure, built, database, mesh)

@@ -19,7 +19,7 @@ def schedule_of(space: Space, arrangement: Arrangement, row: int) -> Schedule:
     tile = {dim: int(space.size(dim)[row]) for dim in extents}
     trips = {dim: -(-extents[dim] // tile[dim]) for dim in extents}
     output = next(use for use in space.uses if use.output)
-    others = [use.operand.held or use.memory.name for use in space.uses if not use.output]
+    others = [use.operand.resident_in or use.memory.name for use in space.uses if not use.output]
     grown = {dim: int(count[row]) for dim, count in arrangement.grown.items()}
     outer: list[str] = []
     inner: list[str] = []
@@ -59,7 +59,7 @@ def schedule_of(space: Space, arrangement: Arrangement, row: int) -> Schedule:
 
 def agreeing(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
     """The primitives that take the kernel's maps, and its operands in the layouts that they have
-    and, those that are held, where they lie; all if none does."""
+    and, those that are resident, where they lie; all if none does."""
     maps = [stage.operation for stage in kernel.stages[1:]]
 
     def agrees(primitive: Primitive) -> bool:
@@ -80,7 +80,7 @@ def agreeing(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
             storage = primitive.operands.get(operand.role)
             if storage is None or not lies_along(operand, operand.layout, storage.along, extents):
                 return False
-            if operand.held and operand.held != storage.memory:
+            if operand.resident_in and operand.resident_in != storage.memory:
                 return False
         return True
 

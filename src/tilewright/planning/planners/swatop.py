@@ -51,9 +51,9 @@ from tilewright.planning.space.mesh import (
     divisions,
     exchanged_in_turns,
     in_step,
+    sending_in_turn,
     share_in_turns,
     turn_division,
-    turning,
 )
 from tilewright.planning.space.nests import Arrangement, Nest, moves_of, nests_of, trips_of
 from tilewright.planning.space.sizes import EFFORTS, tile_sizes
@@ -342,7 +342,7 @@ class Swatop:
             for primitive in agreeing(kernel, machine)
             for group in strategies(kernel, machine, primitive, self.mesh)
         ]
-        for primitive in turning(kernel, machine):
+        for primitive in sending_in_turn(kernel, machine):
             groups += strategies_in_turns(kernel, machine, primitive, self.mesh)
         if not groups:
             core = one_core(machine) if machine.cores > 1 else machine

@@ -93,7 +93,7 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
         output = operand is kernel.output
         if operand in kernel.anchor.inputs:
             operand = beside(operand, kernel.anchor, primitive)
-        if operand.held == memory.name:
+        if operand.resident_in == memory.name:
             memory = machine.memory(machine.main)
         ends = (memory.name, machine.main) if output else (machine.main, memory.name)
         path = machine.path(*ends)
@@ -261,7 +261,7 @@ def _distinct(axis: Affine, extent: int, extents: Mapping[str, int]) -> int:
     return min(count, cut)
 
 
-def run_elements(operand: Operand, lengths: Sequence[Ints]) -> Ints:
+def run_elements(operand: Operand, lengths: Sequence[Counts]) -> Ints:
     """Contiguous elements in main memory of boxes with these lengths along the logical axes.
 
     Boxes are taken to begin at whole blocks of the layout. Where the tensor is a part of a larger
@@ -269,18 +269,31 @@ def run_elements(operand: Operand, lengths: Sequence[Ints]) -> Ints:
     written, one after the other.
     """
     if operand.image is not None:
-        return prod(lengths, start=np.ones(1, np.int64))
-    layout = Layout.parse(operand.layout, len(operand.shape))
-    extents = layout.physical_shape(operand.shape)
-    strides = operand.strides or layout.strides(operand.shape)
+        return np.ones(1, np.int64) * prod(lengths, start=1)
     first = lengths[0] if lengths else np.ones(1, np.int64)  # a scalar has no axes
     run, whole = np.ones_like(first), np.ones_like(first, np.bool_)
-    behind = 1  # elements from the first index of the axes within to what follows their last
-    for factor, extent, stride in reversed([*zip(layout.factors, extents, strides, strict=True)]):
-        if extent > 1:
-            whole, behind = whole & (stride == behind), stride * extent
-        length = -(-lengths[factor.axis] // factor.divisor)
-        full = length >= np.minimum(extent, -(-operand.shape[factor.axis] // factor.divisor))
+    for axis, divisor, extent, least in _runs(operand.layout, operand.shape, operand.strides):
+        length = lengths[axis] if divisor == 1 else -(-lengths[axis] // divisor)
         run = run * np.where(whole, np.minimum(length, extent), 1)
-        whole = whole & full
+        whole = whole & (length >= least)
     return run
+
+
+@lru_cache(maxsize=1024)
+def _runs(
+    text: str, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> list[tuple[int, int, int, int]]:
+    """The physical axes along which elements are contiguous, innermost first: the logical axis, the
+    divisor of its index, the extent, and the length that is all of it."""
+    layout = Layout.parse(text, len(shape))
+    extents = layout.physical_shape(shape)
+    runs: list[tuple[int, int, int, int]] = []
+    dense = 1  # elements from the first index of the axes within to what follows their last
+    steps = strides or layout.strides(shape)
+    for factor, extent, stride in reversed([*zip(layout.factors, extents, steps, strict=True)]):
+        if extent > 1 and stride != dense:
+            break
+        dense = stride * extent if extent > 1 else dense
+        least = min(extent, -(-shape[factor.axis] // factor.divisor))
+        runs.append((factor.axis, factor.divisor, extent, least))
+    return runs

@@ -103,7 +103,7 @@ class Division:
         return tuple(exchanged)
 
 
-def turning(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
+def sending_in_turn(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
     """The primitives that cores compute together, a tile of the reduction after the other."""
     anchor = kernel.anchor
     return tuple(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from math import prod
 from typing import Self
 
@@ -31,7 +32,7 @@ class OuterSpace(Space):
     around: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """Per row, the number of its inner tiling."""
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """The number of tilings in the space."""
         return len(self.around)

@@ -60,8 +60,8 @@ def pooled(anchor: Stage, pool: Stage) -> tuple[Stage, Stage] | None:
         (tiles, _), *_ = outer
         extents[tiles] = min(extents[tiles], -(-pool.output.shape[number] // each))
     dims = [replace(dim, extent=extents[dim.name]) for dim in anchor.dims]
-    behind = [dim for dim in dims if dim.kind == "reduction"]
-    fresh = replace(anchor, dims=(*(d for d in dims if d not in behind), *added, *behind))
+    reductions = [dim for dim in dims if dim.kind == "reduction"]
+    fresh = replace(anchor, dims=(*(d for d in dims if d not in reductions), *added, *reductions))
     return fresh, _restated(fresh, pool, tuple(access))
 
 

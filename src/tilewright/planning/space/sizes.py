@@ -19,7 +19,7 @@ from tilewright.machine import Primitive
 from tilewright.planning.cost.bounds import PRODUCTS
 from tilewright.planning.domain import Kernel
 from tilewright.planning.space.footprint import Ints, Use
-from tilewright.planning.space.held import whole_sums
+from tilewright.planning.space.residents import whole_sums
 
 EFFORTS = ((False, False), (True, False), (False, True), (True, True))
 """The efforts of the search: whether windows are cut, and whether sizes below the granule are

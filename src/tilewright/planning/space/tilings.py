@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from math import gcd, prod
 from typing import Any, Self, TypeVar
@@ -34,7 +35,7 @@ from tilewright.planning.space.footprint import (
     run_elements,
     uses_of,
 )
-from tilewright.planning.space.held import usable
+from tilewright.planning.space.residents import usable
 from tilewright.planning.space.sizes import EFFORTS, tile_sizes
 
 Column = NDArray[Any]
@@ -72,7 +73,7 @@ class Space:
     whole: tuple[Self, Ints] | None = field(default=None, init=False)
     """For a part of a space, the whole space and the part's rows there; else None."""
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """The number of tilings in the space."""
         return len(next(iter(self.index.values())))
@@ -93,7 +94,7 @@ class Space:
         return part
 
     def _column(self, key: Hashable, compute: Callable[[], Column]) -> Any:
-        """A column that is computed when it is first asked for; nobody may write to it."""
+        """A column that is computed when it is first asked for; it is read-only."""
         column = self._known(key)
         if column is None:
             column = self.known[key] = compute()
@@ -147,7 +148,7 @@ class Space:
         return split
 
     def allowed(self) -> Bools:
-        """Column: whether tiles are as moves and held operands need them."""
+        """Column: whether tiles are as moves and resident operands need them."""
         return self._solid() & usable(
             self.kernel, {dim: self.size(dim) for dim in self.index}, self.machine
         )
@@ -275,9 +276,9 @@ class Space:
 def _cost(use: Use, lengths: Sequence[Ints], paced: bool) -> Floats:
     """Column: what a byte of boxes with these lengths costs, given its blocks."""
     operand, move = use.operand, use.move
-    run = run_elements(operand, lengths) * operand.element_bytes
     if move is None or (move.transaction == 1 and not move.efficiency):
-        return np.ones(np.shape(run))  # One number where no dim cuts the operand.
+        return np.ones(1)
+    run = run_elements(operand, lengths) * operand.element_bytes  # One number where no dim cuts it.
     # Both ends of a block are rounded outwards. On the mean over where elements may begin in a
     # transaction, that costs all of one but the step from one such place to the next.
     step = gcd(operand.element_bytes, move.transaction)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.targets.ascend.program import Access, Command, Executed, Program, trace
+from tilewright.targets.ascend.program import Access, Command, Executed, Program, Tracer
 from tilewright.targets.ascend.proof import PAIR, Problem, touched
 
 Key = tuple[object, ...]
@@ -24,8 +24,9 @@ def traces(
 ) -> list[list[Executed]]:
     """The executions of every block; of all together at most so many (``cce-length``)."""
     blocks: list[list[Executed]] = []
+    tracer = Tracer(program)
     for block in range(program.blocks):
-        steps = trace(program, most=most, length=length, block=block)
+        steps = tracer.run(most, length, block)
         most = None if most is None else most - len(steps)
         blocks.append(steps)
     return blocks

@@ -14,7 +14,7 @@ from tilewright.machine.records import (
     Finding,
     OperandRecord,
 )
-from tilewright.planning.own import BehindCache, DividesUnlike, SharedCache
+from tilewright.planning.own import CachedMemory, DividesUnlike, SharedCache
 
 
 class AscendMachine(OwnPasses):
@@ -32,7 +32,7 @@ class AscendMachine(OwnPasses):
         return False
 
 
-class AscendMemory(BehindCache):
+class AscendMemory(CachedMemory):
     """The record of main memory, with L2 in front of it."""
 
     family: ClassVar[str] = "ascend"

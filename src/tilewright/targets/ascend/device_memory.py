@@ -12,69 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 
+from tilewright.graph.arenas import Box
 from tilewright.graph.dialect import GraphOperation, KernelOp, OutputOp
-from tilewright.graph.placement import WEIGHTS, placement_of
+from tilewright.graph.placement import WEIGHTS
 from tilewright.ir import BlockArgument, SSAValue
-from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
 from tilewright.memory.heuristics import allocate
 from tilewright.memory.problem import Buffer, Problem
-from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.lowering.launches import Launch
 
 ALIGNMENT = 512
 """Bytes: what main memory's full rate asks for."""
-
-
-@dataclass(frozen=True)
-class Box:
-    """The address, extents and strides of a value in the host's memory."""
-
-    arena: str
-    offset: int
-    """The offset of the value in its arena, in bytes."""
-    extents: tuple[int, ...]
-    strides: tuple[int, ...]
-    """The strides of the value, in bytes."""
-    width: int
-    """Bytes of an element."""
-
-    @classmethod
-    def of(cls, value: SSAValue) -> Box:
-        """The box of a value of the network."""
-        place, shape = placement_of(value), shape_of(value)
-        width = element_dtype(tensor_type(value).element_type).itemsize
-        extents = Layout.parse(layout_of(value), len(shape)).physical_shape(shape)
-        strides = tuple(step * width for step in place.strides)
-        return cls(place.arena, place.offset, extents, strides, width)
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of all elements."""
-        return prod(self.extents) * self.width
-
-    @property
-    def dense(self) -> bool:
-        """True if elements follow each other without a gap, in order."""
-        step = self.width
-        for extent, stride in zip(reversed(self.extents), reversed(self.strides), strict=True):
-            if extent > 1 and stride != step:
-                return False
-            step *= extent
-        return True
-
-    def same(self, other: Box) -> bool:
-        """Return True if both are the same bytes in the same order."""
-        ends = [(box.arena, box.offset, box.bytes) for box in (self, other)]
-        return ends[0] == ends[1] and self.dense and other.dense
-
-    def arguments(self) -> str:
-        """C of what ``copy_in`` and ``copy_out`` take for the host's side."""
-        arena = "weights" if self.arena == WEIGHTS else "activations"
-        numbers = [", ".join(map(str, each or (1,))) for each in (self.extents, self.strides)]
-        lists = ", ".join(f"(const long[]){{{each}}}" for each in numbers)
-        return f"{arena} + {self.offset},\n            {len(self.extents)}, {lists}, {self.width}"
 
 
 @dataclass
@@ -210,4 +158,4 @@ def _readers(value: SSAValue) -> list[object]:
     return readers
 
 
-__all__ = ["Box", "DeviceMemory", "device_memory", "origin"]
+__all__ = ["DeviceMemory", "device_memory", "origin"]

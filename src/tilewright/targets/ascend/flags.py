@@ -1,7 +1,12 @@
 """Put the flags and barriers in that a program needs, and no others.
 
-Of each buffer a program says in whose iterations it has contents of its own (``Buffer.scope``) and
-how many slots take turns. From that the pass reads who hands it to whom. Before::
+A program of the cube has the flags of its tile program (tile/passes/assign_events.py). They are put
+next to the commands that they are for, barriers within pipes come to them, and all is proven. Where
+that fails they are left out.
+
+Flags of any other program follow from its buffers. Of each it says in whose iterations it has
+contents of its own (``Buffer.scope``) and how many slots take turns; from that the pass reads who
+hands it to whom. Before::
 
     for (s) {
         copy_gm_to_cbuf(a, ...);        /* MTE2 writes a, two slots */
@@ -46,6 +51,7 @@ from tilewright.codegen.nest.value import Value, select
 from tilewright.errors import TilewrightError, refuse
 from tilewright.targets.ascend.blocks import alike, conflicts, traces
 from tilewright.targets.ascend.fields import check_fields
+from tilewright.targets.ascend.given import close_to_uses, homes_of
 from tilewright.targets.ascend.look_ups import check_look_ups
 from tilewright.targets.ascend.program import (
     Barrier,
@@ -56,9 +62,10 @@ from tilewright.targets.ascend.program import (
     Program,
     Statement,
     Tensor,
+    Tracer,
     statements,
 )
-from tilewright.targets.ascend.proof import Problem, missing_barriers, prove
+from tilewright.targets.ascend.proof import Problem, missing_barriers, prove, prove_trace
 from tilewright.tile.event_ids import Given, Request, give_ids, needed
 
 MANY = 1 << 20
@@ -93,6 +100,11 @@ def synchronised(program: Program, *, events: int = 4) -> Program:
     """The program with flags and barriers. Refuses (``lower-events``) what needs more events, and
     (``lower-flags``) what no flags of this kind make right."""
     every = cases(program)
+    if any(isinstance(statement, Flag) for statement in statements(program.body)):
+        whole = _proven(program, events, every)
+        if whole is not None:
+            return whole
+        program = replace(program, body=_without_flags(program.body))
     known = every[:1]
     while True:
         whole = _ordered(program, events, known, every)
@@ -105,6 +117,44 @@ def synchronised(program: Program, *, events: int = 4) -> Program:
             text = f"flags do not order {program.name} at length {wrong[0]}: {problem}"
             raise refuse("lower-flags", text)
         known.append(wrong)
+
+
+def _proven(program: Program, events: int, every: Sequence[Case]) -> Program | None:
+    """A program that has the flags of its tile program, with the barriers that it needs.
+
+    None where these do not order it: a tile program counts the visits of a buffer, and here those
+    that an edge tile lacks are left out (``slot_of``), so that other ones may take turns.
+
+    A move or a compute of the tile program is several commands here. Where the proof allows, a flag
+    is set before those of its pipe, and waited for behind those, that use nothing which the other
+    pipe does: L0C is free once its sums are in UB, and a bias is needed once they are there.
+    """
+
+    def is_right(placed: Program) -> bool:
+        tracer = Tracer(placed)
+        return not any(
+            prove_trace(tracer.run(length=n, block=b), events=events, most=1) for n, b in every
+        )
+
+    barred = _barred(replace(program, body=list(program.body)), None, every)
+    used: dict[str, set[int]] = {}
+    for statement in statements(program.body):
+        if isinstance(statement, Command):
+            used.setdefault(statement.pipe, set()).update(homes_of(statement))
+    close = replace(barred, body=close_to_uses(barred.body, used))
+    return next((placed for placed in (close, barred) if is_right(placed)), None)
+
+
+def _without_flags(body: Sequence[Statement]) -> list[Statement]:
+    """The statements without flags and barriers of a pipe, in the same loops."""
+    for statement in body:
+        if isinstance(statement, Loop):
+            statement.body = _without_flags(statement.body)
+    return [
+        each
+        for each in body
+        if not isinstance(each, Flag) and not (isinstance(each, Barrier) and each.pipe != "ALL")
+    ]
 
 
 Case = tuple[int, int]

@@ -9,16 +9,13 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 import tilewright.codegen.c as codegen
-from tilewright.codegen.c import libraries
-from tilewright.codegen.c.compiler import build_library
-from tilewright.system.temporary import temporary_folder
+from tilewright.codegen.host.library import library_of
 from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
 
 SHIM = Path(__file__).parent / "shim"
@@ -51,19 +48,10 @@ class Outcome:
 
 
 def _library(name: str, texts: Mapping[str, str], includes: Sequence[Path]) -> Path:
-    digest = sha256("\0".join([*FLAGS, *texts, *texts.values()]).encode())
-    for folder in includes:
-        for path in sorted(folder.glob("*.h")):
-            digest.update(path.read_bytes())
-
-    def build(target: Path) -> None:
-        with temporary_folder() as scratch:
-            sources = [scratch / file for file in texts]
-            for source in sources:
-                source.write_text(texts[source.name])
-            build_library(sources, target, includes, FLAGS)
-
-    return libraries.obtain(name, digest.hexdigest(), build, native=False)
+    headers = [path for folder in includes for path in sorted(folder.glob("*.h"))]
+    sources = {Path("shim", file): text.encode() for file, text in texts.items()}
+    sources |= {Path("shim", path.name): path.read_bytes() for path in headers}
+    return library_of(sources, name, FLAGS)
 
 
 @cache

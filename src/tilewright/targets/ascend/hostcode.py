@@ -18,25 +18,28 @@ longest run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from math import prod
 from pathlib import Path
 
-from tilewright.codegen.c.files import FILES
+from tilewright.codegen.c.parameters import place_text
 from tilewright.codegen.c.prune import prune_folder
-from tilewright.codegen.c.source import Writer, comment, string
-from tilewright.codegen.host.calls import KERNEL, KernelCall
+from tilewright.codegen.c.source import Writer, comment
+from tilewright.codegen.host.calls import KernelCall
 from tilewright.codegen.host.compiler import host_compiler
-from tilewright.codegen.host.ports import Port
-from tilewright.codegen.host.steps import steps_of
+from tilewright.codegen.host.main import FILES, Main, whole_file
+from tilewright.codegen.host.ports import Port, file_ports
+from tilewright.codegen.host.steps import kernel_steps
 from tilewright.codegen.program.files import KernelRow
-from tilewright.codegen.program.interface import Compilation
+from tilewright.codegen.program.interface import WEIGHTS_FILE, Compilation
 from tilewright.errors import TilewrightError, refuse
+from tilewright.graph.arenas import Box
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.names import network_name
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir import SSAValue
-from tilewright.targets.ascend.device_memory import Box, DeviceMemory, device_memory
+from tilewright.targets.ascend.device_memory import DeviceMemory, device_memory
 from tilewright.targets.ascend.host import QUEUES, SHIM
 from tilewright.targets.ascend.lowering.launches import Argument, Launch, Length
 from tilewright.targets.ascend.machine import DaVinci
@@ -72,7 +75,7 @@ def write_host(
         return
     (folder / "main.c").write_text(main)
     headers = host_compiler().headers
-    texts = {"layers.c": layers, **headers}
+    texts = {"layers.c": layers, "files.h": FILES, **headers}
     prune_folder(texts, "", tuple(headers))
     for name, text in texts.items():
         (folder / name).write_text(text)
@@ -95,34 +98,38 @@ def _texts(
 ) -> tuple[str, str]:
     """main.c and layers.c; raises TilewrightError where the host computes what has no C."""
     network = network_of(compilation.network)
-    layers, calls = _layers(host_compiler().calls(compilation))
+    calls = {call.symbol: call for call in host_compiler().calls(compilation)}
+    head = f"/* What the host computes. */\n#define LANES {host_compiler().lanes}\n"
+    pieces = '#include "pieces.h"\n'
+    layers = "\n".join([head, pieces, *(call.text for call in calls.values())])
     on_device = {row.symbol: row for row in rows}
-    steps: list[KernelOp] = []
-    for _, op in steps_of(network):
-        if not isinstance(op, KernelOp):
-            raise refuse("ascend-host", "the host's C has kernels alone", op.name)
-        steps.append(op)
-    ports = [
-        [Port.of(name, value) for name, value in side] for side in (network.inputs, network.outputs)
-    ]
-    for port in (*ports[0], *ports[1]):
-        if not port.dense:
-            raise refuse("ascend-host", "does not lie as a file of it would", port.name)
+    steps = kernel_steps(network, "ascend-host")
+    inputs, outputs = file_ports(network, "ascend-host")
     for axes in ({}, {}) if length is None else (length.inputs, length.outputs):
         for name, counted in axes.items():
             if len(counted) > 1:
                 raise refuse("ascend-host", "has several axes of the run's length", name)
     functions = list(dict.fromkeys(launch.function for launch in launches))
+    main = Main(
+        ("DEVICE-OBJECT", WEIGHTS_FILE, "constants.bin", *(["LENGTH"] if length else [])),
+        inputs,
+        outputs,
+        {arena: compilation.arenas.get(arena, 0) for arena in (WEIGHTS, ACTIVATIONS)},
+        transfer=partial(_transfer, length),
+    )
     writer = Writer()
-    _head(writer, network_name(network.symbol.data), calls, functions)
+    _head(writer, network_name(network.symbol.data), main, calls.values(), functions)
     plan = device_memory(steps, {row.symbol: launches[row.start : row.end] for row in rows})
     for number, op in enumerate(steps, 1):
         if op.symbol.data in on_device:
             row = on_device[op.symbol.data]
             _kernel(writer, row, launches[row.start : row.end], number, op, plan)
-    arenas = compilation.arenas
-    sizes = (arenas.get(WEIGHTS, 0), arenas.get(ACTIVATIONS, 0), constants)
-    _main(writer, steps, calls, functions, ports, sizes, length, plan)
+    writer.line()
+    longest = [] if length is None else [length.longest]
+    with main.write(
+        writer, *(f"length = take_length({main.place('LENGTH')}, {most});" for most in longest)
+    ):
+        _steps(writer, main, steps, calls, functions, constants, plan)
     return str(writer), layers
 
 
@@ -137,37 +144,30 @@ def core_text(core: DaVinci) -> str:
     )
 
 
-def _layers(hosted: Sequence[KernelCall]) -> tuple[str, dict[str, tuple[str, str]]]:
-    """The C of the host's kernels, and by symbol each one's declaration and call."""
-    text = [f"/* What the host computes. */\n#define LANES {host_compiler().lanes}\n"]
-    text += ['#include "pieces.h"\n']
-    calls: dict[str, tuple[str, str]] = {}
-    for call in hosted:
-        symbol, source = call.kernel.kernel.symbol, call.source
-        text.append(source.text.replace(KERNEL, symbol))
-        declaration = f"{source.prototype.replace(KERNEL, symbol)};"
-        calls[symbol] = declaration, f"{symbol}({', '.join(call.arguments())});"
-    return "\n".join(text), calls
-
-
 def _head(
-    writer: Writer, name: str, calls: Mapping[str, tuple[str, str]], functions: Sequence[str]
+    writer: Writer,
+    name: str,
+    main: Main,
+    calls: Iterable[KernelCall],
+    functions: Sequence[str],
 ) -> None:
-    line = writer.line
-    line(f"/* {comment(name)}, host code: main DEVICE-OBJECT WEIGHTS CONSTANTS INPUTS OUTPUTS")
-    line()
-    line("   Files hold elements, row-major. */")
-    for header in ("<stdio.h>", "<stdlib.h>", "<string.h>", '"acl.h"'):
-        line(f"#include {header}")
-    line()
-    writer.lines += [*FILES.splitlines(), "", *(ACL / "helpers.c").read_text().splitlines()]
-    line()
-    for declaration, _ in calls.values():
-        line(declaration)
-    line()
-    line("/* What a function of the device is known by: an address of its own. */")
-    for function in functions:
-        line(f"static const char {function}_stub;")
+    declared = "".join(f"{call.declaration};\n" for call in calls)
+    stubs = "".join(f"static const char {function}_stub;\n" for function in functions)
+    writer.text(f"""\
+/* {comment(name)}, host code: main {main.usage}
+
+   Files hold elements, row-major. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "acl.h"
+#include "files.h"
+
+{main.declaration}
+{(ACL / "helpers.c").read_text()}
+{declared}
+/* What a function of the device is known by: an address of its own. */
+{stubs}""")
 
 
 def _kernel(
@@ -219,7 +219,11 @@ def _kernel(
 
 
 def _copy(way: str, offset: int, value: SSAValue) -> str:
-    return f"copy_{way}(arena + {offset}, {Box.of(value).arguments()});"
+    box = Box.of(value)
+    numbers = [", ".join(map(str, each or (1,))) for each in (box.extents, box.strides)]
+    lists = ", ".join(f"(const long[]){{{each}}}" for each in numbers)
+    place = f"{place_text(box.arena, box.offset)},\n            {len(box.extents)}"
+    return f"copy_{way}(arena + {offset}, {place}, {lists}, {box.width});"
 
 
 def _pointer(argument: Argument) -> str:
@@ -229,86 +233,63 @@ def _pointer(argument: Argument) -> str:
     return f"{name} + {argument.offset}" if argument.offset else name
 
 
-def _main(
+def _steps(
     writer: Writer,
+    main: Main,
     steps: Sequence[KernelOp],
-    calls: Mapping[str, tuple[str, str]],
+    calls: Mapping[str, KernelCall],
     functions: Sequence[str],
-    ports: Sequence[Sequence[Port]],
-    sizes: tuple[int, int, int],
-    length: Length | None,
+    constants: int,
     plan: DeviceMemory,
 ) -> None:
-    line = writer.line
-    inputs, outputs = ports
-    first = 4 if length is None else 5
-    count = first + len(inputs) + len(outputs)
-    line()
-    with writer.block("int main(int count, char **words)"):
-        names = " ".join(comment(port.name) for port in (*inputs, *outputs))
-        with writer.block(f"if (count != {count})"):
-            word = "" if length is None else "LENGTH "
-            text = string(f"%s DEVICE-OBJECT WEIGHTS CONSTANTS {word}{names}")
-            line(f"fprintf(stderr, {text}, words[0]);")
-            line("return 2;")
-        if length is not None:
-            line(f"length = take_length(words[4], {length.longest});")
-        line(f"weights = loaded(words[2], {sizes[0]});")
-        line(f"activations = memory({sizes[1]});")
-        for number, port in enumerate(inputs, first):
-            axes = () if length is None else length.inputs.get(port.name, ())
-            place = f"words[{number}], activations + {port.offset}"
-            line(_transfer("read", place, port, axes))
-        line()
-        line("/* 1: initialise. */")
-        line("CHECK(aclInit(NULL));")
-        line("CHECK(aclrtSetDevice(0));")
-        line("CHECK(aclrtCreateStream(&stream));")
-        line("/* 2: memory of the device; constants, inputs and weights. */")
-        if sizes[2]:
-            line(f"char *image = loaded(words[3], {sizes[2]});")
-            line(f"constants = on_device({sizes[2]});")
-            room = f"{sizes[2]}, image, {sizes[2]}"
-            line(f"CHECK(aclrtMemcpy(constants, {room}, ACL_MEMCPY_HOST_TO_DEVICE));")
-            line("free(image);")
-        if plan.bytes:
-            line(f"arena = on_device({plan.bytes});")
-        for value in plan.before.get(0, ()):
-            line(_copy("in", plan.offset(value), value))
-        line("/* 3: the device object and its functions. */")
-        line("register_object(words[1]);")
-        for function in functions:
-            line(f'register_function(&{function}_stub, "{function}");')
-        line("/* 4: the launches, and the host's own kernels between them. */")
-        for op in steps:
-            line(calls[op.symbol.data][1] if op.symbol.data in calls else f"{op.symbol.data}();")
-        line("/* 5: the stream's end. */")
-        line("CHECK(aclrtSynchronizeStream(stream));")
-        line("/* 6: the outputs, and no memory any more. */")
-        for value in plan.end:
-            line(_copy("out", plan.offset(value), value))
-        for name in ("constants", "arena"):
-            line(f"if ({name})")
-            line(f"    CHECK(aclrtFree({name}));")
-        line("CHECK(aclrtDestroyStream(stream));")
-        line("CHECK(aclrtResetDevice(0));")
-        line("CHECK(aclFinalize());")
-        line()
-        for number, port in enumerate(outputs, first + len(inputs)):
-            arena = "weights" if port.arena == WEIGHTS else "activations"
-            axes = () if length is None else length.outputs.get(port.name, ())
-            place = f"words[{number}], {arena} + {port.offset}"
-            line(_transfer("write", place, port, axes))
-        line("free(activations);")
-        line("free(weights);")
-        line("free(object);")
-        line("return 0;")
+    line, text = writer.line, writer.text
+    text("""\
+/* 1: initialise. */
+CHECK(aclInit(NULL));
+CHECK(aclrtSetDevice(0));
+CHECK(aclrtCreateStream(&stream));
+/* 2: memory of the device; constants, inputs and weights. */""")
+    if constants:
+        text(f"""\
+char *image = loaded({main.place("constants.bin")}, {constants});
+constants = on_device({constants});
+CHECK(aclrtMemcpy(constants, {constants}, image, {constants}, ACL_MEMCPY_HOST_TO_DEVICE));
+free(image);""")
+    if plan.bytes:
+        line(f"arena = on_device({plan.bytes});")
+    for value in plan.before.get(0, ()):
+        line(_copy("in", plan.offset(value), value))
+    line("/* 3: the device object and its functions. */")
+    line("register_object(words[1]);")
+    for function in functions:
+        line(f'register_function(&{function}_stub, "{function}");')
+    line("/* 4: the launches, and the host's own kernels between them. */")
+    for op in steps:
+        call = calls.get(op.symbol.data)
+        line(f"{op.symbol.data}({', '.join(call.arguments()) if call else ''});")
+    line("/* 5: the stream's end. */")
+    line("CHECK(aclrtSynchronizeStream(stream));")
+    line("/* 6: the outputs, and no memory any more. */")
+    for value in plan.end:
+        line(_copy("out", plan.offset(value), value))
+    text("""\
+if (constants)
+    CHECK(aclrtFree(constants));
+if (arena)
+    CHECK(aclrtFree(arena));
+CHECK(aclrtDestroyStream(stream));
+CHECK(aclrtResetDevice(0));
+CHECK(aclFinalize());
+free(object);""")
 
 
-def _transfer(verb: str, place: str, port: Port, axes: Sequence[int]) -> str:
+def _transfer(length: Length | None, verb: str, word: str, port: Port) -> str:
     """A file to an input's place, or from an output's; where the length counts an axis, the file
     has as many indices."""
+    named = None if length is None else length.inputs if verb == "read" else length.outputs
+    axes = named.get(port.name, ()) if named is not None else ()
     if not axes:
-        return f"{verb}_file({place}, {port.bytes});"
+        return whole_file(verb, word, port)
     before, extent = prod(port.shape[: axes[0]]), port.shape[axes[0]]
-    return f"{verb}_rows({place}, {before}, {port.bytes // (before * extent)}, {extent});"
+    row = port.bytes // (before * extent)
+    return f"{verb}_rows({word}, {port.place}, {before}, {row}, {extent});"

@@ -14,12 +14,11 @@ from math import prod
 from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.errors import TilewrightError
 from tilewright.ir.types import Array
-from tilewright.targets.ascend.lowering.cube import FORMS
+from tilewright.targets.ascend.lowering.cube import is_of_cube
 from tilewright.targets.ascend.lowering.launches import Device, Launches, Value
 from tilewright.targets.ascend.lowering.products import product
 from tilewright.targets.ascend.lowering.stages import STAGES, operand_of
-from tilewright.targets.ascend.lowering.walk import shared_loops
-from tilewright.tile.dialect import programs_of
+from tilewright.tile.dialect import programs_of, shared_loops
 
 PARTS = (1, 4, 16)
 """The numbers of parts into which UB is divided, that are tried for several cores."""
@@ -53,7 +52,7 @@ def lower_kernel(
     if numbers is None:
         numbers = {operand.name: place for place, operand in enumerate(compiled.kernel.inputs)}
     launches = Launches(mine, compiled.kernel, compiled.schedule, known, numbers, free, grid)
-    if compiled.kernel.producers or compiled.kernel.anchor.operation in FORMS:
+    if is_of_cube(compiled.kernel):
         product(launches, program)
     else:
         _stages(replace(launches, parts=_parts(launches)))

@@ -186,8 +186,10 @@ def _product(width: int) -> Primitive:
                 turned=turned,
                 elements=elements,
             ),
-            "bias": Storage(memory="ub", multiples=columns, element_bytes=2),
-            "residual": Storage(memory="ub", multiples=rows | columns, layout=result),
+            "bias": Storage(memory="ub", at_store=True, multiples=columns, element_bytes=2),
+            "residual": Storage(
+                memory="ub", at_store=True, multiples=rows | columns, layout=result
+            ),
             "output": Storage(memory="cc", multiples=rows | columns, layout=result),
         },
         epilogue=_EPILOGUE,
@@ -224,8 +226,8 @@ def _convolution(width: int) -> Primitive:
                 multiples=_cubes("co") | depth,
                 layout=convolution_weight(width),
             ),
-            "bias": Storage(memory="ub", multiples=_cubes("co"), element_bytes=2),
-            "residual": Storage(memory="ub", multiples=results, layout=image()),
+            "bias": Storage(memory="ub", at_store=True, multiples=_cubes("co"), element_bytes=2),
+            "residual": Storage(memory="ub", at_store=True, multiples=results, layout=image()),
             "output": Storage(memory="cc", multiples=results, layout=image()),
         },
         epilogue=_EPILOGUE,
@@ -248,8 +250,8 @@ def _of_integers(primitive: Primitive) -> Primitive:
     columns = primitive.operands["bias"].multiples
     operands = {
         **primitive.operands,
-        "bias": Storage(memory="ub", multiples=columns),
-        "residual": Storage(memory="ub", multiples=columns, elements=("float32",)),
+        "bias": Storage(memory="ub", at_store=True, multiples=columns),
+        "residual": Storage(memory="ub", at_store=True, multiples=columns, elements=("float32",)),
         "output": output.model_copy(update={"elements": ("float16", "float32", "int32")}),
     }
     return primitive.model_copy(
@@ -281,8 +283,12 @@ def _depthwise(width: int) -> Primitive:
                 own=TAPS,
             ),
             "weight": Storage(memory="cb", multiples=block, element_bytes=BLOCK),
-            "bias": Storage(memory="ub", multiples=_cubes("c") | block, element_bytes=2),
-            "residual": Storage(memory="ub", multiples=channels | block, layout=image()),
+            "bias": Storage(
+                memory="ub", at_store=True, multiples=_cubes("c") | block, element_bytes=2
+            ),
+            "residual": Storage(
+                memory="ub", at_store=True, multiples=channels | block, layout=image()
+            ),
             "output": Storage(memory="cc", multiples=channels | block, layout=image()),
         },
         epilogue=_EPILOGUE,

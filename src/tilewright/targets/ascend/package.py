@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -24,13 +25,14 @@ from tilewright.codegen.program.files import (
     KernelRow,
     ProgramParts,
     check_words,
-    compiled_steps,
+    kernel_rows,
+    lower_kernels,
     read_program,
     weights_of,
     write_program,
 )
 from tilewright.codegen.program.interface import Compilation
-from tilewright.errors import Refusals, refuse
+from tilewright.errors import refuse
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.free_axes import free_axes
 from tilewright.graph.kernels import operand_values
@@ -46,6 +48,7 @@ from tilewright.targets.ascend.lowering.launches import Device, Launch, Length
 from tilewright.targets.ascend.machine import CORES, DaVinci
 from tilewright.targets.ascend.network import as_varied
 from tilewright.targets.ascend.sharing import main_memory
+from tilewright.tile.dialect import ProgramOp
 
 CONSTANTS = "constants"
 FOLDER = "cce"
@@ -134,32 +137,24 @@ def _lower(
         if isinstance(op, WeightOp)
     }
     names = value_names(network)
-    steps: list[tuple[str, int]] = []
-    rows: list[KernelRow] = []
-    refused = Refusals()
-    for number, op, compiled in compiled_steps(compilation):
-        if compiled is None or compiled.schedule is None or not isinstance(op, KernelOp):
-            steps.append(("host", number))
-            continue
-        start = len(device.launches)
+    ops = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
+    kernels = {item.kernel.symbol: item for item in compilation.kernels}
+    starts: list[int] = []
+
+    def lower(program: ProgramOp) -> None:
+        starts.append(len(device.launches))
+        symbol = program.symbol.data
+        op, compiled = ops[symbol], kernels[symbol]
         values = operand_values(op, names)
         constants = {name: known[value] for name, value in values.items() if value in known}
         # A value that the kernel reads in two ways has two names.
         places = {value: place for place, value in enumerate(op.inputs)}
         numbers = {name: places[value] for name, value in values.items() if value in places}
-        with refused.of(compiled.kernel.symbol):
-            short = free.get(compiled.kernel.symbol, frozenset())
-            lower_kernel(device, compiled, constants, short, numbers)
-        steps.append(("words", len(rows)))
-        row = KernelRow(
-            symbol=compiled.kernel.symbol,
-            nodes=compiled.kernel.nodes,
-            start=start,
-            end=len(device.launches),
-        )
-        rows.append(row)
-    refused.check()
-    return steps, rows
+        short = free.get(symbol, frozenset())
+        lower_kernel(device, compiled, constants, short, numbers)
+
+    steps, lowered = lower_kernels(compilation, lower, lambda: None)
+    return steps, kernel_rows(compilation, lowered, pairwise([*starts, len(device.launches)]))
 
 
 def read_package(directory: Path) -> tuple[ProgramParts, LaunchFile]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from tilewright.codegen.nest.value import Expr, Value, of, variable
@@ -252,56 +253,74 @@ def trace(
     """Every execution of a block, in the order in which the scalar unit issues them; with
     ``trips``, those of so many iterations of each loop. ``length`` is the kernel's parameter, if
     not the longest. Refuses (``cce-length``) more than ``most``."""
-    lines = ["def run(step, take):", "    pass"]
-    known: list[Command | Flag | Barrier] = []
-    fixed: list[Executed | None] = []
+    return Tracer(program, trips).run(most, length, block)
 
-    def write(body: Sequence[Statement], depth: int) -> None:
-        space = "    " * depth
+
+class Tracer:
+    """``trace`` of one program, for several lengths and blocks: its text is compiled once."""
+
+    def __init__(self, program: Program, trips: int | None = None) -> None:
+        self.program, self.trips = program, trips
+        self._lines = ["def run(step, take):", "    pass"]
+        self._known: list[Command | Flag | Barrier] = []
+        self._fixed: list[Executed | None] = []
+        for name, value in program.constants:
+            self._lines.append(f"    {variable(name).python} = {of(value).python}")
+        self._write(program.body, 1)
+        self._code = compile("\n".join(self._lines), program.name, "exec")
+
+    def _write(self, body: Sequence[Statement], depth: int) -> None:
+        lines, space = self._lines, "    " * depth
         for statement in body:
             if isinstance(statement, Loop):
                 count = of(statement.count).python
-                count = count if trips is None else f"min({count}, {trips})"
+                count = count if self.trips is None else f"min({count}, {self.trips})"
                 name = variable(statement.name).python
                 lines.append(f"{space}for {name} in range({count}):")
                 lines.append(f"{space}    pass")
-                write(statement.body, depth + 1)
+                self._write(statement.body, depth + 1)
             elif not isinstance(statement, Remark):
                 if isinstance(statement, Command) and statement.name == SCALAR:
                     name, value = statement.arguments
                     lines.append(f"{space}{variable(name).python} = {of(value).python}")
-                number = len(known)
-                known.append(statement)
-                fixed.append(_fixed(statement))
-                if fixed[-1] is None:
+                number = len(self._known)
+                self._known.append(statement)
+                self._fixed.append(_fixed(statement))
+                if self._fixed[-1] is None:
                     lines.append(f"{space}step({number}, {_numbers(statement)})")
                 else:
                     lines.append(f"{space}take(known[{number}])")
 
-    for name, value in program.constants:
-        lines.append(f"    {variable(name).python} = {of(value).python}")
-    write(program.body, 1)
-    scope: dict[str, Any] = {"access": Access, "known": fixed, BLOCK_INDEX.python: block}
-    scope[LENGTH.python] = program.longest if length is None else length
-    exec("\n".join(lines), scope)
-    executions: list[Executed] = []
+    def run(
+        self, most: int | None = None, length: int | None = None, block: int = 0
+    ) -> list[Executed]:
+        """The executions of one block at one length; see ``trace``."""
+        scope: dict[str, Any] = {"access": Access, "known": self._fixed, BLOCK_INDEX.python: block}
+        scope[LENGTH.python] = self.program.longest if length is None else length
+        exec(self._code, scope)
+        executions: list[Executed] = []
 
-    def counted(executed: Executed) -> None:
-        if len(executions) == most:
-            raise refuse("cce-length", f"it executes more than {most:,} statements", program.name)
-        executions.append(executed)
+        def counted(executed: Executed) -> None:
+            if len(executions) == most:
+                text = f"it executes more than {most:,} statements"
+                raise refuse("cce-length", text, self.program.name)
+            executions.append(executed)
 
-    take = executions.append if most is None else counted
+        known, take = self._known, executions.append if most is None else counted
 
-    def step(number: int, event: int, spaced: bool, cycles: int, reads: Any, writes: Any) -> None:
-        take(Executed(known[number], event, spaced, cycles, reads, writes))
+        def step(
+            number: int, event: int, spaced: bool, cycles: int, reads: Any, writes: Any
+        ) -> None:
+            take(Executed(known[number], event, spaced, cycles, reads, writes))
 
-    scope["run"](step, take)
-    return executions
+        scope["run"](step, take)
+        return executions
 
 
+@lru_cache(maxsize=1 << 12)
 def _fixed(statement: Command | Flag | Barrier) -> Executed | None:
-    """The execution of a statement that is the same in all iterations; None for others."""
+    """The execution of a statement that is the same in all iterations; None for others. It is
+    remembered: a program is traced with other flags again and again."""
     if isinstance(statement, Flag):
         event = statement.event
         return Executed(statement, event, False, 0, (), ()) if isinstance(event, int) else None
@@ -328,8 +347,9 @@ def _fixed_access(region: Region) -> Access | None:
     return Access(_home(region.place), address, size, counts, strides)
 
 
+@lru_cache(maxsize=1 << 12)
 def _numbers(statement: Command | Flag | Barrier) -> str:
-    """The arguments of a step, in Python."""
+    """The arguments of a step, in Python; remembered as ``_fixed`` is."""
     if isinstance(statement, Flag):
         return f"{of(statement.event).python}, False, 0, (), ()"
     if isinstance(statement, Barrier):

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.codegen.program.files import HeldResult, ProgramParts
-from tilewright.codegen.program.interface import Profile, RunResult, Watch
-from tilewright.codegen.program.stepped import Simulation, SteppedRunner, Times
+from tilewright.codegen.program.files import KernelRow, ProgramParts
+from tilewright.codegen.program.interface import RunResult, Watch
+from tilewright.codegen.program.stepped import SteppedRunner, Times
 from tilewright.errors import refuse
 from tilewright.graph.arenas import strided
 from tilewright.graph.dialect import KernelOp
-from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir.types import Array
 from tilewright.numerics.poison import byte_of
 from tilewright.targets.ascend.host import POISON, Kernel, build_all
@@ -41,8 +40,6 @@ class AscendRunner(SteppedRunner):
         self.core: DaVinci = core_of(parts.machine)
         self.order = 0
         """The order in which commands run; see codegen/c/shim/queues.h."""
-        activations = np.zeros(parts.file.arenas[ACTIVATIONS], np.uint8)
-        self.arenas = {WEIGHTS: parts.weights, ACTIVATIONS: activations}
         self.exact = False
         self.operations = {
             op.symbol.data: op for op in parts.network.block.ops if isinstance(op, KernelOp)
@@ -129,62 +126,32 @@ class AscendRunner(SteppedRunner):
         total = int(ends[-1]) if ends.size else 0
         return Times(total, cycles, ends - cycles, ends, moved, int(moved.sum()), busy)
 
-    def timed(self) -> Profile:
-        """The profile of any run, without the host's time: nothing is run."""
-        return self.profile(self.times(), None)
+    def begin(self) -> None:
+        """Every kernel brings memories of its own."""
 
-    def simulation(self, *, traced: bool) -> Simulation:
-        """A run on the host core; a timeline comes from the emitted C (timeline.py)."""
-        del traced
-        return _Run(self)
-
-
-def _extended(array: Array, axes: tuple[int, ...], length: Length) -> Array:
-    """An input as long as the program's, zeros behind its end."""
-    missing = [length.longest - array.shape[n] if n in axes else 0 for n in range(array.ndim)]
-    return np.pad(array, [(0, count) for count in missing])
-
-
-def _ended(array: Array, axes: tuple[int, ...], size: int) -> Array:
-    """The first indices of some axes."""
-    kept = tuple(slice(size if n in axes else None) for n in range(array.ndim))
-    return np.ascontiguousarray(array[kept])
-
-
-class _Run:
-    def __init__(self, runner: AscendRunner) -> None:
-        self.runner = runner
-        self.times = runner.times
-
-    def run(self, start: int, end: int) -> None:
+    def execute(self, kernel: KernelRow) -> None:
         """Run the launches of a kernel, on copies of its operands with room behind."""
-        runner, file = self.runner, self.runner.parts.file
-        number = next(
-            n for n, row in enumerate(file.kernels) if (row.start, row.end) == (start, end)
-        )
-        op = runner.operations.get(file.kernels[number].symbol)
-        if op is None:
-            raise refuse("package-invalid", f"there is no kernel {file.kernels[number].symbol}")
-        values = [strided(value, runner.arenas)[0] for value in op.inputs]
+        op = self.operations[kernel.symbol]
+        values = [strided(value, self.arenas)[0] for value in op.inputs]
         buffers: dict[tuple[str, int], NDArray[np.uint8]] = {}
-        for launch in runner.launches[start:end]:
+        for launch in self.launches[kernel.start : kernel.end]:
             arguments = {
                 argument.name: self._memory(argument, values, buffers)
                 for argument in launch.arguments
             }
-            outcome = runner.functions[launch.function].run(
+            outcome = self.functions[launch.function].run(
                 arguments,
-                order=runner.order,
-                length=runner.size if launch.longest else None,
+                order=self.order,
+                length=self.size if launch.longest else None,
                 blocks=launch.blocks,
-                poison=byte_of(runner.seed, POISON),
+                poison=byte_of(self.seed, POISON),
             )
             if outcome.problems:
                 raise refuse("simulate-race", outcome.problems[0], launch.function)
-        result, _ = strided(op.result, runner.arenas)
+        result, _ = strided(op.result, self.arenas)
         written = buffers.get(("result", 0))
         if written is None or written.size < result.nbytes:
-            raise refuse("package-invalid", f"no launch writes {file.kernels[number].symbol}")
+            raise refuse("package-invalid", f"no launch writes {kernel.symbol}")
         result[...] = written[: result.nbytes].view(result.dtype).reshape(result.shape)
 
     def _memory(
@@ -195,12 +162,12 @@ class _Run:
     ) -> NDArray[Any]:
         """The device memory of an argument; what is not written yet shows, as in the core."""
         if argument.kind == "constant":
-            return self.runner.parts.image[
+            return self.parts.image[
                 argument.number + argument.offset : argument.number + argument.bytes
             ]
         key = argument.kind, argument.number
         if key not in buffers:
-            buffers[key] = np.full(argument.bytes, byte_of(self.runner.seed, POISON), np.uint8)
+            buffers[key] = np.full(argument.bytes, byte_of(self.seed, POISON), np.uint8)
             if argument.kind == "operand":
                 if argument.number >= len(values):
                     raise refuse("package-invalid", "a kernel has no such operand")
@@ -214,11 +181,20 @@ class _Run:
                 buffers[key][: data.size] = data
         return buffers[key][argument.offset :]
 
-    def reveal(self, held: HeldResult) -> None:
-        """No result stays on the chip."""
-
     def write_trace(self, path: Path) -> None:
         """The timeline for Perfetto."""
         from tilewright.targets.ascend.timeline import write_timeline  # It reads C: on demand.
 
-        write_timeline(path, self.runner, self.times())
+        write_timeline(path, self, self.times())
+
+
+def _extended(array: Array, axes: tuple[int, ...], length: Length) -> Array:
+    """An input as long as the program's, zeros behind its end."""
+    missing = [length.longest - array.shape[n] if n in axes else 0 for n in range(array.ndim)]
+    return np.pad(array, [(0, count) for count in missing])
+
+
+def _ended(array: Array, axes: tuple[int, ...], size: int) -> Array:
+    """The first indices of some axes."""
+    kept = tuple(slice(size if n in axes else None) for n in range(array.ndim))
+    return np.ascontiguousarray(array[kept])

@@ -12,8 +12,10 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine, Synchronisation
 from tilewright.machine.capabilities import Capability
 from tilewright.planning import Ask
+from tilewright.planning.domain import Kernel
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.grids import GridPlans
+from tilewright.targets.ascend.lowering.cube import is_of_cube
 from tilewright.targets.ascend.machine import ASCEND_910, MOST_EVENTS, DaVinci
 from tilewright.targets.ascend.network import chip_machine
 from tilewright.targets.ascend.package import FOLDER, core_of, read_package, write_package
@@ -30,8 +32,7 @@ class AscendTarget(Target):
     take_lengths = True
     elements = ("float16",)
     family = "ascend"
-    honours = frozenset({Decision.ADDRESSES, Decision.ORDER, Decision.SLOTS})
-    """Of kernels of the cube (lowering/cube.py); flags are their own (flags.py)."""
+    honoured_for = "products and convolutions; other kernels take the parts that cores share"
     kernels_overlap = False
     implements = frozenset(
         {
@@ -40,6 +41,7 @@ class AscendTarget(Target):
                 Capability.IN_FLIGHT,
                 Capability.CORES,
                 Capability.ELEMENT,
+                Capability.AT_STORE,
                 Capability.FILLS,
                 Capability.STALLS,
                 Capability.SYNCHRONISATION,
@@ -69,6 +71,12 @@ class AscendTarget(Target):
         if asked.count > MOST_EVENTS:
             reason = f"{asked.count} events; set_flag names {MOST_EVENTS}"
             raise refuse("ascend-machine", reason, "synchronisation.ids")
+
+    def honours_of(self, kernel: Kernel) -> frozenset[Decision]:
+        """All of it for kernels of the cube, and nothing for those of the vector unit, which take
+        the grid of the loops that cores share: kernels/ has tiles of its own, and flags.py theirs.
+        """
+        return self.honours if is_of_cube(kernel) else frozenset()
 
     @contextmanager
     def planner(

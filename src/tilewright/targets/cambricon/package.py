@@ -10,7 +10,6 @@ In weights.bin the weights of products are laid out by segment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -35,27 +34,17 @@ from tilewright.targets.cambricon.lowering.network import (
     Lowering,
     shared_weights,
 )
-from tilewright.targets.cambricon.statements import Words
 from tilewright.targets.cambricon.statements import to_text as statements_text
-from tilewright.tile.dialect import ProgramOp, programs_of
+from tilewright.tile.dialect import ProgramOp
 
 WORD_BYTES = 8
-
-
-@dataclass(frozen=True)
-class Package:
-    """A package read from disk."""
-
-    parts: ProgramParts
-    words: Words
 
 
 def write_package(compilation: Compilation, directory: Path) -> None:
     """Write the files; raises TilewrightError for what the instructions cannot say."""
     addresses = Addresses.of(compilation, CONSTANTS)
     network = network_of(compilation.network)
-    modules = [item.program for item in compilation.kernels if item.program is not None]
-    programs = [program for module in modules for program in programs_of(module)]
+    programs = [program for item in compilation.kernels for program in item.programs]
     cycles = {item.kernel.symbol: item.predicted_cycles for item in compilation.kernels}
     lowering = Lowering(compilation.machine, addresses.bases, shared_weights(programs))
     lowering.hold(programs)
@@ -106,8 +95,8 @@ def _weights(
     return arena
 
 
-def read_package(directory: Path) -> Package:
+def read_package(directory: Path) -> ProgramParts:
     """Read the files; refuses (``package-invalid``) what is damaged or does not fit together."""
     parts = read_program(directory, CONSTANTS)
     check_words(parts, WORD_BYTES)
-    return Package(parts, np.frombuffer(parts.data, "<u8").astype(np.uint64))
+    return parts

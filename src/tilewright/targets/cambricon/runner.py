@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tilewright.codegen.program.files import HeldResult
+from tilewright.codegen.program.files import KernelRow, ProgramParts
 from tilewright.codegen.program.interface import Profile
 from tilewright.codegen.program.stepped import SteppedRunner, Times
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.numerics.poison import spoil
 from tilewright.targets.cambricon.lowering.network import CONSTANTS
-from tilewright.targets.cambricon.package import Package
-from tilewright.targets.cambricon.simulate import Result, Simulator
+from tilewright.targets.cambricon.simulate import Simulator
 from tilewright.targets.cambricon.simulate.timeline import write_events
 
 
@@ -25,9 +24,9 @@ class CambriconRunner(SteppedRunner):
     nothing to refuse.
     """
 
-    def __init__(self, package: Package) -> None:
-        super().__init__(package.parts)
-        self.package = package
+    def __init__(self, parts: ProgramParts) -> None:
+        super().__init__(parts)
+        self.words = np.frombuffer(parts.data, "<u8").astype(np.uint64)
         file, weights, constants = self.parts.file, self.parts.weights, self.parts.image
         self.main = np.zeros(file.bases[CONSTANTS] + constants.size, np.uint8)
         self.main[file.bases[WEIGHTS] :][: weights.size] = weights
@@ -48,11 +47,27 @@ class CambriconRunner(SteppedRunner):
     @property
     def instructions(self) -> int:
         """Words of the program; loops execute many of them more than once."""
-        return self.package.words.size
+        return self.words.size
 
-    def simulation(self, *, traced: bool) -> _Simulation:
+    def begin(self) -> None:
         """A machine of its own for every run."""
-        return _Simulation(self, traced)
+        self._simulator = Simulator(
+            self.words,
+            self.parts.machine,
+            self.main,
+            kernels=self.kernels,
+            events=self.traced,
+            label=self.label,
+        )
+        spoil(self._simulator.state.chip, self.seed)
+
+    def execute(self, kernel: KernelRow) -> None:
+        """Execute words until the program is at the kernel's end."""
+        self._simulator.run(kernel.start, kernel.end)
+
+    def memory(self, name: str) -> NDArray[np.uint8]:
+        """The bytes of VSM, which lies first on the chip; results stay in no other memory."""
+        return self._simulator.state.chip[: self.parts.machine.memory(name).bytes]
 
     def label(self, word: int) -> str:
         """A word by its kernel, for messages."""
@@ -60,36 +75,9 @@ class CambriconRunner(SteppedRunner):
         row = next((row for row in rows if row.start <= word < row.end), None)
         return f"word {word}" if row is None else f"{row.symbol}: word {word - row.start}"
 
-
-class _Simulation:
-    """One run of a package on the simulator."""
-
-    def __init__(self, runner: CambriconRunner, traced: bool) -> None:
-        self._runner = runner
-        self._simulator = Simulator(
-            runner.package.words,
-            runner.parts.machine,
-            runner.main,
-            kernels=runner.kernels,
-            events=traced,
-            label=runner.label,
-        )
-        spoil(self._simulator.state.chip, runner.seed)
-        self.run = self._simulator.run
-
-    def reveal(self, held: HeldResult) -> None:
-        """Copy a result that stays in VSM to its place among the activations."""
-        vsm = self._simulator.state.chip[: self._runner.parts.machine.memory("vsm").bytes]
-        result = vsm[held.address : held.address + held.bytes]
-        self._runner.arenas[ACTIVATIONS][held.place : held.place + held.bytes] = result
-
-    @cached_property
-    def _result(self) -> Result:
-        return self._simulator.result()
-
     def times(self) -> Times:
         """Return the cycles and bytes of the run."""
-        result = self._result
+        result = self._simulator.result()
         known = np.isfinite(result.kernel_start)
         end = np.where(known, result.kernel_end, 0.0)
         reached = np.maximum.accumulate(end) if end.size else end
@@ -105,12 +93,12 @@ class _Simulation:
 
     def write_trace(self, path: Path) -> None:
         """The executed words for Perfetto."""
-        rows = self._runner.parts.file.kernels
+        rows = self.parts.file.kernels
         write_events(
             path,
-            self._result,
-            self._runner.package.words,
-            self._runner.parts.machine,
+            self._simulator.result(),
+            self.words,
+            self.parts.machine,
             kernels=[row.symbol for row in rows],
             nodes=[row.nodes for row in rows],
         )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,7 @@ class Statement:
         """True if the instruction adds to the register that it writes."""
         return bool(self.modifiers.get("acc")) and places(self.mnemonic)[0] >= 0
 
-    @property
+    @cached_property
     def reads(self) -> list[tuple[int, Register]]:
         """The registers that it reads, each with its operand's number.
 
@@ -106,6 +106,7 @@ class Statement:
         """The statement with other operands; ``dataclasses.replace`` takes far longer."""
         statement = object.__new__(Statement)
         statement.__dict__.update(self.__dict__, operands=operands)
+        statement.__dict__.pop("reads", None)
         return statement
 
 

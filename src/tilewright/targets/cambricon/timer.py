@@ -21,11 +21,11 @@ from tilewright.targets.cambricon.lowering.network import (
     ALIGNMENT,
     CONSTANTS,
     Lowering,
+    Variants,
     shared_weights,
 )
 from tilewright.targets.cambricon.simulate.simulator import Simulator
 from tilewright.tile.decisions import Decision
-from tilewright.tile.dialect import programs_of
 from tilewright.tile.lower import tile
 from tilewright.tile.tensors import Placement
 
@@ -37,14 +37,16 @@ HONOURS: frozenset[Decision] = frozenset()
 """Of a tile program: hardware interlocks order its accesses, and the lowering decides the rest."""
 
 
-def timer(machine: Machine, *, begun: bool = True) -> Timer:
+def timer(machine: Machine, *, prefetched: bool = True) -> Timer:
     """Simulated cycles of a kernel that runs alone, its operands as they lie in main memory.
 
     The words are those that a package would hold where a kernel before has loaded the first
-    weights (lowering/early.py), or that load them themselves: the first kernel, and all if not
-    ``begun``. Infinite for a schedule that they cannot say (too few registers, for instance):
+    weights (lowering/prefetch.py), or that load them themselves: the first kernel, and all if not
+    ``prefetched``. Infinite for a schedule that they cannot say (too few registers, for instance):
     another one is taken.
     """
+
+    beside: Variants = {}
 
     def cycles(kernel: Kernel, schedule: Schedule) -> float:
         placements, sizes = _placed(kernel)
@@ -53,7 +55,8 @@ def timer(machine: Machine, *, begun: bool = True) -> Timer:
             program = tile(kernel, schedule, machine, placements, check=False, honours=HONOURS)
         except TilewrightError:
             return inf
-        lowering = Lowering(machine, bases, Counter(), begun=begun and not kernel.first)
+        begins = prefetched and not kernel.first
+        lowering = Lowering(machine, bases, Counter(), prefetched=begins, beside=beside)
         try:
             lowering.kernel(program, kernel.nodes)
         except TilewrightError:
@@ -67,15 +70,14 @@ def run_timer(machine: Machine, arenas: Mapping[str, int]) -> RunTimer:
     """Simulated cycles of kernels in a row, as a package would hold them."""
     ends = accumulate(arenas.values(), initial=0)
     bases = dict(zip((*arenas, CONSTANTS), ends, strict=True))
+    beside: Variants = {}
 
     def cycles(kernels: Sequence[CompiledKernel]) -> float:
-        programs = [
-            [*programs_of(kernel.program)] for kernel in kernels if kernel.program is not None
-        ]
-        lowering = Lowering(machine, bases, shared_weights([p for own in programs for p in own]))
-        lowering.hold(program for own in programs for program in own)
-        for kernel, own in zip(kernels, programs, strict=True):
-            for program in own:
+        programs = [program for kernel in kernels for program in kernel.programs]
+        lowering = Lowering(machine, bases, shared_weights(programs), beside=beside)
+        lowering.hold(programs)
+        for kernel in kernels:
+            for program in kernel.programs:
                 lowering.kernel(program, kernel.kernel.nodes, kernel.predicted_cycles)
         return _simulated(lowering, machine)
 

@@ -1,12 +1,18 @@
 """The Cambricon-X accelerator, simulated, in its three sizes."""
 
-from tilewright.targets.cambricon_x.machine import LARGE as _LARGE
-from tilewright.targets.cambricon_x.machine import MEDIUM as _MEDIUM
-from tilewright.targets.cambricon_x.target import CambriconXTarget
+from tilewright.targets.cambricon_x.isa import OPCODES
+from tilewright.targets.cambricon_x.machine import CONFIGURATIONS
+from tilewright.targets.cambricon_x.machine import machine as _machine
+from tilewright.targets.generic.target import BuiltTarget
 
-TARGET = CambriconXTarget()
-"""What the entry point ``cambricon-x`` names."""
-MEDIUM = CambriconXTarget(_MEDIUM)
-LARGE = CambriconXTarget(_LARGE)
+TARGET, MEDIUM, LARGE = (
+    BuiltTarget(
+        _machine(size),
+        f"Cambricon-X, {size.side} x {size.side} multipliers, 16-bit fixed point, simulated",
+        OPCODES,
+    )
+    for size in CONFIGURATIONS
+)
+"""What the entry points ``cambricon-x``, ``cambricon-x-m`` and ``cambricon-x-l`` name."""
 
-__all__ = ["LARGE", "MEDIUM", "TARGET", "CambriconXTarget"]
+__all__ = ["LARGE", "MEDIUM", "TARGET"]

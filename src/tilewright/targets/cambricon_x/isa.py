@@ -6,11 +6,6 @@ each primitive. Words have 128 bytes. ``tilewright.targets.cambricon_x.TARGET.ma
 prints every field.
 """
 
-from __future__ import annotations
-
-from tilewright.machine import Machine
-from tilewright.targets.generic.isa import InstructionSet, derive
-
 OPCODES = {
     "load_nbin": 0x10,
     "load_sb": 0x11,
@@ -26,8 +21,3 @@ OPCODES = {
     "softmax": 0x32,
 }
 """Transfers from 0x10, products and pooling from 0x20, the vector unit from 0x30."""
-
-
-def instruction_set(machine: Machine) -> InstructionSet:
-    """The instructions of a (possibly varied) machine of this kind."""
-    return derive(machine, OPCODES)

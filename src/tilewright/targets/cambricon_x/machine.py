@@ -12,14 +12,12 @@ A dim that an operation does not have counts as 1 in the expressions.
 
 from __future__ import annotations
 
-from tilewright.machine import Machine, Primitive, Storage
+from tilewright.machine import Machine, Primitive
 from tilewright.targets.generic.three_buffers import (
-    EPILOGUE,
-    NBIN,
-    NBOUT,
-    SB,
     Configuration,
     accelerator,
+    primitive,
+    products,
     softmax_primitive,
     vector_primitive,
 )
@@ -35,81 +33,44 @@ and NBout pass in a cycle.
 """
 
 
-def _products(lanes: int) -> tuple[Primitive, ...]:
+def _primitives(lanes: int) -> tuple[Primitive, ...]:
     return (
-        Primitive(
-            name="conv",
-            operations=("conv", "matmul"),
-            engine="compute",
-            operands={
-                "input": NBIN,
-                "weight": Storage(memory="sb", multiples={"co": lanes}),
-                "bias": Storage(memory="sb", joined="weight"),
-                "residual": NBOUT,
-                "output": NBOUT,
-            },
-            epilogue=EPILOGUE,
+        primitive(
+            "conv",
+            *("conv", "matmul"),
+            operands=products(co=lanes),
             cycles=f"n*g*b0*b1*m*ceil(co/{lanes})*ceil(ci/{lanes})*kh*kw*oh*ow",
             peak=f"n*g*b0*b1*m*co*ci*kh*kw*oh*ow/{lanes * lanes}",
             multiples={"co": lanes, "ci": lanes},
         ),
-        Primitive(
-            name="sparse_conv",
-            operations=("sparse_product",),
-            engine="compute",
-            operands={
-                "input": NBIN,
-                "weight": SB,
-                "bias": Storage(memory="sb", joined="weight"),
-                "residual": NBOUT,
-                "output": NBOUT,
-            },
-            epilogue=EPILOGUE,
+        primitive(
+            "sparse_conv",
+            "sparse_product",
+            operands=products(),
             # What the slowest element takes for a pixel, in 64ths (numerics/sparse.py).
             cycles="n*oh*ow*min(cb*cs*alone,cb*cs*each+lead)/64",
             peak="n*oh*ow*min(cb*cs*alone,cb*cs*each+lead)/64",
             multiples={"cl": lanes},
             whole=("cl", "cc", "kh", "kw", "e", "alone", "each", "lead"),
         ),
-        Primitive(
-            name="depthwise_conv",
-            operations=("depthwise_conv",),
-            engine="compute",
-            operands={
-                "input": NBIN,
-                "weight": Storage(memory="sb", multiples={"c": lanes}),
-                "bias": Storage(memory="sb", joined="weight"),
-                "residual": NBOUT,
-                "output": NBOUT,
-            },
-            epilogue=EPILOGUE,
+        primitive(
+            "depthwise_conv",
+            operands=products(c=lanes),
             # NBin passes the channels of one pixel a cycle: each element uses one multiplier.
             cycles=f"n*ceil(c/{lanes})*oh*ow*kh*kw",
             peak=f"n*c*oh*ow*kh*kw/{lanes}",
             multiples={"c": lanes},
         ),
-    )
-
-
-def _others(lanes: int) -> tuple[Primitive, ...]:
-    operands = {"input": NBIN, "residual": NBOUT, "output": NBOUT}
-    return (
-        Primitive(
-            name="pool",
-            operations=("max_pool", "average_pool"),
-            engine="compute",
-            operands=operands,
-            epilogue=EPILOGUE,
+        primitive(
+            "pool",
+            *("max_pool", "average_pool"),
             cycles=f"n*ceil(c/{lanes})*oh*ow*kh*kw",
             peak=f"n*c*oh*ow*kh*kw/{lanes}",
             multiples={"c": lanes},
         ),
         vector_primitive(lanes),
-        Primitive(
-            name="lrn",
-            operations=("lrn",),
-            engine="compute",
-            operands=operands,
+        primitive(
+            "lrn",
             epilogue=(("requantise",),),
             # Per row of lanes: j squares summed, then scale and add, the power by two lookups
             # (mantissa and exponent), and the product with the input.
@@ -127,7 +88,7 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
     return accelerator(
         size,
         f"Cambricon-X: {lanes} x {lanes} multipliers, 16-bit fixed point, 1 GHz",
-        (*_products(lanes), *_others(lanes)),
+        _primitives(lanes),
         granule=2 * lanes,
         banks=lanes,
         layouts={"activation": "NHWC", "weight": "OHWI"},

@@ -41,5 +41,5 @@ def tiles_supported() -> bool:
 
 
 def tiles_granted() -> bool:
-    """Ask for the tiles, for all threads of this process; True as well where nobody is asked."""
+    """Ask for the tiles, for all threads of this process; True if there is no need to."""
     return not _asked() or prctl(_REQUEST, ctypes.c_long(TILE_DATA))

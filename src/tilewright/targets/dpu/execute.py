@@ -53,7 +53,7 @@ class State:
         if memory is None or span.end > size:
             raise refuse(
                 "program-bounds",
-                f"touches byte {span.end - 1} behind register {span.register}, which has {size}",
+                f"touches byte {span.end - 1} after register {span.register}, which has {size}",
                 operation.name,
             )
         return np.lib.stride_tricks.as_strided(

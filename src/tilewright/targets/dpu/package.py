@@ -6,7 +6,6 @@ have 4 bytes, instructions several of them: kernels are counted in instructions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.codegen.program.files import (
@@ -24,15 +23,6 @@ from tilewright.targets.dpu.core import Core
 from tilewright.targets.dpu.lowering.network import Lowering
 from tilewright.targets.dpu.registers import BIASES
 from tilewright.targets.dpu.segments import WORD_BYTES, Segments
-
-
-@dataclass(frozen=True)
-class Package:
-    """A package read from disk."""
-
-    parts: ProgramParts
-    core: Core
-    segments: Segments
 
 
 def write_package(compilation: Compilation, directory: Path, core: Core) -> None:
@@ -55,7 +45,7 @@ def write_package(compilation: Compilation, directory: Path, core: Core) -> None
     )
 
 
-def read_package(directory: Path, core: Core) -> Package:
+def read_package(directory: Path, core: Core) -> tuple[ProgramParts, Segments]:
     """Read the files; refuses (``package-invalid``) what is damaged or does not fit together."""
     parts = read_program(directory, BIASES)
     file = parts.file
@@ -67,4 +57,4 @@ def read_package(directory: Path, core: Core) -> Package:
         raise refuse("package-invalid", str(error)[:300], str(directory / "program.bin")) from None
     if max((row.end for row in file.kernels), default=0) > len(segments.operations):
         raise refuse("package-invalid", "words are missing", str(directory))
-    return Package(parts, core, segments)
+    return parts, segments

@@ -100,7 +100,7 @@ def input_image(core: Core, operation: Operation) -> Image:
     turn = bank // core.rows
     if turn[-1] >= len(BASES):
         raise operation.refuse(
-            f"its window goes round the banks {turn[-1]} times, with {len(BASES)} addresses",
+            f"its window takes {turn[-1]} rounds over the banks, with {len(BASES)} addresses",
             "fewer rows, a smaller kernel or stride",
         )
     base = np.array([fields[name] for name in BASES])[turn]

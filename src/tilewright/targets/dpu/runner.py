@@ -7,25 +7,26 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.program.files import KernelRow, ProgramParts
 from tilewright.codegen.program.stepped import TimedRunner
 from tilewright.errors import TilewrightError
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.numerics.poison import spoil
 from tilewright.simulate.commands import TimedArray
 from tilewright.simulate.timing import Timeline
+from tilewright.targets.dpu.core import Core
 from tilewright.targets.dpu.execute import State, execute
-from tilewright.targets.dpu.package import Package
 from tilewright.targets.dpu.registers import BIASES, GUARD, REGISTERS
-from tilewright.targets.dpu.segments import kernel_of_each
+from tilewright.targets.dpu.segments import Segments, kernel_of_each
 
 
 class CoreRunner(TimedRunner):
     """A package on the simulated core."""
 
-    def __init__(self, package: Package) -> None:
-        super().__init__(package.parts)
-        self.package = package
-        self.segments = package.segments
+    def __init__(self, core: Core, parts: ProgramParts, segments: Segments) -> None:
+        super().__init__(parts)
+        self.core = core
+        self.segments = segments
         size = self.parts.file.arenas[ACTIVATIONS]
         self.guarded = guarded = np.empty(size + 2 * GUARD, np.uint8)
         self.arenas = {WEIGHTS: self.parts.weights, ACTIVATIONS: guarded[GUARD:][:size]}
@@ -60,12 +61,12 @@ class CoreRunner(TimedRunner):
         """The memories as a run finds them."""
         spoil(self.guarded[:GUARD], self.seed)
         spoil(self.guarded[-GUARD:], self.seed)
-        self._state = State(self.package.core, self.registers, self.seed)
+        self._state = State(self.core, self.registers, self.seed)
 
-    def execute(self, start: int, end: int) -> None:
+    def execute(self, kernel: KernelRow) -> None:
         """Execute instructions in the program's order, which the tokens allow
         (``refuse_races``)."""
-        for operation in self.segments.operations[start:end]:
+        for operation in self.segments.operations[kernel.start : kernel.end]:
             execute(self._state, operation)
 
     def refuse_races(self) -> None:

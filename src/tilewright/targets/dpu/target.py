@@ -103,7 +103,7 @@ class CoreTarget(Target):
 
     def load(self, directory: Path) -> Runner:
         """A runner on the simulated core."""
-        return CoreRunner(read_package(directory, self.core))
+        return CoreRunner(self.core, *read_package(directory, self.core))
 
     def simulator(self, machine: Machine) -> Timer:
         """Cycles of the words of a kernel; planning has its closed form, which takes less time."""
@@ -115,11 +115,11 @@ class CoreTarget(Target):
 
     def elf_symbols(self, directory: Path) -> Sequence[tuple[str, str, int, int]]:
         """The kernels' instructions in the words."""
-        package = read_package(directory, self.core)
-        starts = package.segments.word_offsets
+        parts, segments = read_package(directory, self.core)
+        starts = segments.word_offsets
         return [
             (row.symbol, ".dpu.text", starts[row.start], starts[row.end] - starts[row.start])
-            for row in package.parts.file.kernels
+            for row in parts.file.kernels
         ]
 
     def word_bytes(self, machine: Machine) -> int:
@@ -140,8 +140,7 @@ class CoreTarget(Target):
 
     def listing(self, directory: Path) -> str:
         """The disassembly of a package's programs, kernels and nodes as remarks."""
-        package = read_package(directory, self.core)
-        return package_listing(self.core, package.parts)
+        return package_listing(self.core, read_package(directory, self.core)[0])
 
     def manual(self, machine: Machine) -> str:
         """Return the text of the core's instruction manual."""

@@ -12,7 +12,7 @@ from tilewright.planning.schedule import Schedule
 from tilewright.simulate import simulate
 from tilewright.targets.dpu.core import Core
 from tilewright.targets.dpu.lowering.network import Lowering
-from tilewright.tile.dialect import ProgramOp, programs_of
+from tilewright.tile.dialect import ProgramOp
 from tilewright.tile.lower import tile
 from tilewright.tile.tensors import dense_placements
 
@@ -32,10 +32,7 @@ def run_timer(core: Core, machine: Machine) -> RunTimer:
     """Cycles of kernels that run one after the other in one program, their biases zeros."""
 
     def cycles(kernels: Sequence[CompiledKernel]) -> float:
-        modules = [module.program for module in kernels if module.program is not None]
-        return _cycles(
-            core, machine, [program for module in modules for program in programs_of(module)]
-        )
+        return _cycles(core, machine, [each for kernel in kernels for each in kernel.programs])
 
     return cycles
 

@@ -220,6 +220,6 @@ def _place(core: Core, memory: str, address: int) -> str:
     """A place in words."""
     if memory == "dram":
         register, byte = divmod(address, REGISTER_STEP)
-        return f"byte {byte:#x} behind register {register}"
+        return f"byte {byte:#x} after register {register}"
     row = address // core.channels
     return f"bank {core.group(memory).first + row // DEPTH} ({memory}), row {row % DEPTH:#x}"

@@ -101,7 +101,7 @@ def execution_order(operations: Sequence[Operation]) -> list[int]:
         if not ready:
             raise refuse(
                 "program-deadlock",
-                "waits for ever: in a ring, for itself",
+                "waits for ever: in a cycle, for itself",
                 operations[min(heads)].name,
             )
         order.append(min(ready))

@@ -17,6 +17,7 @@ from tilewright.codegen.program.accesses import Touch
 from tilewright.codegen.words import Column, Columns, Field
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics.element_types import rounded
+from tilewright.targets.generic import epilogue
 from tilewright.targets.generic.circles import circle_touches, result_views
 from tilewright.targets.generic.family import Unit
 from tilewright.targets.generic.operands import (
@@ -24,6 +25,7 @@ from tilewright.targets.generic.operands import (
     element_bytes,
     element_dtype,
     memory_of,
+    operand_fields,
     touch,
 )
 
@@ -37,6 +39,55 @@ FIELDS = (
     Field("first", 1, "starts a new sum", default=1),
     Field("last", 1, "ends the sum: the steps follow", default=1),
 )
+
+
+def bias_fields(machine: Machine, part: Primitive, axes: Sequence[str]) -> tuple[Field, ...]:
+    """The fields of a bias along some axes of the result, where the primitive has one."""
+    if "bias" not in part.operands:
+        return ()
+    operand = operand_fields(machine, "bias", memory_of(part, "bias"), axes)
+    return (Field("bias", 1, "adds the bias"), *operand)
+
+
+def finish(
+    unit: Unit,
+    part: Primitive,
+    values: Values,
+    total: NDArray[Any],
+    axes: Sequence[str],
+    biased: Sequence[str],
+) -> None:
+    """Add what is there, or a bias along the axes ``biased``, to products, and write them."""
+    if not values["first"]:
+        total = total + previous(unit, part, values, total.shape, axes)
+    elif values.get("bias"):
+        sizes = dict(zip(axes, total.shape, strict=True))
+        shape = tuple(sizes[axis] for axis in biased)
+        total = total + unit.sums(part, values, "bias", shape, biased)
+    if values["last"]:
+        total = epilogue.apply(unit, part, values, total, axes)
+    write(unit, part, values, total, axes)
+
+
+def sum_touches(
+    machine: Machine,
+    part: Primitive,
+    columns: Columns,
+    axes: Sequence[tuple[str, Column]],
+    biased: Sequence[str],
+) -> list[Touch]:
+    """Bias, residual, accumulators and result of a sum of products."""
+    touches: list[Touch] = []
+    if "bias" in columns:
+        sizes = dict(axes)
+        used = (columns["bias"] > 0) & (columns["first"] > 0)
+        sizes[biased[0]] = np.where(used, sizes[biased[0]], 0)
+        bias = [(axis, sizes[axis]) for axis in biased]
+        four = np.full_like(sizes[biased[0]], 4)
+        memory = memory_of(part, "bias")
+        touches.append(touch(machine, columns, "bias", memory, bias, element=four))
+    touches += epilogue.touches(machine, part, columns, axes)
+    return touches + output_touches(machine, part, columns, axes)
 
 
 def previous(

@@ -52,7 +52,7 @@ def fields(machine: Machine, part: Primitive, axes: Sequence[str]) -> tuple[Fiel
     if part.epilogue_any:
         raise refuse(
             "isa-epilogue",
-            f"{machine.name}: {part.name} takes any epilogue; instructions need the groups listed",
+            f"{machine.name}: {part.name} takes any epilogue; instructions need its groups",
         )
     result: list[Field] = []
     binary = False

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.codegen.program.locations import BufferPlace, TensorPlace
-from tilewright.codegen.program.transfers import transfer_columns
-from tilewright.codegen.words import Column, Units, encode_columns
+from tilewright.codegen.program.commands import Commands
+from tilewright.codegen.program.operands import Fields
+from tilewright.codegen.program.word_files import encoded
+from tilewright.codegen.words import Column, Units
 from tilewright.errors import Refusals, refuse
 from tilewright.ir.types import Array, fraction_of
-from tilewright.numerics.element_types import size_of
-from tilewright.simulate.commands import TIMED, TimedArray
 from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.isa import Instruction, InstructionSet
 from tilewright.targets.generic.lowering.carried import Carried
@@ -29,9 +27,8 @@ from tilewright.targets.generic.lowering.prefetch import Prefetch
 from tilewright.targets.generic.lowering.steps import Tables
 from tilewright.targets.generic.lowering.tables import TABLE_SLOT, TableMemory
 from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, TensorOp
-from tilewright.tile.iteration import Order
-from tilewright.tile.queues import Command, Queues, leader_of
-from tilewright.tile.races import clocks
+from tilewright.tile.queues import Command, buffers_of, fills, followers_of
+from tilewright.tile.races import Proof
 
 FIRST = -1
 """Key of what a kernel does before its own commands, whose keys start at 0."""
@@ -79,93 +76,41 @@ class Lowering:
     def words(self) -> tuple[Units, list[int]]:
         """Units [instructions, units], and the first instruction of every kernel and of what would
         follow. Raises KernelError."""
-        width = self.instructions.instructions[0].units
-        chunks: list[Units] = [np.zeros((0, width), np.uint64)]
-        starts, refused = [0], Refusals()
+        chunks, starts, refused = [encoded(self.instructions, ())], [0], Refusals()
         for symbol, parts in zip(self.symbols, self.kernels, strict=True):
-            for part in parts:
-                words = chunks[0]
-                with refused.of(symbol):
-                    words = encode_columns(
-                        self.instructions, part.instruction, part.columns, part.keys.size
-                    )
-                chunks.append(words)
-            count = len(parts)
-            keys = [part.keys for part in parts]
-            if count and not refused.errors:
-                order = np.argsort(np.concatenate(keys), kind="stable")
-                chunks[-count:] = [np.concatenate(chunks[-count:])[order]]
-            starts.append(starts[-1] + sum(key.size for key in keys))
+            named = [(part.instruction, part.columns, part.keys) for part in parts]
+            with refused.of(symbol):
+                chunks.append(encoded(self.instructions, named))
+            starts.append(starts[-1] + sum(part.keys.size for part in parts))
         refused.check()
         return np.concatenate(chunks), starts
 
-    def timed(self) -> TimedArray:
-        """TIMED records of the program, without encoding it, each with the waits that its fields
-        count; not those for signals."""
-        chunks: list[TimedArray] = [np.zeros(0, TIMED)]
-        for number, parts in enumerate(self.kernels):
-            if not parts:
-                continue
-            table = np.concatenate([part.timed(self.instructions) for part in parts])
-            table["kernel"] = number
-            keys = np.concatenate([part.keys for part in parts])
-            chunks.append(table[np.argsort(keys, kind="stable")])
-        return np.concatenate(chunks)
 
-
-class KernelLowering:
+class KernelLowering(Commands):
     """The lowering of one kernel to commands."""
 
     def __init__(self, whole: Lowering, program: ProgramOp) -> None:
+        super().__init__(program, whole.machine, whole.bases)
         self.whole = whole
-        self.program = program
-        self.machine = whole.machine
-        self.order = Order(program)
-        self.queues = Queues(self.order)
-        self.engines = [engine.name for engine in self.machine.engines]
-        self._buffers: dict[BufferOp, BufferPlace] = {}
-        self._tensors: dict[TensorOp, TensorPlace] = {}
         self._tables: list[bytes] = []
         self._addresses: dict[bytes, int] = {}
-
-    @cached_property
-    def commands(self) -> list[Command]:
-        """The moves and computes that are commands of their own: joined moves left out."""
-        return [
-            op
-            for op in self.queues.commands
-            if not (isinstance(op, MoveOp) and op.joined is not None)
-        ]
 
     def instruction(self, op: Command) -> Instruction:
         """The instruction of a command."""
         if isinstance(op, MoveOp):
-            return self._move_instruction(op)
+            transform = "transfer" if op.transform is None else op.transform.data
+            return self.whole.instructions.for_move(self.move(op), transform)
         anchor = op.stages[0].operation.data
         return self.whole.instructions.for_compute(op.primitive.data, anchor)
 
     def transfer(self, op: MoveOp) -> Part:
         """The instructions of a move, without waits."""
-        instruction, columns = self._move(op)
-        return Part(instruction, columns, self.order.rows(op).key)
-
-    def buffer(self, op: BufferOp) -> BufferPlace:
-        """Place of a buffer."""
-        if op not in self._buffers:
-            accumulator = size_of(self.machine.accumulator)
-            self._buffers[op] = BufferPlace(op, self.order, accumulator)
-        return self._buffers[op]
-
-    def tensor(self, op: TensorOp) -> TensorPlace:
-        """Place of a tensor."""
-        if op not in self._tensors:
-            self._tensors[op] = TensorPlace.of(op, self.whole.bases)
-        return self._tensors[op]
+        return Part(self.instruction(op), self.moved(op), self.order.rows(op).key)
 
     def fields(self) -> tuple[list[Part], dict[Command, tuple[Instruction, dict[str, Any]]]]:
         """The loads of function tables, which come first, and every command's instruction and
         fields, without waits."""
-        computes = [op for op in self.commands if isinstance(op, ComputeOp)]
+        computes = [op for op in self.all if isinstance(op, ComputeOp)]
         # Which tables the kernel needs is known once its computes are lowered.
         lowered = {op: self._compute(op) for op in computes}
         self._addresses, parts = self.whole.tables.load(self._tables)
@@ -173,8 +118,8 @@ class KernelLowering:
             for name, value in columns.items():
                 if isinstance(value, _Table):
                     columns[name] = self._addresses[value.data]
-        moves = [op for op in self.commands if isinstance(op, MoveOp)]
-        return parts, lowered | {op: self._move(op) for op in moves}
+        moves = [op for op in self.all if isinstance(op, MoveOp)]
+        return parts, lowered | {op: (self.instruction(op), self.moved(op)) for op in moves}
 
     def lower(self) -> None:
         """Append the kernel to the program."""
@@ -190,13 +135,13 @@ class KernelLowering:
         self, loads: list[Part], lowered: Mapping[Command, tuple[Instruction, dict[str, Any]]]
     ) -> list[Part]:
         """The kernel behind a barrier, in order by its own signals."""
-        carried = Carried(self.queues, self.machine, self.whole.signalled)
+        carried = Carried(self, self.whole.signalled)
         barrier = self.whole.instructions.by_mnemonic["barrier"]
         parts = [Part(barrier, {}, np.full(1, FIRST - 1, np.int64))] if self.whole.kernels else []
         parts += loads
         if loads and not self._await(loads[0].instruction.engine):
             parts.append(Part(barrier, {}, np.full(1, FIRST, np.int64)))
-        for op in self.commands:
+        for op in self.all:
             instruction, columns = lowered[op]
             parts.append(Part(instruction, columns | carried.fields(op), self.order.rows(op).key))
         parts += carried.parts(self.whole)
@@ -205,8 +150,8 @@ class KernelLowering:
     def _await(self, engine: int) -> bool:
         """Return True if all computes wait for something that an engine does in this kernel, and
         so for what it does before."""
-        known, name = clocks(self.queues), self.engines[engine]
-        for op in self.commands:
+        known, name = Proof(self.order, self.queues).clocks(), self.engines[engine]
+        for op in self.all:
             if isinstance(op, ComputeOp) and op.engine.data != name and self.order.rows(op).count:
                 done = known[op.engine.data].get(name)
                 if done is None or not done[self.queues.position(op)[0]]:
@@ -215,7 +160,7 @@ class KernelLowering:
 
     def _counted(self, lowered: Mapping[Command, tuple[Instruction, dict[str, Any]]]) -> list[Part]:
         """The kernel beside the one before it, by counts of commands."""
-        commands = self.commands
+        commands = self.all
         base = dict(self.whole.counts)
         uses = {op: self._uses(op) for op in commands}
         local = {op: self.queues.waits(op) for op in commands}
@@ -242,15 +187,15 @@ class KernelLowering:
         """The first fillings that nothing need come before; see prefetch.py."""
         keys = [
             self.order.rows(op).key
-            for op in self.commands
+            for op in self.all
             if isinstance(op, ComputeOp) and self.order.rows(op).count
         ]
         start = min((int(key[0]) for key in keys), default=0)
         loads: dict[Command, Any] = {}
-        for op in self.commands:
+        for op in self.all:
             if not isinstance(op, MoveOp) or not op.loads or op.buffer.outer_buffer is not None:
                 continue
-            moves = [op, *self._followers(op)]
+            moves = [op, *followers_of(op)]
             main = [self.tensor(move.buffer.tensor_op).range for move in moves]
             if any(self.whole.hazards.written(self.machine.main, *ends) for ends in main):
                 continue
@@ -278,22 +223,18 @@ class KernelLowering:
     def _uses(self, op: Command) -> list[Use]:
         """Return the parts of memories that a command uses, in all its executions."""
         if isinstance(op, MoveOp):
-            moves = [op, *(other for other in self._followers(op))]
+            moves = [op, *followers_of(op)]
             return [use for move in moves for use in self._move_uses(move)]
         uses: list[Use] = []
-        for stage in op.stages:
-            for value in stage.inputs:
-                if isinstance(value.owner, BufferOp):
-                    uses += self._slot_uses(value.owner, op, write=False)
-        if isinstance(op.output.owner, BufferOp):
-            uses += self._slot_uses(op.output.owner, op, write=True)
+        for buffer in buffers_of(op):
+            uses += self._slot_uses(buffer, op, write=fills(op, buffer))
         for slot in self._addresses.values():
             uses.append(Use(TABLES, slot, slot + TABLE_SLOT, False))
         return uses
 
     def _slot_uses(self, buffer: BufferOp, op: Command, *, write: bool) -> list[Use]:
         """Which executions use which slot of a buffer."""
-        place = self.buffer(buffer)
+        place = self.place(buffer)
         slot = self.order.visit(buffer, op) % buffer.places
         return [
             Use(
@@ -306,15 +247,8 @@ class KernelLowering:
             for number in range(buffer.places)
         ]
 
-    def _followers(self, op: MoveOp) -> list[MoveOp]:
-        return [
-            other
-            for other in self.queues.commands
-            if isinstance(other, MoveOp) and other.joined is not None and leader_of(other) is op
-        ]
-
     def _move_uses(self, move: MoveOp) -> list[Use]:
-        place = self.buffer(move.buffer)
+        place = self.place(move.buffer)
         inner = self._slot_uses(move.buffer, move, write=move.loads)
         outer = move.buffer.outer_buffer
         if outer is not None:
@@ -325,43 +259,17 @@ class KernelLowering:
         main = Use(self.machine.main, *tensor.range, not move.loads, footprint=footprint)
         return [*inner, main]
 
-    def _outer(self, op: MoveOp) -> TensorPlace | BufferPlace:
-        """Place of what a move's buffer is of."""
-        outer = op.buffer.outer_buffer
-        return self.tensor(op.buffer.tensor_op) if outer is None else self.buffer(outer)
-
-    def _move_instruction(self, op: MoveOp) -> Instruction:
-        outer = op.buffer.outer_buffer
-        memory = self.machine.main if outer is None else outer.memory
-        ends = (memory, op.buffer.memory) if op.loads else (op.buffer.memory, memory)
-        move = self.machine.move(*ends)
-        if op.transform is None:
-            return self.whole.instructions.for_move(move)
-        return self.whole.instructions.for_move(move, op.transform.data)
-
-    def _move(self, op: MoveOp) -> tuple[Instruction, dict[str, Any]]:
-        place, outer = self.buffer(op.buffer), self._outer(op)
-        instruction = self._move_instruction(op)
-        followers = self._followers(op)
+    def moved(self, op: MoveOp) -> Fields:
+        """The fields of a move; of one that gathers windows, or that converts, its own."""
         if op.buffer.gathers is not None:
-            return instruction, gather_columns(op, self.order, place, outer)
-        joined: tuple[MoveOp, BufferPlace, TensorPlace | BufferPlace] | None = None
-        if followers:
-            other = followers[0]
-            if len(followers) > 1 or self.buffer(other.buffer).memory != place.memory:
-                raise refuse(
-                    "lower-joined",
-                    "a transfer carries one more run, into the same memory",
-                    place.name,
-                )
-            joined = other, self.buffer(other.buffer), self._outer(other)
-        columns = transfer_columns(op, self.order, place, outer, joined)
+            return gather_columns(op, self.order, self.place(op.buffer), self.outer(op.buffer))
+        columns = super().moved(op)
         if op.buffer.converts:  # the elements of both ends are the machine's own
             del columns["element"]
             if self.machine.fixed_bits:
                 kinds = op.buffer.result.type.of, op.buffer.outer_type
                 columns["shift"] = fraction_of(kinds[0]) - fraction_of(kinds[1])
-        return instruction, columns
+        return columns
 
     def _compute(self, op: ComputeOp) -> tuple[Instruction, dict[str, Any]]:
         part = self.machine.primitive(op.primitive.data)
@@ -369,7 +277,7 @@ class KernelLowering:
         context = Context(
             op,
             self.order,
-            self.buffer,
+            self.place,
             self.whole.instructions.machines[instruction.opcode],
             part,
             instruction,

@@ -7,7 +7,6 @@ function tables.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,26 +21,16 @@ from tilewright.codegen.program.files import (
     write_program,
 )
 from tilewright.codegen.program.interface import Compilation
-from tilewright.codegen.words import Units, from_bytes, to_bytes
+from tilewright.codegen.words import to_bytes
 from tilewright.graph.dialect import network_of
 from tilewright.graph.placement import WEIGHTS
 from tilewright.machine import Machine
-from tilewright.targets.generic.c.program import KernelSource, write_c
+from tilewright.targets.generic.c.program import write_c
 from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.isa import InstructionSet
 from tilewright.targets.generic.lower import Lowering
-from tilewright.tile.dialect import programs_of
 
 Deriver = Callable[[Machine], InstructionSet]
-
-
-@dataclass(frozen=True)
-class Package:
-    """A package read from disk."""
-
-    parts: ProgramParts
-    instructions: InstructionSet
-    words: Units
 
 
 def write_package(compilation: Compilation, directory: Path, instructions: InstructionSet) -> None:
@@ -64,19 +53,14 @@ def write_package(compilation: Compilation, directory: Path, instructions: Instr
     )
     if compilation.machine.c is not None:
         whole = Lowering(instructions, addresses.bases, {WEIGHTS: weights})
-        sources = [
-            KernelSource(item.kernel.symbol, item.kernel.nodes, programs_of(item.program))
-            for item in kernels
-            if item.program is not None
-        ]
-        write_c(
-            directory, network_of(compilation.network).symbol.data, instructions, whole, sources
-        )
+        name = network_of(compilation.network).symbol.data
+        sizes = [*addresses.arenas.values(), len(lowering.table_image)]
+        write_c(directory, name, instructions, whole, kernels, sizes)
 
 
-def read_package(directory: Path, derive: Deriver) -> Package:
+def read_package(directory: Path, derive: Deriver) -> tuple[ProgramParts, InstructionSet]:
     """Read the files; refuses (``package-invalid``) what is damaged or does not fit together."""
     parts = read_program(directory, TABLES)
     instructions = derive(parts.machine)
     check_words(parts, instructions.word_bytes)
-    return Package(parts, instructions, from_bytes(instructions, parts.data))
+    return parts, instructions

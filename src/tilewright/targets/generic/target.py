@@ -23,8 +23,11 @@ from tilewright.targets.generic.timer import run_timer, timer
 class InstructionTarget(WordTarget):
     """A target whose packages hold instruction words for the simulators.
 
-    A target of its own overrides ``machine``, and ``instruction_set`` where its encoding is fixed.
+    A target of its own overrides ``machine``, and ``opcodes`` where its encoding is fixed.
     """
+
+    opcodes: Mapping[str, int] = {}
+    """The opcodes of instructions by their names, where they are fixed."""
 
     elements = ("float32", "float16", "bfloat16", "fixed16", "fixed8", "int8")
     implements = frozenset(
@@ -41,7 +44,7 @@ class InstructionTarget(WordTarget):
 
     def instruction_set(self, machine: Machine) -> InstructionSet:
         """The instructions of a machine."""
-        return derive(machine)
+        return derive(machine, self.opcodes)
 
     def emit(self, compilation: Compilation, directory: Path) -> None:
         """Write words, weights, tables and the graph; see package.py."""
@@ -49,8 +52,8 @@ class InstructionTarget(WordTarget):
 
     def load(self, directory: Path) -> Runner:
         """A runner on the simulated machine."""
-        package = read_package(directory, self.instruction_set)
-        return (InstructionRunner if package.parts.machine.c is None else CRunner)(package)
+        parts, instructions = read_package(directory, self.instruction_set)
+        return (InstructionRunner if parts.machine.c is None else CRunner)(parts, instructions)
 
     def timer(self, machine: Machine) -> Timer | None:
         """The timing core on the kernel's commands."""
@@ -63,6 +66,18 @@ class InstructionTarget(WordTarget):
     def manual(self, machine: Machine) -> str:
         """Return the text of the machine's instruction manual."""
         return manual(self.instruction_set(machine))
+
+
+class BuiltTarget(InstructionTarget):
+    """A machine in a size that is built, whose instructions have fixed opcodes."""
+
+    def __init__(self, machine: Machine, description: str, opcodes: Mapping[str, int]) -> None:
+        self.name, self.description, self.opcodes = machine.name, description, opcodes
+        self._machine = machine
+
+    def machine(self) -> Machine:
+        """The machine in this size."""
+        return self._machine
 
 
 class GenericTarget(InstructionTarget):

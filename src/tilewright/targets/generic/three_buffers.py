@@ -8,6 +8,7 @@ are the machine's own.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tilewright.machine import Engine, Fusion, Machine, Memory, Move, Primitive, Storage
 
@@ -33,6 +34,24 @@ BANDWIDTH, LATENCY = 128.0, 100
 """Of main memory: bytes a cycle (128 GB/s at 1 GHz), and cycles (100 ns)."""
 
 NBIN, NBOUT, SB = (Storage(memory=name) for name in ("nbin", "nbout", "sb"))
+MAPS = {"input": NBIN, "residual": NBOUT, "output": NBOUT}
+BIAS = Storage(memory="sb", joined="weight")
+
+
+def products(**multiples: int) -> dict[str, Storage]:
+    """The operands of products, with weights in multiples of some dims."""
+    weight = Storage(memory="sb", multiples=multiples)
+    return {"input": NBIN, "weight": weight, "bias": BIAS, "residual": NBOUT, "output": NBOUT}
+
+
+def primitive(
+    name: str, *operations: str, operands: dict[str, Storage] = MAPS, **values: Any
+) -> Primitive:
+    """A primitive of the one engine that computes, with the epilogue of all unless said."""
+    values = {"epilogue": EPILOGUE, **values}
+    return Primitive(
+        name=name, operations=operations or (name,), engine="compute", operands=operands, **values
+    )
 
 
 @dataclass(frozen=True)
@@ -51,12 +70,10 @@ class Configuration:
 
 def vector_primitive(lanes: int) -> Primitive:
     """The unit that computes ``lanes`` elements of a map in a cycle."""
-    return Primitive(
-        name="vector",
-        operations=(*VECTOR, *ACTIVATIONS, "table"),
-        engine="compute",
-        operands={"input": NBIN, "residual": NBOUT, "output": NBOUT, "weight": NBIN},
-        epilogue=EPILOGUE,
+    return primitive(
+        "vector",
+        *(*VECTOR, *ACTIVATIONS, "table"),
+        operands=MAPS | {"weight": NBIN},
         cycles=f"ceil({POINTS}/{lanes})",
         peak=f"{POINTS}/{lanes}",
     )
@@ -68,11 +85,9 @@ def softmax_primitive(lanes: int) -> Primitive:
     The maximum, the exponential with its sum, and dividers that give one bit of the quotient a
     cycle: 18 cycles.
     """
-    return Primitive(
-        name="softmax",
-        operations=("softmax",),
-        engine="compute",
-        operands={"input": NBIN, "residual": NBOUT, "output": NBOUT},
+    return primitive(
+        "softmax",
+        epilogue=(),
         cycles=f"{POINTS}*ceil(axis/{lanes})*18",
         peak=f"{POINTS}*axis*18/{lanes}",
         whole=("axis",),

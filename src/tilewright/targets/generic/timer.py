@@ -15,11 +15,8 @@ import numpy as np
 from tilewright.codegen.program.interface import CompiledKernel, RunTimer
 from tilewright.codegen.words import Columns
 from tilewright.machine import Machine
-from tilewright.machine.expression import parse_expression
-from tilewright.memory.alignment import align_up
 from tilewright.planning import Timer
 from tilewright.planning.domain import Kernel
-from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 from tilewright.simulate.commands import TimedArray, timed_table
 from tilewright.simulate.timing import simulate
@@ -29,14 +26,10 @@ from tilewright.targets.generic.lower import KernelLowering, Lowering
 from tilewright.targets.generic.lowering.carried import Carried
 from tilewright.targets.generic.program import decode
 from tilewright.targets.generic.timing import timed_program, whole_program
-from tilewright.tile.dialect import ComputeOp, ProgramOp, programs_of
-from tilewright.tile.iteration import own_extents
+from tilewright.tile.dialect import ComputeOp, ProgramOp
 from tilewright.tile.lower import tile
 from tilewright.tile.queues import Command
-from tilewright.tile.tensors import Placement
-
-ALIGNMENT = 64
-"""Bytes to which a lone kernel's operands are aligned in main memory."""
+from tilewright.tile.tensors import Placement, dense_arenas
 
 
 def timer(machine: Machine, instructions: InstructionSet | None = None) -> Timer:
@@ -47,9 +40,9 @@ def timer(machine: Machine, instructions: InstructionSet | None = None) -> Timer
     known = instructions or derive(machine)
 
     def cycles(kernel: Kernel, schedule: Schedule) -> float:
-        placements, size = place_dense(kernel)
+        placements, lowering = placed_alone(kernel, known)
         program = tile(kernel, schedule, known.machine, placements, check=False)
-        commands = timed_kernel(program, Lowering(known, {"alone": 0, "tables": size}))
+        commands = timed_kernel(program, lowering)
         return float(simulate(commands, known.machine).cycles)
 
     return cycles
@@ -57,13 +50,11 @@ def timer(machine: Machine, instructions: InstructionSet | None = None) -> Timer
 
 def run_timer(instructions: InstructionSet, arenas: Mapping[str, int]) -> RunTimer:
     """Simulated cycles of kernels that run one after the other, in order by their waits."""
-    ends = accumulate(arenas.values(), initial=0)
-    bases = dict(zip((*arenas, TABLES), ends, strict=True))
 
     def cycles(kernels: Sequence[CompiledKernel]) -> float:
-        lowering = Lowering(instructions, bases)
+        lowering = _lowering(instructions, arenas)
         for kernel in kernels:
-            for program in () if kernel.program is None else programs_of(kernel.program):
+            for program in kernel.programs:
                 lowering.kernel(program)
         words, _ = lowering.words()
         program = decode(instructions, words)
@@ -73,13 +64,26 @@ def run_timer(instructions: InstructionSet, arenas: Mapping[str, int]) -> RunTim
     return cycles
 
 
+def placed_alone(
+    kernel: Kernel, instructions: InstructionSet
+) -> tuple[Mapping[str, Placement], Lowering]:
+    """A place for every operand of a kernel that runs alone, and what lowers it there."""
+    placements, sizes = dense_arenas(kernel)
+    return placements, _lowering(instructions, sizes)
+
+
+def _lowering(instructions: InstructionSet, arenas: Mapping[str, int]) -> Lowering:
+    ends = accumulate(arenas.values(), initial=0)
+    return Lowering(instructions, dict(zip((*arenas, TABLES), ends, strict=True)))
+
+
 def timed_kernel(program: ProgramOp, lowering: Lowering) -> TimedArray:
     """TIMED records of one program in program order."""
     kernel = KernelLowering(lowering, program)
-    carried = Carried(kernel.queues, kernel.machine)
+    carried = Carried(kernel)
     tables, keys = list[TimedArray](), list[np.ndarray]()
     fields: list[tuple[Instruction, Columns]] = []
-    for op in kernel.commands:
+    for op in kernel.all:
         tables.append(_timed(op, kernel))
         keys.append(kernel.order.rows(op).key)
         fields.append((kernel.instruction(op), carried.fields(op)))
@@ -99,14 +103,9 @@ def timed_kernel(program: ProgramOp, lowering: Lowering) -> TimedArray:
 
 
 def _timed(op: Command, kernel: KernelLowering) -> TimedArray:
-    rows = kernel.order.rows(op)
     if isinstance(op, ComputeOp):
-        table = timed_table(rows.count)
-        expression = parse_expression(kernel.machine.primitive(op.primitive.data).cycles)
-        extents, own = own_extents(op, kernel.program), rows.renamed(op.dim_names)
-        sizes = {dim: own.size(dim) for dim in expression.names if dim in extents}
-        cycles = np.asarray(expression.evaluate(sizes))
-        table["cycles"] = np.ceil(cycles) if cycles.dtype.kind == "f" else cycles
+        table = timed_table(kernel.order.rows(op).count)
+        table["cycles"] = kernel.cycles(op)
     else:
         table = kernel.transfer(op).timed(kernel.whole.instructions)
     table["engine"] = kernel.engines.index(op.engine.data)
@@ -114,15 +113,3 @@ def _timed(op: Command, kernel: KernelLowering) -> TimedArray:
         for name, count in kernel.queues.waits(op).items():
             table["waits"][:, kernel.engines.index(name)] = count
     return table
-
-
-def place_dense(kernel: Kernel) -> tuple[Mapping[str, Placement], int]:
-    """A place for every operand of a kernel in an arena of its own, and the arena's bytes."""
-    placements: dict[str, Placement] = {}
-    offset = 0
-    for operand in kernel.operands:
-        layout = Layout.parse(operand.layout, len(operand.shape))
-        placements[operand.name] = ("alone", offset, layout.strides(operand.shape))
-        size = layout.size(operand.shape) * operand.element_bytes
-        offset += align_up(size, ALIGNMENT)
-    return placements, offset

@@ -1,12 +1,18 @@
 """The ShiDianNao accelerator, simulated, in its three sizes."""
 
-from tilewright.targets.shidiannao.machine import LARGE as _LARGE
-from tilewright.targets.shidiannao.machine import SMALL as _SMALL
-from tilewright.targets.shidiannao.target import ShiDianNaoTarget
+from tilewright.targets.generic.target import BuiltTarget
+from tilewright.targets.shidiannao.isa import OPCODES
+from tilewright.targets.shidiannao.machine import CONFIGURATIONS
+from tilewright.targets.shidiannao.machine import machine as _machine
 
-TARGET = ShiDianNaoTarget()
-"""What the entry point ``shidiannao`` names."""
-SMALL = ShiDianNaoTarget(_SMALL)
-LARGE = ShiDianNaoTarget(_LARGE)
+SMALL, TARGET, LARGE = (
+    BuiltTarget(
+        _machine(size),
+        f"ShiDianNao, an array of {size.side} x {size.side}, 16-bit fixed point, simulated",
+        OPCODES,
+    )
+    for size in CONFIGURATIONS
+)
+"""What the entry points ``shidiannao``, ``shidiannao-s`` and ``shidiannao-l`` name."""
 
-__all__ = ["LARGE", "SMALL", "TARGET", "ShiDianNaoTarget"]
+__all__ = ["LARGE", "SMALL", "TARGET"]

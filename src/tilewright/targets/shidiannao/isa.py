@@ -8,11 +8,6 @@ whose addresses are shorter).
 ``tilewright.targets.shidiannao.TARGET.manual(machine)`` prints every field.
 """
 
-from __future__ import annotations
-
-from tilewright.machine import Machine
-from tilewright.targets.generic.isa import InstructionSet, derive
-
 OPCODES = {
     "load_nbin": 0x10,
     "load_sb": 0x11,
@@ -29,8 +24,3 @@ OPCODES = {
     "softmax": 0x32,
 }
 """Transfers from 0x10, products and pooling from 0x20, pointwise and normalisation from 0x30."""
-
-
-def instruction_set(machine: Machine) -> InstructionSet:
-    """The instructions of a (possibly varied) machine of this kind."""
-    return derive(machine, OPCODES)

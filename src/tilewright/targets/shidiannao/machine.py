@@ -14,14 +14,12 @@ A dim that an operation does not have counts as 1 in the expressions.
 
 from __future__ import annotations
 
-from tilewright.machine import Fusion, Machine, Move, Primitive, Storage
+from tilewright.machine import Fusion, Machine, Move, Primitive
 from tilewright.targets.generic.three_buffers import (
-    EPILOGUE,
-    NBIN,
-    NBOUT,
-    SB,
     Configuration,
     accelerator,
+    primitive,
+    products,
     softmax_primitive,
     vector_primitive,
 )
@@ -47,71 +45,43 @@ FUSIONS = {
 original's networks do."""
 
 
-def _products(side: int) -> tuple[Primitive, ...]:
+def _primitives(side: int) -> tuple[Primitive, ...]:
     elements = side * side
-    operands = {
-        "input": NBIN,
-        "weight": SB,
-        "bias": Storage(memory="sb", joined="weight"),
-        "residual": NBOUT,
-        "output": NBOUT,
-    }
     return (
-        Primitive(
-            name="fc",
+        primitive(
+            "fc",
             # A convolution whose result is one point is a fully connected layer.
-            operations=("matmul", "conv"),
-            engine="compute",
-            operands=operands | {"weight": Storage(memory="sb", multiples={"co": elements})},
-            epilogue=EPILOGUE,
+            *("matmul", "conv"),
+            operands=products(co=elements),
             cycles=f"n*g*b0*b1*m*ceil(co/{elements})*ci*kh*kw",
             peak=f"n*g*b0*b1*m*co*ci*kh*kw/{elements}",
             multiples={"co": elements},
             extents={"oh": (1, 1), "ow": (1, 1)},
         ),
-        Primitive(
-            name="conv",
-            operations=("conv",),
-            engine="compute",
-            operands=operands,
-            epilogue=EPILOGUE,
+        primitive(
+            "conv",
+            operands=products(),
             cycles=f"n*g*co*ci*kh*kw*ceil(oh/{side})*ceil(ow/{side})",
             peak=f"n*g*co*ci*kh*kw*oh*ow/{elements}",
             multiples={"oh": side, "ow": side},
         ),
-        Primitive(
-            name="depthwise_conv",
-            operations=("depthwise_conv",),
-            engine="compute",
-            operands=operands,
-            epilogue=EPILOGUE,
+        primitive(
+            "depthwise_conv",
+            operands=products(),
             cycles=f"n*c*kh*kw*ceil(oh/{side})*ceil(ow/{side})",
             peak=f"n*c*kh*kw*oh*ow/{elements}",
             multiples={"oh": side, "ow": side},
         ),
-    )
-
-
-def _others(side: int) -> tuple[Primitive, ...]:
-    elements = side * side
-    operands = {"input": NBIN, "residual": NBOUT, "output": NBOUT}
-    return (
-        Primitive(
-            name="pool",
-            operations=("max_pool", "average_pool"),
-            engine="compute",
-            operands=operands,
-            epilogue=EPILOGUE,
+        primitive(
+            "pool",
+            *("max_pool", "average_pool"),
             cycles=f"n*c*kh*kw*ceil(oh/{side})*ceil(ow/{side})",
             peak=f"n*c*kh*kw*oh*ow/{elements}",
             multiples={"oh": side, "ow": side},
         ),
         vector_primitive(elements),
-        Primitive(
-            name="lrn",
-            operations=("lrn",),
-            engine="compute",
-            operands=operands,
+        primitive(
+            "lrn",
             epilogue=(("requantise",),),
             # Per block of a map: j squares summed, then scale and add, the power by two lookups
             # (mantissa and exponent), and the product with the input.
@@ -130,7 +100,7 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
     plain = accelerator(
         size,
         f"ShiDianNao: an array of {side} x {side} elements, 16-bit fixed point, 1 GHz",
-        (*_products(side), *_others(side)),
+        _primitives(side),
         granule=2 * side,
         banks=side,
         layouts={"activation": "NCHW", "weight": "OIHW"},

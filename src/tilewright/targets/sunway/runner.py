@@ -274,7 +274,7 @@ def build(
     layers = [str(row["symbol"]) for row in manifest["layers"]]
     slaves = [str(row["symbol"]) for row in manifest["layers"] if not row["on_host"]]
     sources = sources_of(layers, slaves)
-    headers = sorted(p.relative_to(directory) for p in directory.glob("*/*.h"))
+    headers = sorted(p.relative_to(directory) for p in directory.rglob("*.h"))
     digest = sha256(" ".join(flags).encode())
     for path in (*sources, *headers):
         try:

@@ -42,6 +42,8 @@ class BufferOp(TileOperation):
     A buffer that ``gathers`` windows of an image further out, as that window reads it, has an axis
     for each dim, and a type of its own: one element for each point, ``fill`` for padding (or 0).
     So has a buffer of results that the move out of it converts: their elements before.
+    What is read ``at_store`` the first move of a compute's result on its way out reads, not the
+    compute.
     What ``stays`` lies whole, at one address, from one program to others that use it. Where no
     move and no compute of this program fills it, an earlier one has.
     """
@@ -60,6 +62,7 @@ class BufferOp(TileOperation):
     gathers = opt_prop_def(WindowAttr)
     fill = opt_prop_def(IntegerAttr)
     stays = opt_prop_def(UnitAttr)
+    at_store = opt_prop_def(UnitAttr)
     result = result_def(BufferType)
 
     @classmethod
@@ -191,8 +194,9 @@ class BufferOp(TileOperation):
             properties["accumulates"] = UnitAttr()
         if parser.parse_optional_keyword("circular"):
             properties["circular"] = integer(syntax.parse_integer(parser))
-        if parser.parse_optional_keyword("stays"):
-            properties["stays"] = UnitAttr()
+        for key in ("stays", "at_store"):
+            if parser.parse_optional_keyword(key):
+                properties[key] = UnitAttr()
         for key in ("role", "shape", "address", "bytes"):
             properties[key] = syntax.optional_plain(parser, key)
         if not isinstance(of, TensorType):

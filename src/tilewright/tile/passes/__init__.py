@@ -76,16 +76,20 @@ def pipeline(
             PassEntry(Boundary(), "before allocate: each clone of a buffer needs an address")
         )
     entries.append(PassEntry(Allocate(avoid), "sizes of boxes are final; overflow is found here"))
-    waits = Decision.WAITS in honours and machine.synchronisation.style != "none"
+    style = machine.synchronisation.style
+    waits = Decision.WAITS in honours and style != "none"
     if waits:
         entries.append(
             PassEntry(
-                # Signals take places in queues, so that of them there must be the fewest.
-                Synchronise(fewest=check or machine.synchronisation.signals),
+                # Signals take places in queues, so that of them there must be the fewest; among
+                # flags, assign-events finds these.
+                Synchronise(fewest=style != "flags" and (check or machine.synchronisation.signals)),
                 "after allocate: buffers that share an address need waits",
             )
         )
-    if waits and machine.synchronisation.signals and not machine.synchronisation.by_rows:
+    # Ids follow the order of the text.
+    ordered = machine.synchronisation.signals and Decision.ORDER in honours
+    if waits and ordered and not machine.synchronisation.by_rows:
         reason = "after synchronise, whose waits it turns into what the machine has"
         entries.append(PassEntry(AssignEvents(), reason))
     if check:

@@ -32,7 +32,7 @@ from tilewright.tile.dialect import (
 from tilewright.tile.implied import visits
 from tilewright.tile.iteration import nest_rows
 from tilewright.tile.passes.base import TilePass
-from tilewright.tile.queues import users_of
+from tilewright.tile.queues import computes_of, users_of
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def _inside(start: int, size: int, extent: int) -> int:
 
 def _beside(buffer: BufferOp) -> list[tuple[ComputeOp, BufferOp]]:
     """The computes that read or write a buffer, or what is of it, and their buffers."""
-    beside = [(user, buffer) for user in users_of(buffer) if isinstance(user, ComputeOp)]
+    beside = [(user, buffer) for user in computes_of(buffer)]
     for use in buffer.result.uses:
         if isinstance(use.operation, BufferOp):
             beside += _beside(use.operation)
@@ -147,8 +147,7 @@ def _beside(buffer: BufferOp) -> list[tuple[ComputeOp, BufferOp]]:
 
 def _left(buffers: Sequence[BufferOp], memory: Memory, machine: Machine) -> Memory:
     """A memory as the primitives that use the buffers leave it."""
-    users = (user for buffer in buffers for user in users_of(buffer))
-    names = {user.primitive.data for user in users if isinstance(user, ComputeOp)}
+    names = {user.primitive.data for buffer in buffers for user in computes_of(buffer)}
     left = [machine.memory_beside(machine.primitive(name), memory.name) for name in names]
     return max(left, key=lambda user: user.reserved, default=memory)
 

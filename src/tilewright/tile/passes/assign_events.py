@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -11,13 +11,14 @@ from tilewright.machine import Machine
 from tilewright.machine.synchronisation import Synchronisation
 from tilewright.tile.dialect import ProgramOp
 from tilewright.tile.event_ids import APART, Request, give_ids, needed
-from tilewright.tile.handovers import Handover, Placed, handovers_of, place, remove
+from tilewright.tile.handovers import Handover, Placed, handovers_of, merged, place, remove
 from tilewright.tile.issued import handovers_of_issued
 from tilewright.tile.iteration import Order
+from tilewright.tile.operations import Ordering
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.passes.synchronise import PROVEN
-from tilewright.tile.queues import Queues, commands_of
-from tilewright.tile.races import Fault, Race, faults, races
+from tilewright.tile.queues import commands_of
+from tilewright.tile.races import Fault, Proof, Race
 
 
 @dataclass(frozen=True)
@@ -47,23 +48,32 @@ class AssignEvents(TilePass):
         tile.wait "compute" to "load" ids [1]
 
     A hand-over takes one id where ids count, and else one for each slot, so that the source can be
-    ahead. Hand-overs without which the proof (races.py) still holds are left out, in programs of at
-    most ``PROVEN`` executions.
+    ahead. Where engines set flags, hand-overs that stand side by side are one, which hands on all
+    that the source has brought. Hand-overs without which the proof (races.py) still holds are left
+    out, in programs of at most ``PROVEN`` executions.
+
+    Parts that cores share are told apart by a barrier at the end of each, as kernels are: signals
+    order what one part does.
 
     Where a pair of engines has too few ids, hand-overs share one if the proof holds with it, as
     registers are shared by values that do not live at once. What is still too much is made
-    narrower, least executed first: the slots of a buffer take turns no more (its engines wait for
-    the visit before), and then a barrier, which takes no id, stands in place of a wait and says
+    narrower, least executed first: half of the slots of a buffer take turns (its engines wait for
+    a later visit), and then a barrier, which takes no id, stands in place of a wait and says
     why.
 
     Where one engine gives the others their commands, each transfer counts up words of its own, and
     is waited for once (issued.py).
+
+    A program that also runs with fewer indices of some dims (``shorter``) is proven for these
+    extents, too: a hand-over that another implies may be needed where a loop runs less often.
 
     Refuses (``tile-event``) programs whose commands stand in their queues otherwise than in the
     text (``late``, ``ahead``, containers): no id follows them.
     """
 
     name = "assign-events"
+
+    shorter: tuple[Mapping[str, int], ...] = ()
 
     def run(self, program: ProgramOp, machine: Machine) -> None:
         """Replace the waits of one program."""
@@ -74,10 +84,12 @@ class AssignEvents(TilePass):
         if not issued:
             _refuse_reordered(program, limits)
         handovers = list(handovers_of_issued(program)) if issued else handovers_of(program)
+        if limits.style == "flags":
+            handovers = merged(handovers)
         for op in commands_of(program):
             op.properties.pop("waits", None)
         if handovers:
-            _Assignment(program, limits, handovers).run()
+            _Assignment(program, limits, handovers).run(self.shorter)
 
 
 def _refuse_reordered(program: ProgramOp, limits: Synchronisation) -> None:
@@ -89,8 +101,7 @@ def _refuse_reordered(program: ProgramOp, limits: Synchronisation) -> None:
     if reordered:
         raise refuse(
             "tile-event",
-            f"commands stand in their queues otherwise than in the text, which {limits.style} "
-            "cannot follow",
+            f"queues have another order than the program, which {limits.style} do not support",
             program.symbol.data,
             'without late-loads, prefetch and groups of commands; or synchronisation = "counters"',
         )
@@ -109,9 +120,27 @@ class _Assignment:
         self.runs = {each: order.block(each.block).count for each in handovers}
         """The number of times that each hand-over is executed."""
         self.items = [Placed(each) for each in handovers]
+        self.extents: list[Mapping[str, int]] = [{}]
+        """Of dims that end early: what the program is proven for."""
 
-    def run(self) -> None:
+    def run(self, shorter: Sequence[Mapping[str, int]]) -> None:
         """Leave the program with signals that are proven."""
+        items, runs = self.items, dict(self.runs)
+        while True:
+            self._settle()
+            rest = (extents for extents in shorter if extents not in self.extents)
+            wrong = next((each for each in rest if self._wrong(Order(self.program, each))), None)
+            if wrong is None:
+                return
+            self.extents.append(wrong)
+            self.items, self.runs = items, dict(runs)
+
+    def _wrong(self, order: Order) -> bool:
+        proof = Proof(order)
+        return bool(proof.races() or proof.faults(self.limits))
+
+    def _settle(self) -> None:
+        """Leave the program with signals that are proven for the extents that are known."""
         if self.proven and self.program.issuer is None:
             self._prune()
         # Each round makes some hand-over narrower, of which every one can be a barrier at last.
@@ -139,13 +168,19 @@ class _Assignment:
 
     def _problems(self, items: Sequence[Placed]) -> list[_Problem]:
         """Return the problems of the program when some hand-overs alone order it."""
+        placed, proofs = self._placed(items)
+        signals = any(item.ids for item in items)
+        for proof in proofs:
+            bad = proof.faults(self.limits) if signals else []
+            problems = [_Problem(fault, placed[fault.op][0]) for fault in bad]
+            if problems := problems or [_Problem(race) for race in proof.races()]:
+                return problems
+        return []
+
+    def _placed(self, items: Sequence[Placed]) -> tuple[dict[Ordering, list[Placed]], list[Proof]]:
         remove(self.program)
         placed = place(self.program, items)
-        order = Order(self.program)
-        queues = Queues(order)
-        bad = faults(queues, self.limits) if any(item.ids for item in items) else []
-        problems = [_Problem(fault, placed[fault.op]) for fault in bad]
-        return problems or [_Problem(race) for race in races(order, queues)]
+        return placed, [Proof(Order(self.program, extents)) for extents in self.extents]
 
     def _with(self, ids: Sequence[range]) -> list[Placed]:
         """The items, with ids for those that are no barriers."""
@@ -163,12 +198,17 @@ class _Assignment:
     def _prune(self) -> None:
         """Leave out what the proof does not need."""
 
+        apart = {
+            item: item if item.reason else replace(item, ids=self._ids(APART * (n + 1), item))
+            for n, item in enumerate(self.items)
+        }
+        # Signals that do not count stay where they are, which takes less time than other programs.
+        placed, proofs = self._placed(list(apart.values()))
+
         def holds(items: Sequence[Placed]) -> bool:
-            apart = [
-                item if item.reason else replace(item, ids=self._ids(APART * (n + 1), item))
-                for n, item in enumerate(items)
-            ]
-            return not self._problems(apart)
+            kept = {apart[item] for item in items}
+            idle = frozenset(op for op, of in placed.items() if kept.isdisjoint(of))
+            return not any(proof.races(idle) or proof.faults(self.limits, idle) for proof in proofs)
 
         self.items = needed(self.items, lambda item: item.handover.back, holds)
 
@@ -211,7 +251,7 @@ class _Assignment:
         mine.sort(key=lambda item: self.runs[item.handover])
         for item in mine:
             if item.handover.of is not None and self._size(item) > 1:
-                self._one_slot(item)
+                self._fewer_slots(item)
                 return
         asked = sum(self._size(item) for item in mine)
         resources = {"flags": "flags", "replies": "reply words", "tokens": "queues of tokens"}
@@ -221,11 +261,14 @@ class _Assignment:
             mine[0], f"{asked} {resources[self.limits.style]}{between} are asked for; {has} exist"
         )
 
-    def _one_slot(self, item: Placed) -> None:
-        of = item.handover.of
+    def _fewer_slots(self, item: Placed) -> None:
+        """Let half of a buffer's slots take turns, or one of an odd number."""
+        of, slots = item.handover.of, item.handover.slots
+        fewer = 1 if slots % 2 else slots // 2
         for n, other in enumerate(self.items):
             if other.handover.of is of:
-                self._replace(n, replace(other.handover, of=None, slots=1))
+                turns = of if fewer > 1 else None
+                self._replace(n, replace(other.handover, of=turns, slots=fewer))
 
     def _replace(self, n: int, handover: Handover) -> None:
         self.runs[handover] = self.runs[self.items[n].handover]

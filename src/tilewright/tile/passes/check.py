@@ -29,7 +29,7 @@ from tilewright.tile.operations import EventOp
 from tilewright.tile.passes.allocate import live_spans, slot_bytes
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.queues import ROWS, Command, Queues, fills, is_ahead, wait_parts
-from tilewright.tile.races import faults, races, share_addresses
+from tilewright.tile.races import Proof, share_addresses
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ class _Checker:
         self.extents = program.extents
         self.order = Order(program)
         self.queues = Queues(self.order)
+        self.proof = Proof(self.order, self.queues)
         self.computes = [op for op in self.queues.commands if isinstance(op, ComputeOp)]
         self._boxes: dict[tuple[Operation, int], Boxes] = {}
 
@@ -367,7 +368,7 @@ class _Checker:
             at = int(wrong[0])
             yield self.problem(
                 "tile-coverage",
-                f"{counts[at]} points are computed of {_text(outer, at)}, which takes {whole[at]}",
+                f"{counts[at]} points are computed of {_text(outer, at)}, which needs {whole[at]}",
                 compute,
             )
 
@@ -380,12 +381,12 @@ class _Checker:
             elif isinstance(op, EventOp) and max(op.id_list) >= limits.count:
                 reason = f"there are ids 0 to {limits.count - 1}"
                 yield self.problem("tile-event", reason, op)
-        for fault in faults(self.queues, limits):
+        for fault in self.proof.faults(limits):
             yield self.problem("tile-event", fault.reason, fault.op, fault.row)
 
     def races(self) -> Iterator[Problem]:
         """Dependences between engines that no wait orders."""
-        for race in races(self.order, self.queues):
+        for race in self.proof.races():
             wait = race.wait
             if self.machine.synchronisation.by_rows and self._uses(race.later, wait):
                 wait = wait.replace(" ", f" {ROWS}")

@@ -11,8 +11,8 @@ from tilewright.tile.dialect import BufferOp, MoveOp, ProgramOp, enclosing_loops
 from tilewright.tile.implied import Dependences, visits
 from tilewright.tile.iteration import Order
 from tilewright.tile.passes.base import TilePass
-from tilewright.tile.queues import ROWS, Command, Queues, fills, is_out_of_order, leader_of
-from tilewright.tile.races import races, share_addresses
+from tilewright.tile.queues import ROWS, Command, fills, is_out_of_order, leader_of
+from tilewright.tile.races import Proof, share_addresses
 
 PROVEN = 20_000
 """Executions of a program up to which its waits are proven to be the fewest."""
@@ -37,7 +37,8 @@ class Synchronise(TilePass):
     holds is left out, too.
 
     Without ``fewest`` these stay: that is shorter, and they take no time where commands wait
-    themselves.
+    themselves. With ``every`` all do: no rule that counts visits holds for a program that also
+    runs with fewer indices of some dims.
 
     Machines without synchronisation (``synchronisation = "none"``) get no waits, nor do programs
     with an issuer, whose order says most (assign-events adds the rest).
@@ -64,6 +65,7 @@ class Synchronise(TilePass):
     name = "synchronise"
 
     fewest: bool = True
+    every: bool = False
 
     def run(self, program: ProgramOp, machine: Machine) -> None:
         """Set the waits of one program."""
@@ -79,9 +81,12 @@ class Synchronise(TilePass):
             if by_rows:
                 waits = _rows(op, dependences)
             else:
-                ready = _ready(op, dependences)
+                ready = _ready(op, dependences, every=self.every)
                 waits = [f"ready {buffer.symbol.data}" for buffer in ready]
-                waits += [f"free {buffer.symbol.data}" for buffer in _free(op, ready, dependences)]
+                waits += [
+                    f"free {buffer.symbol.data}"
+                    for buffer in _free(op, ready, dependences, self.every)
+                ]
             if waits:
                 op.properties["waits"] = to_attribute(tuple(waits))
         if (
@@ -101,14 +106,15 @@ def _prune(program: ProgramOp, commands: Sequence[Command]) -> None:
         for wait in reversed(op.wait_list):
             waits = op.wait_list
             op.set("waits", tuple(other for other in waits if other != wait))
-            if races(order, Queues(order)):
+            if Proof(order).races():
                 op.set("waits", waits)
         if not op.wait_list:
             op.properties.pop("waits", None)
 
 
-def _ready(op: Command, known: Dependences) -> list[BufferOp]:
-    """The buffers for whose content an operation waits: of each other engine, the latest."""
+def _ready(op: Command, known: Dependences, *, every: bool) -> list[BufferOp]:
+    """The buffers for whose content an operation waits: of each other engine, the latest, or
+    ``every`` one."""
     latest: dict[str, tuple[tuple[int, int], BufferOp]] = {}
     late: list[BufferOp] = []
     for buffer in known.buffers:
@@ -121,7 +127,7 @@ def _ready(op: Command, known: Dependences) -> list[BufferOp]:
                 # the same block, is always executed last; unless one of them stands elsewhere in
                 # its queue.
                 command = leader_of(other) if isinstance(other, MoveOp) else other
-                if is_out_of_order(other):
+                if every or is_out_of_order(other):
                     late.append(buffer)
                     continue
                 rank = (known.depth[buffer], known.position[command])
@@ -151,10 +157,11 @@ def _is_reused(buffer: BufferOp) -> bool:
     return visits(buffer) > buffer.slot_count
 
 
-def _free(op: Command, ready: list[BufferOp], known: Dependences) -> list[BufferOp]:
+def _free(op: Command, ready: list[BufferOp], known: Dependences, every: bool) -> list[BufferOp]:
     """The buffers whose users an operation waits for, because it fills their memory.
 
-    ``ready`` are those whose content it waits for.
+    ``ready`` are those whose content it waits for, which may imply a wait unless ``every`` is
+    asked for.
     """
     own = known.filled.get(op, [])
     waits = [
@@ -162,7 +169,7 @@ def _free(op: Command, ready: list[BufferOp], known: Dependences) -> list[Buffer
         for buffer in own
         if known.foreign(buffer, op.engine.data)
         and _is_reused(buffer)
-        and not known.is_implied(op, buffer, ready)
+        and (every or not known.is_implied(op, buffer, ready))
     ]
     return waits + _replaced(op, own, known)
 

@@ -13,7 +13,7 @@ from tests.graph.passes.pass_networks import (
 )
 from tilewright.graph.dialect import network_of
 from tilewright.graph.operations import Operation
-from tilewright.graph.operations.convolution import windowed
+from tilewright.graph.operations.windows import windowed
 from tilewright.graph.passes.simplify import Simplify
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of

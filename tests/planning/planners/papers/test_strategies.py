@@ -124,12 +124,12 @@ def test_every_space_comes_back(found: list[ScheduleSpace]) -> None:
         ("space a\nspace b a", "file:2:1", "node a has two spaces"),
         ("space a\n  tile co by 4", "file:2:3", "tile is no statement (space, seed, compute"),
         ("space a\n  layout x NCHW", "file:2:3", "layouts are assigned before"),
-        ("space a\n  split co 4", "file:2:12", "by is missing behind co"),
+        ("space a\n  split co 4", "file:2:12", "by is missing after co"),
         ("space a\n  split co by", "file:2:14", "the end is no number"),
         ("space a\n  split co by 4 x", "file:2:17", "x is no number above 0"),
         ("space a\n  split co by 0", "file:2:15", "0 is no number above 0"),
         ("space a\n  split co by 4\n  split co by 8", "file:3:9", "co is split twice"),
-        ("space a\n  split co by all 4", "file:2:19", "4 stands behind the statement"),
+        ("space a\n  split co by all 4", "file:2:19", "4 follows the statement"),
         ("space a\n  reorder co", "file:2:11", "not of the dims that are split"),
         ("space a\n  split co by 4\n  reorder co co", "file:3:11", "not of the dims"),
         ("space a\n  cores co by 4, co by 2", "file:2:24", "cut twice"),
@@ -138,7 +138,11 @@ def test_every_space_comes_back(found: list[ScheduleSpace]) -> None:
         ("space a\n  seed n 1\n  seed n 1", "file:3:3", "a seed already"),
         ("space a\n  seed n 1, n 2", "file:2:13", "n occurs twice"),
         ("space a\n  seed n 1 x", "file:2:12", "in the place of a comma"),
-        ("space a\n  compute output[n] += input[n] * weight[n]", "file:2:11", "seed stands before"),
+        (
+            "space a\n  compute output[n] += input[n] * weight[n]",
+            "file:2:11",
+            "seed must come before",
+        ),
         ("space a\n  seed n 1\n  compute output[n]", "file:3:11", "is no product"),
         (
             "space a\n  seed n 1\n  compute output[n] += input[m] * weight[n]",
@@ -151,7 +155,7 @@ def test_every_space_comes_back(found: list[ScheduleSpace]) -> None:
             "n n is no sum of dims",
         ),
         ("space a\n  double", "file:2:9", "a name is missing"),
-        ('space a\n  double "x', "file:2:10", "no second one"),
+        ('space a\n  double "x', "file:2:10", "is not closed"),
     ],
 )
 def test_bad_text_is_refused_where_it_stands(text: str, place: str, words: str) -> None:

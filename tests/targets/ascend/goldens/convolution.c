@@ -19,14 +19,14 @@ __global__ __aicore__ void kernel(__gm__ half *a, __gm__ half *b, __gm__ half *b
     /* bias_ub: 32 bytes of ub at 3072, 2 slots */
     /* a_ca: 3072 bytes of ca at 0, 2 slots */
     /* b_cb: 1024 bytes of cb at 0, 2 slots */
-    set_flag(PIPE_MTE3, PIPE_V, EVENT_ID0);
-    set_flag(PIPE_MTE3, PIPE_V, EVENT_ID1);
-    set_flag(PIPE_V, PIPE_M, EVENT_ID0);
-    set_flag(PIPE_V, PIPE_M, EVENT_ID1);
     set_flag(PIPE_V, PIPE_MTE2, EVENT_ID0);
     set_flag(PIPE_V, PIPE_MTE2, EVENT_ID1);
     set_flag(PIPE_M, PIPE_MTE1, EVENT_ID0);
     set_flag(PIPE_M, PIPE_MTE1, EVENT_ID1);
+    set_flag(PIPE_V, PIPE_M, EVENT_ID0);
+    set_flag(PIPE_V, PIPE_M, EVENT_ID1);
+    set_flag(PIPE_MTE3, PIPE_V, EVENT_ID0);
+    set_flag(PIPE_MTE3, PIPE_V, EVENT_ID1);
     copy_gm_to_cbuf((__cbuf__ half *)(uintptr_t)0x0, b, 0, 18, 32, 0, 0, PAD_NONE);
     for (int64_t oh = 0; oh < 2; oh++) {
         copy_gm_to_cbuf((__cbuf__ half *)(uintptr_t)(oh % 2 * 2688 + 18432),
@@ -71,8 +71,8 @@ __global__ __aicore__ void kernel(__gm__ half *a, __gm__ half *b, __gm__ half *b
                 }
             }
             set_flag(PIPE_M, PIPE_V, (event_t)(co % 2));
-            wait_flag(PIPE_MTE3, PIPE_V, (event_t)(co % 2));
             wait_flag(PIPE_M, PIPE_V, (event_t)(co % 2));
+            wait_flag(PIPE_MTE3, PIPE_V, (event_t)(co % 2));
             copy_matrix_cc_to_ubuf((__ubuf__ half *)(uintptr_t)(co % 2 * 1536),
                     (__cc__ float *)(uintptr_t)(co % 2 * 3072), 0, 1,
                     (MIN(3, 5 - oh * 3) * 7 + 15) / 16, 0, 0, CRMODE_F32toF16_NONE);
@@ -88,8 +88,8 @@ __global__ __aicore__ void kernel(__gm__ half *a, __gm__ half *b, __gm__ half *b
             vrelu((__ubuf__ half *)(uintptr_t)(co % 2 * 1536),
                     (__ubuf__ half *)(uintptr_t)(co % 2 * 1536),
                     (MIN(3, 5 - oh * 3) * 7 + 15) / 16 * 2, 1, 1, 8, 8);
-            set_flag(PIPE_V, PIPE_MTE3, (event_t)(co % 2));
             set_flag(PIPE_V, PIPE_MTE2, (event_t)(co % 2));
+            set_flag(PIPE_V, PIPE_MTE3, (event_t)(co % 2));
             wait_flag(PIPE_V, PIPE_MTE3, (event_t)(co % 2));
             copy_ubuf_to_gm((__gm__ half *)((__gm__ uint8_t *)c + co * 1120 + oh * 672),
                     (__ubuf__ half *)(uintptr_t)(co % 2 * 1536), 0, 1, MIN(3, 5 - oh * 3) * 7,
@@ -98,12 +98,12 @@ __global__ __aicore__ void kernel(__gm__ half *a, __gm__ half *b, __gm__ half *b
             set_flag(PIPE_MTE3, PIPE_V, (event_t)(co % 2));
         }
     }
-    wait_flag(PIPE_MTE3, PIPE_V, EVENT_ID0);
-    wait_flag(PIPE_MTE3, PIPE_V, EVENT_ID1);
-    wait_flag(PIPE_V, PIPE_M, EVENT_ID0);
-    wait_flag(PIPE_V, PIPE_M, EVENT_ID1);
     wait_flag(PIPE_V, PIPE_MTE2, EVENT_ID0);
     wait_flag(PIPE_V, PIPE_MTE2, EVENT_ID1);
     wait_flag(PIPE_M, PIPE_MTE1, EVENT_ID0);
     wait_flag(PIPE_M, PIPE_MTE1, EVENT_ID1);
+    wait_flag(PIPE_V, PIPE_M, EVENT_ID0);
+    wait_flag(PIPE_V, PIPE_M, EVENT_ID1);
+    wait_flag(PIPE_MTE3, PIPE_V, EVENT_ID0);
+    wait_flag(PIPE_MTE3, PIPE_V, EVENT_ID1);
 }

@@ -19,12 +19,12 @@ __global__ __aicore__ void matmul(__gm__ half *a, __gm__ half *b, __gm__ half *b
     /* a_ca: 1536 bytes of ca at 0, 2 slots */
     /* b_cb: 4608 bytes of cb at 0, 2 slots */
     set_flag(PIPE_V, PIPE_MTE2, EVENT_ID0);
-    set_flag(PIPE_MTE3, PIPE_V, EVENT_ID0);
-    set_flag(PIPE_MTE3, PIPE_V, EVENT_ID1);
-    set_flag(PIPE_V, PIPE_M, EVENT_ID0);
-    set_flag(PIPE_V, PIPE_M, EVENT_ID1);
     set_flag(PIPE_M, PIPE_MTE1, EVENT_ID0);
     set_flag(PIPE_M, PIPE_MTE1, EVENT_ID1);
+    set_flag(PIPE_V, PIPE_M, EVENT_ID0);
+    set_flag(PIPE_V, PIPE_M, EVENT_ID1);
+    set_flag(PIPE_MTE3, PIPE_V, EVENT_ID0);
+    set_flag(PIPE_MTE3, PIPE_V, EVENT_ID1);
     for (int64_t m = 0; m < 2; m++) {
         copy_gm_to_cbuf((__cbuf__ half *)(uintptr_t)(m % 2 * 7168),
                 (__gm__ half *)((__gm__ uint8_t *)a + m * 1024), 0, 7, 32, 32, 0, PAD_NONE);
@@ -61,8 +61,8 @@ __global__ __aicore__ void matmul(__gm__ half *a, __gm__ half *b, __gm__ half *b
                     set_flag(PIPE_M, PIPE_MTE1, (event_t)((ci + m_1) % 2));
                 }
                 set_flag(PIPE_M, PIPE_V, (event_t)(m_1 % 2));
-                wait_flag(PIPE_MTE3, PIPE_V, (event_t)(m_1 % 2));
                 wait_flag(PIPE_M, PIPE_V, (event_t)(m_1 % 2));
+                wait_flag(PIPE_MTE3, PIPE_V, (event_t)(m_1 % 2));
                 copy_matrix_cc_to_ubuf((__ubuf__ half *)(uintptr_t)(m_1 % 2 * 1536 + 96),
                         (__cc__ float *)(uintptr_t)(m_1 % 2 * 3072), 0, 3, 1, 0, 0,
                         CRMODE_F32toF16_NONE);
@@ -89,10 +89,10 @@ __global__ __aicore__ void matmul(__gm__ half *a, __gm__ half *b, __gm__ half *b
         }
     }
     wait_flag(PIPE_V, PIPE_MTE2, EVENT_ID0);
-    wait_flag(PIPE_MTE3, PIPE_V, EVENT_ID0);
-    wait_flag(PIPE_MTE3, PIPE_V, EVENT_ID1);
-    wait_flag(PIPE_V, PIPE_M, EVENT_ID0);
-    wait_flag(PIPE_V, PIPE_M, EVENT_ID1);
     wait_flag(PIPE_M, PIPE_MTE1, EVENT_ID0);
     wait_flag(PIPE_M, PIPE_MTE1, EVENT_ID1);
+    wait_flag(PIPE_V, PIPE_M, EVENT_ID0);
+    wait_flag(PIPE_V, PIPE_M, EVENT_ID1);
+    wait_flag(PIPE_MTE3, PIPE_V, EVENT_ID0);
+    wait_flag(PIPE_MTE3, PIPE_V, EVENT_ID1);
 }

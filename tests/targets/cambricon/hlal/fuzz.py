@@ -25,7 +25,7 @@ from tilewright.targets.cambricon.hlal.builtin import library_texts
 from tilewright.targets.cambricon.hlal.run import execute, sizes_of
 
 FOLDER = Path(__file__).parents[4] / "examples" / "hlal"
-PROGRAMS = ("two_layers", "own_block", "naive_layer")
+PROGRAMS = ("two_layers", "own_block")
 TOKEN = re.compile(r"\s+|[A-Za-z_@.$][\w.]*|\d+|.", re.DOTALL)
 NUMBERS = ("0", "1", "2", "3", "-1", "7", "64", "65536", "2147483647", "4294967296", "9" * 40)
 LIMIT = 20_000

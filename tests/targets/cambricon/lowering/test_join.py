@@ -36,7 +36,7 @@ def test_planned(seed: int) -> None:
     assert found.schedule.primitive == "join"
     result, run, _ = run_case(case, found.schedule, described)
     np.testing.assert_array_equal(result, case.expected)
-    assert run.cycles == timer(described, begun=False)(case.kernel, found.schedule)
+    assert run.cycles == timer(described, prefetched=False)(case.kernel, found.schedule)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -65,5 +65,5 @@ def test_many_pixels_take_what_is_planned(size: Configuration) -> None:
         case = build.finish(build.op("concat", *images, axis=1))
         found = Planner(machine(size)).plan(case.kernel)
         planned += found.predicted_cycles
-        taken += timer(machine(size), begun=False)(case.kernel, found.schedule)
+        taken += timer(machine(size), prefetched=False)(case.kernel, found.schedule)
     assert taken == pytest.approx(planned, rel=0.12)

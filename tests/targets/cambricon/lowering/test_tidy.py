@@ -105,7 +105,7 @@ def test_random_programs_store_the_same_numbers(seed: int) -> None:
     if len(program) > 400:
         program = Program(seed + 1000).statements
     expected, before = stored(program)
-    found, after = stored(tidied(program, {}, "").statements)
+    found, after = stored(tidied(program, {}).statements)
     assert found == expected
     # A number that is filled early may be one that is never asked for.
     assert after <= before + REGISTERS
@@ -124,7 +124,7 @@ def test_numbers_leave_loops_and_copies_are_not_made() -> None:
         statement("SSUB", left, left, 1),
         statement("CB", left, "loop"),
     ]
-    assert to_text(tidied(program, {}, "").statements).splitlines() == [
+    assert to_text(tidied(program, {}).statements).splitlines() == [
         "  SMOVE $R4, #64",
         "  SMOVE $R5, #128",
         "  SMOVE $R2, #3",
@@ -148,7 +148,7 @@ def test_a_sum_goes_on_in_the_register_where_it_began() -> None:
         statement("SSTORE", register(5), register(6), 0),
     ]
     expected, _ = stored(program)
-    assert stored(tidied(program, {}, "").statements)[0] == expected
+    assert stored(tidied(program, {}).statements)[0] == expected
     assert expected[0] == 11
 
 
@@ -163,7 +163,7 @@ def test_a_place_for_a_load_keeps_its_registers() -> None:
         statement("SMOVE", one, two),
         statement("SSTORE", one, two, 0),
     ]
-    found = tidied(program, {id(gap): (register(1), register(0))}, "")
+    found = tidied(program, {id(gap): (register(1), register(0))})
     lines = found.statements
     at = next(n for n, line in enumerate(lines) if line is gap)
     lost = found.clobbers[id(gap)]

@@ -5,12 +5,9 @@ from __future__ import annotations
 from tests.targets.cpu.kernel_harness import Maker
 from tests.targets.cpu.primitive_cases.cases import B, Cases, W
 
-from tilewright.graph.operations import (
-    AddOp,
-    ClipOp,
-    ReluOp,
-)
+from tilewright.graph.operations.binary import AddOp
 from tilewright.graph.operations.convolution import ConvOp
+from tilewright.graph.operations.pointwise import ClipOp, ReluOp
 from tilewright.ir import SSAValue
 
 

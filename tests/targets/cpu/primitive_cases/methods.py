@@ -5,7 +5,8 @@ from __future__ import annotations
 from tests.targets.cpu.kernel_harness import Maker
 from tests.targets.cpu.primitive_cases.cases import B, Cases
 
-from tilewright.graph.operations import AddOp, ReluOp
+from tilewright.graph.operations.binary import AddOp
+from tilewright.graph.operations.pointwise import ReluOp
 from tilewright.graph.operations.winograd import WinogradConvOp
 from tilewright.ir import SSAValue
 from tilewright.machine import parse_expression

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from tests.targets.cpu.primitive_cases.cases import B, Cases
 
-from tilewright.graph.operations import (
-    BY_NAME,
-    AbsOp,
-    AddOp,
-    MulOp,
-    NegOp,
-    PReluOp,
-    ReluOp,
-    SubOp,
-)
+from tilewright.graph.operations import BY_NAME
+from tilewright.graph.operations.binary import AddOp, MulOp, SubOp
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.normalisation import BatchNormOp
+from tilewright.graph.operations.pointwise import AbsOp, NegOp, PReluOp, ReluOp
 
 POINTWISE: Cases = {
     "add": lambda m: m.kernel(

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from tests.targets.cpu.primitive_cases.cases import B, Cases
 
-from tilewright.graph.operations import (
-    BY_NAME,
-    AddOp,
-    LeakyReluOp,
-    MulOp,
-    ReluOp,
-)
+from tilewright.graph.operations import BY_NAME
+from tilewright.graph.operations.binary import AddOp, MulOp
 from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.graph.operations.normalisation import SoftmaxOp
+from tilewright.graph.operations.pointwise import LeakyReluOp, ReluOp
 
 PRODUCTS: Cases = {
     "softmax": lambda m: m.kernel([(SoftmaxOp, [m.input((3, 1000), scale=5.0)], {"axis": 1})]),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tests.targets.cpu.primitive_cases.cases import B, Cases
 
-from tilewright.graph.operations import BY_NAME, ReluOp
+from tilewright.graph.operations import BY_NAME
 from tilewright.graph.operations.normalisation import LrnOp
+from tilewright.graph.operations.pointwise import ReluOp
 from tilewright.graph.operations.pooling import AveragePoolOp, MaxPoolOp
 from tilewright.ir import PythonValue
 

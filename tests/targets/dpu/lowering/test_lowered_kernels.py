@@ -10,7 +10,7 @@ from tests.targets.dpu.lowering.lowered_cases import image, lower_case
 from tests.targets.generic.kernel_cases import KernelBuilder
 
 from tilewright.errors import TilewrightError
-from tilewright.graph.operations import GraphOperation
+from tilewright.graph.dialect import GraphOperation
 from tilewright.ir import UnitAttr
 from tilewright.planning import Planner
 from tilewright.targets.dpu.core import ISA0, ZU2, Core

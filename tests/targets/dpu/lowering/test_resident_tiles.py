@@ -16,7 +16,7 @@ from tilewright.ir import Parser, VerifyException, integer, to_text
 from tilewright.machine import Machine
 from tilewright.planning import Planner
 from tilewright.planning.schedule import Resident, Schedule
-from tilewright.planning.space.held import holding
+from tilewright.planning.space.residents import holding
 from tilewright.targets.dpu.core import CORES as ALL
 from tilewright.targets.dpu.core import ZU2
 from tilewright.targets.dpu.lowering.network import Lowering

@@ -80,9 +80,9 @@ def network(directory: Path) -> tuple[tuple[Operation, ...], int]:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     onnx.save(model, directory / "network.onnx")
     tilewright.compile(directory / "network.onnx", "zu2", directory=directory / "package")
-    package = read_package(directory / "package" / "program", ZU2)
-    (program,) = package.segments.programs
-    _, second = package.parts.file.kernels
+    parts, segments = read_package(directory / "package" / "program", ZU2)
+    (program,) = segments.programs
+    _, second = parts.file.kernels
     return program, second.start
 
 
@@ -159,7 +159,7 @@ def test_kernels_wait_for_kernels(two) -> None:
     for put, take, source, target in between:
         statements = without(without(statements, put, "put", target), take, "take", source)
     races = check_program(ZU2, read(statements)).races
-    assert between and any("behind register" in problem.reason for problem in races)
+    assert between and any("after register" in problem.reason for problem in races)
 
 
 @pytest.mark.parametrize("name", but_fast(["conv-pool", "inverted-residual"], []))

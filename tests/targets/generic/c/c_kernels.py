@@ -18,7 +18,7 @@ from tilewright.machine import Machine
 from tilewright.machine.model import CFunction, CInterface
 from tilewright.planning import Planner
 from tilewright.targets.generic.c.host import COMPUTED, host_text
-from tilewright.targets.generic.c.program import KernelSource, kernel_text
+from tilewright.targets.generic.c.program import kernel_text
 from tilewright.targets.generic.c.records import header_text
 from tilewright.targets.generic.families import family_of
 from tilewright.targets.generic.isa import derive
@@ -119,9 +119,8 @@ def emitted(case: Case, machine: Machine) -> EmittedKernel:
     lowered = lower_case(case, Planner(machine).plan(case.kernel).schedule, machine, instructions)
     arena = lowered.memory[: lowered.bases["tables"]]
     whole = Lowering(instructions, lowered.bases, {"activations": arena})
-    source = KernelSource("k0", case.kernel.nodes, [lowered.tiles])
     assert machine.c is not None
-    text = kernel_text(whole, source, FUNCTION, "unit", machine.c.prefix)
+    text = kernel_text(whole, [lowered.tiles], "k0", FUNCTION, "unit", machine.c.prefix)
     return EmittedKernel(machine, text, lowered)
 
 

@@ -159,7 +159,7 @@ def watched(runner: InstructionRunner, inputs: dict[str, NDArray[np.float32]]) -
 def test_memory_is_as_the_simulator_leaves_it(package: Executable) -> None:
     runner = package.runner
     assert isinstance(runner, CRunner)
-    simulated = InstructionRunner(runner.package)
+    simulated = InstructionRunner(runner.parts, runner.instruction_set)
     for seed in range(2):
         expected = watched(simulated, inputs_of(package, seed))
         assert len(set(expected)) > 4
@@ -189,7 +189,10 @@ def test_the_program_runs_a_kernel_on_files(
     (name,) = (p for p in (tmp_path / "c").iterdir() if p.is_file() and not p.suffix
                and p.name != "Makefile")  # fmt: skip
     # The simulator's memory before the last kernel, and after it.
-    states = [b"", *watched(InstructionRunner(runner.package), inputs_of(package, 3))]
+    states = [
+        b"",
+        *watched(InstructionRunner(runner.parts, runner.instruction_set), inputs_of(package, 3)),
+    ]
     steps = [n for n, (kind, _) in enumerate(runner.parts.file.steps) if kind == "words"]
     last = len(runner.parts.file.kernels) - 1
     held = tmp_path / "activations.bin"

@@ -18,7 +18,7 @@ from tilewright.frontends.onnx.microsoft.signature import (
     Contributed,
 )
 from tilewright.frontends.onnx.nodes import Node
-from tilewright.frontends.onnx.operators import quantisation
+from tilewright.frontends.onnx.operators import elementwise, normalisation, quantisation
 
 DOMAIN = "com.microsoft"
 
@@ -109,8 +109,10 @@ CONTRIBUTED: Mapping[str, Contributed] = {
             **{f"trans{part}{name}": INTEGER for part in ("", "Batch") for name in "AB"},
         },
     ),
-    "Gelu": Contributed(fused.gelu, 1, 1),
-    "LayerNormalization": Contributed(normalised.layer, 2, 3, _NORMALISED, outputs=3, plain=True),
+    "Gelu": Contributed(elementwise.unary("gelu"), 1, 1),
+    "LayerNormalization": Contributed(
+        normalisation.layer_normalization, 2, 3, _NORMALISED, outputs=3, plain=True
+    ),
     "MatMulIntegerToFloat": Contributed(quantised.matmul_integer_to_float, 4, 7),
     "MultiHeadAttention": Contributed(attention.multi_head_attention, 1, 10, _HEADS, outputs=3),
     "QAttention": Contributed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.frontends.onnx.lowering import Lowering, Value
-from tilewright.frontends.onnx.operators import convolution, matrix
+from tilewright.frontends.onnx.operators import convolution, elementwise, matrix
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
@@ -53,7 +53,6 @@ def _numbers(at: Lowering, *names: str) -> list[float]:
 def conv(at: Lowering) -> Value:
     """activation(convolution + bias + a residual)."""
     value = convolution.conv(at.like(at.operands[:3]))
-    assert isinstance(value, SSAValue)
     if at.has(3):
         value = at.emit("add", value, at.tensor(3))
     return activated(at, value, _numbers(at, "activation_params"))
@@ -61,12 +60,8 @@ def conv(at: Lowering) -> Value:
 
 def gemm(at: Lowering) -> Value:
     """activation(alpha * a @ b + beta * c)."""
-    value = matrix.gemm(at)
-    assert isinstance(value, SSAValue)
-    parameters = [
-        at.number(name) for name in ("activation_alpha", "activation_beta") if name in at.attributes
-    ]
-    return activated(at, value, parameters)
+    names = ("activation_alpha", "activation_beta")
+    return activated(at, matrix.gemm(at), [at.number(n) for n in names if n in at.attributes])
 
 
 def matmul(at: Lowering) -> Value:
@@ -85,14 +80,8 @@ def matmul(at: Lowering) -> Value:
             value = at.transpose(value, (*range(rank - 2), rank - 1, rank - 2))
         operands.append(value)
     result = matrix.matmul(at.like(operands))
-    assert isinstance(result, SSAValue)
     alpha = at.number("alpha", 1.0)
     return result if alpha == 1 else at.apply("mul", result, alpha)
-
-
-def gelu(at: Lowering) -> Value:
-    """x times the normal distribution at x."""
-    return at.emit("gelu", at.tensor(0))
 
 
 def bias_gelu(at: Lowering) -> Value:
@@ -103,10 +92,7 @@ def bias_gelu(at: Lowering) -> Value:
 def fast_gelu(at: Lowering) -> Value:
     """GELU by tanh, of x and a bias."""
     x = at.emit("add", at.tensor(0), at.tensor(1)) if at.has(1) else at.tensor(0)
-    cube = at.emit("mul", at.emit("mul", x, x), x)
-    inner = at.emit("add", x, at.apply("mul", cube, 0.044715))
-    part = at.emit("tanh", at.apply("mul", inner, 0.7978845608028654))
-    return at.emit("mul", at.apply("mul", x, 0.5), at.apply("add", part, 1.0))
+    return elementwise.gelu_by_tanh(at, x)
 
 
 def quick_gelu(at: Lowering) -> Value:

@@ -12,16 +12,6 @@ from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
 
-def layer(at: Lowering) -> Sequence[Value]:
-    """LayerNormalization before ONNX had it."""
-    rank = len(at.shape(0))
-    axis = at.axis(at.integer("axis", -1), rank)
-    y, mean, inverse = centred(at, at.tensor(0), range(axis, rank), at.number("epsilon", 1e-5))
-    y = at.emit("mul", y, at.tensor(1))
-    y = at.emit("add", y, at.tensor(2)) if at.has(2) else y
-    return [y, mean, inverse][: len(at.node.outputs)]
-
-
 def simplified(at: Lowering) -> Sequence[Value]:
     """x over the root of the mean of its squares, times a scale."""
     rank = len(at.shape(0))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilewright.frontends.moves import cut
-from tilewright.frontends.onnx.lowering import Lowering, Rule, Value
+from tilewright.frontends.onnx.lowering import Lowering, Map, Rule, Value
 from tilewright.frontends.onnx.operators import (
     elementwise,
     normalisation,
@@ -28,7 +28,7 @@ def pair(operation: str) -> Rule:
     return lambda at: result(at, at.emit(operation, operand(at, 0), operand(at, 3)), 6)
 
 
-def unary(rule: Rule, place: int = 3) -> Rule:
+def unary(rule: Map, place: int = 3) -> Rule:
     """A float operator of one quantised tensor; the result's scale is input ``place``."""
 
     def quantised_rule(at: Lowering) -> Value:
@@ -38,7 +38,6 @@ def unary(rule: Rule, place: int = 3) -> Rule:
         if last:
             x = at.transpose(x, (0, rank - 1, *range(1, rank - 1)))
         value = rule(at.like([x]))
-        assert isinstance(value, SSAValue)
         if last:
             value = at.transpose(value, (0, *range(2, rank), 1))
         return result(at, value, place)
@@ -50,9 +49,7 @@ def softmax(at: Lowering) -> Value:
     """Softmax of the operator set that ``opset`` names."""
     inner = at.like([operand(at, 0)])
     inner.version = at.integer("opset", 13)
-    value = normalisation.softmax(inner)
-    assert isinstance(value, SSAValue)
-    return result(at, value, 3)
+    return result(at, normalisation.softmax(inner), 3)
 
 
 def concat(at: Lowering) -> Value:
@@ -159,7 +156,6 @@ def _ranged(
     integers = at.emit("quantise_linear", x, scale, origin)
     inner = at.like([integers, weight, origin, *(zero_point or [None])])
     total = quantisation.matmul_integer(inner)
-    assert isinstance(total, SSAValue)
     return dequantised(at, total, at.emit("mul", scale, at.cast(unit, np.float32)), None)
 
 
@@ -170,12 +166,11 @@ def convolution(at: Lowering) -> Value:
     rank = len(at.shape(0))
     x = at.transpose(at.tensor(0), (0, rank - 1, *range(1, rank - 1)))
     value = quantisation.qlinear_conv(at.like([x, *at.operands[1:]]))
-    assert isinstance(value, SSAValue)
     return at.transpose(value, (0, *range(2, rank), 1))
 
 
 sigmoid = unary(elementwise.unary("sigmoid"))
-leaky_relu = unary(elementwise.leaky_relu)
+leaky_relu = unary(elementwise.unary("leaky_relu", alpha=0.01))
 average_pool = unary(pooling.average_pool)
 global_average_pool = unary(pooling.global_average_pool)
 reduce_mean = unary(reductions.REDUCTIONS["ReduceMean"])

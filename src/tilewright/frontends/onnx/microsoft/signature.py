@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from onnx import AttributeProto
 
 from tilewright.errors import refuse
-from tilewright.frontends.onnx.limits import shown
+from tilewright.frontends.limits import shown
 from tilewright.frontends.onnx.lowering import Rule
-from tilewright.frontends.onnx.nodes import AttributeValue, Node
+from tilewright.frontends.onnx.nodes import AttributeValue, Node, decoded
 
 INTEGER, NUMBER, TEXT = AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.STRING
 INTEGERS, NUMBERS = AttributeProto.INTS, AttributeProto.FLOATS
@@ -51,7 +51,7 @@ class Contributed:
                     f"the attribute {shown(name)} is of the wrong type, or given twice",
                     node.where,
                 )
-            values[name] = _decoded(attribute)
+            values[name] = decoded(node, attribute, kind)
         presence = [bool(name) for name in node.inputs]
         needed = [place for place in range(self.least) if place not in self.optional]
         if not self.least <= len(presence) <= self.most or not all(presence[i] for i in needed):
@@ -64,19 +64,3 @@ class Contributed:
             reason = f"it cannot have {len(node.outputs)} outputs"
             raise refuse("onnx-attribute", reason, node.where)
         return values
-
-
-def _decoded(attribute: AttributeProto) -> AttributeValue:
-    match attribute.type:
-        case AttributeProto.INT:
-            return attribute.i
-        case AttributeProto.FLOAT:
-            return attribute.f
-        case AttributeProto.STRING:
-            return attribute.s.decode("utf-8", errors="replace")
-        case AttributeProto.INTS:
-            return tuple(attribute.ints)
-        case AttributeProto.STRINGS:
-            return tuple(item.decode("utf-8", errors="replace") for item in attribute.strings)
-        case _:
-            return tuple(attribute.floats)

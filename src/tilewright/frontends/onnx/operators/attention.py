@@ -62,7 +62,7 @@ def attention(at: Lowering) -> Sequence[Value]:
     parts = [_heads(at, index, "kv_num_heads" if index else "q_num_heads") for index in range(3)]
     past = 0
     if at.has(4) != at.has(5):
-        raise at.refuse("of a past key and a past value one is missing")
+        raise at.refuse("it has only one of a past key and a past value")
     if at.has(4):
         past = at.shape(4)[2] if len(at.shape(4)) == 4 else 0
         for index in (1, 2):

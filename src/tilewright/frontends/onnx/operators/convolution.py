@@ -1,7 +1,6 @@
 """Conv and LpPool: convolutions over one to three spatial axes.
 
-Over one axis images have height 1. Over three, the taps along the depth become channels: each
-slice of the depth is stacked with those that its window reaches.
+Over one axis images have height 1. Over three, the taps along the depth become channels.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ import math
 
 import numpy as np
 
-from tilewright.frontends.moves import cut, padded
-from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
+from tilewright.frontends.moves import by_depth
+from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of, shape_of_value
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.frontends.onnx.windows import (
     MAX_EXTENT,
@@ -22,10 +21,9 @@ from tilewright.frontends.onnx.windows import (
     window_of,
 )
 from tilewright.ir import SSAValue
-from tilewright.ir.types import shape_of
 
 
-def conv(at: Lowering) -> Value:
+def conv(at: Lowering) -> SSAValue:
     """Convolution, with groups and an optional bias."""
     rank, shape = spatial_rank(at), at.shape(1)
     if len(shape) != rank + 2:
@@ -52,41 +50,27 @@ def convolve(
         shape = weights.array.shape
         second = at.weight(weights.array.reshape(*shape[:2], 1, shape[2]), weights.name)
     else:
-        second = as_image(at, _tensor(at, weights))
+        second = as_image(at, at.stored(weights))
     inputs = [as_image(at, x), second, *([] if bias is None else [bias])]
     attributes = window.attributes(kernel=False, dilations=True)
     return as_sequence(at, at.emit("conv", *inputs, group=group, **attributes), rank)
 
 
-def _tensor(at: Lowering, value: Value) -> SSAValue:
-    return at.weight(value.array, value.name) if isinstance(value, Constant) else value
-
-
 def _deep(
     at: Lowering, x: SSAValue, weights: Value, bias: SSAValue | None, window: Window, group: int
 ) -> SSAValue:
-    taps, step, spread = window.kernel[0], window.strides[0], window.dilations[0]
-    n, c, _, h, w = shape_of(x)
-    x = padded(at, x, {2: (window.begins[0], window.ends[0])})
-    depth = (shape_of(x)[2] - (taps - 1) * spread - 1) // step + 1
-    slices: list[SSAValue] = []
-    for tap in range(taps):
-        first = tap * spread
-        part = cut(at, x, {2: (first, first + (depth - 1) * step + 1, step)})
-        slices.append(at.reshape(part, (n, c, 1, depth, h, w)))
-    stack = slices[0] if taps == 1 else at.emit("concat", *slices, axis=2)
-    image = at.transpose(stack, (0, 3, 1, 2, 4, 5))
-    image = at.reshape(image, (n * depth, c * taps, h, w))
-    shape = weights.array.shape if isinstance(weights, Constant) else shape_of(weights)
-    flat = (shape[0], shape[1] * taps, *shape[3:])
-    if isinstance(weights, Constant):
-        second: Value = Constant(weights.array.reshape(flat), weights.name)
-    else:
-        second = at.reshape(weights, flat)
-    y = convolve(at, image, second, bias, window.on(1, 2), group)
-    sizes = shape_of(y)
-    y = at.reshape(y, (n, depth, *sizes[1:]))
-    return at.transpose(y, (0, 2, 1, 3, 4))
+    def convolved(image: SSAValue) -> SSAValue:
+        shape = shape_of_value(weights)
+        flat = (shape[0], shape[1] * shape[2], *shape[3:])
+        if isinstance(weights, Constant):
+            second: Value = Constant(weights.array.reshape(flat), weights.name)
+        else:
+            second = at.reshape(weights, flat)
+        return convolve(at, image, second, bias, window.on(1, 2), group)
+
+    pads = (window.begins[0], window.ends[0])
+    sizes = window.kernel[0], window.strides[0], window.dilations[0]
+    return by_depth(at, x, *sizes, pads, convolved)
 
 
 def lp_pool(at: Lowering) -> Value:

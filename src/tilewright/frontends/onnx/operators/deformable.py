@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from tilewright.frontends.moves import stretch
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.operators.sampling import Axis, constant, rows_of, sampled
 from tilewright.frontends.onnx.windows import window_of
@@ -21,7 +22,7 @@ def deform_conv(at: Lowering) -> Value:
     x, w, offsets = at.shape(0), at.shape(1), at.shape(2)
     group, parts = at.integer("group", 1), at.integer("offset_group", 1)
     if len(x) != 4 or len(w) != 4 or group < 1 or parts < 1:
-        raise at.refuse(f"an image of shape {list(x)} is not convolved so", code="onnx-shape")
+        raise at.refuse(f"an image of shape {list(x)} is not supported", code="onnx-shape")
     kernel = at.integers("kernel_shape") or w[2:]
     taps = math.prod(kernel)
     if kernel != w[2:] or x[1] != w[1] * group or w[0] % group or x[1] % parts:
@@ -39,7 +40,7 @@ def deform_conv(at: Lowering) -> Value:
     moved = at.reshape(at.tensor(2), (x[0], parts, taps, 2, *sizes))
     places: list[SSAValue] = []
     for i in range(2):
-        shifts = at.emit("slice", moved, starts=[i], ends=[i + 1], axes=(3,), steps=[1])
+        shifts = stretch(at, moved, 3, i, i + 1)
         shifts = at.reshape(shifts, (x[0], parts, taps, *sizes))
         tap = np.indices(kernel)[i].reshape(taps, 1, 1) * window.dilations[i]
         step = np.indices(sizes)[i] * window.strides[i] - window.begins[i]

@@ -92,7 +92,7 @@ def _product(
     right: tuple[SSAValue, list[str]],
     later: set[str],
 ) -> tuple[SSAValue, list[str]]:
-    """Two operands as one: what both have and nobody needs later is summed over."""
+    """Two operands as one: axes of both that no later operand needs are summed."""
     (x, left_letters), (y, right_letters) = left, right
     x, left_letters = _summed(at, x, left_letters, {*right_letters, *later})
     y, right_letters = _summed(at, y, right_letters, {*left_letters, *later})

@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.frontends.onnx.lowering import Lowering, Value
+from tilewright.frontends.onnx.lowering import Lowering, Map, Value
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
-
-Map = Callable[[Lowering], SSAValue]
 
 LARGEST = float(np.finfo(np.float32).max)
 """Stands for "no bound"."""
 
 
-def unary(operation: str) -> Map:
-    """The rule of an operator of one operand and no attributes."""
+def unary(operation: str, **attributes: float) -> Map:
+    """The rule of one operation of one operand, with the defaults of its attributes."""
 
     def rule(at: Lowering) -> SSAValue:
-        return at.emit(operation, at.tensor(0))
+        numbers = {name: at.number(name, default) for name, default in attributes.items()}
+        return at.emit(operation, at.tensor(0), **numbers)
 
     return rule
-
-
-def leaky_relu(at: Lowering) -> Value:
-    """x, or alpha * x below zero."""
-    return at.emit("leaky_relu", at.tensor(0), alpha=at.number("alpha", 0.01))
-
-
-def elu(at: Lowering) -> Value:
-    """x, or alpha * (exp(x) - 1) below zero."""
-    return at.emit("elu", at.tensor(0), alpha=at.number("alpha", 1.0))
-
-
-def hard_sigmoid(at: Lowering) -> Value:
-    """alpha * x + beta, kept in [0, 1]."""
-    alpha, beta = at.number("alpha", 0.2), at.number("beta", 0.5)
-    return at.emit("hard_sigmoid", at.tensor(0), alpha=alpha, beta=beta)
 
 
 def prelu(at: Lowering) -> Value:
@@ -181,11 +164,16 @@ def gelu(at: Lowering) -> Value:
     """x times the normal distribution at x, or its approximation by tanh."""
     x = at.tensor(0)
     if at.text("approximate", "none") == "tanh":
-        cube = at.emit("mul", at.emit("mul", x, x), x)
-        inner = at.emit("add", x, at.apply("mul", cube, 0.044715))
-        part = at.emit("tanh", at.apply("mul", inner, 0.7978845608028654))
-    else:
-        part = at.emit("erf", at.apply("mul", x, 0.7071067811865476))
+        return gelu_by_tanh(at, x)
+    part = at.emit("erf", at.apply("mul", x, 0.7071067811865476))
+    return at.emit("mul", at.apply("mul", x, 0.5), at.apply("add", part, 1.0))
+
+
+def gelu_by_tanh(at: Lowering, x: SSAValue) -> SSAValue:
+    """The approximation of GELU by tanh."""
+    cube = at.emit("mul", at.emit("mul", x, x), x)
+    inner = at.emit("add", x, at.apply("mul", cube, 0.044715))
+    part = at.emit("tanh", at.apply("mul", inner, 0.7978845608028654))
     return at.emit("mul", at.apply("mul", x, 0.5), at.apply("add", part, 1.0))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.frontends.moves import elements_along, number, ramps
+from tilewright.frontends.moves import elements_along, number, ramps, stretch
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.operators.movement import gather_constant
 from tilewright.ir import SSAValue
@@ -148,10 +148,7 @@ def one_hot(at: Lowering) -> Value:
     ramp = np.arange(depth[0]).reshape([-1 if i == axis else 1 for i in range(len(shape) + 1)])
     hot = at.emit("equal", places, number(at, ramp, "ramp"))
     values = at.tensor(2)
-    off, on = (
-        at.reshape(at.emit("slice", values, starts=[i], ends=[i + 1], axes=(0,), steps=[1]), ())
-        for i in range(2)
-    )
+    off, on = (at.reshape(stretch(at, values, 0, i, i + 1), ()) for i in range(2))
     return at.emit("select", hot, on, off)
 
 
@@ -223,7 +220,7 @@ def compress(at: Lowering) -> Value:
         axis = at.axis(at.integer("axis"), len(sizes))
     places = np.flatnonzero(condition)
     if not places.size or places[-1] >= sizes[axis]:
-        raise at.refuse("its condition takes nothing, or more than there is", code="onnx-shape")
+        raise at.refuse("its condition selects nothing, or more than exists", code="onnx-shape")
     return at.emit("gather", x, number(at, places, "places"), axis=axis)
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from tilewright.frontends.onnx.lowering import Lowering, Value
+from tilewright.frontends.onnx.lowering import Lowering, Map, Value
 from tilewright.frontends.onnx.tensors import DTYPES, Constant, type_name
 from tilewright.ir import SSAValue
-
-Map = Callable[[Lowering], SSAValue]
 
 
 def relation(operation: str, *, swapped: bool = False) -> Map:

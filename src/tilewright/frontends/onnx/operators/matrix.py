@@ -18,7 +18,7 @@ _SCALED = "graph.dequantise_linear"
 """The operation that results in a bias that is kept as integers."""
 
 
-def gemm(at: Lowering) -> Value:
+def gemm(at: Lowering) -> SSAValue:
     """alpha * a @ b + beta * c; constant factors are folded into constant operands."""
     for index in (0, 1):
         if len(at.shape(index)) != 2:
@@ -63,7 +63,7 @@ def scaled(at: Lowering, index: int, factor: float) -> SSAValue:
     return at.emit("mul", at.tensor(index), number)
 
 
-def matmul(at: Lowering) -> Value:
+def matmul(at: Lowering) -> SSAValue:
     """NumPy's matmul: leading axes broadcast; a vector counts as one row or one column."""
     left, right = at.shape(0), at.shape(1)
     if not left or not right:

@@ -29,7 +29,7 @@ def eye_like(at: Lowering) -> Value:
     sizes, kind = at.shape(0), at.integer("dtype")
     dtype = DTYPES.get(kind) if kind else at.dtype(0)
     if len(sizes) != 2 or dtype is None or math.prod(sizes) > 2**24:
-        raise at.refuse(f"no matrix of shape {list(sizes)} is made", code="onnx-shape")
+        raise at.refuse(f"a matrix of shape {list(sizes)} is not supported", code="onnx-shape")
     return Constant(np.eye(*sizes, k=at.integer("k")).astype(dtype), at.node.outputs[0])
 
 

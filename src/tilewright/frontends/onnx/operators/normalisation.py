@@ -61,7 +61,7 @@ def lrn(at: Lowering) -> Value:
     )
 
 
-def softmax(at: Lowering) -> Value:
+def softmax(at: Lowering) -> SSAValue:
     """Softmax along an axis; before operator set 13, over all axes from it on, flattened."""
     shape = at.shape(0)
     if not shape:

@@ -9,19 +9,12 @@ import numpy as np
 
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.operators.sampling import constant
-from tilewright.frontends.onnx.windows import Window
+from tilewright.frontends.onnx.windows import Window, positive
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array
 
 MAX_TABLE = 2**24
 """Entries of a table of places."""
-
-
-def _positive(at: Lowering, name: str, rank: int) -> tuple[int, ...]:
-    values = at.integers(name) or (1,) * rank
-    if len(values) != rank or any(not 1 <= value < MAX_TABLE for value in values):
-        raise at.refuse(f"{name} {list(values)} are not {rank} positive integers")
-    return values
 
 
 def places_in_windows(at: Lowering, extents: Sequence[int], window: Window) -> tuple[Array, Array]:
@@ -83,7 +76,7 @@ def max_unpool(at: Lowering) -> Value:
     kernel = at.integers("kernel_shape") or ()
     if rank < 1 or places != shape or len(kernel) != rank or min(kernel) < 1:
         raise at.refuse(f"places {list(places)} do not fit {list(shape)}", code="onnx-shape")
-    strides, pads = _positive(at, "strides", rank), at.integers("pads") or (0,) * (2 * rank)
+    strides, pads = positive(at, "strides", rank), at.integers("pads") or (0,) * (2 * rank)
     if len(pads) != 2 * rank:
         raise at.refuse(f"pads {list(pads)} are not {2 * rank} sizes")
     sizes = tuple(
@@ -115,7 +108,7 @@ def col2im(at: Lowering) -> Value:
     rank, taps = len(image), math.prod(block)
     if rank < 1 or min(*image, *block) < 1 or shape[1] % taps:
         raise at.refuse(f"{shape[1]} rows are not blocks {list(block)}", code="onnx-shape")
-    dilations, strides = _positive(at, "dilations", rank), _positive(at, "strides", rank)
+    dilations, strides = positive(at, "dilations", rank), positive(at, "strides", rank)
     pads = at.integers("pads") or (0,) * (2 * rank)
     if len(pads) != 2 * rank or min(pads) < 0:
         raise at.refuse(f"pads {list(pads)} are not {2 * rank} sizes")

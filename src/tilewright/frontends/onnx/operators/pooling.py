@@ -38,7 +38,7 @@ def max_pool(at: Lowering) -> Value | Sequence[Value]:
     return [largest, patches.pooled_places(at, window, shape_of(largest))]
 
 
-def average_pool(at: Lowering) -> Value:
+def average_pool(at: Lowering) -> SSAValue:
     """Mean of each window; padding counts in the divisor if count_include_pad says so.
 
     What ceil_mode adds after the padding never counts.
@@ -103,7 +103,7 @@ def _dilated_average(at: Lowering, image: SSAValue, window: Window, counted: boo
     return at.emit("mul", total, at.weight(shares, f"{at.node.name}.shares"))
 
 
-def global_average_pool(at: Lowering) -> Value:
+def global_average_pool(at: Lowering) -> SSAValue:
     """Mean over all spatial axes, however many, which stay with extent 1."""
     return _global(at, "average_pool")
 

@@ -187,7 +187,7 @@ def _centred(at: Lowering, index: int, zero: int, axis: int) -> SSAValue:
     return x if point is None else at.emit("sub", x, at.cast(point, np.int32))
 
 
-def matmul_integer(at: Lowering) -> Value:
+def matmul_integer(at: Lowering) -> SSAValue:
     """The product of two quantised matrices, in int32."""
     return _product(at, (0, 2), (1, 3))
 
@@ -197,7 +197,7 @@ def _product(at: Lowering, left: tuple[int, int], right: tuple[int, int]) -> SSA
     return product(at, _centred(at, *left, -2), _centred(at, *right, -1))
 
 
-def conv_integer(at: Lowering) -> Value:
+def conv_integer(at: Lowering) -> SSAValue:
     """The convolution of quantised images, in int32."""
     return _convolved(at, _centred(at, 0, 2, 1), _centred(at, 1, 3, 0), None)
 
@@ -211,7 +211,7 @@ def _convolved(at: Lowering, x: SSAValue, weights: SSAValue, bias: SSAValue | No
     return convolve(at, x, weights, bias, window, at.integer("group", 1))
 
 
-def qlinear_matmul(at: Lowering) -> Value:
+def qlinear_matmul(at: Lowering) -> SSAValue:
     """The product of two quantised matrices, quantised."""
     if at.constant(3) is not None or min(len(at.shape(0)), len(at.shape(3))) < 2:
         value = product(at, operand(at, 0, -2), operand(at, 3, -1))
@@ -225,7 +225,7 @@ def qlinear_matmul(at: Lowering) -> Value:
     return result(at, dequantised(at, _product(at, (0, 2), (3, 5)), factor, None), 6, -2)
 
 
-def qlinear_conv(at: Lowering) -> Value:
+def qlinear_conv(at: Lowering) -> SSAValue:
     """The convolution of quantised images with an int32 bias, quantised."""
     bias = None
     if at.has(8):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.frontends.moves import stretch
 from tilewright.frontends.onnx.limits import MAX_ROUNDS
 from tilewright.frontends.onnx.lowering import Lowering, Rule, Value
 from tilewright.ir import SSAValue
@@ -57,13 +58,13 @@ class Cell:
         at, low, high = self.at, first * self.hidden, (first + count) * self.hidden
         rows = self.recurrence
         if (low, high) != (0, shape_of(rows)[0]):
-            rows = at.emit("slice", rows, starts=[low], ends=[high], axes=(0,), steps=[1])
+            rows = stretch(at, rows, 0, low, high)
         value = self.product(state, rows)
         if self.recurrent_bias is None:
             return value
         bias = self.recurrent_bias
         if (low, high) != (0, shape_of(bias)[0]):
-            bias = at.emit("slice", bias, starts=[low], ends=[high], axes=(0,), steps=[1])
+            bias = stretch(at, bias, 0, low, high)
         return at.emit("add", value, bias)
 
 
@@ -276,12 +277,12 @@ def _at(at: Lowering, value: SSAValue, axis: int, index: int) -> SSAValue:
     """One index along an axis, which goes."""
     shape = shape_of(value)
     if shape[axis] > 1:
-        value = at.emit("slice", value, starts=[index], ends=[index + 1], axes=(axis,), steps=[1])
+        value = stretch(at, value, axis, index, index + 1)
     return at.reshape(value, (*shape[:axis], *shape[axis + 1 :]))
 
 
 def _cut(at: Lowering, value: SSAValue, start: int, end: int) -> SSAValue:
-    return at.emit("slice", value, starts=[start], ends=[end], axes=(0,), steps=[1])
+    return stretch(at, value, 0, start, end)
 
 
 def _initial(at: Lowering, index: int, number: int, shape: tuple[int, int]) -> SSAValue:

@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tilewright.frontends.moves import reversed_along
-from tilewright.frontends.onnx.lowering import Lowering, Rule, Value, dtype_of
+from tilewright.frontends.moves import reversed_along, stretch
+from tilewright.frontends.onnx.lowering import Lowering, Map, Rule, Value, dtype_of
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
 Reduction = Callable[[Lowering, SSAValue, Sequence[int], bool], SSAValue]
 
 
-def reduction(reduce: Reduction, *, since: int = 18) -> Rule:
+def reduction(reduce: Reduction, *, since: int = 18) -> Map:
     """The rule of a reduction; its axes are an operand since operator set ``since``."""
 
-    def rule(at: Lowering) -> Value:
+    def rule(at: Lowering) -> SSAValue:
         x, rank = at.tensor(0), len(at.shape(0))
         axes = at.integers_at(1, "axes") if at.version >= since else at.integers("axes")
         if not axes and at.integer("noop_with_empty_axes"):
@@ -86,7 +86,7 @@ def log_sum_exp(at: Lowering, x: SSAValue, axes: Sequence[int], keep: bool) -> S
     return at.emit("add", total, at.reshape(most, shape_of(total)))
 
 
-REDUCTIONS: dict[str, Rule] = {
+REDUCTIONS: dict[str, Map] = {
     "ReduceL1": reduction(_absolute),
     "ReduceL2": reduction(_euclidean),
     "ReduceLogSum": reduction(_log_sum),
@@ -143,7 +143,7 @@ def running(operation: str, neutral: int) -> Rule:
         if at.integer("exclusive"):
             pads = [int(i == axis) for i in range(2 * rank)]
             x = at.emit("pad", x, pads=tuple(pads), mode="constant", value=float(neutral))
-            x = at.emit("slice", x, starts=[0], ends=[extent], axes=(axis,), steps=[1])
+            x = stretch(at, x, axis, 0, extent)
         x = at.emit(operation, x, axis=axis)
         return reversed_along(at, x, axis) if at.integer("reverse") else x
 

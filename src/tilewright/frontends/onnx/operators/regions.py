@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tilewright.frontends.moves import stretch
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.operators.sampling import (
     Axis,
@@ -205,7 +206,7 @@ def max_roi_pool(at: Lowering) -> Value:
 
 
 def _column(at: Lowering, boxes: SSAValue, index: int) -> SSAValue:
-    return at.emit("slice", boxes, starts=[index], ends=[index + 1], axes=(1,), steps=[1])
+    return stretch(at, boxes, 1, index, index + 1)
 
 
 def _cells(at: Lowering, whole: SSAValue, axis: int, cells: int, extent: int) -> SSAValue:

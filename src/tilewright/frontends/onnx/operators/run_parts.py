@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from tilewright.frontends.moves import stretch
 from tilewright.frontends.onnx.limits import MAX_DIMENSIONS
 from tilewright.frontends.onnx.lowering import Lowering, dtype_of
 from tilewright.graph.dialect import WeightOp
@@ -59,7 +60,7 @@ def _element(at: Lowering, number: int) -> SSAValue:
     starts = at.reshape(at.cast(at.tensor(1), np.int64), (math.prod(at.shape(1)),))
     if shape_of(starts) == (1,):
         return starts
-    return at.emit("slice", starts, starts=[number], ends=[number + 1], axes=(0,), steps=[1])
+    return stretch(at, starts, 0, number, number + 1)
 
 
 def _terms(at: Lowering, value: SSAValue, depth: int) -> list[Term] | None:

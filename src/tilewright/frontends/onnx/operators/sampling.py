@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.frontends.moves import stretch
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
@@ -175,9 +176,7 @@ def grid_sample(at: Lowering) -> Value:
         axis = Axis(extent, padding, low, high)
         # The grid names its axes from the innermost.
         turned = rank - 1 - i
-        where = at.emit(
-            "slice", at.tensor(1), starts=[turned], ends=[turned + 1], axes=(rank + 1,), steps=[1]
-        )
+        where = stretch(at, at.tensor(1), rank + 1, turned, turned + 1)
         where = at.reshape(where, grid[:-1])
         places.append(_brought_in(at, _pixels_of(at, where, extent, corners), axis, mode))
         axes.append(axis)

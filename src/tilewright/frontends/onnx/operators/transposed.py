@@ -11,7 +11,7 @@ from tilewright.frontends.moves import padded, reversed_along, spread
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.operators.convolution import convolve
 from tilewright.frontends.onnx.tensors import Constant
-from tilewright.frontends.onnx.windows import MAX_EXTENT, Window, spatial_rank
+from tilewright.frontends.onnx.windows import MAX_EXTENT, Window, positive, spatial_rank
 from tilewright.frontends.phases import MAX_PHASES, axis_of, by_phases
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
@@ -30,7 +30,7 @@ def conv_transpose(at: Lowering) -> Value:
         )
     if (at.integers("kernel_shape") or shape[2:]) != shape[2:]:
         raise at.refuse(f"kernel_shape is not that of the weights {list(shape)}")
-    strides, dilations = (_positive(at, name, rank) for name in ("strides", "dilations"))
+    strides, dilations = (positive(at, name, rank) for name in ("strides", "dilations"))
     spans = [(size - 1) * d + 1 for size, d in zip(shape[2:], dilations, strict=True)]
     pads, extra = _transposed_pads(at, sizes[2:], strides, spans)
     weights = at.operand(1)
@@ -66,13 +66,6 @@ def conv_transpose(at: Lowering) -> Value:
     window = Window(shape[2:], ones, dilations, zeros, zeros, zeros)
     bias = at.tensor(2) if at.has(2) else None
     return convolve(at, x, _mirrored(at, group), bias, window, group)
-
-
-def _positive(at: Lowering, name: str, rank: int) -> tuple[int, ...]:
-    values = at.integers(name) or (1,) * rank
-    if len(values) != rank or any(not 1 <= value < MAX_EXTENT for value in values):
-        raise at.refuse(f"{name} {list(values)} are not {rank} positive integers")
-    return values
 
 
 def _transposed_pads(

@@ -5,23 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.frontends.stablehlo.lowering import Rule
-from tilewright.frontends.stablehlo.operators.convolution import CONVOLUTIONS
-from tilewright.frontends.stablehlo.operators.elementwise import ELEMENTWISE
-from tilewright.frontends.stablehlo.operators.indexing import INDEXING
-from tilewright.frontends.stablehlo.operators.movement import MOVEMENT
-from tilewright.frontends.stablehlo.operators.normalisation import NORMALISATION
-from tilewright.frontends.stablehlo.operators.product import PRODUCTS
-from tilewright.frontends.stablehlo.operators.reductions import REDUCTIONS
-from tilewright.frontends.stablehlo.operators.windows import WINDOWS
+from tilewright.frontends.stablehlo.operators import (
+    convolution,
+    elementwise,
+    indexing,
+    movement,
+    normalisation,
+    product,
+    reductions,
+    windows,
+)
 
 RULES: Mapping[str, Rule] = {
-    **CONVOLUTIONS,
-    **ELEMENTWISE,
-    **INDEXING,
-    **MOVEMENT,
-    **NORMALISATION,
-    **PRODUCTS,
-    **REDUCTIONS,
-    **WINDOWS,
+    **elementwise.ELEMENTWISE,
+    **movement.MOVEMENT,
+    "chlo.top_k": indexing.top_k,
+    "stablehlo.batch_norm_inference": normalisation.batch_norm_inference,
+    "stablehlo.convolution": convolution.convolution,
+    "stablehlo.dot": product.dot,
+    "stablehlo.dot_general": product.dot_general,
+    "stablehlo.dynamic_slice": indexing.dynamic_slice,
+    "stablehlo.dynamic_update_slice": indexing.dynamic_update_slice,
+    "stablehlo.gather": indexing.gather,
+    "stablehlo.reduce": reductions.reduce,
+    "stablehlo.reduce_window": windows.reduce_window,
 }
 """By operation. Calls, loops, branches, tuples and sorts are taken in control.py."""

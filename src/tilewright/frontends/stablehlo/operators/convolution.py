@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tilewright.frontends import moves
-from tilewright.frontends.stablehlo.lowering import Lowering, Rule
+from tilewright.frontends.stablehlo.lowering import Lowering
 from tilewright.frontends.stablehlo.operators.movement import padded
 from tilewright.frontends.stablehlo.values import View
 from tilewright.ir import SSAValue
@@ -122,26 +121,10 @@ def _convolve(at: Lowering, x: SSAValue, w: SSAValue, window: _Window) -> SSAVal
 
 def _deep(at: Lowering, x: SSAValue, w: SSAValue, window: _Window) -> SSAValue:
     co, ci, taps, *kernel = shape_of(w)
-    step, apart, pads = window.strides[0], window.dilations[0], window.pads[0]
-    x = moves.padded(at, x, {2: pads})
-    n, c, whole, height, width = shape_of(x)
-    depth = (whole - (taps - 1) * apart - 1) // step + 1
-    slices = [
-        at.reshape(
-            moves.cut(at, x, {2: (tap * apart, tap * apart + (depth - 1) * step + 1, step)}),
-            (n, c, 1, depth, height, width),
-        )
-        for tap in range(taps)
-    ]
-    stack = slices[0] if taps == 1 else at.emit("concat", *slices, axis=2)
-    image = at.reshape(
-        at.transpose(stack, (0, 3, 1, 2, 4, 5)), (n * depth, c * taps, height, width)
-    )
-    flat = at.reshape(w, (co, ci * taps, *kernel))
-    y = _convolve(at, image, flat, window.last(2))
-    y = at.reshape(y, (n, depth, *shape_of(y)[1:]))
-    return at.transpose(y, (0, 2, 1, 3, 4))
 
+    def convolved(image: SSAValue) -> SSAValue:
+        flat = at.reshape(w, (co, ci * taps, *kernel))
+        return _convolve(at, image, flat, window.last(2))
 
-CONVOLUTIONS: Mapping[str, Rule] = {"stablehlo.convolution": convolution}
-"""The rules by operation."""
+    sizes = taps, window.strides[0], window.dilations[0]
+    return moves.by_depth(at, x, *sizes, window.pads[0], convolved)

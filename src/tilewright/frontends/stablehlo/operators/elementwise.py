@@ -7,12 +7,11 @@ from functools import partial
 
 import numpy as np
 
-from tilewright.frontends.emitter import dtype_of
 from tilewright.frontends.stablehlo import patterns
 from tilewright.frontends.stablehlo.lowering import Lowering, Rule
 from tilewright.frontends.stablehlo.values import View
 from tilewright.ir import SSAValue
-from tilewright.ir.types import Array
+from tilewright.ir.types import Array, dtype_of
 
 Function = Callable[[Lowering, SSAValue], SSAValue]
 
@@ -223,38 +222,26 @@ FUNCTIONS: Mapping[str, Function] = {
     "chlo.square": lambda at, x: at.emit("mul", x, x),
 }
 
+_SAME = "abs ceil floor log sign sqrt tan tanh"
+_SAME_IN_CHLO = "acos acosh asin asinh atan atanh cosh erf sinh tan"
+
 PLAIN: Mapping[str, str] = {
-    "stablehlo.abs": "abs",
+    **{f"stablehlo.{name}": name for name in _SAME.split()},
+    **{f"chlo.{name}": name for name in _SAME_IN_CHLO.split()},
     "stablehlo.and": "bit_and",
-    "stablehlo.ceil": "ceil",
     "stablehlo.cosine": "cos",
     "stablehlo.exponential": "exp",
-    "stablehlo.floor": "floor",
-    "stablehlo.log": "log",
     "stablehlo.logistic": "sigmoid",
     "stablehlo.negate": "neg",
     "stablehlo.not": "bit_not",
     "stablehlo.or": "bit_or",
     "stablehlo.power": "pow",
     "stablehlo.round_nearest_even": "round",
-    "stablehlo.sign": "sign",
     "stablehlo.sine": "sin",
-    "stablehlo.sqrt": "sqrt",
     "stablehlo.subtract": "sub",
-    "stablehlo.tan": "tan",
-    "stablehlo.tanh": "tanh",
     "stablehlo.xor": "bit_xor",
-    "chlo.acos": "acos",
-    "chlo.acosh": "acosh",
-    "chlo.asin": "asin",
-    "chlo.asinh": "asinh",
-    "chlo.atan": "atan",
-    "chlo.atanh": "atanh",
-    "chlo.cosh": "cosh",
-    "chlo.erf": "erf",
-    "chlo.sinh": "sinh",
-    "chlo.tan": "tan",
 }
+"""Operations of the graph that are each the whole meaning of one."""
 
 ELEMENTWISE: Mapping[str, Rule] = {
     **{name: plain(operation) for name, operation in PLAIN.items()},

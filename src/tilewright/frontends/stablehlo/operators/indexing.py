@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
 
 from tilewright.frontends import moves
-from tilewright.frontends.stablehlo.lowering import Lowering, Rule
+from tilewright.frontends.stablehlo.lowering import Lowering
 from tilewright.frontends.stablehlo.operators.movement import joined, sliced
 from tilewright.frontends.stablehlo.values import View
 from tilewright.ir import SSAValue
@@ -231,12 +231,3 @@ def sort(at: Lowering, by: int, *, descending: bool) -> Sequence[View]:
         else:
             ordered.append(View.of(moves.elements_along(at, at.full(x), order, axis)))
     return ordered
-
-
-INDEXING: Mapping[str, Rule] = {
-    "stablehlo.dynamic_slice": dynamic_slice,
-    "stablehlo.dynamic_update_slice": dynamic_update_slice,
-    "stablehlo.gather": gather,
-    "chlo.top_k": top_k,
-}
-"""The rules by operation."""

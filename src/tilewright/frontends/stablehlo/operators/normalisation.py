@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from tilewright.frontends.stablehlo.lowering import Lowering, Rule
+from tilewright.frontends.stablehlo.lowering import Lowering
 from tilewright.frontends.stablehlo.values import View
 
 
@@ -23,7 +21,3 @@ def batch_norm_inference(at: Lowering) -> View:
         epsilon=epsilon,
     )
     return View.of(core, order)
-
-
-NORMALISATION: Mapping[str, Rule] = {"stablehlo.batch_norm_inference": batch_norm_inference}
-"""The rules by operation."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tilewright.frontends.stablehlo.lowering import Lowering, Rule
+from tilewright.frontends.stablehlo.lowering import Lowering
 from tilewright.frontends.stablehlo.values import View
 from tilewright.ir import SSAValue
 
@@ -105,10 +105,3 @@ def _outer(at: Lowering, left: _Side, right: _Side, shape: Sequence[int]) -> Vie
     right_axes |= {axis: count + lefts + i for i, axis in enumerate(right.free)}
     x, y = at.placed(left.view, left_axes, shape), at.placed(right.view, right_axes, shape)
     return at.pointwise("mul", x, y)
-
-
-PRODUCTS: Mapping[str, Rule] = {
-    "stablehlo.dot": dot,
-    "stablehlo.dot_general": dot_general,
-}
-"""The rules by operation."""

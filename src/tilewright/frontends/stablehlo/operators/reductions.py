@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.frontends.stablehlo.bodies import fold_of, place_of
-from tilewright.frontends.stablehlo.lowering import Lowering, Rule
+from tilewright.frontends.stablehlo.lowering import Lowering
 from tilewright.frontends.stablehlo.values import View
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array
@@ -108,7 +108,3 @@ def _place(at: Lowering, axis: int) -> Sequence[View]:
     core = at.full(x)
     where: SSAValue = at.emit(f"arg_{fold}", core, axes=(axis,), keep_dims=False)
     return [folded(at, x, (axis,), fold), View.of(at.cast(where, places.dtype))]
-
-
-REDUCTIONS: Mapping[str, Rule] = {"stablehlo.reduce": reduce}
-"""The rules by operation."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tilewright.frontends import moves
 from tilewright.frontends.stablehlo.limits import MAX_TABLE
-from tilewright.frontends.stablehlo.lowering import Lowering, Rule
+from tilewright.frontends.stablehlo.lowering import Lowering
 from tilewright.frontends.stablehlo.operators.movement import padded
 from tilewright.frontends.stablehlo.operators.reductions import (
     COMBINE,
@@ -185,7 +185,3 @@ def _fold(at: Lowering, x: SSAValue, fold: str, slides: tuple[_Axis, _Axis]) -> 
         )
     mean = at.emit("average_pool", x, kernel=kernel, strides=strides, pads=edges, counted=edges)
     return at.apply("mul", mean, float(math.prod(kernel)))
-
-
-WINDOWS: Mapping[str, Rule] = {"stablehlo.reduce_window": reduce_window}
-"""The rules by operation."""

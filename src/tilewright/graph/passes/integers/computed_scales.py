@@ -10,10 +10,10 @@ from math import prod
 
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import constant, make
-from tilewright.graph.passes.integers.reals import BYTES, dtype_of
+from tilewright.graph.passes.integers.reals import BYTES
 from tilewright.ir import PythonValue, SSAValue
 from tilewright.ir.passes import CompilerContext
-from tilewright.ir.types import shape_of
+from tilewright.ir.types import dtype_of, shape_of
 
 
 def computed_scales(op: Operation, ctx: CompilerContext) -> SSAValue | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.graph.operations import Operation, PointwiseOperation
+from tilewright.graph.operations import Operation
+from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.graph.passes.editing import constant, erase, make, only_user, replace
 from tilewright.graph.passes.integers.reals import Ending, Real, plain_bytes, table
 from tilewright.ir import PythonValue, SSAValue

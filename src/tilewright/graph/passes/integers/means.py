@@ -6,7 +6,8 @@ from math import prod
 
 import numpy as np
 
-from tilewright.graph.operations import Operation, ReduceMeanOp
+from tilewright.graph.operations import Operation
+from tilewright.graph.operations.reductions import ReduceMeanOp
 from tilewright.graph.passes.editing import add_weight, make
 from tilewright.graph.passes.integers.products import requantised
 from tilewright.graph.passes.integers.reals import Ending, activations, plain_bytes

@@ -11,17 +11,12 @@ from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import constant, make, only_user
 from tilewright.ir import PythonValue, SSAValue
 from tilewright.ir.passes import CompilerContext
-from tilewright.ir.types import Array, element_dtype, tensor_type
+from tilewright.ir.types import Array, dtype_of
 from tilewright.machine.numbers import integers_of
 from tilewright.numerics import affine
 from tilewright.numerics.operators import has
 
 BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
-
-
-def dtype_of(value: SSAValue) -> np.dtype[Any]:
-    """NumPy's element type of a tensor."""
-    return element_dtype(tensor_type(value).element_type)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.graph.operations import Operation, ReduceMeanOp
+from tilewright.graph.operations import Operation
+from tilewright.graph.operations.reductions import ReduceMeanOp
 from tilewright.graph.passes.constraints import fills
 from tilewright.graph.passes.editing import erase, make, replace
 from tilewright.ir import PythonValue, VerifyException

@@ -14,14 +14,9 @@ from math import prod
 
 import numpy as np
 
-from tilewright.graph.operations import (
-    InterleaveOp,
-    Operation,
-    PointwiseOperation,
-    ReshapeOp,
-    SliceOp,
-    TransposeOp,
-)
+from tilewright.graph.operations import Operation
+from tilewright.graph.operations.pointwise import PointwiseOperation
+from tilewright.graph.operations.views import InterleaveOp, ReshapeOp, SliceOp, TransposeOp
 from tilewright.graph.passes.editing import (
     add_weight,
     constant,

@@ -6,13 +6,10 @@ from math import prod
 
 import numpy as np
 
-from tilewright.graph.operations import (
-    BinaryOperation,
-    Operation,
-    PointwiseOperation,
-    PReluOp,
-    SliceOp,
-)
+from tilewright.graph.operations import Operation
+from tilewright.graph.operations.binary import BinaryOperation
+from tilewright.graph.operations.pointwise import PointwiseOperation, PReluOp
+from tilewright.graph.operations.views import SliceOp
 from tilewright.graph.passes.editing import (
     add_weight,
     constant,

@@ -79,7 +79,7 @@ class Scheduling:
         if all(use.move is None for use in self.uses):
             raise self._refuse(
                 "schedule-machine",
-                f"{self.primitive.name} of {machine.name} computes in place behind caches, and "
+                f"{self.primitive.name} of {machine.name} computes in place on caches, and "
                 "has no buffers to schedule",
             )
         self.order = [Axis(dim, dim, extent) for dim, extent in kernel.anchor.extents.items()]

@@ -30,8 +30,8 @@ from tilewright.planning.space.mesh import (
     divisions,
     exchanged_in_turns,
     in_step,
+    sending_in_turn,
     turn_division,
-    turning,
 )
 
 MOST = 50_000
@@ -152,7 +152,7 @@ def check(space: ScheduleSpace, kernel: Kernel) -> None:
 
 def primitives_of(space: ScheduleSpace, kernel: Kernel, machine: Machine) -> list[Primitive]:
     """The primitives that a space names; refuses (``space-primitive``) what cannot compute it."""
-    known = [*agreeing(kernel, machine), *turning(kernel, machine)]
+    known = [*agreeing(kernel, machine), *sending_in_turn(kernel, machine)]
     for name in space.primitives:
         if name not in [primitive.name for primitive in known]:
             reason = f"no primitive {name} of {machine.name} computes {kernel.symbol}"

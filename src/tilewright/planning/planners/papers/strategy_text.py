@@ -140,7 +140,7 @@ class _Line:
             rest = self.text[self.position :]
             self.last = self.position + len(rest) - len(rest.lstrip())
             if rest.lstrip().startswith('"'):
-                self.refuse("a quotation mark has no second one")
+                self.refuse("a quotation mark is not closed")
             return ""
         self.last, self.position = match.start(1), match.end()
         self.quoted = match[1].startswith('"')
@@ -188,7 +188,7 @@ class _Line:
         dim = self.dim()
         where = self.where
         if self.word() != "by":
-            self.refuse(f"by is missing behind {dim}", f"{dim} by 4 8, or {dim} by all")
+            self.refuse(f"by is missing after {dim}", f"{dim} by 4 8, or {dim} by all")
         if self.peek() == "all":
             self.word()
             return Factors(dim, (), where)
@@ -200,7 +200,7 @@ class _Line:
     def end(self) -> None:
         """Refuse what stands behind a statement."""
         if word := self.word():
-            self.refuse(f"{word} stands behind the statement")
+            self.refuse(f"{word} follows the statement")
 
 
 @dataclass
@@ -267,7 +267,7 @@ class _Block:
         if shape != "output+=input*weight":
             line.refuse("is no product", "output[...] += input[...] * weight[...]")
         if self.loops is None:
-            line.refuse("the seed stands before what it computes", "seed DIM EXTENT, ...")
+            line.refuse("the seed must come before compute", "seed DIM EXTENT, ...")
         dims = {dim for own in self.loops for dim, _ in own}
         tensors: list[Tensor] = []
         for match in _TENSOR.finditer(rest):

@@ -1,4 +1,4 @@
-static char *weights, *activations, *object;
+static void *object;
 static char *constants, *arena; /* On the device. */
 static aclrtStream stream;
 static long length; /* Of a run, where the network takes one. */
@@ -12,23 +12,6 @@ static void check(aclError error, const char *call, int line)
         fprintf(stderr, "main.c:%d: error %d of %s\n", line, error, call);
         exit(1);
     }
-}
-
-static char *memory(size_t bytes)
-{
-    char *at = aligned_alloc(64, (bytes + 64) / 64 * 64);
-    if (!at) {
-        fprintf(stderr, "%lu bytes of memory are not there\n", (unsigned long)bytes);
-        exit(1);
-    }
-    return at;
-}
-
-static char *loaded(const char *name, size_t bytes)
-{
-    char *data = memory(bytes);
-    read_file(name, data, bytes);
-    return data;
 }
 
 static inline long take_length(const char *word, long longest)

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.codegen.nest.value import Value, greatest, least
 from tilewright.targets.ascend.hivm.tiles import Home, Spans
-from tilewright.targets.ascend.hivm.views import Size, View
+from tilewright.targets.ascend.hivm.views import View
 from tilewright.targets.ascend.hivm.windows import Windows
 from tilewright.targets.ascend.machine import CUBE
 from tilewright.tile.dialect import StageOp
@@ -58,7 +59,7 @@ class Convolution(Windows):
 
     def allocated(self, hint: str, role: str, spans: Spans, slots: int, element: str) -> View:
         """Memory for a tile of an image, of weights or of results."""
-        most = {dim: large for dim, (_, _, large) in spans.items()}
+        most = {dim: span.most for dim, span in spans.items()}
         if role == "input":
             sizes = [self._rows(spans).elements]
         elif role == "weight":
@@ -75,7 +76,7 @@ class Convolution(Windows):
     def _rows(self, spans: Spans) -> _Rows:
         """From the largest sizes."""
         (_, sw), (_, dw) = self.strides, self.dilations
-        ow, kw, ci = (spans[dim][2] for dim in ("ow", "kw", "ci"))
+        ow, kw, ci = (spans[dim].most for dim in ("ow", "kw", "ci"))
         apart = any(tap * dw % sw for tap in range(kw))
         return _Rows(
             rows=self.largest(spans, 0),
@@ -84,14 +85,9 @@ class Convolution(Windows):
             channels=blocks(ci),
         )
 
-    def _matrix(self, image: View, rows: _Rows, row: Size, phase: Size, pixel: Size) -> View:
+    def _matrix(self, image: View, rows: _Rows, row: Value, phase: Value, pixel: Value) -> View:
         """A row of an image in L1, from a pixel on: [channels / 16, pixels / 16, 16, 16]."""
-        numbers = self.numbers
-        place = numbers.plus(
-            numbers.times(row, rows.phases * rows.matrix),
-            numbers.times(phase, rows.matrix),
-            numbers.times(pixel, CUBE),
-        )
+        place = (row * rows.phases + phase) * rows.matrix + pixel * CUBE
         return self.body.laid(image, place, [rows.channels, rows.pixels // CUBE, CUBE, CUBE])
 
     def load(self, role: str, tensor: View, home: Home) -> None:
@@ -103,32 +99,28 @@ class Convolution(Windows):
 
     def _load_image(self, tensor: View, home: Home) -> None:
         """Rows of an image's tile from main memory, and zeros around the image."""
-        numbers, body, spans = self.numbers, self.body, home.spans
+        body, spans = self.body, home.spans
         (_, sw), (_, dw), (_, left, _, _) = self.strides, self.dilations, self.pads
-        starts = {dim: start for dim, (start, _, _) in spans.items()}
-        sizes = {dim: size for dim, (_, size, _) in spans.items()}
         _, height, width, _ = tensor.sizes
         assert isinstance(height, int) and isinstance(width, int)
         rows, reach = self._rows(spans), self.reach(spans, 0, height)
-        missing = numbers.minus(reach.needed, numbers.minus(reach.high, reach.low))
-        runs: list[tuple[Size, Size, Size, bool]] = []
+        missing = reach.needed - (reach.high - reach.low)
+        runs: list[tuple[Value, Value, Value, bool]] = []
+        along, taps = spans["ow"], spans["kw"]
         for phase in range(rows.phases):
-            column = numbers.plus(
-                numbers.times(starts["ow"], sw), numbers.times(starts["kw"], dw), phase - left
-            )
-            behind = numbers.plus(numbers.times(numbers.plus(sizes["kw"], -1), dw), -phase)
-            pixels = numbers.plus(sizes["ow"], numbers.down(behind, sw))
-            lead: Size = 0
+            column = along.start * sw + taps.start * dw + (phase - left)
+            pixels = along.size + ((taps.size - 1) * dw - phase) // sw
+            lead: Value = 0
             if not self.begins_inside(1):
-                lead = numbers.most(0, numbers.up(numbers.times(column, -1), sw))
+                lead = greatest(0, (sw - 1 - column) // sw)
             end = pixels
             if not self.ends_inside(1, width):
-                end = numbers.least(pixels, numbers.up(numbers.minus(width, column), sw))
-            count = numbers.minus(end, lead)
+                end = least(pixels, (width + (sw - 1) - column) // sw)
+            count = end - lead
             if lead != 0 or end != pixels:
-                count = numbers.most(0, count)
-            missing = numbers.plus(missing, numbers.minus(pixels, count))
-            column = numbers.plus(column, numbers.times(lead, sw))
+                count = greatest(0, count)
+            missing = missing + (pixels - count)
+            column = column + lead * sw
             runs.append((lead, count, column, lead == 0 and end == pixels))
         self.filled(home.whole, body.number(0.0, home.whole.element), missing)
         with body.loop("h", reach.low, reach.high) as row:
@@ -136,24 +128,22 @@ class Convolution(Windows):
                 if count == 0:
                     continue
                 with body.if_positive(1 if all_inside else count):
-                    places = [starts["n"], numbers.plus(reach.first, row), column, starts["ci"]]
-                    boxes = [1, 1, count, sizes["ci"]]
+                    places = [spans["n"].start, reach.first + row, column, spans["ci"].start]
+                    boxes = [1, 1, count, spans["ci"].size]
                     source = body.part(tensor, places, boxes, (2, 3), (1, 1, sw, 1))
                     target = self._matrix(home.whole, rows, row, phase, lead)
                     self.moved("nd2nz {dst_continuous}", source, target)
 
     def _load_weights(self, tensor: View, home: Home) -> None:
         """Load the matrix of each tap of the window."""
-        numbers, whole = self.numbers, home.whole
-        starts = [home.spans[dim][0] for dim in ("kh", "kw", "ci", "co")]
-        kh, kw, ci, co = (home.spans[dim][1] for dim in ("kh", "kw", "ci", "co"))
-        with self.body.loop("y", 0, kh) as row, self.body.loop("x", 0, kw) as column:
-            places = [numbers.plus(starts[0], row), numbers.plus(starts[1], column), *starts[2:]]
-            source = self.body.part(tensor, places, [1, 1, ci, co], (2, 3))
-            target = self._at(whole, row, column)
+        kh, kw, ci, co = (home.spans[dim] for dim in ("kh", "kw", "ci", "co"))
+        with self.body.loop("y", 0, kh.size) as row, self.body.loop("x", 0, kw.size) as column:
+            places = [kh.start + row, kw.start + column, ci.start, co.start]
+            source = self.body.part(tensor, places, [1, 1, ci.size, co.size], (2, 3))
+            target = self._at(home.whole, row, column)
             self.moved("nd2nz {dst_continuous}", source, target)
 
-    def _at(self, whole: View, *places: Size) -> View:
+    def _at(self, whole: View, *places: Value) -> View:
         """A matrix of several."""
         left = len(whole.sizes) - len(places)
         kept = range(len(places), len(whole.sizes))
@@ -162,26 +152,25 @@ class Convolution(Windows):
 
     def store(self, tensor: View, home: Home, move: str) -> None:
         """Rows of results to main memory."""
-        starts = [home.spans[dim][0] for dim in ("n", "oh", "ow", "co")]
-        _, oh, ow, co = (home.spans[dim][1] for dim in ("n", "oh", "ow", "co"))
-        with self.body.loop("r", 0, oh) as row:
+        n, oh, ow, co = (home.spans[dim] for dim in ("n", "oh", "ow", "co"))
+        with self.body.loop("r", 0, oh.size) as row:
             source = self._at(home.whole, row)
-            places = [starts[0], self.numbers.plus(starts[1], row), *starts[2:]]
-            target = self.body.part(tensor, places, [1, 1, ow, co], (2, 3))
+            places = [n.start, oh.start + row, ow.start, co.start]
+            target = self.body.part(tensor, places, [1, 1, ow.size, co.size], (2, 3))
             self.moved(move, source, target)
 
     def compute(
-        self, inputs: list[Home], target: Home, begun: list[Size], after: Sequence[StageOp]
+        self, inputs: list[Home], target: Home, begun: list[Value], after: Sequence[StageOp]
     ) -> None:
         """A product for each row of results and each tap; the bias joins the first one. What
         follows comes with the results' move."""
         image, weights, *bias = inputs
-        body, numbers = self.body, self.numbers
+        body = self.body
         (sh, sw), (dh, dw) = self.strides, self.dilations
         rows = self._rows(image.spans)
-        part = numbers.minus(image.spans["oh"][0], target.spans["oh"][0])
+        part = image.spans["oh"].start - target.spans["oh"].start
         oh, ow, kh, kw, ci, co = (
-            image.spans[dim][1] if dim != "co" else weights.spans[dim][1]
+            image.spans[dim].size if dim != "co" else weights.spans[dim].size
             for dim in ("oh", "ow", "kh", "kw", "ci", "co")
         )
         with (
@@ -189,14 +178,13 @@ class Convolution(Windows):
             body.loop("y", 0, kh) as tap_row,
             body.loop("x", 0, kw) as tap,
         ):
-            line = numbers.plus(numbers.times(row, sh), numbers.times(tap_row, dh))
-            column = numbers.times(tap, dw)
-            phase = numbers.rest(column, sw) if rows.phases > 1 else 0
-            left = self._matrix(image.whole, rows, line, phase, numbers.down(column, sw))
+            line, column = row * sh + tap_row * dh, tap * dw
+            phase = column % sw if rows.phases > 1 else 0
+            left = self._matrix(image.whole, rows, line, phase, column // sw)
             right = self._at(weights.whole, tap_row, tap)
             first = body.first([*begun, tap_row, tap])
             sizes = [body.index(n) for n in (ow, ci, co)]
-            result = self._at(target.whole, numbers.plus(part, row))
+            result = self._at(target.whole, part + row)
             views = [left, right]
             more = [row_of_bias.whole for row_of_bias in bias]
             names = [*(v.name for v in views), first, *sizes, *(v.name for v in more)]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from tilewright.codegen.nest.value import Value
 from tilewright.ir import SSAValue
 from tilewright.targets.ascend.hivm.tiles import Home, Spans
 from tilewright.targets.ascend.hivm.ub_images import ROUNDED, UbImages, in_blocks
 from tilewright.targets.ascend.hivm.vectors import Vectors
-from tilewright.targets.ascend.hivm.views import Size, View
+from tilewright.targets.ascend.hivm.views import View
 from tilewright.tile.dialect import StageOp
 
 
@@ -19,12 +20,12 @@ class Depthwise(UbImages):
     def allocated(self, hint: str, role: str, spans: Spans, slots: int, element: str) -> View:
         """Memory for a tile of an operand or of results."""
         if role in ("weight", "bias"):
-            sizes = self._taps(spans) if role == "weight" else [1, 1, in_blocks(spans["c"][2])]
+            sizes = self._taps(spans) if role == "weight" else [1, 1, in_blocks(spans["c"].most)]
             return self.body.allocated(hint, sizes, element, self.space, slots)
         return super().allocated(hint, role, spans, slots, element)
 
     def _taps(self, spans: Spans) -> list[int]:
-        return [spans["kh"][2], spans["kw"][2], in_blocks(spans["c"][2])]
+        return [spans["kh"].most, spans["kw"].most, in_blocks(spans["c"].most)]
 
     def temporary_bytes(self, spans: Spans) -> int:
         """Return the bytes of temporaries: for sums and a tap two tiles of floats, for later stages
@@ -36,7 +37,7 @@ class Depthwise(UbImages):
         if role == "input":
             self.load_image(tensor, home, self.body.number(0.0, tensor.element))
             return
-        start, size, _ = home.spans["c"]
+        start, size = home.spans["c"].start, home.spans["c"].size
         if role == "bias":
             source = self.body.part(tensor, [start], [size])
             target = self.body.part(home.whole, [0, 0, 0], [1, 1, size], (2,))
@@ -47,12 +48,12 @@ class Depthwise(UbImages):
         self.moved("load", source, target)
 
     def compute(
-        self, inputs: list[Home], target: Home, begun: list[Size], after: Sequence[StageOp]
+        self, inputs: list[Home], target: Home, begun: list[Value], after: Sequence[StageOp]
     ) -> None:
         """Sums of products with each tap, and what follows them."""
         body, (image, weights, *bias) = self.body, inputs
-        sizes = [target.spans[dim][1] for dim in ("oh", "ow", "c")]
-        kh, kw, channels = weights.spans["kh"][2], weights.spans["kw"][2], sizes[-1]
+        sizes = [target.spans[dim].size for dim in ("oh", "ow", "c")]
+        kh, kw, channels = weights.spans["kh"].most, weights.spans["kw"].most, sizes[-1]
         sums, wide = self.space_like(target), self.space_like(target)
         whole = body.allocated("t", self._taps(weights.spans), "f32", self.space)
         taps = body.part(whole, [0, 0, 0], [kh, kw, channels])

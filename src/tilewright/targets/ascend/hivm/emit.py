@@ -18,18 +18,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tilewright.codegen.c.source import comment
+from tilewright.codegen.nest.nest import Nest
+from tilewright.codegen.nest.span import Span
+from tilewright.codegen.nest.value import Value, variable
 from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.names import identifier
 from tilewright.ir import Block, SSAValue
 from tilewright.ir.types import element_name, shape_of, tensor_type
-from tilewright.targets.ascend.hivm.arithmetic import Arithmetic
 from tilewright.targets.ascend.hivm.convolutions import Convolution
 from tilewright.targets.ascend.hivm.depthwise import Depthwise
 from tilewright.targets.ascend.hivm.machine import UB
 from tilewright.targets.ascend.hivm.pools import Pool
 from tilewright.targets.ascend.hivm.tiles import Home, Spans, axis_order
 from tilewright.targets.ascend.hivm.vectors import Vectors
-from tilewright.targets.ascend.hivm.views import ELEMENTS, Size, Text, View, dense, strided
+from tilewright.targets.ascend.hivm.views import ELEMENTS, Text, View, dense, strided
 from tilewright.targets.ascend.hivm.windows import Windows
 from tilewright.targets.ascend.machine import ASCEND_910B1, CUBE
 from tilewright.tile.attributes import WindowAttr
@@ -87,8 +89,8 @@ class _Function:
         tensors = [op for op in self.program.body.block.ops if isinstance(op, TensorOp)]
         for op in tensors:
             self.tensors[op.result] = self._tensor(op)
-        spans: Spans = {dim: (0, n, n) for dim, n in self.program.extents.items()}
-        self._block(self.program.body.block, spans, ())
+        self.nest = Nest(self.program, lambda name: self.body.name(name).removeprefix("%"))
+        self._block(self.program.body.block, ())
         parameters = ", ".join(f"{v.name}: {v.type}" for v in self.tensors.values())
         core = "AIC" if self.cube else "AIV"
         nodes = ", ".join(str(node) for node in self.program.get("nodes", ()))
@@ -124,10 +126,11 @@ class _Function:
         layout = "" if steps == dense(shape) else strided(steps)
         return View(self.body.name(op.role.data), shape, steps, ELEMENTS[name], "gm", layout)
 
-    def _block(self, block: Block, spans: Spans, summed: tuple[str, ...]) -> None:
+    def _block(self, block: Block, summed: tuple[Value, ...]) -> None:
+        spans = self.nest.spans(block, "%")
         for op in block.ops:
             if isinstance(op, LoopOp):
-                self._loop(op, spans, summed)
+                self._loop(op, summed)
             elif isinstance(op, BufferOp):
                 self._buffer(op, spans)
             elif isinstance(op, MoveOp):
@@ -137,25 +140,18 @@ class _Function:
             elif not isinstance(op, TensorOp):
                 raise self.refusal("lower-operation", f"there is no kernel with {op.name}")
 
-    def _loop(self, op: LoopOp, spans: Spans, summed: tuple[str, ...]) -> None:
-        dim, step = op.dim.data, op.step_size
-        start, size, largest = spans[dim]
-        whole = start == 0 and size == largest
+    def _loop(self, op: LoopOp, summed: tuple[Value, ...]) -> None:
+        dim, loop, body = op.dim.data, self.nest.loops[op], self.body
         nested = self.windows is not None and dim in self.windows.nested
-        if op.lower_bound or op.upper_bound != largest or not (whole or nested):
+        if loop.outer is not None and not nested:
             raise self.refusal("lower-operation", f"two loops over {dim}")
-        body = self.body
-        bounds = [body.index(number) for number in (0, size, step)]
-        variable = body.name(dim)
-        body.enter(f"scf.for {variable} = {bounds[0]} to {bounds[1]} step {bounds[2]}")
-        inner: Size = step
-        if isinstance(size, str) or size % step:
-            left = body.value(f"{dim}_left", f"arith.subi {bounds[1]}, {variable} : index")
-            inner = body.value(f"{dim}_size", f"arith.minsi {bounds[2]}, {left} : index")
+        bounds = [body.index(value) for value in (loop.start("%"), loop.end("%"), loop.step)]
+        body.enter(f"scf.for %{loop.name} = {bounds[0]} to {bounds[1]} step {bounds[2]}")
+        if not isinstance(loop.size("%"), int):
+            body.named(f"%{loop.name}_n", loop.size("%"))
         if dim in self.program.reduction_dims:
-            summed = (*summed, variable)
-        place = Arithmetic(body).plus(start, variable)
-        self._block(op.body.block, {**spans, dim: (place, inner, step)}, summed)
+            summed = (*summed, variable(f"%{loop.name}"))
+        self._block(op.body.block, summed)
         body.leave()
 
     def _axes(self, window: WindowAttr, value: SSAValue, what: str) -> list[str]:
@@ -183,13 +179,13 @@ class _Function:
             return
         if op.memory == "ub":
             frame = self._frame_of(op)
-            most = [spans[dim][2] if dim in self._axes_of(op) else 1 for dim in frame]
+            most = [spans[dim].most if dim in self._axes_of(op) else 1 for dim in frame]
         elif self._is_bias(op):
             (dim,) = self._axes_of(op)
-            most = [spans[dim][2] if dim else 1]
+            most = [spans[dim].most if dim else 1]
         else:
             rows, columns = self._matrix(op)
-            blocks = [-(-spans[dim][2] // CUBE) if dim else 1 for dim in (columns, rows)]
+            blocks = [-(-spans[dim].most // CUBE) if dim else 1 for dim in (columns, rows)]
             most = [*blocks, CUBE, CUBE]
         slots = op.slot_count
         whole = self.body.allocated(hint, most, element, op.memory, slots)
@@ -247,11 +243,11 @@ class _Function:
     def _tile(self, op: BufferOp, spans: Spans, kept: Sequence[int]) -> View:
         """Return the view in main memory of what a buffer holds, along the axes that are kept."""
         tensor = self.tensors[op.tensor_op.result]
-        places = [spans[dim] if dim else (0, 1, 1) for dim in self._axes_of(op)]
-        for axis, (_, size, _) in enumerate(places):
-            if axis not in kept and size != 1:
+        places = [spans[dim] if dim else Span(0, 1, 1) for dim in self._axes_of(op)]
+        for axis, place in enumerate(places):
+            if axis not in kept and place.size != 1:
                 raise self.refusal("lower-layout", "a tile holds several matrices")
-        starts, sizes = [start for start, _, _ in places], [size for _, size, _ in places]
+        starts, sizes = [place.start for place in places], [place.size for place in places]
         return self.body.part(tensor, starts, sizes, kept)
 
     def _move(self, op: MoveOp) -> None:
@@ -276,7 +272,7 @@ class _Function:
             order = sorted(range(len(kept)), key=places.__getitem__)
             outer = self.body.turned(self._tile(buffer, home.spans, kept), order)
             places.sort()
-            sizes = [home.spans[dim][1] if dim in axes else 1 for dim in frame]
+            sizes = [home.spans[dim].size if dim in axes else 1 for dim in frame]
             inner = self.body.part(home.whole, [0] * len(frame), sizes, places)
         else:
             outer = self._tile(buffer, home.spans, range(max(len(axes) - 2, 0), len(axes)))
@@ -312,7 +308,7 @@ class _Function:
                     raise self.refusal("lower-epilogue", f"{name} behind a product")
         return f"fixpipe {{{', '.join(modes)}}}"
 
-    def _compute(self, op: ComputeOp, spans: Spans, summed: tuple[str, ...]) -> None:
+    def _compute(self, op: ComputeOp, spans: Spans, summed: tuple[Value, ...]) -> None:
         if self.windows is not None:
             inputs = [self.homes[value] for value in op.stages[0].inputs]
             self.windows.compute(inputs, self.homes[op.output], list(summed), op.stages[1:])
@@ -321,8 +317,8 @@ class _Function:
             self._product(op, spans, summed)
             return
         frame, body = self._frame(), self.body
-        sizes = [spans[dim][1] if dim else 1 for dim in frame]
-        most = [spans[dim][2] if dim else 1 for dim in frame]
+        sizes = [spans[dim].size if dim else 1 for dim in frame]
+        most = [spans[dim].most if dim else 1 for dim in frame]
         vectors = Vectors(body, frame, sizes, most)
         operands: dict[SSAValue, View] = {}
         for stage in op.stages:
@@ -330,7 +326,7 @@ class _Function:
                 if value in self.homes:
                     home = self.homes[value]
                     axes = self._axes(window, home.tensor, "an operand")
-                    mine = [spans[dim][1] if dim in axes else 1 for dim in home.frame]
+                    mine = [spans[dim].size if dim in axes else 1 for dim in home.frame]
                     tile = body.part(home.whole, [0] * len(frame), mine)
                     if home.frame != frame:
                         order = [home.frame.index(dim) for dim in frame]
@@ -339,7 +335,7 @@ class _Function:
         output = self.homes[op.output].whole
         vectors.chain(op.stages, operands, body.part(output, [0] * len(frame), sizes))
 
-    def _product(self, op: ComputeOp, spans: Spans, summed: tuple[str, ...]) -> None:
+    def _product(self, op: ComputeOp, spans: Spans, summed: tuple[Value, ...]) -> None:
         stage, body = op.stages[0], self.body
         values = stage.parameters
         flags = [f"{side}_transpose" for side in "ab" if values.get(f"transpose_{side}", False)]
@@ -347,7 +343,7 @@ class _Function:
         window = windows_of(stage)[-1]
         rows, columns = self._axes(window, stage.result, "the result")[-2:]
         sizes = [
-            body.index(spans[dim][1]) if dim else body.index(1) for dim in (rows, "ci", columns)
+            body.index(spans[dim].size) if dim else body.index(1) for dim in (rows, "ci", columns)
         ]
         first = body.first(summed)
         target = self.homes[op.output].whole

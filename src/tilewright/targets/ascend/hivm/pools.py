@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
+from tilewright.codegen.nest.value import Value
 from tilewright.ir import SSAValue
 from tilewright.targets.ascend.hivm.tiles import Home, Spans
 from tilewright.targets.ascend.hivm.ub_images import ROUNDED, UbImages
-from tilewright.targets.ascend.hivm.views import Size, Text, View
+from tilewright.targets.ascend.hivm.views import Text, View
 from tilewright.tile.dialect import StageOp
 
 LOWEST = "0xFC00"
@@ -54,8 +55,8 @@ class Pool(UbImages):
         top, left, bottom, right = self.counted
         rows = self.reach(home.spans, 0, height, top, bottom)
         columns = self.reach(home.spans, 1, width, left, right)
-        numbers, body, image = self.numbers, self.body, home.whole
-        sizes = [numbers.minus(reach.high, reach.low) for reach in (rows, columns)]
+        body, image = self.body, home.whole
+        sizes = [reach.high - reach.low for reach in (rows, columns)]
         whole = body.allocated("ones", self.image(home.spans), image.element, self.space)
         self.filled(whole, body.number(0.0, whole.element))
         sizes.append(self.image(home.spans)[-1])
@@ -64,11 +65,11 @@ class Pool(UbImages):
         self.counts[home.tensor] = whole
 
     def compute(
-        self, inputs: list[Home], target: Home, begun: list[Size], after: Sequence[StageOp]
+        self, inputs: list[Home], target: Home, begun: list[Value], after: Sequence[StageOp]
     ) -> None:
         """Every tap's elements, one after the other."""
         body, (image,) = self.body, inputs
-        sizes = [target.spans[dim][1] for dim in ("oh", "ow", "c")]
+        sizes = [target.spans[dim].size for dim in ("oh", "ow", "c")]
         result = body.part(target.whole, [0, 0, 0], sizes)
         if self.largest_of:
             self.filled(result, body.constant("lowest", f"{LOWEST} : {result.element}"))
@@ -83,7 +84,7 @@ class Pool(UbImages):
             self._fold("vadd", image, self.counts[image.tensor], count, wide)
             self.line("vdiv", [sums, count], sums)
         else:
-            taps = body.number(1.0 / (image.spans["kh"][2] * image.spans["kw"][2]), "f32")
+            taps = body.number(1.0 / (image.spans["kh"].most * image.spans["kw"].most), "f32")
             body.line(
                 f"hivm.hir.vmul ins({sums.name}, {taps} : {sums.type}, f32) "
                 f"outs({sums.name} : {sums.type})"
@@ -92,7 +93,7 @@ class Pool(UbImages):
 
     def _fold(self, name: str, home: Home, image: View, target: View, wide: View | None) -> None:
         """Each tap of an image's tile into what is there; through floats where ``wide`` is."""
-        (_, rows, _), (_, columns, _) = home.spans["kh"], home.spans["kw"]
+        rows, columns = (home.spans[dim].size for dim in ("kh", "kw"))
         with self.body.loop("y", 0, rows) as row, self.body.loop("x", 0, columns) as column:
             tap = self.tap(image, row, column, target.sizes)
             if wide is not None:

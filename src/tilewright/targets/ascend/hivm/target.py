@@ -19,7 +19,6 @@ from tilewright.targets.ascend.hivm.emit import function_name, function_text
 from tilewright.targets.ascend.hivm.machine import machine_910b
 from tilewright.targets.base import Target
 from tilewright.tile.decisions import Decision
-from tilewright.tile.dialect import programs_of
 
 FILE = "kernels.mlir"
 
@@ -52,7 +51,7 @@ class Ascend910bTarget(Target):
                     reason = op.told_reason or "a copy"
                     functions.append(f"  // {op.symbol.data} runs on the host: {comment(reason)}")
                 continue
-            (program,) = programs_of(compiled.program)
+            (program,) = compiled.programs
             with refused.of(compiled.kernel.symbol):
                 functions.append(function_text(program, function_name(compiled.kernel.symbol)))
         refused.check()
@@ -76,7 +75,7 @@ class Ascend910bTarget(Target):
         """Refuse: nothing here executes HIVM."""
         raise refuse(
             "target-text",
-            f"packages for {self.name} hold text for other tools, which nothing here runs",
+            f"packages for {self.name} hold text for other tools, which is not run here",
             self.name,
             "tilewright compile --emit hivm prints it; ascend910 runs on the host",
         )

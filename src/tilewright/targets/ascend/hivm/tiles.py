@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tilewright.codegen.nest.span import Span
 from tilewright.ir import SSAValue
 from tilewright.ir.types import layout_of, shape_of
 from tilewright.planning.layout import Layout
-from tilewright.targets.ascend.hivm.views import Size, View
+from tilewright.targets.ascend.hivm.views import View
 
-Spans = dict[str, tuple[Size, Size, int]]
-"""Dim -> start of its tile, size, and largest size."""
+Spans = Mapping[str, Span]
+"""Dim -> where its tile lies."""
 
 
 @dataclass

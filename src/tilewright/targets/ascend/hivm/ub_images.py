@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from tilewright.codegen.nest.value import Value
 from tilewright.targets.ascend.hivm.tiles import Home, Spans
-from tilewright.targets.ascend.hivm.views import Size, View
+from tilewright.targets.ascend.hivm.views import View
 from tilewright.targets.ascend.hivm.windows import Windows
 from tilewright.targets.ascend.machine import CUBE
 
@@ -29,11 +30,11 @@ class UbImages(Windows):
 
     def image(self, spans: Spans) -> list[int]:
         """Largest sizes of an image's tile, padding included."""
-        return [self.largest(spans, 0), self.largest(spans, 1), in_blocks(spans["c"][2])]
+        return [self.largest(spans, 0), self.largest(spans, 1), in_blocks(spans["c"].most)]
 
     def results(self, spans: Spans) -> list[int]:
         """Largest sizes of a tile of results."""
-        return [spans["oh"][2], spans["ow"][2], in_blocks(spans["c"][2])]
+        return [spans["oh"].most, spans["ow"].most, in_blocks(spans["c"].most)]
 
     def image_bytes(self, spans: Spans) -> int:
         """Bytes of a tile of an image, padding included."""
@@ -41,39 +42,36 @@ class UbImages(Windows):
 
     def load_image(self, tensor: View, home: Home, around: str) -> None:
         """A tile of an image from main memory, and a constant around the image."""
-        numbers, body, spans = self.numbers, self.body, home.spans
+        body, spans = self.body, home.spans
         _, height, width, _ = tensor.sizes
         assert isinstance(height, int) and isinstance(width, int)
         reaches = self.reach(spans, 0, height), self.reach(spans, 1, width)
-        inside = [numbers.minus(reach.high, reach.low) for reach in reaches]
-        missing: Size = 0
-        for reach, size in zip(reaches, inside, strict=True):
-            missing = numbers.plus(missing, numbers.minus(reach.needed, size))
+        inside = [reach.high - reach.low for reach in reaches]
+        missing = sum(reach.needed - size for reach, size in zip(reaches, inside, strict=True))
         self.filled(home.whole, around, missing)
-        start, channels, _ = spans["c"]
-        sizes = [*inside, channels]
-        places = [numbers.plus(reach.first, reach.low) for reach in reaches]
-        source = body.part(tensor, [spans["n"][0], *places, start], [1, *sizes], (1, 2, 3))
+        sizes = [*inside, spans["c"].size]
+        places = [spans["n"].start, *(reach.first + reach.low for reach in reaches)]
+        source = body.part(tensor, [*places, spans["c"].start], [1, *sizes], (1, 2, 3))
         lows = [reach.low for reach in reaches]
         self.moved("load", source, body.part(home.whole, [*lows, 0], sizes))
 
     def store(self, tensor: View, home: Home, move: str) -> None:
         """A tile of results to main memory."""
-        starts = [home.spans[dim][0] for dim in ("n", "oh", "ow", "c")]
-        sizes = [home.spans[dim][1] for dim in ("oh", "ow", "c")]
+        starts = [home.spans[dim].start for dim in ("n", "oh", "ow", "c")]
+        sizes = [home.spans[dim].size for dim in ("oh", "ow", "c")]
         target = self.body.part(tensor, starts, [1, *sizes], (1, 2, 3))
         self.moved(move, self.body.part(home.whole, [0, 0, 0], sizes), target)
 
     def space_like(self, home: Home) -> View:
         """Memory for floats, as large as a tile of results."""
-        sizes = [home.spans[dim][1] for dim in ("oh", "ow", "c")]
+        sizes = [home.spans[dim].size for dim in ("oh", "ow", "c")]
         whole = self.body.allocated("t", self.results(home.spans), "f32", self.space)
         return self.body.part(whole, [0, 0, 0], sizes)
 
-    def tap(self, image: View, row: Size, column: Size, sizes: Sequence[Size]) -> View:
+    def tap(self, image: View, row: Value, column: Value, sizes: Sequence[Value]) -> View:
         """The elements that one tap of all windows reads."""
-        (dh, dw), numbers = self.dilations, self.numbers
-        places = [numbers.times(row, dh), numbers.times(column, dw), 0]
+        dh, dw = self.dilations
+        places = [row * dh, column * dw, 0]
         return self.body.part(image, places, sizes, None, (*self.strides, 1))
 
     def line(self, name: str, inputs: Sequence[View], target: View, end: str = "") -> None:

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, sqrt
 
+from tilewright.codegen.nest.value import Value
 from tilewright.errors import refuse
 from tilewright.ir import SSAValue
 from tilewright.targets.ascend.hivm.machine import EXACT, ROUNDED
-from tilewright.targets.ascend.hivm.views import Size, Text, View
+from tilewright.targets.ascend.hivm.views import Text, View
 from tilewright.tile.dialect import StageOp
 
 BINARY = {name: f"v{name}" for name in ("add", "sub", "mul", "div", "max", "min")}
@@ -32,7 +33,7 @@ class Vectors:
     body: Text
     frame: Sequence[str]
     """The dims of the result, by its axes."""
-    sizes: Sequence[Size]
+    sizes: Sequence[Value]
     """The sizes of the tile, by axis."""
     most: Sequence[int]
     """The largest sizes, for which memory is allocated."""

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from tilewright.codegen.nest.value import Expr, Value, linear, variable
 from tilewright.graph.names import identifier
 
-Size = int | str
-"""A number, or the name of a value of type index."""
+ARITHMETIC = {"*": "muli", "/": "floordivsi", "%": "remsi", "min": "minsi", "max": "maxsi"}
+"""The operations of dialect ``arith`` that compute what values are not sums."""
 
 ELEMENTS = {"float16": "f16", "float32": "f32"}
 """Element type -> its name in MLIR, of those that kernels here compute on."""
@@ -21,7 +22,7 @@ class View:
     """A strided box of a memory: a ``memref``."""
 
     name: str
-    sizes: tuple[Size, ...]
+    sizes: tuple[Value, ...]
     strides: tuple[int, ...]
     """Elements from one index of an axis to the next."""
     element: str
@@ -30,13 +31,13 @@ class View:
     layout: str = ""
     """The part of its type that states strides and offset: empty for memory that is dense from its
     start."""
-    offset: Size = 0
+    offset: int | str = 0
     """Elements from the memory's start; "?" where that is no number."""
 
     @property
     def type(self) -> str:
         """The memref type of the view."""
-        shape = "x".join("?" if isinstance(n, str) else str(n) for n in self.sizes)
+        shape = "x".join(str(n) if isinstance(n, int) else "?" for n in self.sizes)
         return f"memref<{shape}x{self.element}{self.layout}, #hivm.address_space<{self.space}>>"
 
 
@@ -45,7 +46,7 @@ def dense(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(prod(sizes[axis + 1 :]) for axis in range(len(sizes)))
 
 
-def strided(strides: Sequence[int], offset: Size = 0) -> str:
+def strided(strides: Sequence[int], offset: int | str = 0) -> str:
     """Return the part of a type that states strides and an offset."""
     end = f", offset: {offset}" if offset else ""
     return f", strided<[{', '.join(map(str, strides))}]{end}>"
@@ -58,6 +59,8 @@ class Text:
     lines: list[str] = field(default_factory=list[str])
     constants: dict[str, str] = field(default_factory=dict[str, str])
     """Definition of a constant -> its name."""
+    variables: dict[str, str] = field(default_factory=dict[str, str])
+    """Variable -> the value that it stands for, where that has another name."""
     taken: set[str] = field(default_factory=set[str])
     blocks: list[dict[str, str]] = field(default_factory=lambda: [{}])
     """For each enclosing block, the values that are defined in it, by definition."""
@@ -77,25 +80,25 @@ class Text:
         self.line("}")
 
     @contextmanager
-    def loop(self, hint: str, first: Size, end: Size) -> Generator[Size]:
+    def loop(self, hint: str, first: Value, end: Value) -> Generator[Value]:
         """A block for each index from ``first`` to ``end``; none around where there is one."""
         if isinstance(first, int) and isinstance(end, int) and end - first == 1:
             yield first
             return
         bounds = [self.index(number) for number in (first, end, 1)]
-        variable = self.name(hint)
-        self.enter(f"scf.for {variable} = {bounds[0]} to {bounds[1]} step {bounds[2]}")
-        yield variable
+        name = self.name(hint)
+        self.enter(f"scf.for {name} = {bounds[0]} to {bounds[1]} step {bounds[2]}")
+        yield variable(name)
         self.leave()
 
     @contextmanager
-    def if_positive(self, number: Size) -> Generator[None]:
+    def if_positive(self, number: Value) -> Generator[None]:
         """A block for where a number is above 0; none around where that is known."""
         if isinstance(number, int):
             assert number > 0
             yield
             return
-        holds = self.once("some", f"arith.cmpi sgt, {number}, {self.index(0)} : index")
+        holds = self.once("some", f"arith.cmpi sgt, {self.index(number)}, {self.index(0)} : index")
         self.enter(f"scf.if {holds}")
         yield
         self.leave()
@@ -125,6 +128,10 @@ class Text:
         name = self.blocks[-1][definition] = self.value(hint, definition)
         return name
 
+    def named(self, name: str, value: Value) -> None:
+        """Compute a value here, once, for the variable of this name."""
+        self.variables[name] = self.index(value)
+
     def constant(self, hint: str, definition: str) -> str:
         """A constant, defined once for the function."""
         definition = f"arith.constant {definition}"
@@ -132,21 +139,42 @@ class Text:
             self.constants[definition] = self.name(hint)
         return self.constants[definition]
 
-    def first(self, places: Sequence[Size]) -> str:
+    def first(self, places: Sequence[Value]) -> str:
         """Return the value that is true where all of some indices are 0."""
         holds = ""
         for place in places:
             if place == 0:
                 continue
-            begun = self.once("first", f"arith.cmpi eq, {place}, {self.index(0)} : index")
+            ends = f"{self.index(place)}, {self.index(0)}"
+            begun = self.once("first", f"arith.cmpi eq, {ends} : index")
             holds = self.once("first", f"arith.andi {holds}, {begun} : i1") if holds else begun
         return holds or self.constant("all", "true")
 
-    def index(self, number: Size) -> str:
-        """A number as a value of type index."""
-        return (
-            number if isinstance(number, str) else self.constant(f"c{number}", f"{number} : index")
-        )
+    def index(self, value: Value) -> str:
+        """The name of a value of type index: a constant, a variable, or computed by ``arith``."""
+        terms, constant = linear(value)
+        total = "" if terms and (terms[0][1] > 0 or not constant) else self._constant(constant)
+        for term, factor in terms:
+            sign = "subi" if factor == -1 and total else "addi"
+            part = self._term(term)
+            if factor != 1 and sign == "addi":
+                part = self._binary("muli", part, self._constant(factor))
+            total = self._binary(sign, total, part) if total else part
+        if constant and terms and terms[0][1] > 0:
+            total = self._binary("addi", total, self._constant(constant))
+        return total
+
+    def _term(self, term: Expr) -> str:
+        if term.operation is None:
+            return self.variables.get(term.text, term.text)
+        name, left, right = term.operation
+        return self._binary(ARITHMETIC[name], self.index(left), self.index(right))
+
+    def _constant(self, number: int) -> str:
+        return self.constant(f"c{number}", f"{number} : index")
+
+    def _binary(self, name: str, left: str, right: str) -> str:
+        return self.once("n", f"arith.{name} {left}, {right} : index")
 
     def number(self, value: float, element: str) -> str:
         """Return a floating-point constant of an element type."""
@@ -165,8 +193,8 @@ class Text:
     def part(
         self,
         of: View,
-        starts: Sequence[Size],
-        sizes: Sequence[Size],
+        starts: Sequence[Value],
+        sizes: Sequence[Value],
         kept: Sequence[int] | None = None,
         steps: Sequence[int] = (),
     ) -> View:
@@ -188,19 +216,23 @@ class Text:
         layout = strided(strides, offset)
         view = View("", boxed, strides, of.element, of.space, layout, offset)
         boxes = (starts, sizes, steps)
-        listed = " ".join(f"[{', '.join(map(str, box))}]" for box in boxes)
+        listed = " ".join(f"[{', '.join(map(self._size, box))}]" for box in boxes)
         definition = f"memref.subview {of.name}{listed} : {of.type} to {view.type}"
         return replace(view, name=self.once(f"{of.name[1:]}_tile", definition))
 
-    def laid(self, of: View, offset: Size, sizes: Sequence[int]) -> View:
+    def _size(self, value: Value) -> str:
+        """A number as it stands, or the name of a value."""
+        return str(value) if isinstance(value, int) else self.index(value)
+
+    def laid(self, of: View, offset: Value, sizes: Sequence[int]) -> View:
         """Elements of a dense view from an offset on, as a dense box."""
         strides = dense(sizes)
-        place = "?" if isinstance(offset, str) else offset
+        place = offset if isinstance(offset, int) else "?"
         layout = strided(strides, place)
         view = View("", tuple(sizes), strides, of.element, of.space, layout, place)
         definition = (
-            f"memref.reinterpret_cast {of.name} to offset: [{offset}], sizes: {list(sizes)}, "
-            f"strides: {list(strides)} : {of.type} to {view.type}"
+            f"memref.reinterpret_cast {of.name} to offset: [{self._size(offset)}], "
+            f"sizes: {list(sizes)}, strides: {list(strides)} : {of.type} to {view.type}"
         )
         return replace(view, name=self.once(f"{of.name[1:]}_at", definition))
 

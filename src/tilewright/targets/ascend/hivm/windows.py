@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewright.targets.ascend.hivm.arithmetic import Arithmetic
+from tilewright.codegen.nest.value import Value, greatest, least
 from tilewright.targets.ascend.hivm.tiles import Home, Spans
-from tilewright.targets.ascend.hivm.views import Size, Text, View
+from tilewright.targets.ascend.hivm.views import Text, View
 from tilewright.tile.dialect import StageOp
 
 
@@ -15,13 +15,13 @@ from tilewright.tile.dialect import StageOp
 class Reach:
     """The places of an image that a tile's windows read, along one axis."""
 
-    first: Size
+    first: Value
     """The tile's first index in the image; below 0 in the padding."""
-    needed: Size
+    needed: Value
     """Places that the windows read."""
-    low: Size
+    low: Value
     """The first of them in the image."""
-    high: Size
+    high: Value
     """The first behind the image, or behind them."""
 
 
@@ -38,7 +38,6 @@ class Windows:
         self.body = body
         self.extents = extents
         """The extents of the whole operation, by dim."""
-        self.numbers = Arithmetic(body)
         values = stage.parameters
         self.strides = [int(n) for n in values.get("strides", (1, 1))]
         self.pads = [int(n) for n in values.get("pads", (0, 0, 0, 0))]
@@ -65,7 +64,7 @@ class Windows:
         raise NotImplementedError
 
     def compute(
-        self, inputs: list[Home], target: Home, begun: list[Size], after: Sequence[StageOp]
+        self, inputs: list[Home], target: Home, begun: list[Value], after: Sequence[StageOp]
     ) -> None:
         """Results of a tile; ``begun`` is 0 in the first step of their sums, and ``after`` are the
         stages behind."""
@@ -75,29 +74,15 @@ class Windows:
         self, spans: Spans, axis: int, extent: int, before: int = 0, behind: int = 0
     ) -> Reach:
         """Along rows (0) or columns (1); ``before`` and ``behind`` count with the image."""
-        numbers = self.numbers
         stride, dilation = self.strides[axis], self.dilations[axis]
-        start, size, _ = spans[("oh", "ow")[axis]]
-        tap, taps, _ = spans[("kh", "kw")[axis]]
-        first = numbers.plus(
-            numbers.times(start, stride), numbers.times(tap, dilation), -self.pads[axis]
-        )
-        needed = numbers.plus(
-            numbers.times(numbers.plus(size, -1), stride),
-            numbers.times(numbers.plus(taps, -1), dilation),
-            1,
-        )
-        low = high = None
-        if self.begins_inside(axis, before):
-            low = 0
-        if self.ends_inside(axis, extent + behind):
-            high = needed
-        return Reach(
-            first,
-            needed,
-            numbers.most(0, numbers.minus(-before, first)) if low is None else low,
-            numbers.least(needed, numbers.minus(extent + behind, first)) if high is None else high,
-        )
+        results, taps = (spans[dim] for dim in (("oh", "kh"), ("ow", "kw"))[axis])
+        first = results.start * stride + taps.start * dilation - self.pads[axis]
+        needed = (results.size - 1) * stride + (taps.size - 1) * dilation + 1
+        low = 0 if self.begins_inside(axis, before) else greatest(0, -before - first)
+        high = needed
+        if not self.ends_inside(axis, extent + behind):
+            high = least(needed, extent + behind - first)
+        return Reach(first, needed, low, high)
 
     def begins_inside(self, axis: int, before: int = 0) -> bool:
         """Return True if no window begins before the image, or before what counts as part of it."""
@@ -111,10 +96,10 @@ class Windows:
 
     def largest(self, spans: Spans, axis: int) -> int:
         """The most places that a tile's windows read."""
-        results, taps = spans[("oh", "ow")[axis]][2], spans[("kh", "kw")[axis]][2]
+        results, taps = (spans[dim].most for dim in (("oh", "kh"), ("ow", "kw"))[axis])
         return (results - 1) * self.strides[axis] + (taps - 1) * self.dilations[axis] + 1
 
-    def filled(self, view: View, value: str, where: Size = 1) -> None:
+    def filled(self, view: View, value: str, where: Value = 1) -> None:
         """A constant all over a view, where a number is above 0."""
         if where != 0:
             with self.body.if_positive(where):

@@ -292,7 +292,7 @@ def broadcast(
     extents, shapes = merged(result, list(operands.values()), matrices=bool(blocks))
     given = [_Operand(n, shape, n in blocks) for n, shape in zip(operands, shapes, strict=True)]
     if any(operand.blocks and not operand.columns for operand in given):
-        raise refuse("lower-operation", f"{operation} would spread a column of a matrix in Nz")
+        raise refuse("lower-operation", f"{operation} would broadcast a column of a matrix in Nz")
     name = name or operation
     inner = scalars or {}
     in_blocks = "out" in blocks

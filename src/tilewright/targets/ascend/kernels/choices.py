@@ -118,7 +118,7 @@ def choose(
     ]
     shape = tuple(map(total, extents))
     if any(operand.shape[-1] < shape[-1] for operand in given):
-        raise refuse("lower-operation", f"{name} would spread a column of halves")
+        raise refuse("lower-operation", f"{name} would broadcast a column of halves")
     fixed = dict(constants or {})
     own = 2 * (sum(WIDTHS[operand.element] for operand in given) + (2 if selects else 1))
     own += 2 * sum(operand.element == BOOLEAN for operand in given) + (0 if selects else 2)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from tilewright.codegen.nest.value import Value
 from tilewright.errors import refuse
@@ -24,7 +25,6 @@ from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.recipes import RECIPES, Step, recipe_of
 from tilewright.targets.ascend.kernels.shares import Extent, joined, share_of, total
 from tilewright.targets.ascend.kernels.tiles import cut, each
-from tilewright.targets.ascend.kernels.vectors import CASTS
 from tilewright.targets.ascend.machine import BLOCK, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.program import (
     LENGTH,
@@ -133,9 +133,7 @@ class _Elementwise:
             return list(self.recipe.steps)
         names = {name: f"{name}32" for name in (*self.operands, "out")}
         steps = [Step("cast", f"{name}32", (name,)) for name in self.operands]
-        for step in self.recipe.steps:
-            sources = tuple(names.get(source, source) for source in step.sources)
-            steps.append(Step(step.name, names.get(step.to, step.to), sources, step.scalar))
+        steps += [step.renamed(names) for step in self.recipe.steps]
         return [*steps, Step("cast", "out", ("out32",))]
 
     def program(self) -> Program:
@@ -245,7 +243,8 @@ class _Elementwise:
                 continue
             if lanes < self.lanes:
                 steps.append(isa.mask_of(self.lanes, lanes))
-            steps += [self._vector(homes, step, first, repeat, lanes) for step in self.steps]
+            part = partial(self._part, homes, first)
+            steps += [step.statement(part, repeat, lanes) for step in self.steps]
             if lanes < self.lanes:
                 steps.append(isa.mask_of(self.lanes, self.lanes))
         width = isa.WIDTHS[self.result]
@@ -255,25 +254,13 @@ class _Elementwise:
         steps.append(isa.copy(Place(target, start * width), Place(source), 1, length))
         return steps
 
-    def _vector(
-        self, homes: dict[str, Buffer], step: Step, first: int, repeat: int, lanes: int
-    ) -> Statement:
-        places: list[Place] = []
-        strides: list[tuple[int, int]] = []
-        for name in (step.to, *step.sources):
-            home = homes.get("x" if name == "out" and self.in_place else name)
-            if home is None:
-                places.append(Place(self.blocks[name]))
-                strides.append((0, 0))
-                continue
-            width = isa.WIDTHS[home.element]
-            places.append(Place(home, first * self.lanes * width))
-            strides.append((1, REPEAT_BLOCKS * width // self.wide))
-        name = step.name
-        if name == "cast":
-            name = CASTS[isa.element_of(places[1]), isa.element_of(places[0])]
-        blocks, repeats = (tuple(stride[n] for stride in strides) for n in (0, 1))
-        return isa.vector(name, places[0], places[1:], repeat, blocks, repeats, step.scalar, lanes)
+    def _part(self, homes: dict[str, Buffer], first: int, name: str) -> tuple[Place, int, int]:
+        """The place of a buffer from a repeat on, and its strides of blocks and repeats."""
+        home = homes.get("x" if name == "out" and self.in_place else name)
+        if home is None:
+            return Place(self.blocks[name]), 0, 0
+        width = isa.WIDTHS[home.element]
+        return Place(home, first * self.lanes * width), 1, REPEAT_BLOCKS * width // self.wide
 
 
 def elementwise(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tilewright.codegen.nest.value import Value, least
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.kernels.recipes import RECIPES, Step
+from tilewright.targets.ascend.kernels.recipes import RECIPES
 from tilewright.targets.ascend.kernels.shares import Extent, total
 from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
 from tilewright.targets.ascend.kernels.vectors import CASTS
@@ -130,26 +130,17 @@ class _Conversion:
 
     def _steps(self, places: dict[str, Place], repeats: int) -> list[Statement]:
         """The recipe's steps on floats; the halves before or behind them take one place."""
-        names = {"x": "x", "h": "x", "out": "x"}
-        recipe = [
-            Step(s.name, names.get(s.to, s.to), tuple(names.get(o, o) for o in s.sources))
-            for s in RECIPES[self.operation].steps
-        ]
+        recipe = RECIPES[self.operation]
+        steps = [step.renamed({"h": "x", "out": "x"}) for step in recipe.steps]
         # Conversions from or to integers are rows' own (_between).
-        inner = recipe[1:] if self.operation == "dequantise" else recipe[:-1]
-        body: list[Statement] = [isa.mask_of(FLOATS, FLOATS)]
-        for step in inner:
-            operands = [places[name] for name in (step.to, *step.sources)]
-            kinds = [isa.element_of(place) for place in operands]
-            name = CASTS[kinds[1], kinds[0]] if step.name == "cast" else step.name
-            alike = [each in RECIPES[self.operation].scalars for each in (step.to, *step.sources)]
-            blocks = [0 if one_number else 1 for one_number in alike]
-            repeat = [
-                0 if one_number else REPEAT_BLOCKS * isa.WIDTHS[kind] // 4
-                for kind, one_number in zip(kinds, alike, strict=True)
-            ]
-            body.append(isa.vector(name, operands[0], operands[1:], repeats, blocks, repeat))
-        return body
+        inner = steps[1:] if self.operation == "dequantise" else steps[:-1]
+
+        def part(name: str) -> tuple[Place, int, int]:
+            place = places[name]
+            stride = REPEAT_BLOCKS * isa.WIDTHS[isa.element_of(place)] // 4
+            return (place, 0, 0) if name in recipe.scalars else (place, 1, stride)
+
+        return [isa.mask_of(FLOATS, FLOATS), *(step.statement(part, repeats) for step in inner)]
 
     def _between(self, x: Place, y: Place, rows: int, pairs: int, *, back: bool) -> list[Statement]:
         """Halves to integers, or ``back``, a row of 32 a repeat."""

@@ -16,12 +16,15 @@ softplus       1e-7, absolute, where x is negative
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import pi, sqrt
 
-from tilewright.targets.ascend.kernels.vectors import Grid, Vectors, number
+from tilewright.codegen.nest.value import Value
+from tilewright.targets.ascend import isa
+from tilewright.targets.ascend.kernels.vectors import CASTS, Grid, Vectors, number
 from tilewright.targets.ascend.machine import DaVinci
+from tilewright.targets.ascend.program import Place, Statement
 
 FLOATS = ("half", "float")
 NUMBERS = (*FLOATS, "int32_t")
@@ -35,6 +38,24 @@ class Step:
     to: str
     sources: tuple[str, ...]
     scalar: str = ""
+
+    def renamed(self, names: Mapping[str, str]) -> Step:
+        """The same over buffers of which some have other names."""
+        sources = tuple(names.get(source, source) for source in self.sources)
+        return replace(self, to=names.get(self.to, self.to), sources=sources)
+
+    def statement(
+        self,
+        part: Callable[[str], tuple[Place, int, int]],
+        repeats: Value,
+        lanes: int | None = None,
+    ) -> Statement:
+        """The instruction; ``part`` gives a buffer's place and strides of blocks and repeats."""
+        places, blocks, strides = zip(*map(part, (self.to, *self.sources)), strict=True)
+        name = self.name
+        if name == "cast":
+            name = CASTS[isa.element_of(places[1]), isa.element_of(places[0])]
+        return isa.vector(name, places[0], places[1:], repeats, blocks, strides, self.scalar, lanes)
 
 
 @dataclass(frozen=True)

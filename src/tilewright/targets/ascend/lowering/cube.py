@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright.errors import refuse
+from tilewright.planning.domain import Kernel
+from tilewright.targets.ascend.flags import proven_lengths
 from tilewright.targets.ascend.lowering.depthwise import Depthwise
 from tilewright.targets.ascend.lowering.images import Convolutions
 from tilewright.targets.ascend.lowering.matrices import Products
 from tilewright.targets.ascend.lowering.nest import Spans
 from tilewright.targets.ascend.lowering.pooled import Pools
 from tilewright.targets.ascend.lowering.walk import Forms, Home, Homes, Walk
-from tilewright.targets.ascend.machine import DaVinci
+from tilewright.targets.ascend.machine import DaVinci, machine_of
 from tilewright.targets.ascend.program import LENGTH, Buffer, Loop, Program, Statement, Tensor
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, TensorOp
+from tilewright.tile.handovers import remove
+from tilewright.tile.passes import AssignEvents, Synchronise
 
 PARAMETERS = {
     "input": "a",
@@ -112,6 +116,11 @@ class Chain:
         return self.computes[op].compute(op, spans, loops)
 
 
+def is_of_cube(kernel: Kernel) -> bool:
+    """Return True if a kernel comes from its tile program: one with a product or a convolution."""
+    return bool(kernel.producers) or kernel.anchor.operation in FORMS
+
+
 def cube_kernel(
     program: ProgramOp, core: DaVinci, name: str, *, free: frozenset[str] = frozenset()
 ) -> Program:
@@ -121,6 +130,8 @@ def cube_kernel(
     launch has a length of its own; convolutions compute as many as the program has. Raises
     TilewrightError (``plan-capacity``, ``lower-operation``, ``lower-field``).
     """
+    if free:
+        program = program.clone()
     homes: Homes = {}
     tensors: dict[str, Tensor] = {}
     forms = Chain(program, core, homes)
@@ -142,10 +153,22 @@ def cube_kernel(
         lengths = frozenset(dim for dim in free if product.block_of(dim) > 1)
         if product.summed in lengths:
             product.exact[product.summed] = LENGTH
+    if lengths:
+        _order_lengths(program, lengths, core)
     walk = Walk(program, forms, tensors, homes, lengths)
     nodes = ", ".join(str(node) for node in program.get("nodes", ()))
     order = tuple(name for name, op in program.tensors.items() if op.role.data != "internal")
     return walk.kernel(name, order, nodes)
+
+
+def _order_lengths(program: ProgramOp, dims: frozenset[str], core: DaVinci) -> None:
+    """Give a program the signals and waits that it needs at every length of some dims."""
+    machine = machine_of(core)
+    longest = max(program.extents[dim] for dim in dims)
+    remove(program)
+    Synchronise(fewest=False, every=True).run(program, machine)
+    shorter = tuple(dict.fromkeys(dims, length) for length in proven_lengths(longest))
+    AssignEvents(shorter).run(program, machine)
 
 
 def _forms(program: ProgramOp, compute: ComputeOp, core: DaVinci, homes: Homes) -> Forms:

@@ -18,7 +18,7 @@ from tilewright.errors import refuse
 from tilewright.ir import SSAValue
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.recipes import Recipe, Step, recipe_of
-from tilewright.targets.ascend.kernels.vectors import CASTS, number
+from tilewright.targets.ascend.kernels.vectors import number
 from tilewright.targets.ascend.lowering.functions import NAMES, scalars_of
 from tilewright.targets.ascend.lowering.nest import Span
 from tilewright.targets.ascend.lowering.walk import Home, Homes
@@ -92,16 +92,7 @@ class Function:
         if self.recipe.wide:
             around = Step("cast", "x", ("tile",)), Step("cast", "tile", ("out",))
             return [around[0], *self.recipe.steps, around[1]]
-        names = {"x": "tile", "out": "tile"}
-        return [
-            Step(
-                step.name,
-                names.get(step.to, step.to),
-                tuple(names.get(source, source) for source in step.sources),
-                step.scalar,
-            )
-            for step in self.recipe.steps
-        ]
+        return [step.renamed({"x": "tile", "out": "tile"}) for step in self.recipe.steps]
 
     def statements(self, tile: Place, halves: Value, most: int, loop: str) -> list[Statement]:
         """The function of so many halves side by side, whole repeats; ``most`` at the most."""
@@ -122,15 +113,7 @@ class Function:
             place = Place(self.buffers[name])
             return (place, 0, 0) if name in self.alike else (place, 1, REPEAT_BLOCKS)
 
-        body: list[Statement] = []
-        for step in self.steps():
-            places, blocks, strides = zip(*map(part, (step.to, *step.sources)), strict=True)
-            name = step.name
-            if name == "cast":
-                name = CASTS[isa.element_of(places[1]), isa.element_of(places[0])]
-            body.append(
-                isa.vector(name, places[0], places[1:], count, blocks, strides, step.scalar, lanes)
-            )
+        body = [step.statement(part, count, lanes) for step in self.steps()]
         around.body += body
         mask = isa.mask_of(lanes, lanes)
         return [mask, *(body if largest <= self.repeats else [around])]

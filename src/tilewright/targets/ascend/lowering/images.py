@@ -33,7 +33,7 @@ from tilewright.targets.ascend.lowering.walk import (
 )
 from tilewright.targets.ascend.lowering.windows import Rows, Windows
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
-from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement, Tensor
+from tilewright.targets.ascend.program import Barrier, Buffer, Loop, Place, Statement, Tensor
 from tilewright.targets.ascend.vectors import LANES, fill
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, StageOp, TensorOp
 
@@ -378,6 +378,7 @@ class Convolutions:
             all_slots = Buffer(f"{buffer.name}_slots", "ub", buffer.address, size)
             self.before.append(isa.mask_of(LANES, LANES))
             self.before.append(fill(Place(all_slots), -(-size // 256), "j"))
+            self.before.append(Barrier("ALL"))
         plane = self.exact["oh"] * self.exact["ow"]
         source = Place(tensor, self._plane(spans) * BLOCK)
         blocks = spans["co"].size // CUBE

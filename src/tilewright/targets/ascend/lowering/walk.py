@@ -39,7 +39,9 @@ from tilewright.targets.ascend.lowering.nest import (
 )
 from tilewright.targets.ascend.program import (
     LENGTH,
+    Barrier,
     Buffer,
+    Flag,
     Loop,
     Program,
     Statement,
@@ -55,8 +57,11 @@ from tilewright.tile.dialect import (
     ProgramOp,
     TensorOp,
     enclosing_scopes,
+    shared_loops,
 )
+from tilewright.tile.handovers import PART
 from tilewright.tile.iteration import nest_rows
+from tilewright.tile.operations import BarrierOp, EventOp, SignalOp
 
 
 @dataclass
@@ -204,6 +209,11 @@ class Walk:
                 body += self.forms.compute(op, spans, summed)
             elif isinstance(op, DomainOp):
                 self._domain(op, body, spans, loops)
+            elif isinstance(op, EventOp):
+                body.append(self._flag(op))
+            elif isinstance(op, BarrierOp):
+                if op.reason.data != PART:  # At the end of a block nothing follows.
+                    body.append(Barrier("ALL"))
             else:
                 raise self.refusal("lower-operation", f"there is no kernel with {op.name}")
 
@@ -262,6 +272,17 @@ class Walk:
                 self.homes[waiting(compute).result].computed = inner
         self._block(op.body.block, body, inner, loops)
 
+    def _flag(self, op: EventOp) -> Flag:
+        """The flag that a pipe sets or waits for; one of several by the slot that is in use."""
+        first, *others = op.id_list
+        turns = op.turns_of if others else None
+        slot: Value = 0
+        if turns is not None:
+            home, turning = self.homes[turns], len(op.id_list)
+            slot = home.buffer.slot if home.buffer.slots == turning else home.buffer.slot % turning
+        kind = "set" if isinstance(op, SignalOp) else "wait"
+        return Flag(kind, op.source_engine.upper(), op.target_engine.upper(), slot + first)
+
     def _summed(self, op: ComputeOp, loops: tuple[tuple[Loop, int, LoopOp], ...]) -> list[Loop]:
         """The loops over dims that are summed."""
         reduction = summed_dims(op)
@@ -316,17 +337,6 @@ def summed_dims(compute: ComputeOp) -> frozenset[str]:
     """The dims over which a compute sums, by the program's names."""
     *read, written = compute.stages[0].windows.data
     return frozenset[str]().union(*(window.dims for window in read)) - written.dims
-
-
-def shared_loops(program: ProgramOp) -> list[LoopOp]:
-    """The loops that cores share, outermost first."""
-    if program.shared is None:
-        return []
-    loops: list[LoopOp] = []
-    for op in program.walk():
-        if isinstance(op, LoopOp) and len(loops) < len(program.shared.data.split()):
-            loops.append(op)
-    return loops
 
 
 ELEMENTS = {"float16": "half", "float32": "float", "int8": "int8_t", "int32": "int32_t"}

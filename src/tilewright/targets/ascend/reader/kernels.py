@@ -316,7 +316,8 @@ class _Reader:
             raise refuse("cce-argument", f"{name}: takes {wanted} arguments")
         pipes = [self.source.slice(tree) for tree in arguments[:2]]
         for pipe in pipes:
-            if pipe.removeprefix("PIPE_") not in PIPES or not pipe.startswith("PIPE_"):
+            known = ("ALL", *PIPES) if name == "pipe_barrier" else PIPES
+            if pipe.removeprefix("PIPE_") not in known or not pipe.startswith("PIPE_"):
                 raise refuse("cce-argument", f"{name}: there is no pipe {pipe}")
         words = [pipe.removeprefix("PIPE_") for pipe in pipes]
         if wanted == 1:

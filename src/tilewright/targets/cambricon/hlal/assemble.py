@@ -25,7 +25,6 @@ from tilewright.targets.cambricon.hlal.items import (
     LabelUse,
     Sizes,
 )
-from tilewright.targets.cambricon.hlal.parallel.model import Overlap, Scheduled, schedule
 from tilewright.targets.cambricon.hlal.parse import parse
 from tilewright.targets.cambricon.hlal.syntax import Node, Place
 from tilewright.targets.cambricon.hlal.values import Address, Scope
@@ -58,8 +57,6 @@ class Program:
     vsm_bytes: int
     msm_bytes: int
     """Most of each scratchpad that on-chip arrays take at a time."""
-    overlaps: tuple[Overlap, ...] = ()
-    """What the parallel model did and could not do."""
 
     def where(self, word: int) -> str:
         """The lines of a word, for messages."""
@@ -90,13 +87,11 @@ def assemble(
     *,
     base: int = 0,
     barriers: bool = True,
-    parallel: bool = False,
 ) -> Program:
     """Words and data of a text; raises TilewrightError with all problems it finds.
 
     ``base`` is the byte of main memory that data begin at. Without ``barriers`` no instruction is
-    made of ``@barrier``: ACC-C's queue checks ranges, so that results stay the same. With
-    ``parallel``, loops are peeled and macros moved (parallel/model.py).
+    made of ``@barrier``: ACC-C's queue checks ranges, so that results stay the same.
     """
     definitions, own = library(), set[str]()
     constants = (0, 0, sizes.vsm_bytes, sizes.msm_bytes, sizes.lanes)
@@ -125,17 +120,11 @@ def assemble(
     problems += expansion.problems
     if problems:
         raise TilewrightError(problems[:MAX_PROBLEMS])
-    scheduled = Scheduled(expansion.items, (), expansion.most_vsm, expansion.most_msm)
-    if parallel:
-        fixed = "tensor_buffer" in text or "filter_buffer" in text
-        scheduled = schedule(
-            scheduled.items, expansion.units, sizes, scheduled.vsm_bytes, scheduled.msm_bytes, fixed
-        )
-    statements, places, relocations = _statements(_with_barriers(scheduled.items, barriers), base)
+    statements, places, relocations = _statements(_with_barriers(expansion.items, barriers), base)
     words = assemble_statements(statements, name)
     return Program(
         name, tuple(statements), words, base, data, tuple(relocations), tuple(places),
-        scheduled.vsm_bytes, scheduled.msm_bytes, scheduled.overlaps,
+        expansion.most_vsm, expansion.most_msm,
     )  # fmt: skip
 
 
@@ -153,15 +142,14 @@ def _with_barriers(items: list[Item], wanted: bool) -> list[Instruction | LabelM
     A scalar instruction does not wait in the queue, so the last other one is repeated.
     """
     instructions: list[Instruction | LabelMark] = []
-    last = Instruction("VMOVE", (), (Register(0),) * 3, (), None)
+    last = Instruction("VMOVE", (), (Register(0),) * 3, ())
     for item in items:
         if isinstance(item, BarrierMark):
             if not wanted:
                 continue
             waiting = Instruction(
-                last.mnemonic, (*last.modifiers, ("barrier", None)), last.operands, item.places,
-                None,
-            )  # fmt: skip
+                last.mnemonic, (*last.modifiers, ("barrier", None)), last.operands, item.places
+            )
             instructions.append(waiting)
             continue
         if isinstance(item, Instruction) and "barrier" in BY_MNEMONIC[item.mnemonic].by_name:

@@ -26,7 +26,6 @@ from tilewright.targets.cambricon.hlal.items import (
     LabelUse,
     OperandValue,
     Sizes,
-    Unit,
 )
 from tilewright.targets.cambricon.hlal.kinds import allowed_in
 from tilewright.targets.cambricon.hlal.segments import SegmentedArray
@@ -67,7 +66,6 @@ class Expansion:
     """The statements of a program behind preprocessing, and what they take."""
 
     items: list[Item] = field(default_factory=list[Item])
-    units: list[Unit] = field(default_factory=list[Unit])
     most_vsm: int = 0
     most_msm: int = 0
     problems: list[Problem] = field(default_factory=list[Problem])
@@ -83,7 +81,6 @@ class _Frame:
     taken: int = 0
     vsm: int = 0
     msm: int = 0
-    unit: Unit | None = None
     kinds: tuple[str, ...] = ()
     """Of the macros around: each must allow a statement."""
 
@@ -218,11 +215,10 @@ class _Expander:
         if unique in self.placed:
             raise problem(node.at, "is a label that stands twice", code="hlal-name")
         self.placed.add(unique)
-        unit = None if frame.unit is None else frame.unit.number
-        self.expansion.items.append(LabelMark(unique, (node.at, *frame.calls), unit))
+        self.expansion.items.append(LabelMark(unique, (node.at, *frame.calls)))
 
     def _array(self, node: syntax.Array, frame: _Frame) -> None:
-        if frame.unit is not None:
+        if frame.kinds:
             raise problem(node.at, "cannot be declared in a macro", "declare it in the block")
         if node.element not in ("fix16", "fix32"):
             raise problem(node.at, f"has elements {node.element!r}", "fix16 or fix32")
@@ -260,13 +256,12 @@ class _Expander:
         block = self.definitions.blocks.get(node.name)
         if macro is not None:
             parameters = list(macro.parameters)
-            unit = self._unit(node, macro, frame)
             body = macro.body
         elif block is not None:
-            if frame.unit is not None:
+            if frame.kinds:
                 raise problem(node.at, "is a block, and a macro holds only statements")
             parameters = [parameter.name for parameter in block.parameters]
-            unit, body = None, block.body
+            body = block.body
         else:
             known = ", ".join(_similar(node.name, [*self.definitions.macros,
                                                    *self.definitions.blocks]))  # fmt: skip
@@ -286,18 +281,11 @@ class _Expander:
             raise problem(node.at, f"is past {MAX_CALLS} calls", code="hlal-size")
         inner = _Frame(
             Scope(dict(zip(parameters, arguments, strict=True)), home),
-            {}, (node.at, *frame.calls), frame.taken, frame.vsm, frame.msm, unit,
+            {}, (node.at, *frame.calls), frame.taken, frame.vsm, frame.msm,
             frame.kinds if macro is None else (*frame.kinds, macro.kind),
         )  # fmt: skip
         self.labels(body, inner)
         self.body(body, inner)
-
-    def _unit(self, node: syntax.Invoke, macro: syntax.Macro, frame: _Frame) -> Unit:
-        if frame.unit is not None:
-            return frame.unit
-        unit = Unit(len(self.expansion.units), macro.kind, macro.name, (node.at, *frame.calls))
-        self.expansion.units.append(unit)
-        return unit
 
     def _argument(self, operand: Operand, frame: _Frame) -> Value:
         if isinstance(operand, syntax.RegisterName):
@@ -314,7 +302,6 @@ class _Expander:
 
     def _atomic(self, node: syntax.Atomic, frame: _Frame) -> None:
         mnemonic = node.mnemonic.upper()
-        unit = frame.unit
         if mnemonic not in BY_MNEMONIC:
             similar = ", ".join(_similar(mnemonic, BY_MNEMONIC))
             raise problem(node.at, "is no instruction", similar, "hlal-name")
@@ -327,11 +314,8 @@ class _Expander:
         )
         operands = tuple(self._operand(operand, mnemonic, frame) for operand in node.operands)
         self.expansion.items.append(
-            Instruction(
-                mnemonic, modifiers, operands, (node.at, *frame.calls),
-                None if unit is None else unit.number,
-            )
-        )  # fmt: skip
+            Instruction(mnemonic, modifiers, operands, (node.at, *frame.calls))
+        )
         if len(self.expansion.items) > MAX_STATEMENTS:
             raise problem(node.at, f"is past {MAX_STATEMENTS} statements", code="hlal-size")
 

@@ -34,17 +34,6 @@ OperandValue: TypeAlias = "Register | int | Address | LabelUse"
 
 
 @dataclass(frozen=True)
-class Unit:
-    """One call of a macro: what the parallel model moves as a whole."""
-
-    number: int
-    kind: str
-    """"C" or "IO"."""
-    name: str
-    places: tuple[Place, ...]
-
-
-@dataclass(frozen=True)
 class Instruction:
     """An atomic statement; ``places`` leads from its own line to the program's."""
 
@@ -52,7 +41,6 @@ class Instruction:
     modifiers: tuple[tuple[str, int | None], ...]
     operands: tuple[OperandValue, ...]
     places: tuple[Place, ...]
-    unit: int | None
 
 
 @dataclass(frozen=True)
@@ -61,7 +49,6 @@ class LabelMark:
 
     name: str
     places: tuple[Place, ...]
-    unit: int | None = None
 
 
 @dataclass(frozen=True)

@@ -28,19 +28,18 @@ def banded(c: Context, weights: Operand, rows: Sliding, columns: Sliding) -> tup
     The weights are copied for the band that is chosen. Their load is counted, too: it grows with
     the square of a band's pixels, and the kernel that begins a network waits for all of it.
     """
-    tensor = weights.buffer.tensor_op
-    settled = not {"g", "co", "ci", "kh"} & c.looped and c.extent("g") == 1
+    settled = not {"g", "co", "ci", "kh"} & c.nest.looped and c.nest.extent("g") == 1
     image = columns.axis is not None and columns.out == "ow" and columns.dilation == 1
-    if not settled or not image or tensor not in c.segmented:
+    if not settled or not image or not c.transfers.by_segment(weights):
         return columns, 1
-    lanes, co, width = lanes_of(c.machine), c.extent("co"), c.tile_size("ow")
+    lanes, co, width = lanes_of(c.machine), c.nest.extent("co"), c.nest.tile_size("ow")
     most = max(c.temporaries.size // SUM_BYTES // co, 1)
 
-    results = prod(c.extent(dim) for dim in ("n", "oh", "ow"))
+    results = prod(c.nest.extent(dim) for dim in ("n", "oh", "ow"))
     rate = c.machine.move(c.machine.main, "msm").bytes_per_cycle
 
     def cycles(pixels: int) -> float:
-        row = ((pixels - 1) * columns.stride + columns.kernel) * c.extent("ci")
+        row = ((pixels - 1) * columns.stride + columns.kernel) * c.nest.extent("ci")
         blocks = -(-pixels * co // lanes) * -(-row // lanes)
         load = 2 * rows.kernel * row * pixels * co / rate
         batch = max(min(most, width), 1)
@@ -49,9 +48,9 @@ def banded(c: Context, weights: Operand, rows: Sliding, columns: Sliding) -> tup
         issue = 2 * rows.kernel + beside
         return (max(rows.kernel * blocks, issue) + EXPOSED) * results / pixels + load
 
-    sizes = [p for p in range(1, width + 1) if not width % p and not c.extent("ow") % p]
+    sizes = [p for p in range(1, width + 1) if not width % p and not c.nest.extent("ow") % p]
     best = min((p for p in sizes if p <= most), key=cycles)
-    if best == 1 or not c.widen(tensor, best, columns.stride):
+    if best == 1 or not c.transfers.pack_pixels(weights, best, columns.stride):
         return columns, 1
     span = (best - 1) * columns.stride + columns.kernel
     tiles = tuple((before, size, pixels // best) for before, size, pixels in columns.tiles)

@@ -81,7 +81,7 @@ class Batches(Pending):
     def _whole_batches(self) -> bool:
         """Return True if every run of pixels is whole batches, even if their number is unknown."""
         c, out = self.c, self.columns.out
-        sizes = c.extent(out), c.tile_size(out)
+        sizes = c.nest.extent(out), c.nest.tile_size(out)
         # All windows of one pixel lie alike: a run is a row of a tile.
         rows = self.columns.kernel == self.band == 1 and not any(n % self.batch for n in sizes)
         return rows or self.batch == 1
@@ -89,7 +89,7 @@ class Batches(Pending):
     def _run_in_parts(self, run: Run, base: Value) -> None:
         """Pixels whose windows lie alike, part by part of each one's channels."""
         e, pixel = self.e, self.pixel
-        size = 2 * self.c.extent("ci") * self.columns.kernel * self.rows.kernel
+        size = 2 * self.c.nest.extent("ci") * self.columns.kernel * self.rows.kernel
         starts = [self.parts[0] * number for number in range(len(self.parts))]
         self._measure(run)
         with e.scope():
@@ -213,5 +213,5 @@ class Batches(Pending):
         if not self.alone:
             e.emit("SSUB", self.base, self.halves, self.base)
         # Short batches at the edges of an image would be no measure of time.
-        if not self.hooks and (not isinstance(count, int) or 2 * count > self.batch):
-            self.c.hook()
+        if not self.slots_per_pixel and (not isinstance(count, int) or 2 * count > self.batch):
+            self.c.transfers.issue_slot()

@@ -40,22 +40,24 @@ class Depthwise:
         self.columns = sliding(c, access, self.x, "ow", "kw")
         if self.x.order[-1] != 1:
             raise refuse("lower-layout", "channels do not lie side by side", c.where)
-        if self.w.buffer.tensor_op not in c.segmented:
+        if not c.transfers.by_segment(self.w):
             raise refuse("lower-weights", "weights are computed, or cut by rows", c.where)
         self._reserve()
         positions = self.rows.kernel * self.columns.kernel
         if self.weights:
-            c.renew(self.w, lambda tile: self._repeat(self.w, tile, self.weights, 2, positions))
+            c.transfers.on_refill(
+                self.w, lambda tile: self._repeat(self.w, tile, self.weights, 2, positions)
+            )
         bias = self.bias
         if bias is not None and self.biases:
-            c.renew(bias, lambda tile: self._repeat(bias, tile, self.biases, 4, 1))
+            c.transfers.on_refill(bias, lambda tile: self._repeat(bias, tile, self.biases, 4, 1))
 
     def _reserve(self) -> None:
         """Temporaries for as many pixels as fit them, or as make vectors long."""
         c, t = self.c, self.c.temporaries
-        channels = self.most = c.tile_size("c")
+        channels = self.most = c.nest.tile_size("c")
         positions = self.rows.kernel * self.columns.kernel
-        width, lanes = c.tile_size("ow"), lanes_of(c.machine)
+        width, lanes = c.nest.tile_size("ow"), lanes_of(c.machine)
         each = 4 + 4 * (self.bias is not None) + 2 * self.epilogue.relu + self.epilogue.limit_bytes
         repeated = self.columns.stride == 1
         room = t.left // channels // (each + 2 * positions * repeated)
@@ -72,7 +74,7 @@ class Depthwise:
         self.sums = t.take(4 * size)
         self.biases = t.take(4 * size) if self.bias is not None and self.batch > 1 else 0
         self.weights = t.take(2 * size * positions) if repeated and self.batch > 1 else 0
-        self.table = table_of(self.epilogue.table, c) if self.epilogue.table else 0
+        self.table = table_of(self.epilogue.table, c.tables) if self.epilogue.table else 0
 
     def prologue(self) -> None:
         """Emit the code that runs before all tiles."""
@@ -84,7 +86,7 @@ class Depthwise:
         """Emit the code of one tile."""
         e, c = self.e, self.c
         with e.scope():
-            box = e.settled(lambda: windows_box(c.box(self.x, tile), self.rows, self.columns))
+            box = e.settled(lambda: windows_box(c.nest.box(self.x, tile), self.rows, self.columns))
             self.channels = tile.spans.of("c")
             self.pixel, self.row = self.columns.stride_in(box), self.rows.stride_in(box)
             self.result = e.variable(tile.bases[c.output.buffer])
@@ -165,7 +167,7 @@ class Depthwise:
                     e.increase(sums, e.multiply(self.channels, 4))
 
                 e.repeat(pixels, pixel, least=1)
-            c.hook()
+            c.transfers.issue_slot()
             self.epilogue.emit(
                 e,
                 self.sums,

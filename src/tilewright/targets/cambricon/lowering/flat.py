@@ -25,7 +25,7 @@ from collections.abc import Callable
 
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.nest import Filled
-from tilewright.targets.cambricon.lowering.stepping import UNBEGUN, Stepping
+from tilewright.targets.cambricon.lowering.stepping import BEFORE_FIRST, Stepping
 from tilewright.tile.dialect import BufferOp
 
 
@@ -39,16 +39,16 @@ class Flat(Stepping):
         for register in (*self.now, *self.next):
             e.set(register, 0)
         if self.streams:
-            self.agenda.reset()
-        e.set(self.level, UNBEGUN)
-        e.set(self.ended, int(len(self.walk.begun) > 0))
+            self.scheduler.reset()
+        e.set(self.level, BEFORE_FIRST)
+        e.set(self.ended, int(len(self.transfers.prefetched) > 0))
         for buffer in self.coming:
             # The first load fills the other one.
             e.set(self.current[buffer], self._two(buffer)[1])
         out = self.output.buffer
         if out in self.current:
-            # Where results leave behind their pixels, the step to a tile takes the other slot.
-            slot = self.walk.operands[out].address if self.trail is None else self._two(out)[1]
+            # Where pixels are stored one by one, the step to a tile takes the other slot.
+            slot = self.operands[out].address if self.pixel_store is None else self._two(out)[1]
             e.set(self.current[out], slot)
         with e.beside():
             self._loads(self.labels)
@@ -59,10 +59,10 @@ class Flat(Stepping):
         e.if_positive(self.ended, last)
         e.place(take)
         for stream in self.load_streams.values():
-            stream.drain()
+            stream.flush()
         for now, coming in zip(self.now, self.next, strict=True):
             e.set(now, coming)
-        if self.trail is not None:
+        if self.pixel_store is not None:
             self._swap(self.current[out], out)
         for buffer, depth in self.coming.items():
 
@@ -71,22 +71,22 @@ class Flat(Stepping):
 
             self._where_advanced(depth, other)
         self._late_loads()
-        self._renew()
+        self._refill()
         with e.beside():
             self._advance(self.labels, self.loaded)
         e.place(last)
-        stored = self.trail or self.store_stream
+        stored = self.pixel_store or self.store_stream
         if stored is not None:
-            stored.drain()
+            stored.flush()
 
     def _begin(self, take: str) -> None:
         """Before the first tile, there is none to compute."""
-        e, begun = self.e, self.e.label("begun")
+        e, first = self.e, self.e.label("begun")
         with e.beside(), e.scope():
-            e.if_positive(e.subtract(UNBEGUN + 1, self.level), begun)
+            e.if_positive(e.subtract(BEFORE_FIRST + 1, self.level), first)
 
         def block() -> None:
-            e.place(begun)
+            e.place(first)
             self._before_first(take)
 
         e.apart(block)
@@ -96,7 +96,7 @@ class Flat(Stepping):
         with self.e.beside():
             self._pass_before()
         self.e.set(self.level, 0)
-        if self.walk.begun:
+        if self.transfers.prefetched:
             self.e.set(self.ended, 0)
         self.e.jump(take)
 
@@ -108,16 +108,16 @@ class Flat(Stepping):
         if self.weights_move:
             return
         for stream in self.load_streams.values():
-            stream.drain()
-        self.walk.passing(False)
+            stream.flush()
+        self.passed_once(False)
 
-    def _renew(self) -> None:
+    def _refill(self) -> None:
         """For buffers that the step to this tile has filled: the level still is that step's."""
-        for buffer, renew in self.walk.renewals:
+        for buffer, refill in self.transfers.refills:
             depth = self.filled[buffer]
             if not depth:
                 continue
-            self._where_advanced(depth, lambda renew=renew: renew(self._now()))
+            self._where_advanced(depth, lambda refill=refill: refill(self._now()))
 
     def _late_loads(self) -> None:
         """Loads into buffers of one slot: behind the tile that used them."""
@@ -125,14 +125,10 @@ class Flat(Stepping):
 
             def fill(load: Filled = load) -> None:
                 there = self.e.label("there")
-                if load.buffer in self.walk.begun:
+                if load.buffer in self.transfers.prefetched:
                     self._where_first(load.depth, there)
-                self.fill(
-                    self.walk.operands[load.buffer],
-                    self.walk.spans(self.now, load.depth),
-                    self.walk.operands[load.buffer].address,
-                    None,
-                )
+                spans = self.nest.spans(self.now, load.depth)
+                self.transfers.fill(load.buffer, spans, self.operands[load.buffer].address, None)
                 self.e.place(there)
 
             # The level still is that of the step to this tile.
@@ -168,22 +164,22 @@ class Flat(Stepping):
         with e.scope():
             tile = self._now()
             self.compute(tile)
-            if self.walk.operands[self.output.buffer].stays:
+            if self.operands[self.output.buffer].stays:
                 return
-            if self.trail is not None:
+            if self.pixel_store is not None:
                 pixels: Value = 1
-                for dim in self.walk.pixels:
+                for dim in self.transfers.pixels:
                     pixels = e.multiply(pixels, tile.spans.of(dim))
-                self.trail.leave(pixels)
+                self.pixel_store.leave(pixels)
                 return
             keep = e.label("keep")
             if self.output.depth < self.depth:
                 e.if_positive(e.add(self.level, 1 - self.output.depth), keep)
             if self.store_stream is not None:
-                self.store_stream.drain()
-            self.store(tile, self.store_stream)
+                self.store_stream.flush()
+            self.transfers.store(tile, self.store_stream)
             if self.store_stream is not None:
-                self.agenda.begin()
+                self.scheduler.begin()
             if self.output.buffer in self.current:
                 self._swap(self.current[self.output.buffer], self.output.buffer)
             e.place(keep)

@@ -28,9 +28,9 @@ from tilewright.targets.cambricon.machine import lanes_of
 
 def ring_bytes(c: Context, x: Operand, rows: Sliding, columns: Sliding) -> int:
     """Bytes of the rings of a kernel; 0 where gathering does not pay or is not written."""
-    known = not {"ci", "kh", "kw", "ow"} & c.looped and columns.out == "ow"
+    known = not {"ci", "kh", "kw", "ow"} & c.nest.looped and columns.out == "ow"
     if (
-        c.inside(x) != frozenset({"g"})
+        c.nest.inside(x) != frozenset({"g"})
         or not known
         or rows.kernel > UNROLLED
         or len(rows.cut) > VARIANTS
@@ -38,7 +38,7 @@ def ring_bytes(c: Context, x: Operand, rows: Sliding, columns: Sliding) -> int:
         return 0
     if (columns.stride, columns.dilation, rows.dilation) != (1, 1, 1) or columns.axis is None:
         return 0
-    ci, lanes = c.extent("ci"), lanes_of(c.machine)
+    ci, lanes = c.nest.extent("ci"), lanes_of(c.machine)
     if -(-columns.kernel * ci // lanes) >= columns.kernel * -(-ci // lanes):
         return 0
     return rows.kernel * 2 * (columns.kernel + 1) * 2 * ci

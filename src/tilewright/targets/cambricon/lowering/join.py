@@ -43,12 +43,12 @@ class Join:
             raise refuse("lower-elements", "elements of 16 bits alone are joined", c.where)
         if any(part.order != order for part in self.parts):
             raise refuse("lower-layout", "what is joined differs in layout", c.where)
-        if any(c.inside(operand) for operand in (*self.parts, c.output)):
+        if any(c.nest.inside(operand) for operand in (*self.parts, c.output)):
             raise refuse("lower-nest", "loops step through a resident tile", c.where)
         window = c.output.buffer.window.data
         place = next(i for i, axis in enumerate(order) if "axis" in window[axis].dims)
         self.outer, self.inner = order[:place], order[place:]
-        within = prod(c.tile_size(dim) for dim in self._dims(self.inner[1:]))
+        within = prod(c.nest.tile_size(dim) for dim in self._dims(self.inner[1:]))
         rows = [
             -(-part.buffer.tensor_shape[order[place]] * within // lanes_of(c.machine))
             for part in self.parts
@@ -57,7 +57,7 @@ class Join:
         """Of a run of each part."""
         # Tiles that come while others are copied do so one by one; those of one slot cannot.
         if all(part.slots > 1 for part in self.parts):
-            c.pace(UNROLLED * sum(self.cycles[:TOGETHER]))
+            c.transfers.space_slots(UNROLLED * sum(self.cycles[:TOGETHER]))
 
     def _dims(self, axes: Sequence[int]) -> list[str]:
         window = self.c.output.buffer.window.data
@@ -70,7 +70,7 @@ class Join:
         """Emit the code of one tile."""
         e, c = self.e, self.c
         with e.scope():
-            box = c.box(c.output, tile)
+            box = c.nest.box(c.output, tile)
             sizes = [box.axes[axis].size for axis in self.outer]
             known = prod(size for size in sizes if isinstance(size, int))
             # Runs of which as many stand one after the other as divide them.
@@ -78,7 +78,7 @@ class Join:
             loops: Value = known // written
             for size in sizes:
                 loops = loops if isinstance(size, int) else e.multiply(loops, size)
-            counts = [self._count(c.box(part, tile), self.inner) for part in self.parts]
+            counts = [self._count(c.nest.box(part, tile), self.inner) for part in self.parts]
             whole: Value = 0
             for count in counts:
                 whole = e.add(whole, e.multiply(count, c.output.element))
@@ -122,7 +122,7 @@ class Join:
             def several() -> None:
                 for _ in range(written):
                     run()
-                self.c.hook(cycles)
+                self.c.transfers.issue_slot(cycles)
 
             e.repeat(loops, several, least=1)
         return e.add(to, behind)

@@ -6,43 +6,41 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from tilewright.errors import TilewrightError
+from tilewright.errors import refuse
 from tilewright.machine import Machine
+from tilewright.targets.cambricon.isa import REGISTERS
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.depthwise import Depthwise
-from tilewright.targets.cambricon.lowering.early import (
-    FirstLoad,
-    Gap,
-    Interval,
-    Need,
-    Settled,
-)
 from tilewright.targets.cambricon.lowering.emitter import Emitter
 from tilewright.targets.cambricon.lowering.join import Join
 from tilewright.targets.cambricon.lowering.lrn_gradient import LrnGradient
 from tilewright.targets.cambricon.lowering.matrix_mean import MatrixMean
 from tilewright.targets.cambricon.lowering.maximum import MaximumGradient
-from tilewright.targets.cambricon.lowering.nest import nest_of
+from tilewright.targets.cambricon.lowering.nest import Nest, nest_of
 from tilewright.targets.cambricon.lowering.normalise import Lrn, Softmax
-from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.outer import Outer
 from tilewright.targets.cambricon.lowering.points import Points
 from tilewright.targets.cambricon.lowering.pool_matrix import MatrixPool
 from tilewright.targets.cambricon.lowering.pooling import Pool
+from tilewright.targets.cambricon.lowering.prefetch import (
+    FirstLoad,
+    Interval,
+    PlacedWeights,
+    PrefetchSlot,
+    WeightRequest,
+)
 from tilewright.targets.cambricon.lowering.product import Product
+from tilewright.targets.cambricon.lowering.registers import USES, Registers
 from tilewright.targets.cambricon.lowering.tables import Filled, KernelTables
 from tilewright.targets.cambricon.lowering.temporaries import ALIGNMENT, Temporaries
 from tilewright.targets.cambricon.lowering.tidy import tidied
 from tilewright.targets.cambricon.lowering.tiles import Tile
-from tilewright.targets.cambricon.lowering.walk import Walk
+from tilewright.targets.cambricon.lowering.transfers import Reserve, Transfers
+from tilewright.targets.cambricon.lowering.walk import emit_tiles
 from tilewright.targets.cambricon.lowering.weight_places import WeightPlaces
-from tilewright.targets.cambricon.lowering.weights import Segments, segments_of
-from tilewright.targets.cambricon.machine import part_of
+from tilewright.targets.cambricon.lowering.weights import Segments
 from tilewright.targets.cambricon.statements import Statement
 from tilewright.tile.dialect import ProgramOp, TensorOp
-
-Reserve = Callable[[TensorOp, Segments], int]
-"""Makes room in main memory for a copy of weights; its address."""
 
 Image = Callable[[bytes], int]
 """Puts 16-bit elements into main memory, each content once; their address."""
@@ -92,7 +90,7 @@ COMPUTES: Mapping[str, Callable[[Context], Compute]] = {
 }
 """By the anchor's operation; all others are maps."""
 
-Settle = Callable[[Need], Settled]
+PlaceWeights = Callable[[WeightRequest], PlacedWeights]
 """Where a kernel's weights lie, and what an earlier kernel loads of the first ones."""
 
 
@@ -104,25 +102,15 @@ class Lowered:
     segments: dict[TensorOp, Segments]
     used: tuple[Interval, ...] = ()
     """Bytes of the matrix scratchpad."""
-    gap: Gap | None = None
-    early: FirstLoad | None = None
+    slot: PrefetchSlot | None = None
+    prefetch: FirstLoad | None = None
     """The load that it leaves to an earlier kernel."""
     resident: Mapping[TensorOp, Segments] = field(default_factory=dict[TensorOp, Segments])
     """The cuts of the weights that it finds in the matrix scratchpad."""
     tables: Filled = ()
     """What it leaves in the machine's tables."""
-
-
-THRIFT = (
-    (("input", "output", "residual", "weight", "bias"), 12),
-    (("input", "output", "residual", "weight"), 12),
-    (("input", "output", "residual", "weight"), 2),
-    (("input", "output"), 4),
-    (("output",), 2),
-    ((), 4),
-    ((), 0),
-)
-"""Ways to spend registers, best first: which operands move in streams, and how many constants."""
+    registers: int = 0
+    """Scalar registers that are alive together."""
 
 
 def lower_kernel(
@@ -132,7 +120,7 @@ def lower_kernel(
     image: Image,
     alone: Callable[[TensorOp], bool],
     reserve: Reserve,
-    settle: Settle | None = None,
+    place: PlaceWeights,
     tables: Filled = (),
 ) -> Lowered:
     """A kernel's statements; ``alone`` says of weights whether no other kernel reads them.
@@ -141,167 +129,84 @@ def lower_kernel(
 
     Raises TilewrightError.
     """
-    failure: TilewrightError | None = None
-    others = ((number, False) for number in range(len(THRIFT)))
-    for thrift, trails in ((0, True), (1, True), *others):
-        lowering = KernelLowering(program, machine, bases, image, reserve, thrift, tables)
-        lowering.trails = trails
-        lowering.share(alone)
-        try:
-            return lowering.lower(settle)
-        except TilewrightError as error:
-            if error.problems[0].code != "lower-registers":
-                raise
-            failure = failure or error
-    assert failure is not None
-    raise failure
+    needs: list[int] = []
+    for use in USES:
+        e = Emitter(program.symbol.data, program.symbol.data, use.constants)
+        nest = nest_of(program, e, machine, bases)
+        transfers = Transfers(nest, machine, use, reserve)
+        transfers.share(alone)
+        lowered = _lowered(transfers, use, image, place, tables)
+        if lowered.registers <= REGISTERS:
+            return lowered
+        needs.append(lowered.registers)
+    raise refuse(
+        "lower-registers",
+        f"the kernel's loops need {min(needs)} of {REGISTERS} scalar registers",
+        program.symbol.data,
+        "plan it with fewer tiled dims, or run it on the host",
+    )
 
 
-class KernelLowering(WeightPlaces):
-    """The lowering of one kernel to words."""
+def _lowered(
+    transfers: Transfers, use: Registers, image: Image, place: PlaceWeights, filled: Filled
+) -> Lowered:
+    """A kernel's statements with one use of the registers, be these enough or not."""
+    nest, e, machine = transfers.nest, transfers.e, transfers.machine
+    tables = KernelTables(filled, e.where)
+    matrix_temporaries = _temporaries(nest, machine, "msm")
+    weights = WeightPlaces(nest, transfers, matrix_temporaries)
+    context = Context(
+        e, nest, transfers, use, machine, _in_vsm(nest, machine), matrix_temporaries, tables
+    )
+    compute = COMPUTES.get(context.anchor.operation.data, Points)(context)
+    for number, data in tables.loads.items():
+        with e.scope():
+            zero, size = e.loaded(0), e.loaded(len(data) // 2)
+            e.emit(f"VLOAD.table={number}", zero, size, zero, image(data))
+    compute.prologue()
+    prefetch: FirstLoad | None = None
+    if (request := weights.request()) is not None:
+        (buffer,) = nest.weights
+        placed, operand = place(request), nest.operands[buffer]
+        operand.moved_to, operand.later = placed.place.base, placed.place.later
+        if (prefetch := placed.prefetch) is not None:
+            transfers.prefetched.add(buffer)
+    emit_tiles(nest, transfers, compute.emit, weights.leave_slot)
+    e.finish()
+    slot = weights.slot
+    lost = {} if slot is None else {id(slot.place): slot.registers}
+    tidy = tidied(e.statements, lost)
+    if slot is not None and tidy.registers <= REGISTERS:
+        slot = replace(slot, registers=tuple(tidy.clobbers[id(slot.place)]))
+    elsewhere = {*transfers.copies, *transfers.resident}
+    return Lowered(
+        tidy.statements,
+        {tensor: cut for tensor, cut in transfers.segments.items() if tensor not in elsewhere},
+        weights.used(last=False),
+        slot,
+        prefetch,
+        transfers.resident,
+        tables.left,
+        tidy.registers,
+    )
 
-    def __init__(
-        self,
-        program: ProgramOp,
-        machine: Machine,
-        bases: Mapping[str, int],
-        image: Image,
-        reserve: Reserve,
-        thrift: int,
-        tables: Filled,
-    ) -> None:
-        self.streams, constants = THRIFT[thrift]
-        self.thrift = thrift
-        self.spare = None
-        self.trails = False
-        """Whether results may leave behind their pixels: that takes registers, too."""
-        self.program = program
-        self.machine = machine
-        self.bases = bases
-        self.image = image
-        self.reserve = reserve
-        self.e = Emitter(program.symbol.data, program.symbol.data, constants)
-        self.nest = nest_of(program)
-        self.tables = KernelTables(tables, self.e.where)
-        self.own = self._temporaries("msm")
-        self.gap: Gap | None = None
-        buffers = [*(load.buffer for load in self.nest.loads)]
-        assert self.nest.output is not None
-        buffers.append(self.nest.output.buffer)
-        self.operands = {buffer: Operand(buffer, machine, bases) for buffer in buffers}
-        self.segments = {}
-        self.copies = {}
-        self.resident: dict[TensorOp, Segments] = {}
-        self.bands = {}
-        self.bridges = {}
-        for buffer in buffers:
-            if buffer.memory == "msm" or buffer.get("role", "") == "weight":
-                segments = segments_of(self.nest, buffer)
-                whole = buffer.memory == "msm" and self.nest.output.buffer.accumulates is None
-                if segments is not None and whole:
-                    segments = replace(segments, co_step=part_of(machine, segments.co_step))
-                if segments is not None:
-                    self.segments[buffer.tensor_op] = segments
-                    if buffer.stays is not None:
-                        self.resident[buffer.tensor_op] = segments
-                        self.operands[buffer].segments = segments
 
-    def lower(self, settle: Settle | None) -> Lowered:
-        """All statements of the kernel."""
-        e, machine = self.e, self.machine
-        assert self.nest.compute is not None
-        walk = self.walk = Walk(e, self.nest, self.operands, self._pass)
-        walk.pause, walk.pieces = self._pause, self._pieces
-        walk.early = self.earliness
-        temporaries = self._in_vsm()
-        context = Context(
-            e,
-            self.program,
-            self.nest.compute,
-            machine,
-            self.operands,
-            {loop.dim.data: loop.step_size for loop in self.nest.loops},
-            walk.stepped,
-            temporaries,
-            self.own,
-            self.tables.number,
-            frozenset(self.segments),
-            walk.hook,
-            self.thrift,
-            self._widen,
-            walk.pace,
-            walk.renew,
-            walk.replace,
-            walk.may_trail if self.trails else lambda dims: None,
-            walk.finish,
-            lambda operand, busy: self._bridge(operand, busy, context.temporaries),
-        )
-        kind = COMPUTES.get(context.anchor.operation.data, Points)
-        compute = kind(context)
-        for number, data in self.tables.loads.items():
-            with e.scope():
-                zero, size = e.loaded(0), e.loaded(len(data) // 2)
-                e.emit(f"VLOAD.table={number}", zero, size, zero, self.image(data))
-        compute.prologue()
-        early: FirstLoad | None = None
-        need = self._need() if settle is not None else None
-        if need is not None and settle is not None:
-            (buffer,) = self._weights()
-            choice = settle(need)
-            self.operands[buffer].moved_to = choice.place.base
-            self.operands[buffer].later = choice.place.later
-            if choice.early is not None:
-                walk.begun.add(buffer)
-                early = choice.early
-            if choice.rest is not None:
-                self._load(choice.rest)
-        walk.emit(self._fill, compute.emit, self._store, self._stream)
-        e.finish()
-        used = self._used(last=False)
-        elsewhere = {*self.copies, *self.resident}
-        own = {tensor: cut for tensor, cut in self.segments.items() if tensor not in elsewhere}
-        gap = self.gap
-        lost = {} if gap is None else {id(gap.place): gap.registers}
-        tidy = tidied(e.statements, lost, e.where)
-        if gap is not None:
-            gap = replace(gap, registers=tuple(tidy.clobbers[id(gap.place)]))
-        statements = tidy.statements
-        left = self.tables.left
-        return Lowered(statements, own, used, gap, early, self.resident, left)
+def _temporaries(nest: Nest, machine: Machine, memory: str) -> Temporaries:
+    """The end of a memory, which buffers leave to the primitive."""
+    left = machine.memory_beside(machine.primitive(nest.compute.primitive.data), memory)
+    return Temporaries(left.room or 0, left.reserved, nest.program.symbol.data)
 
-    def share(self, alone: Callable[[TensorOp], bool]) -> None:
-        """Weights that other kernels load, too, are copied, once for each way in which they are
-        cut: where they lie plainly, a tile would be a transfer for each of its rows."""
-        for tensor in self.segments.keys() - self.resident.keys():
-            if not alone(tensor):
-                self.copies[tensor] = self.reserve(tensor, self.segments[tensor])
 
-    def _temporaries(self, memory: str) -> Temporaries:
-        """The end of a memory, which buffers leave to the primitive."""
-        assert self.nest.compute is not None
-        primitive = self.machine.primitive(self.nest.compute.primitive.data)
-        left = self.machine.memory_beside(primitive, memory)
-        return Temporaries(left.room or 0, left.reserved, self.program.symbol.data)
-
-    def _in_vsm(self) -> Temporaries:
-        """The end of VSM; no buffer lies in the part in front of it, either."""
-        temporaries = self._temporaries("vsm")
-        own = [operand for operand in self.operands.values() if operand.buffer.memory == "vsm"]
-        behind = max(
-            (operand.address + operand.bytes for operand in own if not operand.stays),
-            default=temporaries.start,
-        )
-        temporaries.beside = max(temporaries.start - behind, 0) // ALIGNMENT * ALIGNMENT
-        return temporaries
-
-    def _widen(self, tensor: TensorOp, band: int, stride: int) -> bool:
-        """Copy weights for bands of pixels; False where they do not fit the matrix scratchpad."""
-        cut = replace(self.segments[tensor], band=band, stride=stride)
-        if 2 * cut.banded_size > (self.machine.memory("msm").room or 0):
-            return False
-        self.bands[tensor] = self.reserve(tensor, cut), cut.banded_size
-        buffer = next(b for b in self._weights() if b.tensor_op is tensor)
-        # It is larger than the buffer, and the only one in its scratchpad, filled once.
-        self.operands[buffer].moved_to = 0
-        del self.segments[tensor]
-        return True
+def _in_vsm(nest: Nest, machine: Machine) -> Temporaries:
+    """The end of VSM; no buffer lies in the part in front of it, either."""
+    temporaries = _temporaries(nest, machine, "vsm")
+    behind = max(
+        (
+            operand.address + operand.bytes
+            for operand in nest.operands.values()
+            if operand.buffer.memory == "vsm" and not operand.stays
+        ),
+        default=temporaries.start,
+    )
+    temporaries.beside = max(temporaries.start - behind, 0) // ALIGNMENT * ALIGNMENT
+    return temporaries

@@ -31,9 +31,12 @@ class MatrixMean:
             raise refuse("lower-epilogue", "pooling takes ReLU alone behind it", c.where)
         if "c" not in access[self.x.order[-1]].dims:
             raise refuse("lower-layout", "channels do not lie side by side", c.where)
-        if c.extent("oh") * c.extent("ow") * c.tile_size("n") > 1 or "c" in c.looped:
+        if (
+            c.nest.extent("oh") * c.nest.extent("ow") * c.nest.tile_size("n") > 1
+            or "c" in c.nest.looped
+        ):
             raise refuse("lower-window", "means of several windows in one matrix", c.where)
-        self.channels, self.count = c.extent("c"), 1
+        self.channels, self.count = c.nest.extent("c"), 1
         self.blocks = next((a for a, affine in enumerate(access) if "g" in affine.dims), None)
         """The image's axis of blocks of channels, if it has one."""
         self.met = [1, 1]
@@ -46,8 +49,8 @@ class MatrixMean:
             if axis is None:
                 continue
             extent = self.x.buffer.tensor_shape[axis]
-            first, size = access[axis].interval({dim: (0, c.extent(dim))})
-            if size != c.extent(dim):
+            first, size = access[axis].interval({dim: (0, c.nest.extent(dim))})
+            if size != c.nest.extent(dim):
                 raise refuse("lower-window", "the mean of a window with dilation", c.where)
             self.axis = self.axis if number else axis
             self.met[number] = min(first + size, extent) - max(first, 0)
@@ -71,10 +74,13 @@ class MatrixMean:
         """Emit the code of one tile."""
         e, c = self.e, self.c
         with e.scope():
-            to, image = e.variable(c.base(c.output, tile)), e.variable(c.base(self.x, tile))
+            to, image = (
+                e.variable(c.nest.base(c.output, tile)),
+                e.variable(c.nest.base(self.x, tile)),
+            )
             n, sums, ones = (e.held(number) for number in (self.channels, self.sums, self.ones))
             rows, width = self.met
-            strides = c.box(self.x, tile).strides
+            strides = c.nest.box(self.x, tile).strides
             step = 0 if self.axis is None else strides[self.axis]
             if rows == 1 or step == 2 * width * self.channels:
                 rows, width = 1, rows * width

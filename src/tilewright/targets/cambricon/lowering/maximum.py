@@ -25,14 +25,14 @@ class MaximumGradient:
         c = self.c = context
         self.e = c.e
         self.x, _ = c.source(c.anchor, 0)
-        self.values = c.extent("j")
+        self.values = c.nest.extent("j")
         if len(c.compute.stages) > 1:
             raise refuse("lower-epilogue", "nothing follows a maximum's gradient", c.where)
         if self.x.order != (0, 1, 2) or c.output.order != (0, 1, 2):
             raise refuse("lower-layout", "elements do not lie row by row", c.where)
-        if c.inside(self.x) or c.inside(c.output):
+        if c.nest.inside(self.x) or c.nest.inside(c.output):
             raise refuse("lower-nest", "loops step through a resident tile", c.where)
-        c.pace(3.0 * -(-c.tile_size("p") // lanes_of(c.machine)))
+        c.transfers.space_slots(3.0 * -(-c.nest.tile_size("p") // lanes_of(c.machine)))
 
     def prologue(self) -> None:
         """Nothing stands before all tiles."""
@@ -81,7 +81,7 @@ class MaximumGradient:
             e.set(left, following)
             e.set(to, following)
             e.increase(at, step)
-            self.c.hook()
+            self.c.transfers.issue_slot()
 
         if self.values <= UNROLLED:
             for _ in range(self.values - 1):

@@ -13,8 +13,12 @@ from tilewright.ir.types import Array, element_size
 from tilewright.machine import Machine
 from tilewright.memory import align_up
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.early import EarlyLoads, Need, Settled
 from tilewright.targets.cambricon.lowering.kernel import lower_kernel
+from tilewright.targets.cambricon.lowering.prefetch import (
+    PlacedWeights,
+    Prefetches,
+    WeightRequest,
+)
 from tilewright.targets.cambricon.lowering.tables import Filled
 from tilewright.targets.cambricon.lowering.weights import Segments
 from tilewright.targets.cambricon.statements import (
@@ -30,6 +34,11 @@ CONSTANTS = "constants"
 
 ALIGNMENT = 64
 """Bytes to which what lies there is aligned."""
+
+
+Variants = dict[tuple[tuple[str, int], ...], Machine]
+"""A machine with what is left of memories in which tensors stay, by their names and bytes; timers
+make each once for all that they time."""
 
 
 @dataclass
@@ -50,12 +59,13 @@ class Lowering:
     copies: dict[tuple[int, Segments], int] = field(default_factory=dict[tuple[int, Segments], int])
     """Weights that are copied into the region of constants: offset in the arena and cut -> place
     in the region."""
-    begun: bool = False
+    prefetched: bool = False
     """Whether each kernel's first weights are there, as if a kernel before had loaded them."""
+    beside: Variants = field(default_factory=dict[tuple[tuple[str, int], ...], Machine])
 
     def __post_init__(self) -> None:
-        self.early = EarlyLoads(self.machine)
-        self.settled: Settled | None = None
+        self.prefetches = Prefetches(self.machine)
+        self.placed: PlacedWeights | None = None
         self.tables: Filled = ()
         """What the last kernel has left in the machine's tables."""
         self.constants: dict[int, int] = {}
@@ -72,8 +82,12 @@ class Lowering:
         cycles: float = 0.0,
     ) -> None:
         """Append a kernel that takes about so many cycles. Raises TilewrightError."""
-        rooms = {f"memory.{name}.bytes": room for name, room in program.room_of.items()}
-        machine = self.machine.with_values(rooms) if rooms else self.machine
+        machine, rooms = self.machine, tuple(program.room_of.items())
+        if rooms:
+            if rooms not in self.beside:
+                values = {f"memory.{name}.bytes": room for name, room in rooms}
+                self.beside[rooms] = machine.with_values(values)
+            machine = self.beside[rooms]
         lowered = lower_kernel(
             program,
             machine,
@@ -81,21 +95,20 @@ class Lowering:
             self._put,
             self._alone,
             self._reserve,
-            lambda need: self._settle(need, machine.memory("msm").room or 0),
+            lambda request: self._place(request, machine.memory("msm").room or 0),
             self.tables,
         )
         self.tables = lowered.tables
         for tensor, cut in lowered.segments.items():
             self.segments[tensor.get("offset")] = cut
         self.cuts |= {tensor.get("offset"): cut for tensor, cut in lowered.resident.items()}
-        number = None if self.settled is None else self.settled.gap
-        if lowered.early is not None and number is not None:
-            gap = self.early.put(number, lowered.early)
-            at = next(i for i, line in enumerate(self.parts[number]) if line is gap.place)
-            self.parts[number][at : at + 1] = lowered.early.statements(
-                gap.registers, waits=gap.waits
-            )
-        self.early.passed(lowered.used, lowered.gap, cycles)
+        number = None if self.placed is None else self.placed.slot
+        if lowered.prefetch is not None and number is not None:
+            slot = self.prefetches.put(number, lowered.prefetch)
+            at = next(i for i, line in enumerate(self.parts[number]) if line is slot.place)
+            load = lowered.prefetch.statements(slot.registers, waits=slot.waits)
+            self.parts[number][at : at + 1] = load
+        self.prefetches.passed(lowered.used, lowered.slot, cycles)
         name = f"kernel {program.symbol.data}: {', '.join(nodes)}".rstrip(": ")
         start = [] if self.parts else self.start
         self.parts.append([Statement(remark=name), *start, *lowered.statements])
@@ -103,8 +116,8 @@ class Lowering:
     @property
     def statements(self) -> list[Statement]:
         """The statements of the whole program."""
-        gaps = self.early.places
-        return [line for part in self.parts for line in part if id(line) not in gaps]
+        slots = self.prefetches.places
+        return [line for part in self.parts for line in part if id(line) not in slots]
 
     @property
     def starts(self) -> list[int]:
@@ -140,12 +153,12 @@ class Lowering:
                 ),
             ]
 
-    def _settle(self, need: Need, room: int) -> Settled:
+    def _place(self, request: WeightRequest, room: int) -> PlacedWeights:
         """Choose the place of a kernel's weights, and the part that an earlier kernel loads."""
-        self.settled = self.early.settle(need, room)
-        if self.begun:
-            self.settled = Settled(self.settled.place, need.at(self.settled.place))
-        return self.settled
+        self.placed = self.prefetches.place(request, room)
+        if self.prefetched:
+            self.placed = PlacedWeights(self.placed.place, request.at(self.placed.place))
+        return self.placed
 
     def _alone(self, tensor: TensorOp) -> bool:
         return self.shared[tensor.get("offset")] <= 1

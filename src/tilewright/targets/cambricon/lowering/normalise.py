@@ -50,7 +50,7 @@ class Lrn:
         self.window = int(values["size"])
         self.constant = max(round(float(values["bias"]) * 2**20), 1)
         self.factor = round(float(values["alpha"]) / self.window * 2**30)
-        self.channels = c.extent("c")
+        self.channels = c.nest.extent("c")
         t = self.c.temporaries
         around = self.window - 1
         self.steps = doublings(self.window)
@@ -64,12 +64,12 @@ class Lrn:
         self.factors = t.take(4 * self.part)
         self.table = self._powers(float(values["beta"]))
         rows = -(-self.channels // lanes_of(c.machine))
-        c.pace(rows * (self.passes + self.added * min(self.window - 1, 3)))
+        c.transfers.space_slots(rows * (self.passes + self.added * min(self.window - 1, 3)))
 
     def _powers(self, beta: float, factor: float = 1.0) -> int:
         """The table of the power -beta, times a factor."""
         parts = fixed.lrn_tables(beta, factor)
-        return self.c.table(b"".join(part.astype("<u2").tobytes() for part in parts))
+        return self.c.tables.number(b"".join(part.astype("<u2").tobytes() for part in parts))
 
     def prologue(self) -> None:
         """Zeros around the squares, and a vector of the factor."""
@@ -86,7 +86,7 @@ class Lrn:
         """Emit the code of one tile."""
         e, c = self.e, self.c
         with e.scope():
-            box = c.box(self.x, tile)
+            box = c.nest.box(self.x, tile)
             pixels: Value = 1
             for axis in (0, 2, 3):
                 pixels = e.multiply(pixels, box.axes[axis].size)
@@ -95,7 +95,7 @@ class Lrn:
 
             def each() -> None:
                 self._pixel(sources, y)
-                c.hook()
+                c.transfers.issue_slot()
                 for place in (*sources, y):
                     e.increase(place, 2 * self.channels)
 
@@ -204,7 +204,7 @@ class Softmax:
         inner = next(
             (a for a in reversed(self.x.order) if self.x.buffer.tensor_shape[a] != 1), last
         )
-        size = self.size = c.extent("axis")
+        size = self.size = c.nest.extent("axis")
         if size > 1 and "axis" not in access[inner].dims:
             raise refuse("lower-layout", "the axis of softmax is not the innermost", c.where)
         (kind, *_), result_kind = elements(c.anchor)
@@ -229,7 +229,7 @@ class Softmax:
         e, c = self.e, self.c
         with e.scope():
             rows: Value = 1
-            for dim in c.extents:
+            for dim in c.nest.extents:
                 if dim != "axis":
                     rows = e.multiply(rows, tile.spans.of(dim))
             x, y = e.variable(tile.bases[self.x.buffer]), e.variable(tile.bases[c.output.buffer])

@@ -105,7 +105,7 @@ class Operand:
         return self.address + self.later * self.slot_bytes
 
     def lies(self, e: Emitter, spans: Spans, extents: Mapping[str, int]) -> Value:
-        """Address of a tile's box of a tensor that stays: one run (planning/space/held.py)."""
+        """Address of a tile's box of a tensor that stays: one run (planning/space/residents.py)."""
         if self.segments is not None:
             return e.add(self.address, self.segments.address(e, spans))
         runs = runs_of(e, self.box(e, spans, extents), self.place, self.order)

@@ -28,7 +28,7 @@ class Outer:
         self.e = c.e
         self.x, _ = c.source(c.anchor, 0)
         self.w, _ = c.source(c.anchor, 1)
-        self.rows = "m" if "m" in c.extents else "n"
+        self.rows = "m" if "m" in c.nest.extents else "n"
         if len(c.anchor.inputs) == 3:
             raise refuse("lower-bias", "outer products take no bias", c.where)
         self.epilogue = epilogue_of(c.compute.stages, c.where)
@@ -36,17 +36,17 @@ class Outer:
             raise refuse("lower-epilogue", "outer products take no map behind them", c.where)
         for operand, dim in ((self.x, self.rows), (self.w, "co")):
             self._check_layout(operand, dim)
-        if c.inside(c.output):
+        if c.nest.inside(c.output):
             raise refuse("lower-nest", "loops step through a resident tile", c.where)
         self.sums = c.output.buffer.accumulates is not None
-        if c.extent("ci") > 1 and not self.sums:
+        if c.nest.extent("ci") > 1 and not self.sums:
             raise refuse("lower-nest", "sums of outer products have 32 bits", c.where)
 
     def _check_layout(self, operand: Operand, dim: str) -> None:
         """Elements along a dim lie side by side, if there are several."""
         axes = [a for a in operand.order if operand.buffer.tensor_shape[a] > 1]
         last = operand.buffer.window.data[axes[-1]].dims if axes else frozenset[str]()
-        if self.c.tile_size(dim) > 1 and dim not in last:
+        if self.c.nest.tile_size(dim) > 1 and dim not in last:
             raise refuse("lower-layout", f"{dim} of {operand.name} is not innermost", self.c.where)
 
     def prologue(self) -> None:
@@ -62,10 +62,10 @@ class Outer:
             out = e.loaded(tile.bases[c.output.buffer])
             n, m = e.loaded(rows), e.loaded(columns)
             if not self.sums:
-                x, w = (e.loaded(c.base(operand, tile)) for operand in (self.x, self.w))
+                x, w = (e.loaded(c.nest.base(operand, tile)) for operand in (self.x, self.w))
                 e.emit(f"OP{end}" + (f".shift={shift}" if shift else ""), out, x, n, w, m)
                 return
-            before, after = c.reduced(tile)
+            before, after = c.nest.reduced(tile)
             self._steps(tile, out, (n, m), before)
             if self.epilogue.wide_result and not shift:
                 return
@@ -82,9 +82,9 @@ class Outer:
         e, c = self.e, self.c
         n, m = sizes
         with e.scope():
-            x, w = (e.variable(c.base(operand, tile)) for operand in (self.x, self.w))
+            x, w = (e.variable(c.nest.base(operand, tile)) for operand in (self.x, self.w))
             steps = [
-                e.settled(lambda operand=operand: c.stride(operand, tile, "ci"))
+                e.settled(lambda operand=operand: c.nest.stride(operand, tile, "ci"))
                 for operand in (self.x, self.w)
             ]
             left = e.variable(tile.spans.of("ci"))

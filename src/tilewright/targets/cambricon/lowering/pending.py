@@ -97,7 +97,7 @@ class Pending(Pixels):
             for number, coming in enumerate(self.coming):
                 e.set(self._own[number], coming)
                 e.increase(coming, self.steps[number])
-        self.c.finish()
+        self.c.transfers.pixel_finished()
 
     def steps_of(self, sums: Register) -> list[Callable[[], None]]:
         """Return the epilogue's steps for the pending sums at address ``sums``."""

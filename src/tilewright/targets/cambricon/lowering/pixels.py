@@ -1,6 +1,6 @@
 """The products of one pixel: one for each row of the kernel, or for each of its positions.
 
-Steps of the vector unit and hooks stand between them.
+Steps of the vector unit and issue slots stand between them.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Pixels:
     dense: bool
     """Whether the pixels below a row of the kernel are one vector."""
     grouped: bool
-    hooks: bool
-    row_hooks: bool
-    """Whether hooks stand behind each pixel, or behind each row of the kernel."""
+    slots_per_pixel: bool
+    slots_per_row: bool
+    """Whether issue slots follow each pixel, or each row of the kernel."""
     at_once = 1
     """Transfers that pass while a product runs."""
     step_cycles = 0
@@ -109,17 +109,17 @@ class Pixels:
             e.increase(at, forward)
             if not self.grouped and not self.alone:
                 e.increase(self.at, sums)
-            # Windows that are cut off are few: one hook behind each is less code.
-            by_row = self.row_hooks and (self.full or not written)
-            if self.hooks and not by_row:
-                self._hook(self.product * kernel if isinstance(kernel, int) else 0.0)
+            # Windows that are cut off are few: one slot after each is less code.
+            by_row = self.slots_per_row and (self.full or not written)
+            if self.slots_per_pixel and not by_row:
+                self._issue_slots(self.product * kernel if isinstance(kernel, int) else 0.0)
 
         return each
 
-    def _hook(self, cycles: float) -> None:
+    def _issue_slots(self, cycles: float) -> None:
         """As many places for a transfer as products take the time of; 0 cycles: as others."""
         for _ in range(self.at_once):
-            self.c.hook(cycles / self.at_once or None)
+            self.c.transfers.issue_slot(cycles / self.at_once or None)
 
     def _text(self, first: bool) -> str:
         fresh = first and (self.fresh or not self.split)
@@ -131,8 +131,8 @@ class Pixels:
         """One product for each kernel row; steps stand between them.
 
         They are as far apart as they can, so that none waits for the one before; where the first
-        product lasts until all have begun, they stand behind that. The queue then holds nothing but
-        products, which hide the scalar instructions behind them.
+        product lasts until all have started, they stand after that. The queue then holds products
+        alone, which hide the scalar instructions after them.
         """
         e, co, rows = self.e, self.co_register, len(matrices)
         places = [(n + 1) * rows // (len(between) + 1) - 1 for n in range(len(between))]
@@ -145,15 +145,15 @@ class Pixels:
                 for step, behind in zip(between, places, strict=True):
                     if max(behind, 0) == number:
                         step()
-                if self.row_hooks and self.full:
-                    self._hook(self.product)
+                if self.slots_per_row and self.full:
+                    self._issue_slots(self.product)
                 if number + 1 < rows:
                     further = e.register() if number == 0 else place
                     e.emit("SADD", further, place, down)
                     place = further
 
     def _stand_together(self, steps: int) -> bool:
-        """Return True if ``steps`` steps have begun before the first product is over."""
+        """Return True if ``steps`` steps have started before the first product is over."""
         return (steps - 1) * self.step_cycles <= self.product_cycles
 
     def _rolled(
@@ -186,8 +186,8 @@ class Pixels:
             def row(fresh: bool = False) -> None:
                 if dense:
                     e.emit(f"{self.multiply}.acc.wide", self.at, co, rows, place, size)
-                    if self.row_hooks:
-                        self._hook(self.product)
+                    if self.slots_per_row:
+                        self._issue_slots(self.product)
                 else:
                     with e.scope():
                         x, m = e.variable(place), e.variable(rows)

@@ -85,10 +85,10 @@ class Points:
         self.relu = relu
         self.places = [t.take(2 * self.part) for _ in self.limits]
         self.rest = None if self.rest is None else self.rest.placed(t, self.part)
-        self.table = table_of(self.stage, self.c) if self.name in tables.FUNCTIONS else 0
+        self.table = table_of(self.stage, self.c.tables) if self.name in tables.FUNCTIONS else 0
         self.last = 0
         if self.rest is not None and self.rest.table is not None:
-            self.last = table_of(self.rest.table, self.c)
+            self.last = table_of(self.rest.table, self.c.tables)
 
     def prologue(self) -> None:
         """Emit the code that runs before all tiles."""
@@ -103,8 +103,8 @@ class Points:
         """Emit the code of one tile."""
         e, c = self.e, self.c
         with e.scope():
-            boxes = {operand: c.box(operand, tile) for operand in self.inputs}
-            box = c.box(c.output, tile)
+            boxes = {operand: c.nest.box(operand, tile) for operand in self.inputs}
+            box = c.nest.box(c.output, tile)
             count: Value = 1
             for axis in self.shared:
                 count = e.multiply(count, box.axes[axis].size)

@@ -52,7 +52,7 @@ class MatrixPool(Pool):
         c, slide, lanes = self.c, self.columns, lanes_of(self.c.machine)
         if self.average:
             raise refuse("lower-operand", "means are not made in the matrix scratchpad", c.where)
-        channels, width = c.tile_size("c"), c.tile_size("ow")
+        channels, width = c.nest.tile_size("c"), c.nest.tile_size("ow")
         self.ones = c.temporaries.take(2 * lanes)
         # Whole rows of lanes: the least numbers are made as an outer product.
         vectors = c.matrix_temporaries.left // 6 // lanes
@@ -75,9 +75,9 @@ class MatrixPool(Pool):
     def _lists_sources(self) -> bool:
         """Return True if copying a result takes less time than stepping to the next one."""
         c = self.c
-        short = -(-c.tile_size("c") // lanes_of(c.machine)) < PIXEL and self.columns.stride > 1
-        most = ADDRESSES[c.thrift] if c.thrift < len(ADDRESSES) else 0
-        return short and "ow" not in c.looped and self.batch <= most
+        short = -(-c.nest.tile_size("c") // lanes_of(c.machine)) < PIXEL and self.columns.stride > 1
+        most = ADDRESSES[c.registers.pressure] if c.registers.pressure < len(ADDRESSES) else 0
+        return short and "ow" not in c.nest.looped and self.batch <= most
 
     def prologue(self) -> None:
         """Emit the code that runs before all tiles."""
@@ -85,7 +85,7 @@ class MatrixPool(Pool):
         if self.relu:
             clear(e, self.zeros, self.size)
         if self._lists_sources():
-            step = 2 * self.c.tile_size("c") * self.columns.stride
+            step = 2 * self.c.nest.tile_size("c") * self.columns.stride
             self.sources = [e.variable(self.greatest + step * n) for n in range(self.batch)]
         fill(e, self.ones, lanes, 1)
         fill(e, self.low, self.vectors, LEAST)
@@ -94,7 +94,7 @@ class MatrixPool(Pool):
             e.emit("OP", e.held(self.least), low, n, e.held(self.ones), e.loaded(lanes))
 
     def _takes_rows(self, axis: Axis, width: Value) -> bool:
-        return "ow" not in self.c.looped
+        return "ow" not in self.c.nest.looped
 
     def _fits(self, run: Run) -> bool:
         return (
@@ -106,7 +106,7 @@ class MatrixPool(Pool):
 
     def _unrolled(self, run: Run, at: Register, batch: Batch, rows: Value) -> None:
         """A batch whose columns are known; each window's result when all of them are compared."""
-        e, slide, channels = self.e, self.columns, self.c.tile_size("c")
+        e, slide, channels = self.e, self.columns, self.c.nest.tile_size("c")
         with e.scope():
             self._down(run, at, e.held(batch.columns * channels))
             e.increase(at, e.multiply(self.pixel, batch.step))
@@ -176,12 +176,12 @@ class MatrixPool(Pool):
 
     def _further(self, size: Register) -> Callable[[], None]:
         """Return the step that compares another column of all windows."""
-        place = self.greatest + 2 * self.columns.dilation * self.c.tile_size("c")
+        place = self.greatest + 2 * self.columns.dilation * self.c.nest.tile_size("c")
         return lambda: self._compare(self.e.held(place), size)
 
     def _copy(self, first: int, pixel: int, count: Value) -> None:
         """Copy results to VSM: the first one from a column, as so many pixels from a place on."""
-        e, item, stride = self.e, 2 * self.c.tile_size("c"), self.columns.stride
+        e, item, stride = self.e, 2 * self.c.nest.tile_size("c"), self.columns.stride
         with e.scope():
             ones, unit = e.held(self.ones), e.held(1)
             to = e.variable(e.add(self.result, item * pixel))
@@ -212,7 +212,7 @@ class MatrixPool(Pool):
     def _finish(self, total: Value) -> None:
         """Behind a batch's results."""
         e = self.e
-        self.c.hook()
+        self.c.transfers.issue_slot()
         if self.relu:
             e.emit("VGTM", self.result, e.held(total), self.result, e.held(self.zeros))
         e.increase(self.result, e.multiply(total, 2))

@@ -81,7 +81,7 @@ class Means:
 
     def _divide(self, batch: Batch, rows: Value) -> None:
         """Sums by how many elements the windows have."""
-        e, channels = self.e, self.c.tile_size("c")
+        e, channels = self.e, self.c.nest.tile_size("c")
         for first, pixels, columns in batch.parts:
             with e.scope():
                 size = pixels * channels

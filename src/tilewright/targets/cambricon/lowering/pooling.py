@@ -54,7 +54,7 @@ class Pool(Means):
             check_area(self.area, c.where)
         if self.x.order[-1] != 1:
             raise refuse("lower-layout", "channels do not lie side by side", c.where)
-        if c.inside(self.x) or not c.inside(c.output) <= {"n", "oh"}:
+        if c.nest.inside(self.x) or not c.nest.inside(c.output) <= {"n", "oh"}:
             # Of a result that stays while images come, whole rows may be stepped.
             raise refuse("lower-nest", "loops step through a resident tile", c.where)
         self._reserve()
@@ -62,14 +62,14 @@ class Pool(Means):
     def _reserve(self) -> None:
         """Temporaries for the columns of as many pixels as fit them."""
         c, t = self.c, self.c.temporaries
-        channels, slide = c.tile_size("c"), self.columns
+        channels, slide = c.nest.tile_size("c"), self.columns
         item = 4 if self.average else 2
-        span, width = (slide.kernel - 1) * slide.dilation + 1, c.tile_size("ow")
+        span, width = (slide.kernel - 1) * slide.dilation + 1, c.nest.tile_size("ow")
         # Per pixel of a batch: its columns; for a mean the sum, two divisors and zeros.
         extra = 4 + 2 + 2 + 2 if self.average else 2 + 2 * self.relu
         room = t.left // channels - (span - slide.stride) * item
         most = max(room // (slide.stride * item + extra), 1)
-        addresses = ADDRESSES[c.thrift] if c.thrift < len(ADDRESSES) else 0
+        addresses = ADDRESSES[c.registers.pressure] if c.registers.pressure < len(ADDRESSES) else 0
         self.unrolled = max(min((addresses - span + slide.stride) // (slide.stride + 1), most), 0)
         if self.unrolled:
             most = self.unrolled
@@ -98,9 +98,9 @@ class Pool(Means):
             with e.scope():
                 areas, size = e.loaded(self.areas), e.loaded(self.size)
                 e.emit("VAS", areas, size, e.loaded(self.zeros), e.loaded(self.area))
-        if self.unrolled and not {"c"} & c.looped:
+        if self.unrolled and not {"c"} & c.nest.looped:
             # The columns of a batch and its results lie at the same places throughout.
-            slide, channels = self.columns, c.tile_size("c")
+            slide, channels = self.columns, c.nest.tile_size("c")
             item = 4 if self.average else 2
             columns = (self.batch - 1) * slide.stride + (slide.kernel - 1) * slide.dilation + 1
             first = self.sums if self.average else self.out
@@ -118,10 +118,10 @@ class Pool(Means):
         """Emit the code of one tile."""
         e, c = self.e, self.c
         with e.scope():
-            box = e.settled(lambda: windows_box(c.box(self.x, tile), self.rows, self.columns))
+            box = e.settled(lambda: windows_box(c.nest.box(self.x, tile), self.rows, self.columns))
             self.channels = tile.spans.of("c")
             self.pixel, self.row = self.columns.stride_in(box), self.rows.stride_in(box)
-            self.result = e.variable(e.settled(lambda: c.base(c.output, tile)))
+            self.result = e.variable(e.settled(lambda: c.nest.base(c.output, tile)))
             self.tile_box = box
             base, height, width = (tile.bases[self.x.buffer], *map(tile.spans.of, ("oh", "ow")))
             axis = self.columns.along(box)
@@ -172,7 +172,7 @@ class Pool(Means):
                     again = self.batch - left
                     step = e.multiply(self.pixel, -again * self.columns.stride)
                     e.increase(at, step)
-                    e.increase(self.result, -2 * again * self.c.tile_size("c"))
+                    e.increase(self.result, -2 * again * self.c.nest.tile_size("c"))
                     self._unrolled(run, at, whole, rows)
                 return
             if isinstance(run.pixels, int) and run.pixels % self.batch == 0:
@@ -201,7 +201,7 @@ class Pool(Means):
             else:
                 self._down(run, at, n)
                 self._along(run, pixels)
-            self.c.hook()
+            self.c.transfers.issue_slot()
             if counts is not None:
                 out, sums = self.result, e.held(self.sums)
                 e.emit("VDV.wide0", out, e.held(total), sums, counts)
@@ -225,7 +225,7 @@ class Pool(Means):
 
         ``rows`` are those that a mean counts.
         """
-        e, channels = self.e, self.c.tile_size("c")
+        e, channels = self.e, self.c.nest.tile_size("c")
         total = len(batch.windows) * channels
         with e.scope():
             self._down(run, at, batch.columns * channels)
@@ -243,7 +243,7 @@ class Pool(Means):
                     e.emit(begin, to, n, first)
                 for number, place in enumerate(others):
                     e.emit(text, to, n, first if number == 0 else to, place)
-            self.c.hook()
+            self.c.transfers.issue_slot()
             size = e.held(total)
             last = self.result
             if self.average:

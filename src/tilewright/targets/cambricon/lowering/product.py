@@ -29,8 +29,8 @@ from tilewright.targets.cambricon.lowering.windows import Windows
 from tilewright.targets.cambricon.machine import lanes_of, part_of
 
 LONG = 24
-"""Cycles of a pixel, or of a row of its kernel, from which on other moves go on behind each one,
-not behind every few: the scalar instructions of a hook pass meanwhile."""
+"""Cycles of a pixel, or of a row of its kernel, from which on an issue slot follows each one, not
+every few: the scalar instructions of a slot pass meanwhile."""
 
 
 SHORT = 1.1
@@ -59,87 +59,95 @@ class Product(SplitSums):
             if any(name not in ("co", "g") for axis in over for name in axis.dims):
                 raise refuse("lower-bias", "the bias differs from row to row", c.where)
         self.epilogue = epilogue_of(c.compute.stages, c.where)
-        columns = next((d for d in ("m", "n") if d in c.extents and "ow" not in c.extents), "ow")
+        columns = next(
+            (d for d in ("m", "n") if d in c.nest.extents and "ow" not in c.nest.extents), "ow"
+        )
         self.rows = sliding(c, access, self.x, "oh", "kh")
         self.columns = sliding(c, access, self.x, columns, "kw")
         inner = [a for a, axis in enumerate(access) if "ci" in axis.dims]
-        if self.x.order[-1] not in inner and c.extent("ci") > 1:
+        if self.x.order[-1] not in inner and c.nest.extent("ci") > 1:
             raise refuse("lower-layout", "input channels do not lie side by side", c.where)
         self.split = c.output.buffer.accumulates is not None
         self.columns, self.band = banded(c, self.w, self.rows, self.columns)
         self.multiply = "VMM"
-        if self.w.buffer.tensor_op not in c.segmented:
+        if not c.transfers.by_segment(self.w):
             self._plain_weights()
-        self.grouped = c.tile_size("g") > 1
+        self.grouped = c.nest.tile_size("g") > 1
         self.parts = self._parts()
         self.rings = self._rings()
         # Whether the pixels below a row of the kernel are one vector.
-        self.dense = self.columns.dilation == 1 and not self.grouped and not c.inside(self.x)
+        self.dense = self.columns.dilation == 1 and not self.grouped and not c.nest.inside(self.x)
         self.dense |= self.rings > 0
         residual = self.epilogue.residual
-        self.residual = None if residual is None else c.operands[residual.buffer]
+        self.residual = None if residual is None else c.nest.operands[residual.buffer]
         # Whether loops within the result's residency step through a pixel's channels.
-        self.parted = bool(c.inside(c.output)) and not self.split
+        self.parted = bool(c.nest.inside(c.output)) and not self.split
         self._check_loops()
         cycles = self._pixel_cycles()
-        self.hooks = self.split or cycles >= LONG
-        self.row_hooks = self.dense and cycles >= LONG * self.rows.kernel
+        self.slots_per_pixel = self.split or cycles >= LONG
+        self.slots_per_row = self.dense and cycles >= LONG * self.rows.kernel
         self._reserve()
-        products = c.tile_size("kh") * len(self.parts)
-        between = cycles / (products if self.row_hooks else len(self.parts))
-        if self.hooks:
+        products = c.nest.tile_size("kh") * len(self.parts)
+        between = cycles / (products if self.slots_per_row else len(self.parts))
+        if self.slots_per_pixel:
             move = c.machine.move(c.machine.main, self.x.buffer.memory)
             # A transfer takes a cycle at least, also on a machine whose memory answers at once.
             self.at_once = max(int(between / max(SHORT * move.latency, 1)), 1)
-        interval = between / self.at_once if self.hooks else between * self.batch
-        c.pace(interval, self._most_pixels() / self.band * cycles / interval)
+        interval = between / self.at_once if self.slots_per_pixel else between * self.batch
+        c.transfers.space_slots(interval)
         if self.biases and self.bias is not None:
-            c.renew(self.bias, self._replicate)
+            c.transfers.on_refill(self.bias, self._replicate)
         whole = not (self.split or self.parted or self.grouped or len(self.parts) > 1)
-        if self.hooks and whole and self.batch == self.band == 1:
-            c.trails(("oh", self.columns.out))
-        busy = self._row_cycles(self.columns.kernel) * c.tile_size("kh") * self._most_pixels()
-        self.bridge = c.bridge(self.w, busy) if self.split else None
+        if self.slots_per_pixel and whole and self.batch == self.band == 1:
+            c.transfers.store_pixels(("oh", self.columns.out))
+        busy = self._row_cycles(self.columns.kernel) * c.nest.tile_size("kh") * self._most_pixels()
+        self.split_load = (
+            c.transfers.split_load(self.w, busy, c.temporaries) if self.split else None
+        )
         if self.residual is not None and not self.split:
             # Of as many elements as the result, each read just before its result is written.
-            c.replace(self.residual)
+            c.transfers.replace_in_place(self.residual)
 
     def _most_pixels(self) -> int:
         """Return the most output pixels of a tile."""
-        return self.c.tile_size(self.columns.out) * self.c.tile_size("oh")
+        return self.c.nest.tile_size(self.columns.out) * self.c.nest.tile_size("oh")
 
     def _check_loops(self) -> None:
         """Within the residency of what lies in VSM, only channels of the result may be stepped, or
         rows of its pixels where sums wait there."""
         c = self.c
         others = [operand for operand in (self.x, self.bias, self.residual) if operand is not None]
-        stepped = frozenset[str]().union(*(c.inside(operand) for operand in (*others, c.output)))
+        stepped = frozenset[str]().union(
+            *(c.nest.inside(operand) for operand in (*others, c.output))
+        )
         allowed = {"oh"} if self.split else {"g", "co"}
         if not stepped <= allowed or (self.parted and self.grouped):
             raise refuse("lower-nest", "loops step through a resident tile", c.where)
 
     def _parts(self) -> list[int]:
         """A pixel's channels, where they are summed up part by part."""
-        c, whole = self.c, self.c.tile_size("co")
+        c, whole = self.c, self.c.nest.tile_size("co")
         part = whole if self.split else part_of(c.machine, whole)
         if part == whole:
             return [whole]
-        if self.grouped or "co" in c.looped or self.band > 1 or self.c.inside(self.x):
+        if self.grouped or "co" in c.nest.looped or self.band > 1 or self.c.nest.inside(self.x):
             raise refuse("lower-temporaries", "channels are too many for their sums", c.where)
-        plain = self.w.buffer.tensor_op not in c.segmented
-        if plain and self.multiply != "MMV" and c.extent("ci") > 1:
+        plain = not c.transfers.by_segment(self.w)
+        if plain and self.multiply != "MMV" and c.nest.extent("ci") > 1:
             raise refuse("lower-weights", "weights of a part lie apart", c.where)
         return [min(part, whole - start) for start in range(0, whole, part)]
 
     def _pixel_cycles(self) -> int:
         """Cycles of the matrix unit for one pixel, or one band of them, of a whole tile."""
-        return self.c.tile_size("kh") * self._row_cycles(self.columns.kernel)
+        return self.c.nest.tile_size("kh") * self._row_cycles(self.columns.kernel)
 
     def _row_cycles(self, width: int) -> int:
         """Return the cycles of a kernel row of which ``width`` positions meet the image."""
         c, lanes = self.c, lanes_of(self.c.machine)
-        blocks = -(-c.tile_size("co") * self.band // lanes) * -(-width * c.tile_size("ci") // lanes)
-        return blocks * c.tile_size("g")
+        blocks = -(-c.nest.tile_size("co") * self.band // lanes) * -(
+            -width * c.nest.tile_size("ci") // lanes
+        )
+        return blocks * c.nest.tile_size("g")
 
     def _rings(self) -> int:
         """Bytes in which a group's pixels are gathered; 0 where they are taken as they lie."""
@@ -147,7 +155,7 @@ class Product(SplitSums):
         if self.split or self.grouped or self.band > 1 or self.multiply != "VMM":
             return 0
         size = ring_bytes(c, self.x, self.rows, self.columns)
-        sums = (8 + 2 * self.needs_zeros + self.epilogue.limit_bytes) * c.tile_size("co")
+        sums = (8 + 2 * self.needs_zeros + self.epilogue.limit_bytes) * c.nest.tile_size("co")
         return size if size + sums + RINGS_APART <= c.temporaries.left else 0
 
     def _plain_weights(self) -> None:
@@ -155,7 +163,7 @@ class Product(SplitSums):
         c, w = self.c, self.w
         windows = [axis.dims for axis in w.buffer.window.data]
         rows = [windows[axis] for axis in w.order if w.buffer.tensor_shape[axis] != 1]
-        if c.extent("kh") * c.extent("kw") != 1:
+        if c.nest.extent("kh") * c.nest.extent("kw") != 1:
             raise refuse("lower-weights", "two kernels share the weights of a window", c.where)
         if rows and "ci" in rows[-1]:
             self.multiply = "MMV"
@@ -164,12 +172,12 @@ class Product(SplitSums):
         """Temporaries for as many pixels as fit them."""
         c, t = self.c, self.c.temporaries
         self.ring = t.take(self.rings) if self.rings else 0
-        most = self.parts[0] * c.tile_size("g") * self.band
+        most = self.parts[0] * c.nest.tile_size("g") * self.band
         pixels = self._most_pixels()
         each = most * (4 * (self.bias is not None) + 2 * (self.needs_zeros) + 8 * (not self.split))
         each += most * self.epilogue.limit_bytes
         room = max(t.left // max(each, 1), 1)
-        width = c.tile_size(self.columns.out) // self.band
+        width = c.nest.tile_size(self.columns.out) // self.band
         alone = self.parted or self.rings or len(self.parts) > 1
         if alone or (not self.split and self._pixel_cycles() >= ALONE):
             self.batch = 1
@@ -191,15 +199,15 @@ class Product(SplitSums):
         lanes = lanes_of(c.machine)
         self.step_cycles = -(-size // lanes)
         self.product_cycles = self._row_cycles(self.columns.kernel) // len(self.parts)
-        self.table = table_of(self.epilogue.table, c) if self.epilogue.table else 0
+        self.table = table_of(self.epilogue.table, c.tables) if self.epilogue.table else 0
 
     def prologue(self) -> None:
         """Emit the code that runs before all tiles."""
         if self.needs_zeros:
             clear(self.e, self.zeros, self.size)
         self.epilogue.prologue(self.e, self.size)
-        if self.bridge is not None:
-            self.bridge.prologue(self.e)
+        if self.split_load is not None:
+            self.split_load.prologue(self.e)
         if not self.split:
             self.base = self.e.variable(self.sums)
 
@@ -207,7 +215,7 @@ class Product(SplitSums):
         """Emit the code of one tile."""
         e, c = self.e, self.c
         with e.scope():
-            box = e.settled(lambda: windows_box(c.box(self.x, tile), self.rows, self.columns))
+            box = e.settled(lambda: windows_box(c.nest.box(self.x, tile), self.rows, self.columns))
             self.ci, self.groups = tile.spans.of("ci"), tile.spans.of("g")
             co = self.parts[0] if len(self.parts) > 1 else tile.spans.of("co")
             self._take(e.multiply(co, self.band))
@@ -216,11 +224,13 @@ class Product(SplitSums):
             if self.rings:
                 self._gather()
             read = [operand for operand in (c.output, self.residual) if operand is not None]
-            places = [e.settled(lambda operand=operand: c.base(operand, tile)) for operand in read]
+            places = [
+                e.settled(lambda operand=operand: c.nest.base(operand, tile)) for operand in read
+            ]
             at: Value | None = None
             if self.bias is not None:
                 bias = self.bias
-                at = self.biases or e.settled(lambda: c.base(bias, tile))
+                at = self.biases or e.settled(lambda: c.nest.base(bias, tile))
             starts = range(0, self.parts[0] * len(self.parts), self.parts[0])
             self.biases_at = [None if at is None else e.add(at, 4 * start) for start in starts]
             if self.split:
@@ -232,7 +242,9 @@ class Product(SplitSums):
                 return
             if self.parted:
                 self.steps = [
-                    e.settled(lambda operand=operand: c.stride(operand, tile, self.columns.out))
+                    e.settled(
+                        lambda operand=operand: c.nest.stride(operand, tile, self.columns.out)
+                    )
                     for operand in read
                 ]
             # Those of what is pending: the last part of the pixel before.
@@ -240,12 +252,12 @@ class Product(SplitSums):
             self.alone = self.batch == 1 and not self.grouped
             self.at = self.base if self.alone else e.variable(self.base)
             self.halves = e.held(self.sums + self.other_sums)
-            self._image(tile, box, e.settled(lambda: c.base(self.x, tile)))
+            self._image(tile, box, e.settled(lambda: c.nest.base(self.x, tile)))
             self._flush()
 
     def _gather(self) -> None:
         """Pixels and rows lie in rings."""
-        channels = self.c.extent("ci")
+        channels = self.c.nest.extent("ci")
         self.gathered = Gathered(self.e, self.ring, channels, self.columns, self.row, self.pixel)
         # It steps from window to window itself.
         self.row, self.pixel = self.gathered.pitch, 0
@@ -271,11 +283,11 @@ class Product(SplitSums):
         height = tile.spans.of("oh")
         width = self.e.divide(tile.spans.of(self.columns.out), self.band)
         matrix = tile.bases[self.w.buffer]
-        if "kh" in self.c.looped and self.rows.along(box).padded:
+        if "kh" in self.c.nest.looped and self.rows.along(box).padded:
             self.image_by_rows(tile, box, base, matrix)
             return
         windows = Windows(self.e, self.rows, self.columns, box, base, height, width)
-        if "kh" in self.c.looped:
+        if "kh" in self.c.nest.looped:
             windows.cut = tile.spans.of("kh")
         if self.gathered is not None:
             windows.each_row = self.gathered.row

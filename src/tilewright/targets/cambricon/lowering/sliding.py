@@ -71,22 +71,24 @@ def sliding(
             continue
         if out not in terms and (slide := _apart(c, access, number, out, kernel)) is not None:
             return slide
-        slide = Sliding(c.extent(kernel), terms.get(out, 1), terms.get(kernel, 1), number, out)
+        slide = Sliding(c.nest.extent(kernel), terms.get(out, 1), terms.get(kernel, 1), number, out)
         extent = operand.buffer.tensor_shape[number]
         span = slide.span
-        last = axis.offset + (c.extent(out) - 1) * slide.stride
+        last = axis.offset + (c.nest.extent(out) - 1) * slide.stride
         if axis.offset + span <= 0 or last >= extent:
             raise refuse("lower-window", "a window lies wholly in the padding", c.where)
-        inside, step = axis.offset >= 0 and last + span <= extent, c.tile_size(out)
-        if kernel in c.looped and not (kernel == "kh" and (inside or c.tile_size(kernel) == 1)):
+        inside, step = axis.offset >= 0 and last + span <= extent, c.nest.tile_size(out)
+        if kernel in c.nest.looped and not (
+            kernel == "kh" and (inside or c.nest.tile_size(kernel) == 1)
+        ):
             raise refuse("lower-window", f"a tile holds a part of {kernel}", c.where)
         starts = range(axis.offset, last + 1, slide.stride)
         met = {len(range(*positions_met(start, extent, slide))) for start in starts}
         # A tile with one row of the kernel may be any of them.
-        single = kernel in c.looped and not inside
+        single = kernel in c.nest.looped and not inside
         lows = range(axis.offset, axis.offset + (span if single else 1), slide.dilation)
         kinds = [
-            _tiles(low, slide.stride, 1 if single else span, extent, c.extent(out), step)
+            _tiles(low, slide.stride, 1 if single else span, extent, c.nest.extent(out), step)
             for low in lows
         ]
         tiles = tuple(sorted(set().union(*kinds)))
@@ -103,7 +105,7 @@ def _apart(
     channels (targets/cambricon/planning/channel_blocks.py)."""
     for other, axis in enumerate(access):
         if axis.terms and axis.terms[0][0] == out and len(axis.terms) == 1 and not axis.offset:
-            return Sliding(c.extent(kernel), axis.terms[0][1], 1, other, out, apart=number)
+            return Sliding(c.nest.extent(kernel), axis.terms[0][1], 1, other, out, apart=number)
     return None
 
 

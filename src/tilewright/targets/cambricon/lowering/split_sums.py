@@ -15,11 +15,11 @@ from collections.abc import Callable
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.batches import Batches
 from tilewright.targets.cambricon.lowering.boxes import Box
-from tilewright.targets.cambricon.lowering.bridge import Bridge
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.kernel_rows import RowWindows, met_in
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.sliding import Sliding
+from tilewright.targets.cambricon.lowering.split_load import SplitLoad
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.windows import UNROLLED
 
@@ -34,7 +34,7 @@ class SplitSums(Batches):
     x: Operand
     rows: Sliding
     columns: Sliding
-    bridge: Bridge | None
+    split_load: SplitLoad | None
     """Weights that come by both DMAs."""
 
     def _image(self, tile: Tile, box: Box, base: Value) -> None:
@@ -44,27 +44,27 @@ class SplitSums(Batches):
     def split_tile(self, tile: Tile, box: Box) -> None:
         """One tile of a reduction."""
         e, c = self.e, self.c
-        before, after = c.reduced(tile)
+        before, after = c.nest.reduced(tile)
         total = e.multiply(
             e.multiply(tile.spans.of("oh"), tile.spans.of(self.columns.out)), self.channels
         )
         first = tile.bases[c.output.buffer]
         # Behind the sums of rows before; results are half as long.
-        further = e.settled(lambda: e.subtract(c.base(c.output, tile), first))
+        further = e.settled(lambda: e.subtract(c.nest.base(c.output, tile), first))
         scale = c.output.spacing // c.output.element
         base = e.held(e.add(first, e.multiply(further, scale)))
         if self.ends_between:
             self.three_kinds(tile, box, base, before, after)
         else:
             self._around(tile, box, base, total, before, after)
-        if self.bridge is not None:
-            self.bridge.wait(e)
+        if self.split_load is not None:
+            self.split_load.wait(e)
 
     def may_end_between(self, pixels: int) -> bool:
         """Return True if each pixel of a tile meets the image in all tiles of its reduction, with
         products that are written out."""
-        c, rows = self.c, self.c.tile_size("kh")
-        whole = not (self.rows.cut or self.columns.cut or c.extent("kh") % rows)
+        c, rows = self.c, self.c.nest.tile_size("kh")
+        whole = not (self.rows.cut or self.columns.cut or c.nest.extent("kh") % rows)
         return whole and self.dense and not self.grouped and pixels > 1 and rows <= UNROLLED
 
     def three_kinds(self, tile: Tile, box: Box, base: Value, before: Value, after: Value) -> None:
@@ -113,10 +113,10 @@ class SplitSums(Batches):
     ) -> None:
         """All sums begin before a tile's products, and end behind them."""
         e = self.e
-        begun, partial = e.label("begun"), e.label("partial")
-        e.if_positive(before, begun)
+        added, partial = e.label("begun"), e.label("partial")
+        e.if_positive(before, added)
         self._chunks(base, total, 4, self._start)
-        e.place(begun)
+        e.place(added)
         self.at = e.variable(base)
         self._image(tile, box, tile.bases[self.x.buffer])
         with e.scope():

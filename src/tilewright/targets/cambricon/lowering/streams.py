@@ -1,9 +1,9 @@
-"""Moves that wait for hooks: one transfer at a time between the instructions of a tile.
+"""Moves that wait for issue slots: one transfer at a time between the instructions of a tile.
 
 The queue is in order: a transfer that waits for the one before it holds up all behind it. So only
-one transfer is started at a time, where the code of a tile has a **hook**, and the next one not
-before the products between hooks have taken as long as it is likely to. What is left when the tile
-is done follows at once.
+one transfer is started at a time, where the code of a tile has an **issue slot**, and the next one
+not before the products between slots have taken as long as it is likely to. What is left when the
+tile is done follows at once.
 """
 
 from __future__ import annotations
@@ -20,23 +20,18 @@ MAX_LOOPS = 2
 """Loops over runs that a stream keeps count of; boxes with more move at once."""
 
 EARLY = 0.5
-"""Part of the way between two hooks by which a transfer may have to wait for the one before, where
-hooks are scarce or nobody knows: a little early does little harm, products still run. The one
-behind it is due so much later then."""
-
-SCARCE = 0.85
-"""Part of a tile's hooks from which on they are: a transfer that is late costs a DMA its time then,
-while one that is early costs the queue its own."""
+"""Part of the way between two issue slots by which a transfer may have to wait for the one before:
+a little early does little harm, products still run. The next one is due so much later then."""
 
 IDLE = -(1 << 30)
-"""What an agenda's gate holds while nothing waits: no tile takes so many cycles."""
+"""What a scheduler's gate holds while nothing waits: no tile takes so many cycles."""
 
 
 class Stream:
     """The registers of one operand's move; ``spare`` is one that all streams share.
 
     ``runs`` says what kind of box it is: which of its numbers are known; ``start`` gives the rest.
-    ``pause`` is how many cycles pass behind the hook of a transfer until the next one is due.
+    ``pause`` is how many cycles pass after the issue slot of a transfer until the next one is due.
     """
 
     def __init__(
@@ -115,13 +110,13 @@ class Stream:
         e.set(self.left, self.inner)
         e.place(row)
 
-    def drain(self) -> None:
+    def flush(self) -> None:
         """All that is left."""
-        drain(self)
+        flush(self)
 
 
-class Trail:
-    """The store of results behind their pixels: each is a transfer, and may leave when it is done.
+class PixelStore:
+    """The store of single pixels: each is a transfer, and may leave when it is finished.
 
     Pixels are announced one late, by the products of the next one, so the last of a tile is so in
     the next tile. The box of a tile is taken up when that of the tile before has left.
@@ -170,13 +165,13 @@ class Trail:
 
         e.apart(block)
 
-    def drain(self) -> None:
+    def flush(self) -> None:
         """Behind the last tile, whose last pixel nothing has announced."""
         self.announce()
-        drain(self)
+        flush(self)
 
 
-def drain(stream: Waiting) -> None:
+def flush(stream: Waiting) -> None:
     """Transfers while one waits: mostly none does, so that they stand apart."""
     e = stream.e
     again, done = e.label("drain"), e.label("drained")
@@ -198,7 +193,7 @@ def _looped(runs: Runs) -> Runs:
 
 
 class Waiting(Protocol):
-    """Transfers that wait for hooks, one at a time."""
+    """Transfers that wait for issue slots, one at a time."""
 
     e: Emitter
     waiting: Register
@@ -215,12 +210,11 @@ class Waiting(Protocol):
         ...
 
 
-class Agenda:
-    """The streams of a kernel and their hooks; ``gate`` counts the cycles until one is due.
+class TransferScheduler:
+    """The streams of a kernel and their issue slots; ``gate`` counts the cycles until one is due.
 
-    ``interval`` is how far hooks are apart that do not say it themselves; without one, hooks
-    are no measure of time, and each is due. ``early`` is the part of it by which a transfer may
-    have to wait for the one before. What is ``announced`` is looked for at every hook.
+    ``interval`` is how far slots are apart that do not say it themselves; without one, slots
+    are no measure of time, and each is due. What is ``announced`` is looked for at every slot.
     """
 
     def __init__(
@@ -229,11 +223,10 @@ class Agenda:
         streams: Sequence[Waiting],
         gate: Register,
         interval: float | None = None,
-        early: float = EARLY,
         *,
         announced: bool = False,
     ) -> None:
-        self.e, self.streams, self.gate, self.early = e, streams, gate, early
+        self.e, self.streams, self.gate = e, streams, gate
         self.interval = 1.0 if interval is None else interval
         self.idle = 0 if announced else IDLE
 
@@ -244,13 +237,13 @@ class Agenda:
         self.e.set(self.gate, self.idle)
 
     def begin(self, pause: int = 0) -> None:
-        """A stream has started: the next hook is due, or the one behind so many cycles."""
+        """A stream has started: the next slot is due, or the one after so many cycles."""
         self.e.set(self.gate, -pause)
 
-    def hook(self, cycles: float | None = None) -> None:
+    def issue_slot(self, cycles: float | None = None) -> None:
         """One transfer, if one is left and due: two cycles where none is.
 
-        It stands so many ``cycles`` behind the hook before.
+        It stands so many ``cycles`` after the slot before.
         """
         e = self.e
         go, back = e.label("move"), e.label("moved")
@@ -276,7 +269,7 @@ class Agenda:
 
     def _pause(self, pause: int) -> None:
         """Until the transfer that has started is over: it waits as long as it was early."""
-        e, early = self.e, int(self.early * self.interval)
+        e, early = self.e, int(EARLY * self.interval)
         if not pause or early < 2:
             e.set(self.gate, -pause)
             return
@@ -296,6 +289,6 @@ def streamed(runs: Runs, single: bool) -> bool:
     return (several or single) and len(runs.loops) <= MAX_LOOPS
 
 
-def pause_of(cycles: float, interval: float, early: float = EARLY) -> int:
-    """Cycles from a transfer that takes so many until the next one is due, at whole hooks."""
-    return max(int(cycles - early * interval), 0)
+def pause_of(cycles: float, interval: float) -> int:
+    """Cycles from a transfer that takes so many until the next one is due, at whole issue slots."""
+    return max(int(cycles - EARLY * interval), 0)

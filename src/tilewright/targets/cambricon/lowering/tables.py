@@ -9,7 +9,6 @@ from __future__ import annotations
 from tilewright.codegen.program.elements import elements, fraction
 from tilewright.errors import refuse
 from tilewright.numerics import tables
-from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.tile.dialect import StageOp
 
 MAX_TABLES = 15
@@ -50,10 +49,10 @@ class KernelTables:
         return (*before.items(), *self._used.items())
 
 
-def table_of(stage: StageOp, c: Context) -> int:
+def table_of(stage: StageOp, kernel: KernelTables) -> int:
     """The number of the table of a stage's function."""
     (operand, *_), result = elements(stage)
     name = stage.operation.data
     parameters = tables.parameters_of(name, stage.parameters)
     entries = tables.table(name, fraction(operand), fraction(result), parameters)
-    return c.table(entries.astype("<i2").tobytes())
+    return kernel.number(entries.astype("<i2").tobytes())

@@ -28,7 +28,6 @@ from itertools import accumulate
 
 import numpy as np
 
-from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import BY_MNEMONIC, REGISTERS, Immediate, Register
 from tilewright.targets.cambricon.lowering.colours import coloured
 from tilewright.targets.cambricon.lowering.webs import (
@@ -56,12 +55,15 @@ class Tidied:
 
     statements: list[Statement]
     clobbers: Clobbers
+    registers: int
+    """Registers that are alive together: more than the machine has where it cannot run them."""
 
 
-def tidied(statements: Sequence[Statement], clobbers: Clobbers, where: str) -> Tidied:
-    """The same computation in fewer instructions, and in the registers that the machine has.
+def tidied(statements: Sequence[Statement], clobbers: Clobbers) -> Tidied:
+    """The same computation in fewer instructions, and in as few registers as are found.
 
-    Remarks stay the objects that they are. Refuses (``lower-registers``) what needs more.
+    Remarks stay the objects that they are. What needs more registers than the machine has is
+    returned with their number, and goes no further.
     """
     code = list(statements)
     blocks = blocks_of(code)
@@ -70,12 +72,7 @@ def tidied(statements: Sequence[Statement], clobbers: Clobbers, where: str) -> T
     webs = webs_of(code, blocks, clobbers)
     colouring = coloured(code, blocks, webs)
     if colouring.count > REGISTERS:
-        raise refuse(
-            "lower-registers",
-            f"the kernel's loops need {colouring.count} of {REGISTERS} scalar registers",
-            where,
-            "plan it with fewer tiled dims, or run it on the host",
-        )
+        return Tidied(colouring.code, {}, colouring.count)
     moved: dict[int, list[Register]] = {
         id(statement): [] for statement in code if id(statement) in clobbers
     }
@@ -87,7 +84,7 @@ def tidied(statements: Sequence[Statement], clobbers: Clobbers, where: str) -> T
     # Copies that are gone leave others, and what they were of, without a reader.
     while len(fewer := _without_copies(code, moved)) < len(code):
         code = fewer
-    return Tidied(fewer, moved)
+    return Tidied(fewer, moved, colouring.count)
 
 
 def _changed(statement: Statement, mnemonic: str, *operands: Part) -> Statement:
@@ -344,22 +341,22 @@ def _hollow(statement: Statement) -> Statement | None:
 
 def _leave_out(code: Code, webs: Sequence[Web]) -> None:
     """Leave out instructions whose results nobody reads, and copies to themselves."""
-    read_by: dict[int, list[Web]] = {}
-    uses = {id(web): {number for number, _ in web.uses} for web in webs}
-    for web in webs:
-        for number in uses[id(web)]:
-            read_by.setdefault(number, []).append(web)
-    waiting = [web for web in webs if not uses[id(web)]]
+    read_by: dict[int, list[int]] = {}
+    uses = [len(web.uses) for web in webs]
+    for place, web in enumerate(webs):
+        for number, _ in web.uses:
+            read_by.setdefault(number, []).append(place)
+    waiting = [place for place, count in enumerate(uses) if not count]
     while waiting:
-        for number in waiting.pop().defs:
+        for number in webs[waiting.pop()].defs:
             statement = code[number]
             if statement is None or statement.mnemonic not in PURE:
                 continue
             code[number] = _hollow(statement)
-            for web in read_by.get(number, ()):
-                uses[id(web)].discard(number)
-                if not uses[id(web)]:
-                    waiting.append(web)
+            for place in read_by.get(number, ()):
+                uses[place] -= 1
+                if not uses[place]:
+                    waiting.append(place)
     for number, statement in enumerate(code):
         if (
             statement is not None

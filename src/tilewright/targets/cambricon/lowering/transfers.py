@@ -1,226 +1,293 @@
-"""The moves of one kernel's operands: at once, or as streams that wait for hooks."""
+"""The transfers of one kernel's operands: at once, or as streams that wait for issue slots."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 
 from tilewright.machine import Machine
-from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Spans
-from tilewright.targets.cambricon.lowering.bridge import Bridge, bridge_of
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.moves import Runs, runs_of, transfer
 from tilewright.targets.cambricon.lowering.nest import Nest
 from tilewright.targets.cambricon.lowering.operands import Operand
+from tilewright.targets.cambricon.lowering.registers import Registers
+from tilewright.targets.cambricon.lowering.split_load import SplitLoad, split_load_of
 from tilewright.targets.cambricon.lowering.streams import (
-    EARLY,
-    SCARCE,
+    PixelStore,
     Stream,
+    TransferScheduler,
     pause_of,
     streamed,
 )
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.tiles import Tile
-from tilewright.targets.cambricon.lowering.walk import Walk
-from tilewright.targets.cambricon.lowering.weights import Segments
-from tilewright.tile.dialect import BufferOp, ProgramOp, TensorOp
+from tilewright.targets.cambricon.lowering.weights import Segments, segments_of
+from tilewright.targets.cambricon.machine import part_of
+from tilewright.tile.dialect import BufferOp, TensorOp
+
+Refill = Callable[[Tile], None]
+"""Emits what a tile's code takes for granted of a buffer."""
+
+Reserve = Callable[[TensorOp, Segments], int]
+"""Makes room in main memory for a copy of weights; its address."""
 
 
 class Transfers:
-    """The state from which a kernel's transfers are lowered."""
+    """The transfers of one kernel, and when they are issued."""
 
-    e: Emitter
-    program: ProgramOp
-    machine: Machine
-    nest: Nest
-    walk: Walk
-    operands: dict[BufferOp, Operand]
-    streams: tuple[str, ...]
-    """Roles of the operands that move in streams."""
-    spare: Register | None
-    """The register that all streams share, once there is one."""
-    segments: dict[TensorOp, Segments]
-    copies: dict[TensorOp, int]
-    """Addresses of segments that are copies, as other kernels read the original."""
-    bridges: dict[TensorOp, Bridge]
-    """Weights that come by both DMAs."""
-    bands: dict[TensorOp, tuple[int, int]]
-    """Address and elements of weights that are copied for bands of pixels."""
+    def __init__(
+        self, nest: Nest, machine: Machine, registers: Registers, reserve: Reserve
+    ) -> None:
+        self.nest, self.machine, self.registers, self.reserve = nest, machine, registers, reserve
+        self.e = nest.e
+        self.spare = None
+        """The register that all streams share, once there is one."""
+        self.segments: dict[TensorOp, Segments] = {}
+        """The cuts of weights that are laid out by segment."""
+        self.resident: dict[TensorOp, Segments] = {}
+        """Those of them that stay on the chip."""
+        self.copies: dict[TensorOp, int] = {}
+        """Addresses of segments that are copies, as other kernels read the original."""
+        self.packed: dict[TensorOp, tuple[int, int]] = {}
+        """Address and elements of weights that are copied for bands of pixels."""
+        self.split_loads: dict[TensorOp, SplitLoad] = {}
+        """Weights that come by both DMAs."""
+        self.prefetched: set[BufferOp] = set()
+        """Buffers whose first tile an earlier kernel has loaded."""
+        self.refills: list[tuple[BufferOp, Refill]] = []
+        """Code for buffers that have been filled anew, before their first tile."""
+        self.interval: float | None = None
+        """Cycles between issue slots, if tiles have them throughout: all moves wait for them."""
+        self.pixels: tuple[str, ...] = ()
+        """The dims of a tile's pixels, if each is stored as it is finished."""
+        self.replaced: BufferOp | None = None
+        """A buffer whose elements results may replace, one for one."""
+        self.scheduler: TransferScheduler | None = None
+        """The issue slots of the loop over tiles, if it has streams."""
+        self.pixel_store: PixelStore | None = None
+        """The store of single pixels, if there is one."""
+        self._cut_weights()
 
-    def _bridge(self, operand: Operand, busy: float, t: Temporaries) -> Bridge | None:
+    def _cut_weights(self) -> None:
+        """Find the weights that are laid out by segment."""
+        nest, output = self.nest, self.nest.output.buffer
+        for buffer, operand in nest.operands.items():
+            if buffer.memory != "msm" and operand.role != "weight":
+                continue
+            segments = segments_of(buffer, nest.extents, nest.steps)
+            if segments is None:
+                continue
+            if buffer.memory == "msm" and output.accumulates is None:
+                step = part_of(self.machine, segments.co_step)
+                segments = replace(segments, co_step=step)
+            self.segments[buffer.tensor_op] = segments
+            if operand.stays:
+                self.resident[buffer.tensor_op] = operand.segments = segments
+
+    # For primitives.
+
+    def issue_slot(self, cycles: float | None = None) -> None:
+        """A place in a tile's code where a stream may issue a transfer.
+
+        It stands so many ``cycles`` after the slot before, if not as many as others do.
+        """
+        if self.scheduler is not None:
+            self.scheduler.issue_slot(cycles)
+
+    def space_slots(self, interval: float) -> None:
+        """Say that tiles have issue slots throughout, so many cycles apart."""
+        self.interval = interval
+
+    def on_refill(self, operand: Operand, refill: Refill) -> None:
+        """Emit code whenever an operand's buffer has been filled anew."""
+        self.refills.append((operand.buffer, refill))
+
+    def replace_in_place(self, operand: Operand) -> None:
+        """Say that results may be written where an operand of as many elements lies."""
+        if not operand.stays:
+            self.replaced = operand.buffer
+
+    def store_pixels(self, dims: Sequence[str]) -> None:
+        """Say that a tile's results are finished pixel by pixel, in the order of these dims."""
+        if self.registers.stores_pixels:
+            self.pixels = tuple(dims)
+
+    def pixel_finished(self) -> None:
+        """Another pixel of a tile is finished here."""
+        if self.pixel_store is not None:
+            self.pixel_store.announce()
+
+    def by_segment(self, operand: Operand) -> bool:
+        """Return True if weights are laid out by segment, for bands of pixels or not."""
+        tensor = operand.buffer.tensor_op
+        return tensor in self.segments or tensor in self.packed
+
+    def pack_pixels(self, operand: Operand, pixels: int, stride: int) -> bool:
+        """Copy weights for bands of pixels; False where they do not fit the matrix scratchpad."""
+        tensor = operand.buffer.tensor_op
+        cut = replace(self.segments[tensor], band=pixels, stride=stride)
+        if 2 * cut.banded_size > (self.machine.memory("msm").room or 0):
+            return False
+        self.packed[tensor] = self.reserve(tensor, cut), cut.banded_size
+        # It is larger than the buffer, and the only one in its scratchpad, filled once.
+        operand.moved_to = 0
+        del self.segments[tensor]
+        return True
+
+    def split_load(self, operand: Operand, busy: float, t: Temporaries) -> SplitLoad | None:
         """Let weights come by both DMAs: those that have two slots, and are others in each tile.
 
         A tile's products take so many cycles of the matrix unit.
         """
-        tensor, loops = operand.buffer.tensor_op, self.nest.loops
-        depth = next(load.depth for load in self.nest.loads if load.buffer is operand.buffer)
+        tensor, loops, depth = operand.buffer.tensor_op, self.nest.loops, self._depth(operand)
         cut = self.segments.get(tensor)
         if cut is None or operand.slots < 2 or depth < len(loops):
             return None
-        extents = self.program.extents
         most = least = cut.width
         for dim in (cut.channel, "ci", "kh", "g"):
-            extent = extents.get(dim, 1)
+            extent = self.nest.extent(dim)
             step = next((loop.step_size for loop in loops if loop.dim.data == dim), extent)
             most, least = most * min(step, extent), least * (extent % step or step)
         cycles = 0.0
         for load in self.nest.loads:
-            other = self.operands[load.buffer]
+            other = self.nest.operands[load.buffer]
             if load.depth == depth and load.buffer.memory == "vsm" and not other.stays:
-                # The first one stands behind the products.
-                cycles += (self._pieces(other) - 1) * self._longest(other)
-        bridge = bridge_of(self.e, self.machine, t, (least, most), busy, cycles)
-        if bridge is not None:
-            self.bridges[tensor] = bridge
-        return bridge
+                # The first one stands after the products.
+                cycles += (self.pieces(other) - 1) * self._longest(other)
+        split = split_load_of(self.e, self.machine, t, (least, most), busy, cycles)
+        if split is not None:
+            self.split_loads[tensor] = split
+        return split
 
-    def _start_of(self, operand: Operand) -> int:
+    # For the loops over tiles.
+
+    def share(self, alone: Callable[[TensorOp], bool]) -> None:
+        """Weights that other kernels load, too, are copied, once for each way in which they are
+        cut: where they lie plainly, a tile would be a transfer for each of its rows."""
+        for tensor in self.segments.keys() - self.resident.keys():
+            if not alone(tensor):
+                self.copies[tensor] = self.reserve(tensor, self.segments[tensor])
+
+    def in_turn(self) -> BufferOp | None:
+        """The buffer whose slots are the result's, too: where both have two slots in the room of
+        one for each, if both move in streams."""
+        out, buffer = self.nest.output, self.replaced
+        if buffer is None or self.nest.depth(buffer) != out.depth or not out.depth:
+            return None
+        operand, result = self.nest.operands[buffer], self.nest.operands[out.buffer]
+        if (
+            result.stays
+            or operand.slot_bytes != result.slot_bytes
+            or min(operand.slots, result.slots) > 1
+        ):
+            return None
+        return buffer
+
+    def start_of(self, operand: Operand) -> int:
         """Return the address at which a tensor's segments begin in main memory."""
         return self.copies.get(operand.buffer.tensor_op, operand.place.address)
 
-    def _stream(self, operand: Operand) -> Stream | None:
+    def stream(self, buffer: BufferOp) -> Stream | None:
         """A stream for an operand, if it moves in one."""
+        operand = self.nest.operands[buffer]
         if not self._streams(operand):
             return None
         if self.spare is None:
             self.spare = self.e.register()
-        text, pause = self._text(operand), self._pause(operand)
+        text, pause = self._text(operand), self.pause(operand)
         runs = self._kind_of_runs(operand)
         return Stream(self.e, text, runs, operand.element, self.spare, pause)
 
+    def _depth(self, operand: Operand) -> int:
+        return self.nest.depth(operand.buffer)
+
     def _streams(self, operand: Operand) -> bool:
         """Return True if an operand moves in a stream of runs between a tile's instructions."""
-        if operand.role not in self.streams or operand.buffer.tensor_op in self.segments:
+        roles = self.registers.streams
+        if operand.role not in roles or operand.buffer.tensor_op in self.segments:
             return False
-        interval, depth = self.walk.interval, self.walk.depth(operand.buffer)
-        if operand.role == "bias" and depth < len(self.nest.loops):
+        if operand.role == "bias" and self._depth(operand) < len(self.nest.loops):
             # They change seldom, and are wanted soon then.
             return False
-        if operand.role == "bias" and self.is_crowded():
-            # The last of them would wait for the end of the tile, and the next tile for that.
-            return False
-        return streamed(self._kind_of_runs(operand), single=interval is not None)
+        return streamed(self._kind_of_runs(operand), single=self.interval is not None)
 
     def _kind_of_runs(self, operand: Operand) -> Runs:
         """The runs of an operand's boxes, as far as they are known of all."""
         # That does not depend on the registers that hold the rest.
         trial = Emitter(self.e.where, "trial")
         starts = [trial.register() for _ in self.nest.loops]
-        spans = Walk(trial, self.nest, {}).spans(starts, self.walk.depth(operand.buffer))
-        box = operand.box(trial, spans, self.program.extents)
-        return runs_of(trial, box, operand.place, operand.order)
+        return self.runs(
+            operand, replace(self.nest, e=trial).spans(starts, self._depth(operand)), trial
+        )
 
-    def is_crowded(self) -> bool:
-        """Return True if a tile has more transfers than its hooks have room for."""
-        places = self.walk.places
-        return places is not None and self._hooks(EARLY) > places
+    def pause(self, operand: Operand) -> int:
+        """Cycles from one transfer of an operand to the next; 0 where issue slots do not measure
+        time."""
+        if self.interval is None:
+            return 0
+        return pause_of(self._longest(operand), self.interval)
 
-    def earliness(self) -> float:
-        """Part of an interval by which a transfer may have to wait for the one before: none where
-        tiles are known to have hooks to spare."""
-        places = self.walk.places
-        return EARLY if places is None or self._hooks(0.0) > SCARCE * places else 0.0
-
-    def _hooks(self, early: float) -> int:
-        """Hooks that the transfers of each tile wait for, if one may be so early."""
-        interval, depth, hooks = self.walk.interval, len(self.nest.loops), 0
-        for move in (*self.nest.loads, self.nest.output):
-            if (
-                interval is None
-                or move is None
-                or move.depth < depth
-                or move.buffer.memory == "msm"
-            ):
-                continue
-            operand = self.operands[move.buffer]
-            if not operand.stays:
-                cycles = pause_of(self._took(operand), interval, early)
-                hooks += self._pieces(operand) * (cycles // max(round(interval), 1) + 1)
-        return hooks
-
-    def _pause(self, operand: Operand) -> int:
-        """Cycles from one transfer of an operand to the next; 0 where hooks do not measure time."""
-        interval = self.walk.interval
-        return 0 if interval is None else pause_of(self._took(operand), interval, self.earliness())
-
-    def _took(self, operand: Operand) -> float:
-        """Cycles of a transfer of an operand, about."""
-        # Weights that come in each tile take half of the bandwidth. Several transfers of a tile
-        # may have no time to wait for that.
-        depth = max(1, len(self.nest.loops))
-        weights = any(o.depth == depth and o.buffer.memory == "msm" for o in self.nest.loads)
-        shared = weights and self._pieces(operand) == 1
-        return self._longest(operand, shared=shared)
-
-    def _pieces(self, operand: Operand) -> int:
+    def pieces(self, operand: Operand) -> int:
         """Transfers of an operand's largest box; one where the first box is padding alone."""
-        e, extents = Emitter(self.e.where, "trial"), self.program.extents
-        around = self.nest.loops[: self.walk.depth(operand.buffer)]
-        steps = {loop.dim.data: loop.step_size for loop in around}
-        first = {dim: min(steps.get(dim, extent), extent) for dim, extent in extents.items()}
-        runs = self._runs(operand, Spans(dict.fromkeys(extents, 0), first), e)
+        trial = Emitter(self.e.where, "trial")
+        runs = self.runs(operand, self.nest.first_spans(operand.buffer), trial)
         return max(prod(number for number, _ in runs.loops if isinstance(number, int)), 1)
 
-    def _longest(self, operand: Operand, *, shared: bool = False) -> float:
-        """Cycles of the longest transfer of an operand, about; beside another one if ``shared``."""
-        memory = operand.buffer.memory
-        output = self.nest.output is not None and operand.buffer is self.nest.output.buffer
-        ends = (memory, self.machine.main) if output else (self.machine.main, memory)
+    def _longest(self, operand: Operand) -> float:
+        """Cycles of the longest transfer of an operand, about."""
+        ends = (self.machine.main, operand.buffer.memory)
+        if operand.buffer is self.nest.output.buffer:
+            ends = ends[::-1]
         move = self.machine.move(*ends)
-        size = operand.slot_bytes / self._pieces(operand)
-        return move.latency + (1 + shared) * size / move.bytes_per_cycle
+        size = operand.slot_bytes / self.pieces(operand)
+        return move.latency + size / move.bytes_per_cycle
 
     def _text(self, operand: Operand) -> str:
         """The transfer of an operand."""
-        output = self.nest.output
-        assert output is not None
         letter = "M" if operand.buffer.memory == "msm" else "V"
-        move = "STORE" if operand.buffer is output.buffer else "LOAD"
+        move = "STORE" if operand.buffer is self.nest.output.buffer else "LOAD"
         return f"{letter}{move}" + (".wide" if operand.element == 4 else "")
 
-    def _fill(
-        self,
-        operand: Operand,
-        spans: Spans,
-        base: Value,
-        stream: Stream | None,
-    ) -> None:
-        e = self.e
+    def fill(self, buffer: BufferOp, spans: Spans, base: Value, stream: Stream | None) -> None:
+        """Emit the load of an operand's box into the slot at an address, or start its stream."""
+        e, operand, tensor = self.e, self.nest.operands[buffer], buffer.tensor_op
         e.remark(f"load {operand.name}")
-        if operand.buffer.tensor_op in self.bands:
-            address, size = self.bands[operand.buffer.tensor_op]
+        if tensor in self.packed:
+            address, size = self.packed[tensor]
             e.emit("MLOAD", e.loaded(base), e.loaded(size), e.loaded(0), address)
             return
-        segments = self.segments.get(operand.buffer.tensor_op)
-        if segments is not None:
-            address = e.loaded(segments.address(e, spans))
-            count = e.loaded(segments.count(e, spans))
-            if (bridge := self.bridges.get(operand.buffer.tensor_op)) is not None:
-                bridge.load(e, base, count, address, self._start_of(operand))
-                return
-            letter = "M" if operand.buffer.memory == "msm" else "V"
-            e.emit(f"{letter}LOAD", e.loaded(base), count, address, self._start_of(operand))
+        segments = self.segments.get(tensor)
+        if segments is None:
+            self._move(operand, e.settled(lambda: self.runs(operand, spans)), base, stream)
             return
-        runs = e.settled(lambda: self._runs(operand, spans))
+        address = e.loaded(segments.address(e, spans))
+        count = e.loaded(segments.count(e, spans))
+        if (split := self.split_loads.get(tensor)) is not None:
+            split.load(e, base, count, address, self.start_of(operand))
+            return
+        letter = "M" if buffer.memory == "msm" else "V"
+        e.emit(f"{letter}LOAD", e.loaded(base), count, address, self.start_of(operand))
+
+    def store(self, tile: Tile, stream: Stream | None) -> None:
+        """Emit the store of a tile's result, or start its stream."""
+        e, buffer = self.e, self.nest.output.buffer
+        operand = self.nest.operands[buffer]
+        with e.scope():
+            e.remark(f"store {operand.name}")
+            runs = e.settled(lambda: self.runs(operand, tile.kept(buffer)))
+            self._move(operand, runs, tile.bases[buffer], stream)
+
+    def _move(self, operand: Operand, runs: Runs, base: Value, stream: Stream | None) -> None:
+        """All transfers of a box, or the start of its stream."""
         if stream is not None:
             stream.start(runs, base)
         else:
-            transfer(e, self._text(operand), runs, base, operand.element)
+            transfer(self.e, self._text(operand), runs, base, operand.element)
 
-    def _runs(self, operand: Operand, spans: Spans, e: Emitter | None = None) -> Runs:
+    def runs(self, operand: Operand, spans: Spans, e: Emitter | None = None) -> Runs:
+        """A box of an operand as runs of main memory."""
         e = e or self.e
-        box = operand.box(e, spans, self.program.extents)
+        box = operand.box(e, spans, self.nest.extents)
         return runs_of(e, box, operand.place, operand.order)
-
-    def _store(self, tile: Tile, stream: Stream | None) -> None:
-        e = self.e
-        assert self.nest.output is not None
-        operand = self.operands[self.nest.output.buffer]
-        with e.scope():
-            e.remark(f"store {operand.name}")
-            runs = e.settled(lambda: self._runs(operand, tile.kept(operand.buffer)))
-            base = tile.bases[operand.buffer]
-            if stream is not None:
-                stream.start(runs, base)
-            else:
-                transfer(e, self._text(operand), runs, base, operand.element)

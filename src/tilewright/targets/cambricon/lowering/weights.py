@@ -7,6 +7,7 @@ output channels lie side by side: a matrix of rows that belong to one input each
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,6 @@ from tilewright.ir.types import Array
 from tilewright.planning.domain import Affine
 from tilewright.targets.cambricon.lowering.boxes import Spans
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
-from tilewright.targets.cambricon.lowering.nest import Nest
 from tilewright.tile.dialect import BufferOp
 
 
@@ -102,13 +102,13 @@ class Segments:
         return e.add(offset, e.multiply(above, spans.of("ci")))
 
 
-def segments_of(nest: Nest, buffer: BufferOp) -> Segments | None:
+def segments_of(
+    buffer: BufferOp, extents: Mapping[str, int], steps: Mapping[str, int]
+) -> Segments | None:
     """The cut of a buffer's tensor; None for one that is no constant, or not cut that way."""
     tensor = buffer.tensor_op
     if tensor.arena is None or tensor.arena.data != WEIGHTS:
         return None
-    extents = nest.program.extents
-    steps = {loop.dim.data: loop.step_size for loop in nest.loops}
     window = buffer.window.data
     rank = len(window)
     # A depthwise convolution has one dim for the channels of image, kernel and result.

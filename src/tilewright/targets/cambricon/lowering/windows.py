@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Axis, Box
 from tilewright.targets.cambricon.lowering.cut_off import CutOff, cut_off
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
-from tilewright.targets.cambricon.lowering.sliding import Sliding, positions_met
+from tilewright.targets.cambricon.lowering.sliding import Sliding
 
 UNROLLED = 8
 """Kernel rows up to which code for whole windows is apart from that for windows cut off."""
@@ -108,8 +107,6 @@ class Windows:
 
                 e.repeat(self.height, whole, least=1)
                 return
-            if self._known_rows(body):
-                return
             y = e.variable(e.subtract(0, axis.before))
             row = e.variable(e.add(self.base, e.multiply(y, down)))
             forward = e.multiply(down, self.rows.stride)
@@ -121,38 +118,6 @@ class Windows:
                 e.increase(row, forward)
 
             e.repeat(self.height, clipped, least=1)
-
-    def _known_rows(self, body: Body) -> bool:
-        """All rows, if it is known now where each one lies: those that are cut alike are a loop."""
-        axis, height = self.rows.along(self.box), self.height
-        if self.rows.kernel > UNROLLED or not isinstance(height, int):
-            return False
-        if not (isinstance(axis.before, int) and isinstance(axis.size, int)):
-            return False
-        starts = [number * self.rows.stride - axis.before for number in range(height)]
-        met = [positions_met(start, axis.size, self.rows) for start in starts]
-        alike = [(cut, list(rows)) for cut, rows in groupby(range(height), met.__getitem__)]
-        if len(alike) > 2 * VARIANTS + 1:
-            return False
-        for (first, behind), rows in alike:
-            self._rows_alike(starts[rows[0]], len(rows), first, behind, body)
-        return True
-
-    def _rows_alike(self, start: int, count: int, first: int, behind: int, body: Body) -> None:
-        """Rows of the result, the first of whose windows begin at row ``start`` of those held."""
-        e, down = self.e, self.rows.stride_in(self.box)
-        with e.scope():
-            met = start + first * self.rows.dilation
-            row = e.variable(e.add(self.base, e.multiply(down, met)))
-            y = start if count == 1 else e.variable(start)
-
-            def row_body() -> None:
-                self._columns(row, first, behind - first, y, body)
-                e.increase(row, e.multiply(down, self.rows.stride))
-                if isinstance(y, Register):
-                    e.increase(y, self.rows.stride)
-
-            e.repeat(count, row_body)
 
     def _clipped(
         self, axis: Axis, down: Value, y: Register, begin: Register, last: Value, body: Body
@@ -236,7 +201,7 @@ class Windows:
             if not axis.padded:
                 body(Run(e.variable(row), self.width, skipped, rows, 0, slide.kernel, y, None))
                 return
-            run = _begun(row, skipped, rows, y)
+            run = _row_start(row, skipped, rows, y)
             left, whole, right = self.parts
             self._cut_off(run, left, False, lambda: e.subtract(0, axis.before), body)
             self._whole(run, body)
@@ -376,6 +341,6 @@ class Windows:
         return left, whole, e.subtract(e.subtract(self.width, left), whole)
 
 
-def _begun(row: Register, skipped: Value, rows: Value, y: Value | None) -> Run:
+def _row_start(row: Register, skipped: Value, rows: Value, y: Value | None) -> Run:
     """A run of no pixels at the begin of a row."""
     return Run(row, 0, skipped, rows, 0, 0, y, 0)

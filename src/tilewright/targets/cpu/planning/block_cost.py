@@ -4,7 +4,7 @@ Inputs are transformed, multiplied with the weights plane by plane, and transfor
 products take little longer than their multiply-adds or than their weights take to arrive, which are
 asked for while the plane before is multiplied: from the second cache, or from behind it if a
 block's scratch and all weights do not fit there together. So do transformed inputs that the second
-cache lost since the block of output channels before, but nobody asks for them ahead. The transforms
+cache lost since the block of output channels before, but they are not prefetched. The transforms
 hardly compute, so what they read and write beyond the second cache is paid in full: windows of the
 image, and scratch, which goes both ways. Weights that are transformed
 as products need them are read once for every row of planes, and written into panels that the second

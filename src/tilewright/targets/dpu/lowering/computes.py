@@ -106,8 +106,8 @@ class Execution:
         if held < kernel:
             raise self.refuse(
                 "lower-window",
-                f"its window has {kernel} rows, {self.core.rows * stride} a turn round the banks, "
-                f"and an instruction has addresses for {len(BASES)} turns",
+                f"its window has {kernel} rows, {self.core.rows * stride} a round over the banks, "
+                f"and an instruction has addresses for {len(BASES)} rounds",
                 f"a window of {(len(BASES) - 1) * self.core.rows * stride + 1} rows or less",
             )
         return (held - kernel) // stride + 1
@@ -126,9 +126,9 @@ class Execution:
         if max(0, below) >= kernel_h or max(0, beyond) >= kernel_w:
             raise self.refuse(
                 "lower-padding",
-                f"its last window lies {max(0, below)} rows and {max(0, beyond)} pixels behind the "
+                f"its last window lies {max(0, below)} rows and {max(0, beyond)} pixels after the "
                 f"image, and is {kernel_h} x {kernel_w}: it would read nothing but padding",
-                "less padding behind than the kernel's size",
+                "less padding at the end than the kernel's size",
             )
         return {
             **bases,
@@ -170,7 +170,7 @@ class Execution:
         """Fields of all INITs of windows."""
         image, out = self.inputs[0], self.output
         if window.strides[0] != image.step:
-            raise self.refuse("lower-stride", "its rows lie in the banks by another stride")
+            raise self.refuse("lower-stride", "its rows in the banks are for another stride")
         turns = out.circle > self.core.rows and out.step == 1
         return {
             "jump_read": image.jump,
@@ -211,7 +211,7 @@ def product(at: Execution) -> None:
     window = Window((1, 1))
     if at.stage.operation.data == "conv":
         if at.pair("dilations") != (1, 1):
-            raise at.refuse("lower-dilation", "windows have no gaps", "a dilation of 1")
+            raise at.refuse("lower-dilation", "windows cannot be dilated", "a dilation of 1")
         sizes = weight.tensor.shape
         window = Window((sizes[2], sizes[3]), at.pair("strides"), at.pair("pads", (0, 0)))
         if at.inputs[0].runs is not None:
@@ -246,7 +246,7 @@ def depthwise(at: Execution) -> None:
     """A convolution channel by channel."""
     weight, image = at.inputs[1], at.inputs[0]
     if at.pair("dilations") != (1, 1):
-        raise at.refuse("lower-dilation", "windows have no gaps", "a dilation of 1")
+        raise at.refuse("lower-dilation", "windows cannot be dilated", "a dilation of 1")
     sizes = weight.tensor.shape
     window = Window((sizes[2], sizes[3]), at.pair("strides"), at.pair("pads", (0, 0)))
     if max(window.strides) > 16:
@@ -269,7 +269,7 @@ def maximum(at: Execution) -> None:
     """The maximum of windows: by POOL where its fields hold the window, else by the ALU."""
     kernel = at.pair("kernel")
     if at.pair("dilations") != (1, 1):
-        raise at.refuse("lower-dilation", "windows have no gaps", "a dilation of 1")
+        raise at.refuse("lower-dilation", "windows cannot be dilated", "a dilation of 1")
     window = Window(kernel, at.pair("strides"), at.pair("pads", (0, 0)))
     if max(*kernel, *window.strides) <= MOST_POOL:
         _pool(at, window, {"pool_type": 0, "shift_cut": 0})
@@ -313,7 +313,7 @@ def _alu(at: Execution, window: Window, values: dict[str, int]) -> None:
     if at.core.isa == 0:
         raise at.refuse(
             "lower-window", f"a window of {list(window.kernel)} with strides "
-            f"{list(window.strides)}: this revision has POOL alone", f"sizes up to {MOST_POOL}",
+            f"{list(window.strides)}: this revision has only POOL", f"sizes up to {MOST_POOL}",
         )  # fmt: skip
     for row, rows in at.blocks(at.core.misc_rows, window):
         source = at.source(window, row, rows)
@@ -349,7 +349,7 @@ def points(at: Execution) -> None:
         raise at.refuse(
             "lower-shift",
             f"operands have binary points {fractions}, the result {at.epilogue.result}",
-            "binary points that lie nearer to each other",
+            "binary points that are closer to each other",
         )
     for row, rows in at.blocks(1 if out.step > 1 else at.core.elementwise_rows):
         bank, address = out.address(row)

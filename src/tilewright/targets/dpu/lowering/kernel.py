@@ -24,10 +24,9 @@ from tilewright.targets.dpu.lowering.tiles import Box, Runs, Tensor, Tile
 from tilewright.targets.dpu.machine import FEW, MOST_GROUPS
 from tilewright.targets.dpu.registers import BIASES, GUARD, REGISTERS
 from tilewright.tile.boxes import Boxes, box_columns
-from tilewright.tile.circular import Circle
 from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, StageOp, TensorOp
 from tilewright.tile.iteration import Order
-from tilewright.tile.queues import Command, commands_of, wait_parts
+from tilewright.tile.queues import Command, buffers_of, commands_of, wait_parts
 
 if TYPE_CHECKING:
     from tilewright.targets.dpu.lowering.network import Bias, Lowering
@@ -46,10 +45,8 @@ class KernelLowering:
         self.build = build
         self.order = Order(program)
         self._buffers: dict[BufferOp, BufferPlace] = {}
-        self._boxes: dict[BufferOp, Boxes] = {}
         self._parts: dict[tuple[ComputeOp, BufferOp], Boxes] = {}
         """What computes read of buffers that stay."""
-        self._circles: dict[BufferOp, Circle] = {}
         self._tensors: dict[TensorOp, Tensor] = {}
         self._readers: dict[BufferOp, ComputeOp] = {}
         """The compute that reads each buffer."""
@@ -86,7 +83,7 @@ class KernelLowering:
         waits, start = self.build.dependences, self.build.dependences.start
         for name in self._waits_of(op, rows=False):
             for user, end in self._ends.items():
-                if any(buffer.symbol.data == name for buffer in _buffers(user)):
+                if any(buffer.symbol.data == name for buffer in buffers_of(user)):
                     waits.wait(start + first, self.build.engine(end), start + end)
 
     def _waits_of(self, op: Command, *, rows: bool) -> frozenset[str]:
@@ -136,7 +133,7 @@ class KernelLowering:
             if place.range[1] > 1 << 29:
                 raise refuse(
                     "lower-address",
-                    f"it ends {place.range[1]} bytes behind its register; addresses have 29 bits",
+                    f"it ends {place.range[1]} bytes after its register; addresses have 29 bits",
                     op.symbol.data,
                 )
             self._tensors[op] = Tensor(
@@ -152,20 +149,16 @@ class KernelLowering:
         """The place of a buffer."""
         if op not in self._buffers:
             self._buffers[op] = BufferPlace(op, self.order, 1)
-            self._boxes[op] = self._buffers[op].boxes
-            if op.circular is not None:
-                self._circles[op] = self._buffers[op].circle
         return self._buffers[op]
 
     def tile(self, buffer: BufferOp, command: Command, row: int) -> Tile:
         """Return the tile that a buffer holds in one execution of a command, with its place."""
         place = self.buffer(buffer)
-        boxes = self._boxes[buffer]
         visit = int(self.order.visit(buffer, command)[row])
         group = self.core.group(buffer.memory)
         address = place.address + visit % buffer.places * place.bytes
         tensor = self.tensor(buffer.tensor_op)
-        box = _box(boxes, visit)
+        box = _box(place.boxes, visit)
         row_bytes = group.count * self.core.channels * (4 if group.kind == "bias" else 1)
         runs = self._runs(buffer, visit)
         step = self._step(buffer, tensor)
@@ -186,7 +179,7 @@ class KernelLowering:
 
     def _turned(self, tile: Tile, buffer: BufferOp, command: Command, visit: int) -> Tile:
         """A tile in a circular buffer: of what a compute makes, the rows that are new there."""
-        circle, (axis, *_) = self._circles[buffer], tile.tensor.axes.rows
+        circle, (axis, *_) = self.buffer(buffer).circle, tile.tensor.axes.rows
         assert circle.axis == axis
         first, rows = tile.box[axis]
         old = 0
@@ -223,7 +216,7 @@ class KernelLowering:
         if buffer.tensor_op.arena is None:
             raise refuse(
                 "lower-layout",
-                "channel augmentation reads main memory, and this is made on the chip",
+                "channel augmentation reads main memory, and this is computed on the chip",
                 buffer.tensor_op.symbol.data,
             )
         block = buffer.parent_block()
@@ -380,14 +373,6 @@ def _box(boxes: Boxes, row: int) -> Box:
 def _inputs(stage: StageOp) -> list[BufferOp]:
     """The buffers that a stage reads, in the order of its operands."""
     return [value.owner for value in stage.inputs if isinstance(value.owner, BufferOp)]
-
-
-def _buffers(op: Command) -> list[BufferOp]:
-    """The buffers that a command uses."""
-    if isinstance(op, MoveOp):
-        return [op.buffer]
-    owners = [value.owner for stage in op.stages for value in stage.inputs]
-    return [owner for owner in (*owners, op.output.owner) if isinstance(owner, BufferOp)]
 
 
 def _adds_bias(op: ComputeOp) -> bool:

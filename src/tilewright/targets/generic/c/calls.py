@@ -29,7 +29,7 @@ def kernel_body(whole: Lowering, program: ProgramOp, prefix: str) -> list[str]:
     """The lines of a function that runs a program; ``prefix`` begins the names of its tables."""
     kernel = KernelLowering(whole, program)
     loads, lowered = kernel.fields()
-    calls = {op: call(whole, *lowered[op]) for op in kernel.commands}
+    calls = {op: call(whole, *lowered[op]) for op in kernel.all}
     first = [call(whole, part.instruction, part.columns) for part in loads]
     interface = interface_of(whole.machine)
     return KernelWriter(kernel.order, calls, first, interface, Tables(prefix)).write()

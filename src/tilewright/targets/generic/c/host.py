@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tilewright.codegen.c.source import Writer
 from tilewright.errors import refuse
-from tilewright.machine import Machine, Primitive
+from tilewright.machine import Machine, Move, Primitive
 from tilewright.numerics import tables
 from tilewright.targets.generic.c.records import (
     c_of,
@@ -70,60 +70,60 @@ def host_text(instructions: InstructionSet) -> str:
     machine = instructions.machine
     named = interface_of(machine)
     writer = Writer()
-    line = writer.line
-    line(f"/* The functions of {named.prefix}.h on the host: queues of commands (queues.h), which")
-    line("   do what families.h says on arrays. */")
-    line(f'#include "{named.prefix}.h"')
-    line()
-    line("#include <string.h>")
-    line()
-    line('#include "families.h"')
-    line('#include "queues.h"')
-    line()
+    writer.text(f"""\
+/* The functions of {named.prefix}.h on the host: queues of commands (queues.h), which
+   do what families.h says on arrays. */
+#include "{named.prefix}.h"
+
+#include <string.h>
+
+#include "families.h"
+#include "queues.h"
+""")
     for memory in _memories(machine):
-        line(f"static uint8_t {_array(memory)}[{machine.memory(memory).bytes}];")
+        writer.line(f"static uint8_t {_array(memory)}[{machine.memory(memory).bytes}];")
     for instruction in commands_of(instructions):
-        line()
+        writer.line()
         _function(writer, instruction, machine)
-    line()
-    engine = f"enum {named.prefix}_engine"
+    engines = f"enum {named.prefix}_engine engine, enum {named.prefix}_engine other"
+    ordering = {"wait": (named.wait, f"{named.ticket} ticket")}
     if named.signal:
-        for function, queue in ((named.signal, "set"), (named.wait, "await")):
-            with writer.block(f"void {function}({engine} engine, {engine} other, uint32_t flag)"):
-                line(f"queues_{queue}_flag((int)engine, (int)other, flag);")
-            line()
-        with writer.block(f"void {named.barrier}(void)"):
-            line("queues_barrier();")
-    else:
-        ticket = f"{named.ticket} ticket"
-        with writer.block(f"void {named.wait}({engine} engine, {engine} other, {ticket})"):
-            line("queues_wait((int)engine, (int)other, ticket);")
-    line()
-    with writer.block(f"void {named.finish}(void)"):
-        line("queues_finish();")
-    line()
-    line(
-        "/* Begins a run in an order of commands (queues_order in queues.h). No program depends on"
-    )
-    line("   what memories hold at its beginning: they are filled with what shows. */")
+        flag = "uint32_t flag"
+        ordering = {"set_flag": (named.signal, flag), "await_flag": (named.wait, flag)}
+    for queue, (function, number) in ordering.items():
+        writer.text(f"""
+void {function}({engines}, {number}) {{
+    queues_{queue}((int)engine, (int)other, {number.split()[1]});
+}}""")
+    plain = {"barrier": named.barrier, "finish": named.finish}
+    for queue, function in plain.items():
+        if function:
+            writer.text(f"""
+void {function}(void) {{
+    queues_{queue}();
+}}""")
     poison = f"{c_of(machine).prefix}_host_poison"
-    line(f"unsigned char {poison} = {POISON:#04x};")
-    line()
+    writer.text(f"""
+/* Begins a run in an order of commands (queues_order in queues.h). No program depends on
+   what memories hold at its beginning: they are filled with what shows. */
+unsigned char {poison} = {POISON:#04x};
+""")
     with writer.block(f"void {c_of(machine).prefix}_host_start(unsigned order)"):
-        line(f"queues_order({len(machine.engines)}, order);")
+        writer.line(f"queues_order({len(machine.engines)}, order);")
         if named.signal:
-            line(f"queues_flag_depth({machine.synchronisation.limit});")
+            writer.line(f"queues_flag_depth({machine.synchronisation.limit});")
         for memory in _memories(machine):
-            line(f"memset({_array(memory)}, {poison}, sizeof {_array(memory)});")
+            writer.line(f"memset({_array(memory)}, {poison}, sizeof {_array(memory)});")
     keeping = [m.name for m in machine.memories if "results" in m.resident]
     if keeping:
-        line()
-        line("/* The first byte of a memory in which results stay from kernel to kernel. */")
-        with writer.block(f"uint8_t *{c_of(machine).prefix}_host_address(const char *memory)"):
-            for memory in keeping:
-                line(f'if (!strcmp(memory, "{memory}"))')
-                line(f"    return {_array(memory)};")
-            line("return 0;")
+        writer.text(f"""
+/* The first byte of a memory in which results stay from kernel to kernel. */
+uint8_t *{c_of(machine).prefix}_host_address(const char *memory) {{""")
+        for memory in keeping:
+            writer.text(f"""\
+    if (!strcmp(memory, "{memory}"))
+        return {_array(memory)};""")
+        writer.text("    return 0;\n}")
     return str(writer)
 
 
@@ -146,11 +146,10 @@ def _function(writer: Writer, instruction: Instruction, machine: Machine) -> Non
         writer.line(f"struct {family} p = {{0}};")
         _Conversion(writer, instruction, machine).write()
         writer.line(f"family_{family}(&p);")
-    writer.line()
-    with writer.block(f"{result} {name}(const struct {name} *command)"):
-        writer.line(
-            f"{gives}queues_issue({instruction.engine}, run_{name}, command, sizeof *command);"
-        )
+    writer.text(f"""
+{result} {name}(const struct {name} *command) {{
+    {gives}queues_issue({instruction.engine}, run_{name}, command, sizeof *command);
+}}""")
 
 
 class _Conversion:
@@ -164,90 +163,73 @@ class _Conversion:
 
     def write(self) -> None:
         """Write the C statements for one instruction, by its family."""
-        family = self.instruction.family.name
-        if family == "transfer":
-            self._transfer()
-            return
-        if family == "img2col":
-            self._gather()
-            return
-        if family == "convert":
-            self._convert()
+        family, move = self.instruction.family.name, self.instruction.move
+        if move is not None:
+            self._move(move, family)
             return
         primitive = self.instruction.primitive
         assert primitive is not None
-        for name in _SIZES.get(family, ()):
-            self.line(f"p.{name} = c->{name};")
+        self._copies(*_SIZES.get(family, ()))
         if family in ("points", "softmax"):
-            for number, axis in enumerate(POINT_AXES):
-                self.line(f"p.size[{number}] = c->{axis};")
+            self._list("size", POINT_AXES)
         if "row" in self.known:
             self._window()
         elif family == "product":
             self.line("p.gathered = 1;")
         if family == "pool":
             self.line("p.average = c->function == 1;")
-            for name in ("window_h", "window_w", "window_row", "window_column"):
-                self.line(f"p.{name} = c->{name};")
-            for name in ("top", "bottom", "left", "right"):
-                self.line(f"p.count_{name} = c->count_{name};")
+            self._copies("window_h", "window_w", "window_row", "window_column")
+            self._copies(*(f"count_{name}" for name in ("top", "bottom", "left", "right")))
         if family == "softmax":
-            for name in ("axis", "point_in", "point_out"):
-                self.line(f"p.{name} = c->{name};")
+            self._copies("axis", "point_in", "point_out")
         self._operands(primitive, family)
-        for name in ("first", "last"):
-            if name in self.known:
-                self.line(f"p.{name} = c->{name};")
+        self._copies(*(name for name in ("first", "last") if name in self.known))
         if family == "points":
             mine = [name for name in primitive.operations if name in FUNCTIONS]
             self._step("p.function", "function", mine)
         self._steps(primitive, _OUT[family])
 
+    def _copies(self, *names: str) -> None:
+        """Members that both structures have."""
+        for name in names:
+            self.line(f"p.{name} = c->{name};")
+
+    def _list(self, member: str, names: Sequence[str]) -> None:
+        """A member that is an array of the record's."""
+        for number, name in enumerate(names):
+            self.line(f"p.{member}[{number}] = c->{name};")
+
     def _window(self) -> None:
-        for axis in "hw":
-            self.line(f"p.window.stride_{axis} = c->stride_{axis};")
-            self.line(f"p.window.dilation_{axis} = c->dilation_{axis};")
-        for name in ("row", "rows", "column", "columns"):
+        members = [f"{name}_{axis}" for axis in "hw" for name in ("stride", "dilation")]
+        for name in (*members, "row", "rows", "column", "columns"):
             self.line(f"p.window.{name} = c->{name};")
 
-    def _gather(self) -> None:
-        move = self.instruction.move
-        assert move is not None
-        for dim in POINTS:
-            self.line(f"p.{dim} = c->{dim};")
-        self.line("p.element = c->element;")
-        self._window()
-        for end, memory, axes in (
-            ("source", move.source, IMAGE),
-            ("target", move.target, POINTS),
-        ):
-            strides = [f"c->{end}_{axis}" for axis in axes]
-            self._operand(f"p.{end}", memory, f"c->{end}_address", strides, "8")
-
-    def _transfer(self) -> None:
-        move = self.instruction.move
-        assert move is not None
-        for axis in range(4):
-            self.line(f"p.size[{axis}] = c->size{axis};")
-        self.line("p.element = c->element;")
-        self.line("p.extra_bytes = c->extra_bytes;")
+    def _move(self, move: Move, family: str) -> None:
+        """A transfer, a conversion of results, or a gather of windows."""
+        axes = {end: [f"_stride{axis}" for axis in range(4)] for end in ("source", "target")}
+        bits = {"source": 8, "target": 8}
+        if family == "img2col":
+            self._copies(*POINTS)
+            axes = {
+                end: [f"_{axis}" for axis in names]
+                for end, names in (("source", IMAGE), ("target", POINTS))
+            }
+        else:
+            self._list("size", [f"size{axis}" for axis in range(4)])
+        if family == "convert":
+            self._copies("shift")
+            bits = {"source": 32, "target": self.machine.fixed_bits}
+        else:
+            self._copies("element")
+        if family == "transfer":
+            self._copies("extra_bytes")
+        elif family == "img2col":
+            self._window()
         for end, memory in (("source", move.source), ("target", move.target)):
-            strides = [f"c->{end}_stride{axis}" for axis in range(4)]
-            self._operand(f"p.{end}", memory, f"c->{end}_address", strides, "8")
-            self._operand(f"p.extra_{end}", memory, f"c->extra_{end}", (), "8")
-
-    def _convert(self) -> None:
-        move = self.instruction.move
-        assert move is not None
-        for axis in range(4):
-            self.line(f"p.size[{axis}] = c->size{axis};")
-        self.line("p.shift = c->shift;")
-        for end, memory, bits in (
-            ("source", move.source, 32),
-            ("target", move.target, self.machine.fixed_bits),
-        ):
-            strides = [f"c->{end}_stride{axis}" for axis in range(4)]
-            self._operand(f"p.{end}", memory, f"c->{end}_address", strides, str(bits))
+            strides = [f"c->{end}{axis}" for axis in axes[end]]
+            self._operand(f"p.{end}", memory, f"c->{end}_address", strides, str(bits[end]))
+            if family == "transfer":
+                self._operand(f"p.extra_{end}", memory, f"c->extra_{end}", (), "8")
 
     def _operands(self, primitive: Primitive, family: str) -> None:
         out = _OUT[family]

@@ -4,17 +4,19 @@ include/PREFIX.h      what whoever owns the machine provides
 include/NETWORK.h     the network's kernels
 src/*.c               a file per kernel, and the table of them
 shim/                 the machine's functions for the host
-main.c, Makefile      a program that runs kernels on files
+main.c, files.h, Makefile
+                      a program that runs kernels on files
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from tilewright.codegen.c.source import Writer, comment
+from tilewright.codegen.host.main import FILES
+from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.errors import Refusals
 from tilewright.graph.names import Namer, network_name
 from tilewright.targets.generic.c.calls import MEMORY, kernel_body
@@ -30,43 +32,40 @@ FOLDER = "c"
 FLAGS = ("-std=gnu99", "-O2", "-fPIC", "-Wall", "-Wextra")
 
 
-@dataclass(frozen=True)
-class KernelSource:
-    """A kernel to be written: its name, the model's nodes, and its programs."""
-
-    symbol: str
-    nodes: tuple[str, ...]
-    programs: Sequence[ProgramOp]
-
-
 def write_c(
     directory: Path,
     name: str,
     instructions: InstructionSet,
     lowering: Lowering,
-    kernels: Sequence[KernelSource],
+    kernels: Sequence[CompiledKernel],
+    sizes: Sequence[int],
 ) -> None:
     """Write all files; raises KernelError for kernels that the functions cannot say, and
     TilewrightError for a machine whose functions the host does not compute.
 
-    ``lowering`` is one of its own, whose tables lie as those of the package's words do.
+    ``lowering`` is one of its own, whose tables lie as those of the package's words do; ``sizes``
+    are bytes of weights, activations and tables.
     """
     check_host(instructions)
     network, prefix = network_name(name), c_of(instructions.machine).prefix
     namer = Namer()
-    functions = [f"{network}_{namer.unique(kernel.symbol)}" for kernel in kernels]
+    functions = [f"{network}_{namer.unique(item.kernel.symbol)}" for item in kernels]
     texts = {
         f"include/{prefix}.h": header_text(instructions),
         f"include/{network}_network.h": _network_header(network, prefix, kernels, functions),
         f"src/{network}.c": _table(network, prefix, functions),
         f"shim/{prefix}_host.c": host_text(instructions),
-        "main.c": _main(network, prefix),
+        "main.c": _main(network, prefix, sizes),
+        "files.h": FILES,
         "Makefile": _makefile(network),
     }
     refused = Refusals()
-    for kernel, function in zip(kernels, functions, strict=True):
-        with refused.of(kernel.symbol):
-            texts[f"src/{function}.c"] = kernel_text(lowering, kernel, function, network, prefix)
+    for item, function in zip(kernels, functions, strict=True):
+        symbol, nodes = item.kernel.symbol, item.kernel.nodes
+        with refused.of(symbol):
+            own = f"{symbol}: {', '.join(nodes)}"
+            text = kernel_text(lowering, item.programs, own, function, network, prefix)
+            texts[f"src/{function}.c"] = text
     refused.check()
     for package, names in (
         ("tilewright.codegen.c", ("queues.c", "queues.h")),
@@ -81,17 +80,22 @@ def write_c(
 
 
 def kernel_text(
-    lowering: Lowering, kernel: KernelSource, function: str, network: str, prefix: str
+    lowering: Lowering,
+    programs: Sequence[ProgramOp],
+    about: str,
+    function: str,
+    network: str,
+    prefix: str,
 ) -> str:
-    """The file of one kernel."""
+    """The file of one kernel, ``about`` some nodes."""
     writer = Writer()
-    nodes = ", ".join(kernel.nodes)
-    writer.line(f"/* {comment(f'{kernel.symbol}: {nodes}')} */")
-    writer.line(f'#include "{network}_network.h"')
-    writer.line()
+    writer.text(f"""\
+/* {comment(about)} */
+#include "{network}_network.h"
+""")
     with writer.block(f"void {function}(const struct {prefix}_memory *{MEMORY})"):
-        several = len(kernel.programs) > 1
-        for number, program in enumerate(kernel.programs):
+        several = len(programs) > 1
+        for number, program in enumerate(programs):
             if several:
                 writer.line("{")
             name = f"{function}_{number}" if several else function
@@ -103,34 +107,36 @@ def kernel_text(
 
 
 def _network_header(
-    network: str, prefix: str, kernels: Sequence[KernelSource], functions: Sequence[str]
+    network: str, prefix: str, kernels: Sequence[CompiledKernel], functions: Sequence[str]
 ) -> str:
     guard = f"{network}_NETWORK_H".upper()
-    writer = Writer()
-    writer.line(f"/* {network}: its kernels, in their order. Each returns when its results are in")
-    writer.line("   main memory. */")
-    writer.line(f"#ifndef {guard}")
-    writer.line(f"#define {guard}")
-    writer.line()
-    writer.line(f'#include "{prefix}.h"')
-    writer.line()
-    for kernel, function in zip(kernels, functions, strict=True):
-        writer.line(f"/* {comment(', '.join(kernel.nodes))} */")
-        writer.line(f"void {function}(const struct {prefix}_memory *{MEMORY});")
-    writer.line()
-    writer.line(f"#define {network.upper()}_KERNELS {len(kernels)}")
-    writer.line()
-    writer.line("/* Runs kernel 0, 1, ... */")
-    writer.line(f"void {network}_kernel(int number, const struct {prefix}_memory *{MEMORY});")
-    writer.line()
-    writer.line("#endif")
-    return str(writer)
+    declared = "\n".join(
+        f"/* {comment(', '.join(item.kernel.nodes))} */\n"
+        f"void {function}(const struct {prefix}_memory *{MEMORY});"
+        for item, function in zip(kernels, functions, strict=True)
+    )
+    return f"""\
+/* {network}: its kernels, in their order. Each returns when its results are in
+   main memory. */
+#ifndef {guard}
+#define {guard}
+
+#include "{prefix}.h"
+
+{declared}
+
+#define {network.upper()}_KERNELS {len(kernels)}
+
+/* Runs kernel 0, 1, ... */
+void {network}_kernel(int number, const struct {prefix}_memory *{MEMORY});
+
+#endif
+"""
 
 
 def _table(network: str, prefix: str, functions: Sequence[str]) -> str:
     writer = Writer()
-    writer.line(f'#include "{network}_network.h"')
-    writer.line()
+    writer.text(f'#include "{network}_network.h"\n')
     head = f"void {network}_kernel(int number, const struct {prefix}_memory *{MEMORY})"
     with writer.block(head), writer.block("switch (number)"):
         for number, function in enumerate(functions):
@@ -139,42 +145,26 @@ def _table(network: str, prefix: str, functions: Sequence[str]) -> str:
     return str(writer)
 
 
-def _main(network: str, prefix: str) -> str:
+def _main(network: str, prefix: str, sizes: Sequence[int]) -> str:
+    weights, activations, tables = sizes
     return f"""\
 /* Runs kernels on files: main weights.bin tables.bin activations.bin [FIRST [LAST [ORDER]]]
 
    The activations are read, kernels FIRST to LAST run on them, and they are written back. */
-#include <stdio.h>
-#include <stdlib.h>
-
+#include "files.h"
 #include "{network}_network.h"
 
 void {prefix}_host_start(unsigned order);
 
-static char *read_file(const char *name, long *size)
-{{
-    FILE *file = fopen(name, "rb");
-    char *data;
-    if (!file || fseek(file, 0, SEEK_END) || (*size = ftell(file)) < 0 || fseek(file, 0, SEEK_SET)
-        || !(data = calloc(1, (size_t)*size + 1))
-        || fread(data, 1, (size_t)*size, file) != (size_t)*size) {{
-        fprintf(stderr, "%s cannot be read\\n", name);
-        exit(1);
-    }}
-    fclose(file);
-    return data;
-}}
-
 int main(int count, char **words)
 {{
-    long sizes[3];
     if (count < 4) {{
         fprintf(stderr, "%s weights.bin tables.bin activations.bin [FIRST [LAST [ORDER]]]\\n",
                 words[0]);
         return 2;
     }}
-    char *weights = read_file(words[1], &sizes[0]), *tables = read_file(words[2], &sizes[1]);
-    char *activations = read_file(words[3], &sizes[2]);
+    void *weights = loaded(words[1], {weights}), *tables = loaded(words[2], {tables});
+    void *activations = loaded(words[3], {activations});
     int first = count > 4 ? atoi(words[4]) : 0;
     int last = count > 5 ? atoi(words[5]) : {network.upper()}_KERNELS - 1;
     struct {prefix}_memory memory = {{
@@ -183,12 +173,7 @@ int main(int count, char **words)
     {prefix}_host_start(count > 6 ? (unsigned)atoi(words[6]) : 0);
     for (int number = first; number <= last; number++)
         {network}_kernel(number, &memory);
-    FILE *file = fopen(words[3], "wb");
-    size_t bytes = (size_t)sizes[2];
-    if (!file || fwrite(activations, 1, bytes, file) != bytes || fclose(file)) {{
-        fprintf(stderr, "%s cannot be written\\n", words[3]);
-        return 1;
-    }}
+    write_file(words[3], activations, {activations});
     return 0;
 }}
 """
@@ -202,7 +187,7 @@ CC ?= cc
 CFLAGS ?= -O2 -Wall -Wextra
 FUNCTIONS ?= $(wildcard shim/*.c)
 
-{network}: main.c $(wildcard src/*.c) $(FUNCTIONS) $(wildcard include/*.h)
+{network}: main.c $(wildcard src/*.c) $(FUNCTIONS) $(wildcard *.h include/*.h)
 	$(CC) -std=gnu99 $(CFLAGS) -Iinclude -Ishim main.c $(wildcard src/*.c) $(FUNCTIONS) -o $@
 
 clean:
@@ -210,6 +195,3 @@ clean:
 
 .PHONY: clean
 """
-
-
-__all__ = ["FLAGS", "FOLDER", "KernelSource", "kernel_text", "write_c"]

@@ -69,19 +69,17 @@ def constants(instruction: Instruction, field: Field) -> tuple[str, ...]:
     return tuple(f"{name}_{member(field)}_{identifier(choice)}".upper() for choice in field.choices)
 
 
-_ABOUT = (
-    "A function that takes a record appends a command to its engine's queue, and returns the",
-    "command's ticket: how many commands the engine has been given. It keeps no pointer to",
-    "the record. Commands of one engine run in their order; those of several run side by",
-    "side. Addresses in main memory are 64-bit numbers, all others are bytes from the start",
-    "of their memory. */",
-)
-_ABOUT_FLAGS = (
-    "A function that takes a record appends a command to its engine's queue. It keeps no",
-    "pointer to the record. Commands of one engine run in their order; those of several run",
-    "side by side. Addresses in main memory are 64-bit numbers, all others are bytes from",
-    "the start of their memory. */",
-)
+_ABOUT = """\
+   A function that takes a record appends a command to its engine's queue, and returns the
+   command's ticket: how many commands the engine has been given. It keeps no pointer to
+   the record. Commands of one engine run in their order; those of several run side by
+   side. Addresses in main memory are 64-bit numbers, all others are bytes from the start
+   of their memory. */"""
+_ABOUT_FLAGS = """\
+   A function that takes a record appends a command to its engine's queue. It keeps no
+   pointer to the record. Commands of one engine run in their order; those of several run
+   side by side. Addresses in main memory are 64-bit numbers, all others are bytes from
+   the start of their memory. */"""
 
 
 def header_text(instructions: InstructionSet) -> str:
@@ -89,70 +87,63 @@ def header_text(instructions: InstructionSet) -> str:
     machine = instructions.machine
     named = interface_of(machine)
     guard = f"{named.prefix}_H".upper()
-    writer = Writer()
-    line = writer.line
-    line(f"/* {comment(f'{machine.name}: what programs call, for its driver to provide.')}")
-    line()
-    for text in _ABOUT_FLAGS if named.signal else _ABOUT:
-        line(f"   {text}")
-    line(f"#ifndef {guard}")
-    line(f"#define {guard}")
-    line()
-    line("#include <stdint.h>")
-    line()
-    if not named.signal:
-        line(f"typedef uint32_t {named.ticket};")
-        line()
     engines = ", ".join(named.engine(engine.name) for engine in machine.engines)
-    line(f"enum {named.prefix}_engine {{ {engines} }};")
-    line()
-    if named.signal:
-        _flags(writer, machine, named)
-    else:
-        _tickets(writer, named)
-    line()
-    again = "" if named.signal else "; tickets may begin at 1 again"
-    line(f"/* Returns once all engines have completed all commands{again}. */")
-    line(f"void {named.finish}(void);")
-    line()
-    line("/* Where the parts of a network lie in main memory. */")
-    with writer.block(f"struct {named.prefix}_memory"):
-        line("uint64_t weights;")
-        line("uint64_t activations;")
-        line("uint64_t tables;")
-    writer.lines[-1] += ";"
+    ticket = "" if named.signal else f"typedef uint32_t {named.ticket};\n\n"
+    writer = Writer()
+    writer.text(f"""\
+/* {comment(f"{machine.name}: what programs call, for its driver to provide.")}
+
+{_ABOUT_FLAGS if named.signal else _ABOUT}
+#ifndef {guard}
+#define {guard}
+
+#include <stdint.h>
+
+{ticket}enum {named.prefix}_engine {{ {engines} }};
+
+{_flags(machine, named) if named.signal else _tickets(named)}
+
+/* Returns once all engines have completed all commands{"" if named.signal else _AGAIN}. */
+void {named.finish}(void);
+
+/* Where the parts of a network lie in main memory. */
+struct {named.prefix}_memory {{
+    uint64_t weights;
+    uint64_t activations;
+    uint64_t tables;
+}};""")
     for instruction in commands_of(instructions):
-        line()
+        writer.line()
         _record(writer, instruction, named)
-    line()
-    line("#endif")
+    writer.text("\n#endif")
     return str(writer)
 
 
-def _tickets(writer: Writer, named: Interface) -> None:
-    engine, line = f"enum {named.prefix}_engine", writer.line
-    line(
-        "/* What the engine is given after this starts only once the other engine has completed its"
-    )
-    line("   commands up to the ticket; 0 is no command. The caller need not wait. */")
-    line(f"void {named.wait}({engine} engine, {engine} other,")
-    line(f"{' ' * len(f'void {named.wait}(')}{named.ticket} ticket);")
+_AGAIN = "; tickets may begin at 1 again"
 
 
-def _flags(writer: Writer, machine: Machine, named: Interface) -> None:
-    engine, line = f"enum {named.prefix}_engine", writer.line
+def _tickets(named: Interface) -> str:
+    engine, head = f"enum {named.prefix}_engine", f"void {named.wait}("
+    return f"""\
+/* What the engine is given after this starts only once the other engine has completed its
+   commands up to the ticket; 0 is no command. The caller need not wait. */
+{head}{engine} engine, {engine} other,
+{" " * len(head)}{named.ticket} ticket);"""
+
+
+def _flags(machine: Machine, named: Interface) -> str:
+    engine = f"enum {named.prefix}_engine"
     depth, last = machine.synchronisation.limit, machine.synchronisation.count - 1
-    line(f"/* Flags 0 to {last} of each ordered pair of engines. One is set once the engine has")
-    line("   completed all that it was given before; what the other is given after a wait starts")
-    line(
-        "   only once the flag is set, and takes it down. The caller need not wait. No flag is set"
-    )
-    line(f"   more than {depth} times ahead of its waits. */")
-    for function in (named.signal, named.wait):
-        line(f"void {function}({engine} engine, {engine} other, uint32_t flag);")
-    line()
-    line("/* What any engine is given after this starts once all that was given before is done. */")
-    line(f"void {named.barrier}(void);")
+    return f"""\
+/* Flags 0 to {last} of each ordered pair of engines. One is set once the engine has
+   completed all that it was given before; what the other is given after a wait starts
+   only once the flag is set, and takes it down. The caller need not wait. No flag is set
+   more than {depth} times ahead of its waits. */
+void {named.signal}({engine} engine, {engine} other, uint32_t flag);
+void {named.wait}({engine} engine, {engine} other, uint32_t flag);
+
+/* What any engine is given after this starts once all that was given before is done. */
+void {named.barrier}(void);"""
 
 
 def _record(writer: Writer, instruction: Instruction, named: Interface) -> None:

@@ -6,9 +6,10 @@ import ctypes
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.codegen.host.library import load_library
-from tilewright.codegen.program.files import HeldResult
+from tilewright.codegen.program.files import KernelRow
 from tilewright.graph.names import network_name
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.numerics.poison import byte_of
@@ -16,17 +17,14 @@ from tilewright.targets.generic.c.host import POISON
 from tilewright.targets.generic.c.program import FLAGS, FOLDER
 from tilewright.targets.generic.c.records import c_of
 from tilewright.targets.generic.functions import TABLES
-from tilewright.targets.generic.package import Package
 from tilewright.targets.generic.runner import InstructionRunner
 
 
 class CRunner(InstructionRunner):
     """A package whose kernels are C that calls the machine's functions."""
 
-    def __init__(self, package: Package) -> None:
-        super().__init__(package)
-        self.order = 0
-        """The order in which commands run on the host; see shim/queues.h."""
+    order = 0
+    """The order in which commands run on the host; see shim/queues.h."""
 
     @cached_property
     def library(self) -> ctypes.CDLL:
@@ -39,43 +37,28 @@ class CRunner(InstructionRunner):
         super().build()
         _ = self.library
 
-    def simulation(self, *, traced: bool) -> _Run:
-        """Return a run that calls the C's functions."""
-        return _Run(self)
+    def begin(self) -> None:
+        """The memories as a run finds them."""
+        prefix = c_of(self.parts.machine).prefix
+        poison = ctypes.c_ubyte.in_dll(self.library, f"{prefix}_host_poison")
+        poison.value = byte_of(self.seed, POISON)
+        getattr(self.library, f"{prefix}_host_start")(ctypes.c_uint(self.order))
+        arenas = (self.arenas[WEIGHTS], self.arenas[ACTIVATIONS], self.parts.image)
+        self._main = _Memory(*(data.ctypes.data if data.size else 0 for data in arenas))
 
+    def execute(self, kernel: KernelRow) -> None:
+        """Call the kernel's function."""
+        number = self.parts.file.kernels.index(kernel)
+        run = getattr(self.library, f"{network_name(self.parts.network.symbol.data)}_kernel")
+        run(ctypes.c_int(number), ctypes.byref(self._main))
 
-class _Run:
-    """Values from the C, times from the timing core."""
-
-    def __init__(self, runner: CRunner) -> None:
-        self.runner = runner
-        self.times = runner.times
-        self.write_trace = runner.write_trace
-        prefix = c_of(runner.parts.machine).prefix
-        poison = ctypes.c_ubyte.in_dll(runner.library, f"{prefix}_host_poison")
-        poison.value = byte_of(runner.seed, POISON)
-        getattr(runner.library, f"{prefix}_host_start")(ctypes.c_uint(runner.order))
-        arenas = (runner.arenas[WEIGHTS], runner.arenas[ACTIVATIONS], runner.parts.image)
-        self.memory = _Memory(*(data.ctypes.data if data.size else 0 for data in arenas))
-        self.kernels = {
-            (row.start, row.end): number for number, row in enumerate(runner.parts.file.kernels)
-        }
-
-    def run(self, start: int, end: int) -> None:
-        """Run the kernel that has these words."""
-        if start < end:
-            network = network_name(self.runner.parts.network.symbol.data)
-            kernel = getattr(self.runner.library, f"{network}_kernel")
-            kernel(ctypes.c_int(self.kernels[start, end]), ctypes.byref(self.memory))
-
-    def reveal(self, held: HeldResult) -> None:
-        """Copy a result that stays on the chip to its place among the activations."""
-        prefix = c_of(self.runner.parts.machine).prefix
-        place = getattr(self.runner.library, f"{prefix}_host_address")
+    def memory(self, name: str) -> NDArray[np.uint8]:
+        """The bytes of a memory on the chip."""
+        place = getattr(self.library, f"{c_of(self.parts.machine).prefix}_host_address")
         place.restype = ctypes.c_void_p
-        data = ctypes.string_at(place(held.memory.encode()) + held.address, held.bytes)
-        arena = self.runner.arenas[ACTIVATIONS]
-        arena[held.place : held.place + held.bytes] = np.frombuffer(data, np.uint8)
+        size = self.parts.machine.memory(name).bytes or 0
+        array = (ctypes.c_uint8 * size).from_address(place(name.encode()))
+        return np.ctypeslib.as_array(array)
 
 
 class _Memory(ctypes.Structure):

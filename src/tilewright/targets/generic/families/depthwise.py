@@ -46,20 +46,12 @@ Fixed-point sums are modulo 2**32.
         """Sizes, window, operands, accumulation, steps."""
         if not {"input", "weight", "output"} <= part.operands.keys():
             raise refuse("isa-roles", f"{part.name} needs input, weight and output")
-        bias = (
-            (
-                Field("bias", 1, "adds the bias"),
-                *operand_fields(machine, "bias", memory_of(part, "bias"), ("c",)),
-            )
-            if "bias" in part.operands
-            else ()
-        )
         return (
             *size_fields(machine, part, ("n", "c", "oh", "ow", "kh", "kw")),
             *window_fields(machine, part),
             *operand_fields(machine, "input", memory_of(part, "input"), OUT),
             *operand_fields(machine, "weight", memory_of(part, "weight"), _WEIGHT),
-            *bias,
+            *accumulate.bias_fields(machine, part, ("c",)),
             *result_fields(machine, part, OUT),
             *accumulate.FIELDS,
             *epilogue.fields(machine, part, OUT),
@@ -73,26 +65,14 @@ Fixed-point sums are modulo 2**32.
         weight = unit.operand(part, values, "weight", shape, _WEIGHT).astype(number)
         result = np.einsum("nhwijc,cij->nhwc", seen, weight)
         total = result.astype(np.int64) if unit.exact else result
-        if not values["first"]:
-            total = total + accumulate.previous(unit, part, values, total.shape, OUT)
-        elif values.get("bias"):
-            total = total + unit.sums(part, values, "bias", (values["c"],), ("c",))
-        if values["last"]:
-            total = epilogue.apply(unit, part, values, total, OUT)
-        accumulate.write(unit, part, values, total, OUT)
+        accumulate.finish(unit, part, values, total, OUT, ("c",))
 
     def touches(self, machine: Machine, part: Primitive, columns: Columns) -> list[Touch]:
         """Windows, weights, bias, residual, accumulators and result."""
         axes = list(zip(OUT, (columns[d] for d in ("n", "oh", "ow", "c")), strict=True))
         weight = [(axis, columns[axis]) for axis in _WEIGHT]
-        accesses = [
+        return [
             *input_touches(machine, part, columns, ("n",)),
             touch(machine, columns, "weight", memory_of(part, "weight"), weight),
+            *accumulate.sum_touches(machine, part, columns, axes, ("c",)),
         ]
-        if "bias" in columns:
-            used = np.where((columns["bias"] > 0) & (columns["first"] > 0), columns["c"], 0)
-            four = np.full_like(used, 4)
-            memory = memory_of(part, "bias")
-            accesses.append(touch(machine, columns, "bias", memory, [("c", used)], element=four))
-        accesses += epilogue.touches(machine, part, columns, axes)
-        return accesses + accumulate.output_touches(machine, part, columns, axes)

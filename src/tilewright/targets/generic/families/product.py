@@ -56,14 +56,6 @@ Fixed-point sums are modulo 2**32.
         roles = part.operands
         if not {"input", "weight", "output"} <= roles.keys():
             raise refuse("isa-roles", f"{part.name} needs input, weight and output")
-        bias = (
-            (
-                Field("bias", 1, "adds the bias"),
-                *operand_fields(machine, "bias", memory_of(part, "bias"), OUT),
-            )
-            if "bias" in roles
-            else ()
-        )
         return (
             *size_fields(machine, part, ("n", "g", "co", "oh", "ow", "ci", "kh", "kw")),
             *(() if roles["input"].gathered else window_fields(machine, part)),
@@ -74,7 +66,7 @@ Fixed-point sums are modulo 2**32.
                 TAPS if roles["input"].gathered else OUT,
             ),
             *operand_fields(machine, "weight", memory_of(part, "weight"), _WEIGHT),
-            *bias,
+            *accumulate.bias_fields(machine, part, OUT),
             *result_fields(machine, part, OUT),
             *accumulate.FIELDS,
             *epilogue.fields(machine, part, OUT),
@@ -98,32 +90,19 @@ Fixed-point sums are modulo 2**32.
         right = weight.astype(number).reshape(g, co, depth).transpose(0, 2, 1)
         result = (left @ right).reshape(n, g, oh, ow, co)
         total = result.astype(np.int64) if unit.exact else result
-        if not values["first"]:
-            total = total + accumulate.previous(unit, part, values, total.shape, OUT)
-        elif values.get("bias"):
-            total = total + unit.sums(part, values, "bias", total.shape, OUT)
-        if values["last"]:
-            total = epilogue.apply(unit, part, values, total, OUT)
-        accumulate.write(unit, part, values, total, OUT)
+        accumulate.finish(unit, part, values, total, OUT, OUT)
 
     def touches(self, machine: Machine, part: Primitive, columns: Columns) -> list[Touch]:
         """Windows, weights, bias, residual, accumulators and result."""
         axes = list(zip(OUT, (columns[d] for d in ("n", "g", "oh", "ow", "co")), strict=True))
         weight = [(axis, columns[axis]) for axis in _WEIGHT]
         taps = [(axis, columns[axis]) for axis in TAPS]
-        accesses = [
+        return [
             *(
                 [touch(machine, columns, "input", memory_of(part, "input"), taps)]
                 if part.operands["input"].gathered
                 else input_touches(machine, part, columns, ("n", "g"))
             ),
             touch(machine, columns, "weight", memory_of(part, "weight"), weight),
+            *accumulate.sum_touches(machine, part, columns, axes, OUT),
         ]
-        if "bias" in columns:
-            used = np.where((columns["bias"] > 0) & (columns["first"] > 0), columns["n"], 0)
-            four = np.full_like(used, 4)
-            bias = [("n", used), *axes[1:]]
-            memory = memory_of(part, "bias")
-            accesses.append(touch(machine, columns, "bias", memory, bias, element=four))
-        accesses += epilogue.touches(machine, part, columns, axes)
-        return accesses + accumulate.output_touches(machine, part, columns, axes)

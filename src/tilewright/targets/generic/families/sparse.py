@@ -28,7 +28,6 @@ from tilewright.targets.generic.operands import (
     operand_fields,
     size_bits,
     size_fields,
-    touch,
 )
 
 OUT = ("n", "h", "w", "c")
@@ -66,21 +65,13 @@ how long the slowest takes for a pixel. A `depth` that the streams do not have i
             raise refuse("isa-roles", f"{part.name} needs input, weight and output")
         if machine.element != "fixed16":
             raise refuse("isa-roles", f"{part.name} computes on 16-bit fixed point")
-        bias = (
-            (
-                Field("bias", 1, "adds the bias"),
-                *operand_fields(machine, "bias", memory_of(part, "bias"), ("c",)),
-            )
-            if "bias" in part.operands
-            else ()
-        )
         return (
             *size_fields(machine, part, _SIZES),
             Field("depth", size_bits(machine, part), "cycles of the slowest element a pixel"),
             *window_fields(machine, part),
             *operand_fields(machine, "input", memory_of(part, "input"), OUT),
             *operand_fields(machine, "weight", memory_of(part, "weight"), _STREAM),
-            *bias,
+            *accumulate.bias_fields(machine, part, ("c",)),
             *operand_fields(machine, "output", memory_of(part, "output"), OUT, wide=True),
             *accumulate.FIELDS,
             *epilogue.fields(machine, part, OUT),
@@ -95,14 +86,7 @@ how long the slowest takes for a pixel. A `depth` that the streams do not have i
         seen = windows(unit, part, values, ("n",), np.float64, 0)
         result = seen.reshape(n * oh * ow, -1) @ weight.astype(np.float64).T
         total = result.reshape(n, oh, ow, co).astype(np.int64)
-        if not values["first"]:
-            total = total + accumulate.previous(unit, part, values, total.shape, OUT)
-        elif values.get("bias"):
-            memory, address = memory_of(part, "bias"), values["bias.address"]
-            total = total + unit.memories.view(memory, address, np.int32, (co,), [values["bias.c"]])
-        if values["last"]:
-            total = epilogue.apply(unit, part, values, total, OUT)
-        accumulate.write(unit, part, values, total, OUT)
+        accumulate.finish(unit, part, values, total, OUT, ("c",))
 
     def _weights(self, unit: Unit, part: Primitive, values: Values) -> NDArray[Any]:
         """Dense weights [co, kh * kw * ci] as the streams in the buffer say."""
@@ -145,14 +129,8 @@ how long the slowest takes for a pixel. A `depth` that the streams do not have i
             (columns["weight.block"], columns["weight.segment"], two),
             two,
         )
-        accesses = [*input_touches(machine, part, columns, ("n",)), streams]
-        if "bias" in columns:
-            used = np.where((columns["bias"] > 0) & (columns["first"] > 0), columns["co"], 0)
-            four = np.full_like(used, 4)
-            memory = memory_of(part, "bias")
-            accesses.append(touch(machine, columns, "bias", memory, [("c", used)], element=four))
-        accesses += epilogue.touches(machine, part, columns, axes)
-        return accesses + accumulate.output_touches(machine, part, columns, axes)
+        ends = accumulate.sum_touches(machine, part, columns, axes, ("c",))
+        return [*input_touches(machine, part, columns, ("n",)), streams, *ends]
 
     def dims(self, columns: Columns) -> Mapping[str, Column]:
         """One block and segment of the whole depth."""

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tilewright.codegen.program.commands import Commands
 from tilewright.codegen.words import Column
 from tilewright.ir.types import Array
-from tilewright.machine import Machine
 from tilewright.targets.generic.families.ordering import others
 from tilewright.targets.generic.lowering.parts import Part
 from tilewright.tile.operations import BarrierOp, SignalOp, WaitOp
-from tilewright.tile.queues import Command, Queues
+from tilewright.tile.queues import Command
 
 if TYPE_CHECKING:
     from tilewright.targets.generic.lower import Lowering
@@ -30,19 +30,17 @@ class Carried:
     """The ordering of one program's engines; ``signalled`` is the count of each reply word
     before it, and is kept up to date."""
 
-    def __init__(
-        self, queues: Queues, machine: Machine, signalled: dict[int, int] | None = None
-    ) -> None:
-        self.queues = queues
-        self.machine = machine
-        self.style = machine.synchronisation.style
-        self.engines = {engine.name: n for n, engine in enumerate(machine.engines)}
+    def __init__(self, commands: Commands, signalled: dict[int, int] | None = None) -> None:
+        self.commands, self.queues = commands, commands.queues
+        self.machine = commands.machine
+        self.style = self.machine.synchronisation.style
+        self.engines = {name: number for number, name in enumerate(commands.engines)}
         self.signalled = {} if signalled is None else signalled
         self._masks: dict[tuple[Command, str], Array] = {}
         self._alone: dict[SignalOp | WaitOp, Array] = {}
         """Of signals and waits, which executions have an instruction of their own."""
         if self.style in ("replies", "tokens"):
-            for engine in queues.engines:
+            for engine in self.queues.engines:
                 self._carry(engine)
 
     def fields(self, op: Command) -> dict[str, Column]:
@@ -79,7 +77,7 @@ class Carried:
 
     def _columns(self, op: SignalOp | WaitOp, own: str, other: str) -> dict[str, Column]:
         """The fields of each execution as an instruction of its own."""
-        ids, signals = self.ids[op], isinstance(op, SignalOp)
+        ids, signals = self.commands.ids[op], isinstance(op, SignalOp)
         if self.style == "flags":
             choices = others(self.machine, self.machine.engine(own))
             pair = np.full(len(ids), choices.index(other), np.int64)
@@ -90,12 +88,6 @@ class Carried:
             return {"reply": np.left_shift(1, ids)}
         before = np.array([self.signalled.get(int(word), 0) for word in ids], np.int64)
         return {"word": ids, "value": before + self._values[op]}
-
-    @cached_property
-    def ids(self) -> Mapping[SignalOp | WaitOp, Column]:
-        """The id of each execution."""
-        events = self.queues.events
-        return events.column(events.table["id"].astype(np.int64))
 
     @cached_property
     def _values(self) -> Mapping[SignalOp | WaitOp, Column]:
@@ -148,7 +140,7 @@ class Carried:
     def _give(self, op: SignalOp | WaitOp, row: int, to: Command, at: int) -> None:
         """Let one execution of a command carry one of a signal or of a wait, if it can."""
         if self.style == "replies":
-            field, bit = "reply", 1 << int(self.ids[op][row])
+            field, bit = "reply", 1 << int(self.commands.ids[op][row])
         elif isinstance(op, SignalOp):
             field, bit = "put", 1 << self.engines[op.target_engine]
         else:

@@ -85,10 +85,10 @@ def _check_element(context: Context, role: str, element: str) -> None:
     )
 
 
-def _steps(context: Context, dims: Mapping[str, str]) -> Fields:
-    """The steps, and the residual over the result's axes."""
+def _result(context: Context, dims: Mapping[str, str]) -> Fields:
+    """The result, the steps, and the residual over the result's axes."""
     columns, residual = step_columns(context.part, context.op.stages, context.tables)
-    fields: Fields = dict(columns)
+    fields = context.output.fields("output", dims) | columns
     if residual is not None:
         stage, index = residual
         operand = context.operand(stage, index)
@@ -132,12 +132,11 @@ def _product(context: Context) -> Fields:
     if len(context.anchor.inputs) == 3:
         columns |= context.operand(context.anchor, 2).fields("bias", dims)
         columns["bias"] = 1
-    columns |= context.output.fields("output", dims)
     for name, dim in (("n", dims["n"]), ("g", dims["g"])):
         columns[name] = context.size(dim)
     for dim in ("co", "oh", "ow", "ci", "kh", "kw"):
         columns[dim] = context.size(dim)
-    return columns | _sum(context) | _steps(context, dims)
+    return columns | _sum(context) | _result(context, dims)
 
 
 def _sparse(context: Context) -> Fields:
@@ -152,7 +151,6 @@ def _sparse(context: Context) -> Fields:
         bias = context.operand(context.anchor, 2)
         fields |= {"bias": 1, "bias.address": bias.seen.address(bias.boxes)}
         fields["bias.c"] = bias.place.strides[0]
-    fields |= context.output.fields("output", dims)
     # The last block may reach beyond the result's channels.
     fields["co"] = context.output.boxes.clamped_size[1]
     fields["ci"] = x.boxes.clamped_size[1]
@@ -166,7 +164,7 @@ def _sparse(context: Context) -> Fields:
     sums[1:, 1:] = steps.cumsum(axis=0).cumsum(axis=1)
     (b, s), (b2, s2) = streams.boxes.start[:2], (streams.boxes.start + streams.boxes.size)[:2]
     fields["depth"] = (sums[b2, s2] - sums[b, s2] - sums[b2, s] + sums[b, s]).max(axis=1)
-    return fields | _sum(context) | _steps(context, dims)
+    return fields | _sum(context) | _result(context, dims)
 
 
 _IMAGE = {"n": "n", "h": "oh", "w": "ow", "c": "c"}
@@ -180,9 +178,8 @@ def _depthwise(context: Context) -> Fields:
     if len(context.anchor.inputs) == 3:
         fields |= context.operand(context.anchor, 2).fields("bias", {"c": "c"})
         fields["bias"] = 1
-    fields |= context.output.fields("output", _IMAGE)
     fields |= {dim: context.size(dim) for dim in ("n", "c", "oh", "ow", "kh", "kw")}
-    return fields | _sum(context) | _steps(context, _IMAGE)
+    return fields | _sum(context) | _result(context, _IMAGE)
 
 
 def _pool(context: Context) -> Fields:
@@ -213,8 +210,7 @@ def _pool(context: Context) -> Fields:
                 fields[name] = np.clip(
                     end - origin, *context.instruction.format.by_name[name].range
                 )
-    fields |= context.output.fields("output", _IMAGE)
-    return fields | _sum(context) | _steps(context, _IMAGE)
+    return fields | _sum(context) | _result(context, _IMAGE)
 
 
 _POINTS = {f"d{axis}": f"d{axis}" for axis in range(4)}
@@ -246,8 +242,7 @@ def _points(context: Context) -> Fields:
         columns |= operand.fields(name, _POINTS)
         columns |= element_columns(fields, name, kinds[index])
     columns |= {dim: context.size(dim) for dim in _POINTS}
-    columns |= context.output.fields("output", _POINTS)
-    return columns | _steps(context, _POINTS)
+    return columns | _result(context, _POINTS)
 
 
 def _lrn(context: Context) -> Fields:
@@ -274,40 +269,39 @@ def _lrn(context: Context) -> Fields:
     else:
         for name, value in (("alpha", alpha / size), ("bias", bias), ("beta", beta)):
             fields[name] = bits_of(float(value))
-    fields |= context.output.fields("output", dims)
-    return fields | _steps(context, dims)
+    return fields | _result(context, dims)
+
+
+_ALONG = {**_POINTS, "axis": "axis"}
+
+
+def _along(context: Context) -> Fields:
+    """The fields of a function along an axis."""
+    _check_rank(context, tuple(_ALONG))
+    if np.any(np.asarray(context.size("axis")) != context.extents["axis"]):
+        name = context.anchor.operation.data
+        raise refuse("lower-whole", f"{name} needs its whole axis in a tile", context.where)
+    fields = context.operand(context.anchor, 0).fields("input", _ALONG)
+    fields |= {dim: context.size(dim) for dim in _ALONG}
+    return fields | _result(context, _ALONG)
 
 
 def _softmax(context: Context) -> Fields:
-    dims = {**_POINTS, "axis": "axis"}
-    _check_rank(context, tuple(dims))
-    stage = context.anchor
-    if np.any(np.asarray(context.size("axis")) != context.extents["axis"]):
-        raise refuse("lower-whole", "softmax needs its whole axis in a tile", context.where)
-    fields = context.operand(stage, 0).fields("input", dims)
-    fields |= {dim: context.size(dim) for dim in dims}
+    fields = _along(context)
     if context.machine.fixed_bits:
-        kinds, result = elements(stage)
+        kinds, result = elements(context.anchor)
         fields["point.in"], fields["point.out"] = fraction(kinds[0]), fraction(result)
-    fields |= context.output.fields("output", dims)
-    return fields | _steps(context, dims)
+    return fields
 
 
 def _layer_norm(context: Context) -> Fields:
-    dims = {**_POINTS, "axis": "axis"}
-    _check_rank(context, tuple(dims))
-    stage = context.anchor
-    if np.any(np.asarray(context.size("axis")) != context.extents["axis"]):
-        raise refuse("lower-whole", "layer_norm needs its whole axis in a tile", context.where)
-    fields = context.operand(stage, 0).fields("input", dims)
+    fields, stage = _along(context), context.anchor
     fields["others"] = len(stage.inputs) - 1
     for number, role in enumerate(OTHERS[: len(stage.inputs) - 1], 1):
         fields |= context.operand(stage, number).fields(role, {"axis": "axis"})
-    fields |= {dim: context.size(dim) for dim in dims}
     fields["epsilon"] = bits_of(float(stage.parameters.get("epsilon", 1e-5)))
     fields["centred"] = int(bool(stage.parameters.get("centred", True)))
-    fields |= context.output.fields("output", dims)
-    return fields | _steps(context, dims)
+    return fields
 
 
 _LOWER: Mapping[str, Callable[[Context], Fields]] = {

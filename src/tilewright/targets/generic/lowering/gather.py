@@ -54,7 +54,7 @@ def gather_columns(
         columns[f"source.{axis}"] = stride(window, outer.strides, dim)
     if isinstance(outer, BufferPlace):
         if outer.op.circular is not None:
-            raise refuse("lower-place", "img2col turns no rows of circular buffers", outer.name)
+            raise refuse("lower-place", "img2col does not support circular buffers", outer.name)
         columns["source.address"] = outer.seen_by(move).address(image, skip=spatial)
     else:
         columns["source.address"] = outer.address + sum(

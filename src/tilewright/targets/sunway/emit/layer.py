@@ -6,11 +6,10 @@ calls a layer as an ordinary function of its tensors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.codegen.c.parameters import Parameter
-from tilewright.codegen.c.source import Writer, comment
+from tilewright.codegen.c.source import comment
 
 
 @dataclass(frozen=True)
@@ -38,64 +37,57 @@ class LayerHead:
 
 def header_text(layer: LayerHead) -> str:
     """Return the text of LAYER.h, which declares the layer's function."""
-    writer = Writer()
     guard = f"{layer.name.upper()}_H"
-    writer.line(f"/* {layer.about} */")
-    writer.line(f"#ifndef {guard}")
-    writer.line(f"#define {guard}")
-    writer.line()
-    if any(each.c_type.endswith("_t") for each in layer.parameters):
-        writer.line("#include <stdint.h>")
-        writer.line()
-    _about_tensors(writer, layer.parameters)
-    writer.line(f"{layer.prototype};")
-    writer.line()
-    writer.line("#endif")
-    return str(writer)
+    sized = any(each.c_type.endswith("_t") for each in layer.parameters)
+    about = "".join(f"/* {p.pointer}: {comment(p.tensor)} */\n" for p in layer.parameters)
+    return f"""\
+/* {layer.about} */
+#ifndef {guard}
+#define {guard}
 
+{"#include <stdint.h>" + chr(10) * 2 if sized else ""}{about}{layer.prototype};
 
-def _about_tensors(writer: Writer, parameters: Sequence[Parameter]) -> None:
-    for parameter in parameters:
-        writer.line(f"/* {parameter.pointer}: {comment(parameter.tensor)} */")
+#endif
+"""
 
 
 def parameters_text(layer: LayerHead) -> str:
     """Return the text of LAYER_para.h: the parameters that the MPE passes to the CPEs."""
-    writer = Writer()
     guard = f"{layer.name.upper()}_PARA_H"
-    writer.line(f"/* What the MPE tells the CPEs of {layer.about}. */")
-    writer.line(f"#ifndef {guard}")
-    writer.line(f"#define {guard}")
-    writer.line()
-    with writer.block(f"struct {layer.name}_para"):
-        for parameter in layer.parameters:
-            writer.line(f"{parameter.declaration}; /* {comment(parameter.tensor)} */")
-        if layer.grouped:
-            writer.line("long group; /* the core group's number */")
-    writer.lines[-1] += ";"
-    writer.line()
-    writer.line("#endif")
-    return str(writer)
+    members = [f"{p.declaration}; /* {comment(p.tensor)} */" for p in layer.parameters]
+    members += ["long group; /* the core group's number */"] if layer.grouped else []
+    listed = "\n    ".join(members)
+    return f"""\
+/* What the MPE tells the CPEs of {layer.about}. */
+#ifndef {guard}
+#define {guard}
+
+struct {layer.name}_para {{
+    {listed}
+}};
+
+#endif
+"""
 
 
 def wrapper_text(layer: LayerHead) -> str:
     """LAYER.c of a layer on the CPEs."""
-    writer = Writer()
     name = layer.name
-    writer.line(f"/* {layer.about}: the MPE's part. */")
-    writer.line("#include <athread.h>")
-    writer.line()
-    writer.line(f'#include "{name}.h"')
-    writer.line(f'#include "{name}_para.h"')
-    writer.line()
-    writer.line(f"extern void SLAVE_FUN({name}_slave)(void *);")
-    writer.line()
-    with writer.block(layer.prototype):
-        writer.line(f"struct {name}_para para;")
-        for parameter in layer.parameters:
-            writer.line(f"para.{parameter.pointer} = {parameter.pointer};")
-        if layer.grouped:
-            writer.line("para.group = group;")
-        writer.line(f"athread_spawn({name}_slave, &para);")
-        writer.line("athread_join();")
-    return str(writer)
+    members = [each.pointer for each in layer.parameters] + ["group"] * layer.grouped
+    filled = "\n    ".join(f"para.{member} = {member};" for member in members)
+    return f"""\
+/* {layer.about}: the MPE's part. */
+#include <athread.h>
+
+#include "{name}.h"
+#include "{name}_para.h"
+
+extern void SLAVE_FUN({name}_slave)(void *);
+
+{layer.prototype} {{
+    struct {name}_para para;
+    {filled}
+    athread_spawn({name}_slave, &para);
+    athread_join();
+}}
+"""

@@ -1,7 +1,8 @@
 """Writing a package: the layers, main.c, the shim and the makefile.
 
     main.c                     allocation, parameters and input, computation, output
-    files.h  core_groups.h     what main.c does with files, and with threads for several core groups
+    files.h  save.h            what main.c does with files
+    core_groups.h              and with threads for several core groups
     layers/LAYER.c  .h         the MPE's part of a layer, an ordinary function
     layers/layers.h            declares all of them, for main.c
     layers/LAYER_para.h        what the MPE tells the CPEs; seen by LAYER.c and LAYER_slave.c alone
@@ -25,22 +26,21 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from tilewright.codegen.c.parameters import Parameter
+from tilewright.codegen.c.parameters import Parameter, Place, place_text
 from tilewright.codegen.c.prune import drop_unread, prune_folder
-from tilewright.codegen.host.calls import KERNEL, KernelCall
+from tilewright.codegen.host.calls import KernelCall
 from tilewright.codegen.host.compiler import host_compiler
-from tilewright.codegen.host.ports import Port
-from tilewright.codegen.host.steps import steps_of
+from tilewright.codegen.host.main import FILES, Main
+from tilewright.codegen.host.ports import file_ports
+from tilewright.codegen.host.steps import kernel_steps
 from tilewright.codegen.program.interface import MANIFEST, WEIGHTS_FILE, Compilation, CompiledKernel
 from tilewright.codegen.program.weights import write_weights
 from tilewright.errors import Refusals, refuse
-from tilewright.graph.dialect import GraphOperation, KernelOp, network_of
+from tilewright.graph.arenas import Box
+from tilewright.graph.dialect import network_of
 from tilewright.graph.names import network_name
-from tilewright.graph.placement import ACTIVATIONS, TEMPORARY, WEIGHTS, placement_of
-from tilewright.ir import SSAValue
-from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
+from tilewright.graph.placement import ACTIVATIONS, TEMPORARY, WEIGHTS
 from tilewright.machine import Machine
-from tilewright.planning.layout import Layout
 from tilewright.targets.sunway.emit.charge import charge_texts
 from tilewright.targets.sunway.emit.layer import (
     LayerHead,
@@ -48,7 +48,7 @@ from tilewright.targets.sunway.emit.layer import (
     parameters_text,
     wrapper_text,
 )
-from tilewright.targets.sunway.emit.main import Call, layers_text, main_headers, main_text
+from tilewright.targets.sunway.emit.main import Call, layers_text, main_text
 from tilewright.targets.sunway.emit.makefile import makefile_text
 from tilewright.targets.sunway.emit.names import layer_names
 from tilewright.targets.sunway.emit.nest import PartNest
@@ -74,29 +74,34 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     name = network_name(network.symbol.data)
     on_host = tuple(kernel for kernel in compilation.kernels if kernel.on_host)
     calls_of = host_compiler().calls(compilation)
-    hosted = {call.kernel.kernel.symbol: call for call in calls_of}
+    hosted = {call.symbol: call for call in calls_of}
     compiled = {kernel.kernel.symbol: kernel for kernel in compilation.kernels}
     texts: dict[str, str] = {}
     calls: list[Call] = []
     rows: list[dict[str, Any]] = []
-    layers: dict[str, tuple[LayerHead, Sequence[str], int]] = {}
+    layers: dict[str, tuple[LayerHead, Sequence[Place], int]] = {}
     refused = Refusals()
     for symbol, kernel in compiled.items():
         with refused.of(symbol):
             own = hosted.get(symbol)
             layers[symbol] = _layer(kernel, own, texts, compilation.machine.cores)
     refused.check()
-    for _, op in steps_of(network):
-        if not isinstance(op, KernelOp):
-            where = op.node_name if isinstance(op, GraphOperation) else ""
-            raise refuse("sunway-operation", f"no kernel computes {op.name}", where)
+    sizes = {arena: compilation.arenas.get(arena, 0) for arena in (WEIGHTS, ACTIVATIONS)}
+    temporary = compilation.arenas.get(TEMPORARY, 0)
+
+    def c_of(place: Place) -> str:
+        """A place in C: among the activations, or in the temporary space behind them."""
+        arena, offset = place
+        if arena == WEIGHTS or offset < sizes[ACTIVATIONS]:
+            return place_text(arena, offset)
+        return f"{TEMPORARY} + {offset - sizes[ACTIVATIONS]}"
+
+    for op in kernel_steps(network, "sunway-operation"):
         kernel = compiled[op.symbol.data]
-        head, arguments, groups = layers[op.symbol.data]
-        start, size = _span(op.result)
-        places = [f"activations + {start}", *arguments]
-        place, *arguments = (
-            _named(text, compilation.arenas.get(ACTIVATIONS, 0)) for text in places
-        )
+        head, places, groups = layers[op.symbol.data]
+        box = Box.of(op.result)
+        start, size = box.offset, box.span
+        place, *arguments = map(c_of, [(ACTIVATIONS, start), *places])
         calls.append(Call(head, tuple(arguments), (place, size), groups))
         row = {
             "symbol": kernel.kernel.symbol,
@@ -109,17 +114,13 @@ def write_package(compilation: Compilation, directory: Path) -> None:
         if kernel.program is not None and kernel.schedule is not None:
             row["charges"] = charge_texts(programs_of(kernel.program)[0], compilation.machine)
         rows.append(row)
-    inputs = [Port.of(name, value) for name, value in network.inputs]
-    outputs = [Port.of(name, value) for name, value in network.outputs]
-    for port in (*inputs, *outputs):
-        if not port.dense:
-            raise refuse("sunway-operand", "does not lie as a file of it would", port.name)
-    arenas = (WEIGHTS, ACTIVATIONS, TEMPORARY)
-    sizes = [compilation.arenas.get(arena, 0) for arena in arenas]
+    inputs, outputs = file_ports(network, "sunway-operand")
+    spaces = sizes | ({TEMPORARY: temporary} if temporary else {})
+    main = Main((WEIGHTS_FILE,), inputs, outputs, spaces, last="LAYERS")
     groups = core_groups(compilation.machine)
     texts["layers/layers.h"] = layers_text(calls)
-    texts["main.c"] = main_text(name, calls, inputs, outputs, sizes, groups)
-    texts |= main_headers(groups)
+    texts["main.c"] = main_text(name, calls, main, groups)
+    texts["files.h"] = FILES
     texts["Makefile"] = makefile_text(
         name,
         [call.layer.name for call in calls],
@@ -136,8 +137,8 @@ def write_package(compilation: Compilation, directory: Path) -> None:
         "format": 1,
         "name": name,
         "machine": compilation.machine.to_json(),
-        "weight_bytes": sizes[0],
-        "activation_bytes": sizes[1] + sizes[2],
+        "weight_bytes": sizes[WEIGHTS],
+        "activation_bytes": sizes[ACTIVATIONS] + temporary,
         "inputs": [port.to_json() for port in inputs],
         "outputs": [port.to_json() for port in outputs],
         "layers": rows,
@@ -155,8 +156,8 @@ def _layer(
     hosted: KernelCall | None,
     texts: dict[str, str],
     cores: int,
-) -> tuple[LayerHead, Sequence[str], int]:
-    """The files of one layer; its head, the arguments of its call, and its core groups."""
+) -> tuple[LayerHead, Sequence[Place], int]:
+    """The files of one layer; its head, the places of its arguments, and its core groups."""
     symbol, nodes = kernel.kernel.symbol, kernel.kernel.nodes
     groups, grouped = 1, cores > CPES
     if hosted is None:
@@ -170,30 +171,17 @@ def _layer(
         texts[f"layers/{symbol}_para.h"] = parameters_text(head)
         texts[f"layers/{symbol}.c"] = wrapper_text(head)
         tensors = program_op.tensors
-        arguments = [each.address(tensors[each.tensor]) for each in head.parameters]
+        places = [each.place(tensors[each.tensor]) for each in head.parameters]
     else:
-        source = hosted.source
-        head = LayerHead(symbol, nodes, source.parameters)
+        head = LayerHead(symbol, nodes, hosted.source.parameters)
         texts[f"layers/{symbol}.c"] = (
             f"/* {head.about}: on the MPE. */\n#define LANES {host_compiler().lanes}\n"
             f'#include "../mpe/plain.h"\n#include "../mpe/pieces.h"\n#include "{symbol}.h"\n\n'
-            + source.text.replace(KERNEL, symbol)
+            + hosted.text
         )
-        arguments = hosted.arguments()
+        places = [hosted.place(each) for each in hosted.source.parameters]
     texts[f"layers/{symbol}.h"] = header_text(head)
-    return head, arguments, groups
-
-
-def _named(text: str, start: int) -> str:
-    """C of a place among the activations, or in the temporary space behind them; main.c has them as
-    ``void *``, which needs no cast."""
-
-    def place(match: re.Match[str]) -> str:
-        offset = int(match.group(1))
-        return match.group() if offset < start else f"temporary + {offset - start}"
-
-    bare = re.sub(r"\((?:const )?\w+ \*\)\((\w+ \+ \d+)\)", r"\1", text)
-    return re.sub(r"\bactivations \+ (\d+)", place, bare)
+    return head, places, groups
 
 
 def core_groups(machine: Machine) -> int:
@@ -216,15 +204,6 @@ def _parameters(program: ProgramOp) -> list[Parameter]:
     ]
 
 
-def _span(value: SSAValue) -> tuple[int, int]:
-    """The first byte of a value in its arena, and the bytes up to its last."""
-    place, shape = placement_of(value), shape_of(value)
-    size = element_dtype(tensor_type(value).element_type).itemsize
-    physical = Layout.parse(layout_of(value), len(shape)).physical_shape(shape)
-    last = sum((n - 1) * step for n, step in zip(physical, place.strides, strict=True))
-    return place.offset, (last + 1) * size
-
-
 def _support(machine: Machine, *, on_host: bool) -> Mapping[str, str]:
     """The files that are the same in every package but for the machine's LDM."""
     kernel_headers = host_compiler().headers
@@ -238,11 +217,14 @@ def _support(machine: Machine, *, on_host: bool) -> Mapping[str, str]:
     texts["slave/cpe.h"] = re.sub(r"#define LDM_BYTES .*\n", room, texts["slave/cpe.h"])
     headers = {**gemm_headers(), **turns_headers()}
     texts |= {f"slave/{name}": text for name, text in headers.items()}
+    mpe = sunway / "emit" / "mpe"
+    for name in ("save.h", *(["core_groups.h"] if core_groups(machine) > 1 else [])):
+        texts[name] = (mpe / name).read_text()
     texts["slave/winograd.h"] = winograd_text()
     texts["slave/scalars.h"] = kernel_headers["scalars.h"]
     if on_host:
         texts |= {f"mpe/{name}": text for name, text in kernel_headers.items()}
-        texts["mpe/plain.h"] = (sunway / "emit" / "mpe" / "plain.h").read_text()
+        texts["mpe/plain.h"] = (mpe / "plain.h").read_text()
     return texts
 
 

@@ -86,7 +86,7 @@ class Rows:
         """An operand of a stage that lies in LDM."""
         value = stage.inputs[number]
         if value not in self.places:
-            raise refuse("lower-operand", f"{stage.operation.data} reads what is no tile")
+            raise refuse("lower-operand", f"{stage.operation.data} reads a value outside tiles")
         place = self.places[value]
         return Operand(place, self.window(stage, number, place))
 

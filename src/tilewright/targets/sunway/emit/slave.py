@@ -171,10 +171,10 @@ class SlaveWriter:
                 if buffer is not None:
                     places.setdefault(self.places[buffer].name, self.places[buffer])
                 elif isinstance(value.owner, TensorOp):
-                    raise refuse("lower-operand", "an operand is in no tile")
+                    raise refuse("lower-operand", "an operand is not in a tile")
         output = buffer_of(op.output)
         if output is None:
-            raise refuse("lower-operand", "the result is in no tile")
+            raise refuse("lower-operand", "the result is not in a tile")
         place = self.places[output]
         places.pop(place.name, None)
         return [*places.values(), place]

@@ -25,7 +25,7 @@ def slow(slots: int = 2, tile: int = 8192) -> Machine:
     return SMALL.with_values(moves | sizes)
 
 
-def is_bridged(result: Result) -> bool:
+def is_split(result: Result) -> bool:
     """True if weights come by way of both DMAs, whose sums are outer products."""
     return "OP" in result.counts
 
@@ -40,7 +40,7 @@ def test_results_are_the_same(channels: int, deep: int, maps: tuple[str, ...]) -
     found, result, _ = run_case(case, cut(case, tile, order), slow())
     np.testing.assert_array_equal(found, case.expected)
     # Without a second tile of the reduction sums stay apart from results.
-    assert is_bridged(result) == (deep > 128)
+    assert is_split(result) == (deep > 128)
 
 
 def test_several_pixels_and_rows() -> None:
@@ -48,24 +48,24 @@ def test_several_pixels_and_rows() -> None:
     chosen = cut(case, {"co": 32, "ci": 64}, ("co", "ci"))
     found, result, _ = run_case(case, chosen, slow(tile=2 * 32 * 64 * 3))
     np.testing.assert_array_equal(found, case.expected)
-    assert is_bridged(result)
+    assert is_split(result)
 
 
 def test_latencies_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of 64 tiles takes the time of its bytes, and without a bridge the latency, too."""
+    """Each of 64 tiles takes the time of its bytes, and by one DMA the latency, too."""
     case = conv(128, 2048, (1, 1), (1, 1), (0, 0, 0, 0))
     chosen = cut(case, {"co": 32, "ci": 128}, ("co", "ci"))
-    bridged = run_case(case, chosen, slow())[1].cycles
+    split = run_case(case, chosen, slow())[1].cycles
     tiles = 64
     least = (128 * 2048 + tiles * 128) * 2 / RATE
 
     def never(*_: object) -> None:
         return None
 
-    monkeypatch.setattr(transfers, "bridge_of", never)
+    monkeypatch.setattr(transfers, "split_load_of", never)
     plain = run_case(case, chosen, slow())[1].cycles
     assert plain > least + tiles * LATENCY
-    assert bridged < least + tiles * LATENCY / 2
+    assert split < least + tiles * LATENCY / 2
 
 
 def test_products_that_take_as_long_are_not_held_up() -> None:
@@ -74,4 +74,4 @@ def test_products_that_take_as_long_are_not_held_up() -> None:
     described = slow().with_values({"memory.vsm.bytes": 64 << 10})
     found, result, _ = run_case(case, cut(case, {"co": 32, "ci": 128}, ("ci",)), described)
     np.testing.assert_array_equal(found, case.expected)
-    assert not is_bridged(result)
+    assert not is_split(result)

@@ -36,7 +36,7 @@ ROUND = 2
 
 
 @dataclass
-class Bridge:
+class SplitLoad:
     """The loads of one operand's tiles, a part of each by way of VSM."""
 
     elements: int
@@ -102,15 +102,15 @@ class Bridge:
         e.aside(self.due, block)
 
 
-def bridge_of(
+def split_load_of(
     e: Emitter,
     machine: Machine,
     t: Temporaries,
     sizes: tuple[int, int],
     busy: float,
     moves: float,
-) -> Bridge | None:
-    """A bridge for tiles of so many elements at least and at most; None where it does not pay.
+) -> SplitLoad | None:
+    """The split load of tiles of so many elements at least and at most; None where it does not pay.
 
     ``busy`` and ``moves`` are cycles of a tile's products and of its other moves.
     """
@@ -128,4 +128,4 @@ def bridge_of(
         return None
     place, unit = t.beside_them(2 * elements), t.beside_them(2)
     counters = e.register(), e.register(), e.register()
-    return Bridge(elements, place, unit, moves + lead, rate, *counters)
+    return SplitLoad(elements, place, unit, moves + lead, rate, *counters)

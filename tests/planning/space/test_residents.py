@@ -12,7 +12,7 @@ from tilewright.errors import TilewrightError
 from tilewright.planning import Planner
 from tilewright.planning.domain import Operand
 from tilewright.planning.planners.greedy import Greedy
-from tilewright.planning.space.held import holding, usable
+from tilewright.planning.space.residents import holding, usable
 from tilewright.planning.space.tilings import build_space
 from tilewright.targets.cambricon.machine import machine
 

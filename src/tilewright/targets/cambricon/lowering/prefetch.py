@@ -1,11 +1,11 @@
-"""Weights that load while an earlier kernel computes.
+"""Weights that are prefetched while an earlier kernel computes.
 
 The matrix scratchpad has a DMA of its own, and its first tile of weights depends on no kernel. So a
-kernel leaves **gaps**: places that it passes once, behind all of its own loads of weights and
-before the tiles that they are for. The first load of a kernel that follows goes there if
+kernel leaves **prefetch slots**: places that it passes once, after all of its own loads of weights
+and before the tiles that they are for. The first load of a kernel that follows goes there if
 
-- no kernel from the gap on uses the bytes that it fills before their own kernel does, and
-- the load in the gap before is over by then, as far as the planner can tell: the queue is in
+- no kernel from the slot on uses the bytes that it fills before their own kernel does, and
+- the load in the slot before is over by then, as far as the planner can tell: the queue is in
   order, and a second transfer of one engine would hold up all behind it.
 
 Before::
@@ -20,8 +20,6 @@ After::
 
 A load in front of the first tile waits until that tile's operands are there: beside them it would
 take half of the bandwidth, while no product runs.
-
-Where some of these bytes are still used, the gap takes the others, and the kernel itself the rest.
 
 Where in the scratchpad a kernel's weights lie is chosen for that, too: so that they meet those of
 as few kernels before as possible, and their last tile leaves the next kernel as much room in one
@@ -41,12 +39,8 @@ ALIGNMENT = 64
 """Bytes to which weights are aligned in the scratchpad."""
 
 AMPLE = 2.0
-"""Cycles from a gap to a load's kernel, in those of the load, that are enough: other transfers take
-half of the bandwidth."""
-
-LEAST = 4096
-"""Elements from which on a part of the first weights is loaded early: it saves its bytes' cycles,
-and takes the queue's time."""
+"""Cycles from a slot to a load's kernel, in those of the load, that are enough: other transfers
+take half of the bandwidth."""
 
 Interval = tuple[int, int]
 """First byte, and first behind the last."""
@@ -66,13 +60,6 @@ class FirstLoad:
     def filled(self) -> Interval:
         """The bytes that it fills."""
         return self.chip, self.chip + 2 * self.elements
-
-    def cut(self, elements: int) -> tuple[FirstLoad, FirstLoad]:
-        """The first so many elements, and the others."""
-        others = self.elements - elements
-        return replace(self, elements=elements), FirstLoad(
-            self.chip + 2 * elements, others, self.main + 2 * elements
-        )
 
     def cycles(self, machine: Machine) -> float:
         """Return the cycles of the transfer when nothing else uses main memory."""
@@ -102,7 +89,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Need:
+class WeightRequest:
     """The room of a kernel's weights in the scratchpad, and their first load as if at byte 0."""
 
     load: FirstLoad
@@ -126,27 +113,25 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Settled:
-    """The place of a kernel's weights, and the loads that bring the first of them."""
+class PlacedWeights:
+    """The place of a kernel's weights, and the load that an earlier kernel issues for them."""
 
     place: Place
-    early: FirstLoad | None = None
+    prefetch: FirstLoad | None = None
     """What an earlier kernel loads."""
-    gap: int | None = None
+    slot: int | None = None
     """The number of that kernel."""
-    rest: FirstLoad | None = None
-    """What the kernel itself loads then."""
 
 
 @dataclass(frozen=True)
-class Gap:
+class PrefetchSlot:
     """A place in a kernel's statements that takes one load."""
 
     place: Statement
     """A remark that stands there; it is found by identity."""
     registers: tuple[Register, ...]
     busy: tuple[Interval, ...]
-    """Bytes of the matrix scratchpad that the kernel still uses behind it."""
+    """Bytes of the matrix scratchpad that the kernel still uses after it."""
     waits: bool = False
     """Whether the first tile's operands come in front of it: beside them, the load would take half
     of the bandwidth, and the first product wait."""
@@ -157,100 +142,76 @@ class _Passed:
     """A kernel that has been lowered."""
 
     used: tuple[Interval, ...]
-    gap: Gap | None
+    slot: PrefetchSlot | None
     cycles: float
     load: FirstLoad | None = None
-    """What its gap holds."""
+    """What its slot holds."""
     owner: int = 0
     """The number of the kernel that this is for."""
 
 
-class EarlyLoads:
-    """The gap in which each load of the next kernel is issued, kernel by kernel."""
+class Prefetches:
+    """The slot in which each load of the next kernel is issued, kernel by kernel."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._passed: list[_Passed] = []
 
-    def settle(self, need: Need, room: int) -> Settled:
-        """Choose the place of a kernel's weights, and the gap that takes their first load.
+    def place(self, request: WeightRequest, room: int) -> PlacedWeights:
+        """Choose the place of a kernel's weights, and the slot that takes their first load.
 
-        The next gap that leaves the load time enough is best: it shares main memory with the moves
-        of the kernels behind it. Where no gap can take all of it, one takes as much as it can.
+        The next slot that leaves the load time enough is best: it shares main memory with the moves
+        of the kernels after it.
         """
         ends = [end for kernel in reversed(self._passed) for _, end in kernel.used]
         behind = -(-ends[0] // ALIGNMENT) * ALIGNMENT if ends else 0
-        bases = (behind, 0, (room - need.bytes) // ALIGNMENT * ALIGNMENT)
+        bases = (behind, 0, (room - request.bytes) // ALIGNMENT * ALIGNMENT)
         places = [
             Place(base, later)
             for base in bases
-            if 0 <= base <= room - need.bytes
-            for later in (False, True)[: need.places]
+            if 0 <= base <= room - request.bytes
+            for later in (False, True)[: request.places]
         ]
-        loads = [(place, need.at(place)) for place in places]
-        whole = [Settled(place, load, self._gap(load)) for place, load in loads]
-        possible = [choice for choice in whole if choice.gap is not None]
+        loads = [(place, request.at(place)) for place in places]
+        whole = [PlacedWeights(place, load, self._slot(load)) for place, load in loads]
+        possible = [choice for choice in whole if choice.slot is not None]
 
-        def left(choice: Settled) -> tuple[int, int]:
+        def left(choice: PlacedWeights) -> tuple[int, int]:
             """Bytes beside the last tile for a kernel that follows, best in front of it: what takes
             all of the scratchpad begins there."""
-            start, end = need.last(choice.place)
+            start, end = request.last(choice.place)
             return max(start, room - end), start
 
-        if possible:
-            return max(
-                possible, key=lambda choice: (self._time_behind(choice.gap or 0), left(choice))
-            )
-        parts = [choice for place, load in loads for choice in self._parts(place, load)]
         return max(
-            parts, key=lambda choice: (_begun(choice), left(choice)), default=Settled(places[0])
+            possible,
+            key=lambda choice: (self._time_after(choice.slot or 0), left(choice)),
+            default=PlacedWeights(places[0]),
         )
 
-    def _parts(self, place: Place, load: FirstLoad) -> list[Settled]:
-        """Ways to load the begin or the end of weights in the last kernel's gap."""
-        last = self._passed[-1].gap if self._passed else None
-        if last is None:
-            return []
-        start, end = load.filled
-        busy = [interval for interval in last.busy if meet(interval, load.filled)]
-        choices: list[Settled] = []
-        for cut, begins in (
-            (min((interval[0] for interval in busy), default=start), True),
-            (max((interval[1] for interval in busy), default=end), False),
-        ):
-            if not start < cut < end:
-                continue
-            two = load.cut((cut - start) // 2)
-            early, rest = two if begins else reversed(two)
-            gap = self._gap(early)
-            if gap is not None and early.elements >= LEAST:
-                choices.append(Settled(place, early, gap, rest))
-        return choices
-
-    def _time_behind(self, number: int) -> float:
-        """Cycles from a kernel's gap to the next kernel to be lowered, about."""
+    def _time_after(self, number: int) -> float:
+        """Cycles from a kernel's slot to the next kernel to be lowered, about."""
         return sum(kernel.cycles for kernel in self._passed[number:])
 
-    def _gap(self, load: FirstLoad) -> int | None:
-        """The last gap that gives a load time enough, or else the first one that can take it."""
-        gap_number: int | None = None
+    def _slot(self, load: FirstLoad) -> int | None:
+        """The last slot that gives a load time enough, or else the first one that can take it."""
+        slot_number: int | None = None
         for number in range(len(self._passed) - 1, -1, -1):
             kernel = self._passed[number]
             if kernel.load is not None:
                 break
-            if kernel.gap is not None:
-                if any(meet(load.filled, busy) for busy in kernel.gap.busy):
+            if kernel.slot is not None:
+                if any(meet(load.filled, busy) for busy in kernel.slot.busy):
                     break
                 if self._free(number):
-                    gap_number = number
-                    if self._time_behind(number) >= AMPLE * load.cycles(self._machine):
+                    slot_number = number
+                    if self._time_after(number) >= AMPLE * load.cycles(self._machine):
                         break
             if any(meet(load.filled, used) for used in kernel.used):
                 break
-        return gap_number
+        return slot_number
 
     def _free(self, number: int) -> bool:
-        """Return True if the loads in earlier gaps are over when a kernel's gap is reached.
+        """Return True if the loads in earlier slots are over when a kernel's slot is reached.
 
         A load for the kernel itself, or for one before it, is: they wait for it themselves.
         """
@@ -265,28 +226,25 @@ class EarlyLoads:
     def passed(
         self,
         used: Sequence[Interval],
-        gap: Gap | None,
+        slot: PrefetchSlot | None,
         cycles: float,
     ) -> None:
         """A kernel has been lowered that takes so many cycles when its first weights are there."""
-        self._passed.append(_Passed(tuple(used), gap, cycles))
+        self._passed.append(_Passed(tuple(used), slot, cycles))
 
     @property
     def places(self) -> frozenset[int]:
-        """Identities of the remarks in gaps, filled or not."""
-        return frozenset(id(kernel.gap.place) for kernel in self._passed if kernel.gap is not None)
+        """Identities of the remarks in slots, filled or not."""
+        return frozenset(
+            id(kernel.slot.place) for kernel in self._passed if kernel.slot is not None
+        )
 
-    def put(self, number: int, load: FirstLoad) -> Gap:
-        """Take a kernel's gap for a load; the gap."""
+    def put(self, number: int, load: FirstLoad) -> PrefetchSlot:
+        """Take a kernel's slot for a load; the slot."""
         kernel = self._passed[number]
-        assert kernel.gap is not None
+        assert kernel.slot is not None
         kernel.load, kernel.owner = load, len(self._passed)
-        return kernel.gap
-
-
-def _begun(settled: Settled) -> int:
-    """Elements that are loaded early."""
-    return 0 if settled.early is None else settled.early.elements
+        return kernel.slot
 
 
 def meet(a: Interval, b: Interval) -> bool:

@@ -1,4 +1,4 @@
-"""Results that leave behind their pixels, while their own tile is computed: bit for bit."""
+"""Results that are stored pixel by pixel, while their own tile is computed: bit for bit."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from tests.targets.cambricon.lowering.kernel_words import run_case
 
 from tilewright.machine import Machine
 from tilewright.targets.cambricon.lowering.stepping import Stepping
-from tilewright.targets.cambricon.lowering.transfers import Transfers
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, LATENCY, machine
 from tilewright.targets.cambricon.simulate import Result
 
-WHOLE, SMALL, _ = map(machine, CONFIGURATIONS)
+_, SMALL, _ = map(machine, CONFIGURATIONS)
 
 CHANNELS, DEEP, SIZE = 32, 96, (7, 5)
 """Of a tile's results and of the image; on 16 lanes a pixel of 3 x 3 takes 108 cycles."""
@@ -57,26 +56,26 @@ def test_each_pixel_leaves_once(
     assert pixels_stored(result) == math.prod(SIZE) * -(-channels // CHANNELS)
 
 
-def test_the_last_results_do_not_stand_behind_all_products(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_results_do_not_wait_for_all_products(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most of the last tile's leave before: a pixel takes longer than its store."""
     case = conv(64, 192, SIZE)  # 216 cycles
     described = roomy().with_values({"memory.msm.bytes": 512 << 10})
     chosen = cut(case, {"co": CHANNELS}, ("co",))
-    trail = run_case(case, chosen, described)[1].cycles
+    early = run_case(case, chosen, described)[1].cycles
 
     def none(self: Stepping) -> None:
         return None
 
-    monkeypatch.setattr(Stepping, "choose_trail", none)
-    behind = run_case(case, chosen, described)[1].cycles
-    assert behind - trail > math.prod(SIZE) * LATENCY / 2
+    monkeypatch.setattr(Stepping, "choose_pixel_store", none)
+    late = run_case(case, chosen, described)[1].cycles
+    assert late - early > math.prod(SIZE) * LATENCY / 2
 
 
 def test_stores_keep_up_with_rows_that_are_cut_off() -> None:
     """A pixel within the image takes longer than its store, one of a row at its edge does not.
 
-    What is left behind must be gone before the next such row: hooks in windows that are cut off
-    and the time that their products take count.
+    What is left must be gone before the next such row: issue slots in windows that are cut off and
+    the time that their products take count.
     """
     case = conv(128, 256, (13, 13))
     chosen = cut(case, {"co": 64, "oh": 1}, ("co", "oh"))
@@ -96,18 +95,3 @@ def test_pixels_whose_channels_are_whole_leave_by_the_tile() -> None:
     found, result, _ = run_case(case, cut(case, {"oh": 2}, ("oh",)), roomy())
     np.testing.assert_array_equal(found, case.expected)
     assert pixels_stored(result) == 4
-
-
-def test_biases_do_not_wait_for_the_end_of_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many transfers as hooks leave none for the bias: it comes with the step to the tile."""
-    case = conv(1024, 512, (1, 24), (1, 1), (0, 0, 0, 0))
-    chosen = cut(case, {"co": 256, "ow": 12}, ("ow", "co"))
-    found, result, _ = run_case(case, chosen, WHOLE)
-    np.testing.assert_array_equal(found, case.expected)
-
-    def never(_: Transfers) -> bool:
-        return False
-
-    monkeypatch.setattr(Transfers, "is_crowded", never)
-    waiting = run_case(case, chosen, WHOLE)[1]
-    assert waiting.cycles - result.cycles > 6 * 90

@@ -18,27 +18,28 @@ from tilewright.planning.space.footprint import Bools, Ints
 
 
 def holding(kernel: Kernel, names: Collection[str], memory: str) -> Kernel:
-    """The kernel with the operands of these names held in a memory."""
+    """The kernel with the operands of these names resident in a memory."""
 
     def operand(read: Operand) -> Operand:
-        return replace(read, held=memory) if read.name in names else read
+        return replace(read, resident_in=memory) if read.name in names else read
 
     return with_operands(kernel, operand)
 
 
 def whole_sums(kernel: Kernel) -> tuple[str, ...]:
-    """The dims that no tile may cut because the result is held."""
-    return kernel.anchor.reduction if kernel.output.held else ()
+    """The dims that no tile may cut because the result is resident."""
+    return kernel.anchor.reduction if kernel.output.resident_in else ()
 
 
 def usable(kernel: Kernel, sizes: Mapping[str, Ints], machine: Machine) -> Bools:
-    """Per row of tile sizes, whether held operands can be used where they lie."""
+    """Per row of tile sizes, whether resident operands can be used where they lie."""
     extents = kernel.anchor.extents
     suits = np.ones(np.broadcast_shapes(*(column.shape for column in sizes.values())), np.bool_)
     for dim in whole_sums(kernel):
         suits &= sizes.get(dim, extents[dim]) == extents[dim]
     for operand in kernel.operands:
-        if operand.held and operand.role != "weight" and _takes_blocks(machine, operand.held):
+        memory = operand.resident_in
+        if memory and operand.role != "weight" and _takes_blocks(machine, memory):
             suits &= _one_run(operand, extents, sizes)
     return suits
 

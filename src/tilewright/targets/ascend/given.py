@@ -1,0 +1,60 @@
+"""Flags of a tile program, put next to the commands that they are for: a move or a compute of it is
+several commands here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tilewright.targets.ascend.program import Command, Flag, Loop, Statement, statements
+
+
+def homes_of(statement: Statement) -> set[int]:
+    """The buffers and tensors that a statement's commands use."""
+    commands = [each for each in statements([statement]) if isinstance(each, Command)]
+    regions = [region for each in commands for region in (*each.reads, *each.writes)]
+    return {id(region.place.home) for region in regions}
+
+
+def close_to_uses(body: Sequence[Statement], used: Mapping[str, set[int]]) -> list[Statement]:
+    """Statements, in which flags stand beside those that use something of the other pipe's."""
+
+    def passes(flag: Flag, other: Statement) -> bool:
+        """Return True if a flag may stand on the other side of a statement."""
+        if isinstance(other, Flag):
+            alike = other.kind == flag.kind
+            same = (other.source, other.target) == (flag.source, flag.target)
+            return not (alike and same) and (alike or flag.kind == "wait")
+        theirs = used.get(flag.target if flag.kind == "set" else flag.source, set[int]())
+        flags = any(isinstance(each, Flag) for each in statements([other]))
+        return not flags and not homes_of(other) & theirs
+
+    inner = [
+        Loop(each.name, each.count, close_to_uses(each.body, used))
+        if isinstance(each, Loop)
+        else each
+        for each in body
+    ]
+    early = _moved(inner, lambda each: isinstance(each, Flag) and each.kind == "set", passes)
+    late = _moved(early[::-1], lambda each: isinstance(each, Flag) and each.kind == "wait", passes)
+    return late[::-1]
+
+
+def _moved(
+    body: Sequence[Statement],
+    moves: Callable[[Statement], bool],
+    passes: Callable[[Flag, Statement], bool],
+) -> list[Statement]:
+    """Statements, of which some flags stand as far in front as they may."""
+    result: list[Statement] = []
+    for statement in body:
+        place = len(result)
+        if isinstance(statement, Flag) and moves(statement):
+            while place and passes(statement, result[place - 1]):
+                place -= 1
+            if not any(isinstance(each, Command | Loop) for each in result[place:]) or not place:
+                place = len(result)
+        result.insert(place, statement)
+    return result
+
+
+__all__ = ["close_to_uses", "homes_of"]
