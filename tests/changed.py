@@ -24,7 +24,7 @@ ALWAYS = ("tests/test_imports.py", "tests/errors/test_codes.py")
 REPRESENTATIVES = (
     "tests/ir/test_passes.py",
     "tests/planning/test_plan.py",
-    "tests/tile/test_build.py",
+    "tests/tile/test_tile_text.py",
     "tests/graph/test_interpreter.py",
     "tests/graph/passes/test_goldens.py",
     "tests/simulate/test_timing.py",

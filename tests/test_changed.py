@@ -29,7 +29,7 @@ def test_tests_and_pages() -> None:
     assert {*concerned_by(["docs/tour.md"])} == {*ALWAYS, "tests/test_docs.py"}
     tile = {str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "tile").glob("test_*.py")}
     assert {*concerned_by(["tests/tile/tile_kernels.py"])} == {*ALWAYS, *tile}
-    assert concerned_by(["tests/tile/test_build.py"])[0] == "tests/tile/test_build.py"
+    assert concerned_by(["tests/tile/test_tile_text.py"])[0] == "tests/tile/test_tile_text.py"
 
 
 def test_every_representative_is_there_and_every_family_of_targets_has_one() -> None:

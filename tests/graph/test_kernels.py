@@ -76,12 +76,6 @@ CHAINS: list[tuple[list[tuple[int, ...]], list[Step], list[int]]] = [
     ([(2, 3)], [("add", [0, 0], {}), ("relu", [1], {})], []),
 ]
 
-BEHIND: tuple[list[tuple[int, ...]], list[Step]] = (
-    [(2, 3)],
-    [("relu", [0], {}), ("softmax", [1], {})],
-)
-"""The second stage waits for whole rows of the first one's result."""
-
 
 @pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: "-".join(s[0] for s in chain[1]))
 def test_stages_compute_what_the_kernel_computes(
@@ -106,15 +100,6 @@ def test_stages_compute_what_the_kernel_computes(
     assert kernel.output.access == kernel.anchor.output.access
     assert kernel.nodes == tuple(f"node{i}" for i in range(len(chain[1])))
     assert values[kernel.output.name] is op.result
-
-
-def test_stages_that_wait_for_whole_rows_stand_behind() -> None:
-    network, op = network_of_kernel(*BEHIND, [])
-    kernel = kernel_of(op, value_names(network))
-    assert [stage.operation for stage in kernel.post_stages] == ["softmax"]
-    assert [stage.operation for stage in kernel.front.stages] == ["relu"]
-    (row,) = kernel.awaited
-    assert kernel.anchor.extents[row] == 3
 
 
 def test_roles() -> None:

@@ -27,7 +27,7 @@ from tilewright.targets.cpu.planning.planner import plan_cached, ranked
 REPEATS = 3
 """Times that the model's planning is measured; the least counts."""
 
-_TYPES = ("conv", "winograd_conv", "explicit_conv", "matmul")
+_TYPES = ("conv", "winograd_conv", "matmul")
 
 
 @dataclass(frozen=True)
@@ -115,13 +115,12 @@ def _planning(op: KernelOp, kernel: Kernel, machine: Machine) -> float:
 
 
 def _method(kernel: Kernel) -> str:
-    """Names a kernel's method: direct, explicit, winograd of some size of tile, or product."""
+    """Names a kernel's method: direct, winograd of some size of tile, or product."""
     anchor = kernel.anchor
     if anchor.operation == "winograd_conv":
         plain = ", weights transformed on the way" if "kh" in anchor.extents else ""
         return f"winograd {anchor.extents['r']}{plain}"
-    names = {"matmul": "product", "explicit_conv": "explicit"}
-    return names.get(anchor.operation, "direct")
+    return "product" if anchor.operation == "matmul" else "direct"
 
 
 def _model(shape: Shape) -> onnx.ModelProto:

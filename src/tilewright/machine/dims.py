@@ -29,7 +29,6 @@ _LRN = ("n", "c", "h", "w", "j")
 
 DIMS: Mapping[str, tuple[str, ...]] = {
     "conv": _CONVOLUTION,
-    "explicit_conv": _PLAIN,
     "piece_conv": _PLAIN,
     "separable_conv": ("n", "co", "oh", "ow", "c", "kh", "kw"),
     # The last two are the places of a pool's windows in a tile of results

@@ -213,7 +213,7 @@ class Candidates:
                 if operand.name == name
             ]
         )
-        if len(uses) != 1 or whole.post_stages:
+        if len(uses) != 1:
             return None
         ((kernel, operand, schedule),) = uses
         constant = operand.role in CONSTANTS and not operand.computed

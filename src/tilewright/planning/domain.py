@@ -240,10 +240,8 @@ class Kernel:
     """A chain of stages planned and run as one; they share the tile loops.
 
     The first stage is the **anchor**: the tile loops run over its dims. Later stages are maps over
-    dims of the same names, or reduce windows that lie within a tile (space/pooling.py). Last may
-    come stages that need all of a dim of their own result, as normalisations of rows do: these
-    ``post_stages`` follow the tiles, block of rows by block of rows. ``symbol`` is a C identifier,
-    unique in the network.
+    dims of the same names, or reduce windows that lie within a tile (space/pooling.py). ``symbol``
+    is a C identifier, unique in the network.
     """
 
     symbol: str
@@ -266,30 +264,6 @@ class Kernel:
     def output(self) -> Operand:
         """The operand that the last stage writes to main memory."""
         return self.stages[-1].output
-
-    @cached_property
-    def post_stages(self) -> tuple[Stage, ...]:
-        """The stages from the first on that reduces over a dim of its result: a map follows.
-
-        They read what the stages before have written to the kernel's output, once all tiles with
-        the same indices of the other dims are done, and write it again.
-        """
-        for number, stage in enumerate(self.stages[1:], 1):
-            if stage.output.dims.intersection(stage.reduction):
-                return self.stages[number:]
-        return ()
-
-    @cached_property
-    def front(self) -> Kernel:
-        """The stages of the tiles alone; the kernel itself where none follow them."""
-        count = len(self.stages) - len(self.post_stages)
-        return replace(self, stages=self.stages[:count]) if self.post_stages else self
-
-    @cached_property
-    def awaited(self) -> frozenset[str]:
-        """The anchor's dims of which all must be done before ``post_stages`` begin."""
-        whole = {dim for stage in self.post_stages for dim in stage.reduction}
-        return frozenset(whole | set(self.anchor.reduction)) if whole else frozenset()
 
     @cached_property
     def internal(self) -> frozenset[str]:

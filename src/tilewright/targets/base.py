@@ -88,7 +88,7 @@ class Target(ABC):
         """The machine that is compiled for unless the caller gives a variant."""
 
     def honours_of(self, kernel: Kernel) -> frozenset[Decision]:
-        """The decisions that a kernel's code takes from its tile program, of those in ``honours``."""
+        """The decisions of ``honours`` that a kernel's code takes from its tile program."""
         del kernel
         return self.honours
 

@@ -15,13 +15,6 @@ primitive has the operand's name, those on the way ``NAME.MEMORY``::
     %x_l0a = tile.buffer "x" of %x_l1 [m, ci] in "l0a" slots 2
     tile.move %x_l1 to %x_l0a on "mte1"
 
-Stages after the tiles (``Kernel.post_stages``) are a second compute. It is within the loops around
-all loops over dims of which it needs everything, and after these; the other loops run again around
-it, in the same steps, so that cores which share one have the same part of both::
-
-    tile.loop "co" { tile.loop "m" step 8 { tile.compute "matmul" ... to %y } }
-    tile.loop "m" step 8 { tile.loop "m" step 1 { tile.compute "layer_norm" ... %y to %y } }
-
 What producers (``Kernel.producers``) make is computed within the loops that change what is read of
 it, in a domain of its own (dialect.py), into a buffer in a memory that both primitives use, or one
 on the way between theirs.
@@ -212,8 +205,6 @@ class _Nest:
             for link, schedule in zip(self.links, self.schedule.producers, strict=True)
         ]
         body: list[Operation] = self._body()
-        awaited = self.kernel.awaited
-        around = next((n for n, loop in enumerate(loops) if loop[0] in awaited), len(loops))
         for number in reversed(range(len(loops) + 1)):
             if number < len(loops):
                 dim, upper, step, memory = loops[number]
@@ -222,8 +213,6 @@ class _Nest:
             for link, ops in zip(self.links, parts, strict=True):
                 if number == self._depth(link, loops):
                     body = [*ops, *body]
-            if number == around and self.kernel.post_stages:
-                body += self._behind(loops, around)
         return body
 
     def _slots(self) -> list[tuple[str | int, ...]]:
@@ -287,32 +276,6 @@ class _Nest:
         op = tensor_of(operand, self.shared.placements.get(operand.name))
         self.values[operand.name] = op.result
         return op
-
-    def _behind(self, loops: Sequence[TileLoop], around: int) -> list[Operation]:
-        """The loops and the compute of the stages behind the tiles, a row at a time."""
-        kernel, output = self.kernel, self.values[self.kernel.output.name]
-        operation = kernel.post_stages[0].operation
-        primitive = next(iter(self.machine.primitives_for(operation)), None)
-        if primitive is None:
-            raise self._refuse(f"the machine has no primitive for {operation}")
-        places = {storage.memory for storage in primitive.operands.values()}
-        places |= {storage.memory for storage in self.primitive.operands.values()}
-        if places != {self.machine.main}:
-            raise self._refuse(f"{operation} behind tiles needs its operands in main memory")
-        # What the tiles have left in the output is what these stages read.
-        self.values[kernel.front.output.name] = output
-        stages = self._stages(kernel.post_stages, [])
-        body: list[Operation] = [ComputeOp.of(primitive.name, primitive.engine, stages, output)]
-        steps = kernel.anchor.extents | {dim: step for dim, _, step, _ in loops}
-        rows = [
-            (dim, steps[dim], 1, self.schedule.levels[-1].memory)
-            for dim in kernel.anchor.extents
-            if dim not in kernel.awaited and steps[dim] > 1
-        ]
-        kept = [loop for loop in loops[around:] if loop[0] not in kernel.awaited]
-        for dim, upper, step, memory in reversed([*kept, *rows]):
-            body = [LoopOp.of(dim, 0, upper, step, Block(body), memory)]
-        return body
 
     def _stages(self, stages: Sequence[Stage], ops: list[Operation]) -> list[StageOp]:
         """The stages of one compute; adds buffers and moves to ``ops``."""

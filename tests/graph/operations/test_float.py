@@ -16,7 +16,7 @@ AFFINE = {
 """Between floats and quantised integers: test_quantisation.py."""
 
 METHODS = {"winograd_conv", "winograd_input", "winograd_output"}
-METHODS |= {"explicit_conv", "im2col", "separable_conv", "sparse_product"}
+METHODS |= {"im2col", "separable_conv", "sparse_product"}
 METHODS |= {"piece_conv", "piece_matmul"}
 """Forms of other operations, on prepared weights or with scratch: tests of their own."""
 

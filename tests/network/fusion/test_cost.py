@@ -23,7 +23,6 @@ from tilewright.network.fusion.forms import described
 from tilewright.planning import Plan, Planner
 from tilewright.planning.domain import Kernel
 from tilewright.targets.cpu.passes.choose_methods import ChooseMethods
-from tilewright.targets.cpu.passes.fuse_norms import FuseNorms
 from tilewright.targets.cpu.passes.fuse_pools import FusePools
 from tilewright.targets.cpu.passes.fuse_separable import FuseSeparable
 from tilewright.targets.cpu.planning.sharing import slowest
@@ -43,7 +42,7 @@ def cycles(kernel: KernelOp) -> float:
 def by_method(make: Callable[[], tuple[Builder, SSAValue]], sums: bool, pools: bool) -> float:
     """The fewest cycles of a network of one kernel, over all methods."""
     least = inf
-    for method in ("conv", "winograd_2", "winograd_4", "winograd_4_plain", "explicit_conv"):
+    for method in ("conv", "winograd_2", "winograd_4", "winograd_4_plain"):
         net, y = make()
         module, made = formed(net, y, sums=sums)
         ChooseMethods((method,)).apply(made, module)
@@ -112,22 +111,6 @@ def test_a_separable_pair_and_its_sum() -> None:
     (pair,) = kernels_of(module)
     assert isinstance(three, float) and three == pytest.approx(cycles(pair), rel=1e-6)
     assert "does not read the pair's own image" in refusal(*with_sum("x"))
-
-
-def test_rows_behind_a_product() -> None:
-    net = Builder(1, x=(1, 64, 96), r=(1, 64, 128))
-    y = net.op("add", net.product(net.inputs["x"], 128), net.inputs["r"])
-    y = net.op("layer_norm", y, net.drawn(128), net.drawn(128))
-    module, _ = formed(net, y)
-    assert len(kernels_of(module)) == 3
-    cost = group_cost(module)
-    net = Builder(1, x=(1, 64, 96), r=(1, 64, 128))
-    y = net.op("add", net.product(net.inputs["x"], 128), net.inputs["r"])
-    y = net.op("layer_norm", y, net.drawn(128), net.drawn(128))
-    module, made = formed(net, y, sums=True)
-    FuseNorms(always=True).apply(made, module)
-    (joined,) = kernels_of(module)
-    assert cost == cycles(joined)
 
 
 def test_all_cores_count() -> None:

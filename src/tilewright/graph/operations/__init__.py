@@ -11,7 +11,6 @@ from tilewright.graph.operations import (
     attention,
     binary,
     convolution,
-    explicit,
     functions,
     gradients,
     im2col,
@@ -38,7 +37,7 @@ from tilewright.ir import Builtin, Context, Dialect, ModuleOp, Parser
 from tilewright.ir.types import TYPES
 
 FAMILIES = (
-    *(attention, binary, convolution, explicit, functions, gradients, im2col, indexing),
+    *(attention, binary, convolution, functions, gradients, im2col, indexing),
     *(layer_norm, logic, matrix, normalisation, numbers, pieces, pointwise, pooling),
     *(quantisation, reductions, separable, shuffle, sparse, views, winograd, winograd_stages),
 )

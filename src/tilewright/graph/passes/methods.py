@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import ceil, prod
 
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.operations.base import is_float
@@ -183,7 +184,11 @@ def weight_number(kernel: KernelOp) -> int:
 
 
 def forms_of(kernel: KernelOp, anchor: ConvOp) -> Iterator[Form]:
-    """The forms that are defined for a kernel's anchor."""
+    """The forms that are defined for a kernel's anchor.
+
+    Tiles of Winograd's method that multiply as often as a direct convolution, as those of an image
+    of one result do, are left out.
+    """
     weight = kernel.inputs[weight_number(kernel)]
     if kernel.on_host or anchor.is_fixed or not isinstance(weight.owner, WeightOp):
         return
@@ -191,13 +196,15 @@ def forms_of(kernel: KernelOp, anchor: ConvOp) -> Iterator[Form]:
     whole = is_float(elements[1])
     if not is_float(elements[0]) or not (whole or elements[1] in (*SHORT_FLOATS, i16)):
         return
-    window = shape_of(weight)[2:]
+    window, results = shape_of(weight)[2:], shape_of(anchor.result)[2:]
     group = anchor.integer("group", 1, 2**24)
     if group == 1 and window != (1, 1) and whole:
         yield Form(explicit=True)
     apart = anchor.integers("strides") + anchor.integers("dilations")
     for tile, taps in TRANSFORMS:
-        if apart == (1, 1, 1, 1) and window == (taps, taps):
+        rows, columns = (ceil(extent / tile) for extent in results)
+        fewer = rows * columns * (tile + taps - 1) ** 2 < prod(results) * taps**2
+        if fewer and apart == (1, 1, 1, 1) and window == (taps, taps):
             # Weights of 16 bits would be eight times as many bytes when they are transformed.
             if whole:
                 yield Form(tile, False)

@@ -48,7 +48,7 @@ def links_of(kernel: Kernel, count: int = 0) -> tuple[Link, ...]:
 def _link(kernel: Kernel, producer: Kernel, number: int) -> Link:
     result = producer.output
     reads = [o for stage in kernel.stages for o in stage.inputs if o.name == result.name]
-    if len(reads) != 1 or reads[0] not in kernel.anchor.inputs or kernel.post_stages:
+    if len(reads) != 1 or reads[0] not in kernel.anchor.inputs:
         raise refuse(
             "kernel-chain",
             f"{result.name} is computed on the chip, and not read just once, by the first stage",

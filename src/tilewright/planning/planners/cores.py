@@ -273,7 +273,7 @@ def _fewest(kernel: Kernel, primitive: Primitive, dim: str) -> int:
 
 def shareable(kernel: Kernel) -> frozenset[str]:
     """Dims of which different indices are different elements of every stage's result."""
-    dims = frozenset(kernel.anchor.extents) - frozenset(kernel.anchor.reduction) - kernel.awaited
+    dims = frozenset(kernel.anchor.extents) - frozenset(kernel.anchor.reduction)
     for stage in kernel.stages:
         dims &= stage.output.dims
     return dims

@@ -21,8 +21,8 @@ ROUNDING = {"cast": "float", "requantise": "fixed"}
 
 def conversion(kernel: Kernel, primitive: Primitive) -> Stage | None:
     """The last stage of a kernel's tiles, which rounds its sums, where a move does it."""
-    storage, last = primitive.operands.get("output"), kernel.front.stages[-1]
-    if storage is None or not storage.converted or kernel.post_stages or last is kernel.anchor:
+    storage, last = primitive.operands.get("output"), kernel.stages[-1]
+    if storage is None or not storage.converted or last is kernel.anchor:
         return None
     if last.operation not in ROUNDING or len(last.inputs) != 1:
         return None
@@ -36,7 +36,7 @@ def computed_stages(
 ) -> tuple[Stage, ...]:
     """The stages that the primitive itself computes for a tile, where results leave by ``path``:
     all but the rounding that its first move does. The last result lies as the kernel's does."""
-    stages, rounding = kernel.front.stages, conversion(kernel, primitive)
+    stages, rounding = kernel.stages, conversion(kernel, primitive)
     if rounding is None or not path or "convert" not in path[0].transforms:
         return stages
     *others, last = stages[:-1]

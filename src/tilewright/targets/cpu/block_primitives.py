@@ -1,6 +1,6 @@
 """The primitives that work in scratch, block by block, and what float operands may be.
 
-Explicit convolution (im2col), Winograd's method, and depthwise separable convolution.
+Winograd's method, and depthwise separable convolution.
 """
 
 from __future__ import annotations
@@ -14,47 +14,6 @@ from tilewright.targets.cpu.planning.capabilities import CpuPrimitive
 
 FEW_CHANNELS = 4
 """Convolutions of at most so many input channels take a plain NCHW input."""
-
-
-COPY_CYCLES = 2.5
-"""Cycles to lay out one vector of channels."""
-
-ELEMENT_CYCLES = 5.0
-"""The same of one element of images of few channels (measured on an Intel Xeon)."""
-
-
-def explicit(
-    name: str,
-    lanes: int,
-    vectors: float,
-    source: str,
-    weight: str,
-    extents: Mapping[str, tuple[int, int]],
-) -> Primitive:
-    """Explicit convolution: a block of points' windows are laid out, then multiplied."""
-    image, each = f"NCHW{lanes}c", "ci" if extents else f"ceil(ci/{lanes})"
-    copy = ELEMENT_CYCLES if extents else COPY_CYCLES
-    depth = f"ceil(ci*kh*kw/{lanes})" if extents else f"ceil(ci/{lanes})*kh*kw"
-    return c_function(
-        name,
-        "explicit_conv",
-        operands=storage(
-            input=source,
-            weight=weight,
-            bias=f"O{lanes}o",
-            residual=image,
-            scratch="",
-            output=image,
-        )
-        | {"weight": Storage(memory="dram", layout=weight, elements=("float32",))},
-        cycles=f"n*oh*ow*(ceil(co/{lanes})*ci*kh*kw/{vectors:g} + {copy:g}*{each}*kh*kw)",
-        peak=f"n*oh*ow*co*ci*kh*kw/{lanes * vectors:g}",
-        own=CpuPrimitive(scratch=f"oh*ow*{lanes}*{depth}"),
-        multiples={"co": lanes, "ci": 1 if extents else lanes},
-        whole=("ci", "kh", "kw"),
-        extents=dict(extents),
-    )
-
 
 INPUT_CYCLES: Mapping[int, int] = {4: 90, 6: 230, 8: 470}
 """Cycles to transform one vector of channels of an input tile, by the tile's extent."""

@@ -15,7 +15,6 @@ from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.caches import InPlacePlanning
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.cpu.passes.choose_methods import ChooseMethods
-from tilewright.targets.cpu.passes.fuse_norms import FuseNorms
 from tilewright.targets.cpu.passes.fuse_pools import FusePools
 from tilewright.targets.cpu.passes.fuse_separable import FuseSeparable
 from tilewright.targets.cpu.passes.methods import has_methods, kernels_by_method
@@ -75,19 +74,15 @@ class CpuMachine(CacheFacts, InPlacePlanning, OwnPasses):
         pools = PassEntry(
             FusePools(), "after methods, which have tiles that windows may lie within"
         )
-        norms = PassEntry(
-            FuseNorms(), "after methods: products in pieces have kernels of their own"
-        )
         primitives = [own_of(primitive) for primitive in machine.primitives]
         return [
             *([pairs] if machine.primitives_for("separable_conv") else []),
             *([methods] if has_methods(machine) else []),
             *([pools] if any(own.pools for own in primitives) else []),
-            *([norms] if any(own.rows for own in primitives) else []),
         ]
 
     def pair_trials(self, pair: KernelPair) -> Iterator[Trial] | None:
-        """Pools, pairs of convolutions, and normalised rows (passes/pair_trials.py)."""
+        """Pools, and pairs of convolutions (passes/pair_trials.py)."""
         return pair_trials(pair)
 
     def kernels_by_method(self, kernel: KernelOp, machine: Machine) -> list[Kernel] | None:

@@ -162,6 +162,13 @@ class Instance:
             raise self.cannot(f"operand {operand.pointer} has no fixed stride along {dim}")
         return stride
 
+    def block_step(self, operand: Address, dim: str) -> int:
+        """The operand's stride between blocks of lanes along a dim, which must be constant."""
+        stride = operand.block_stride(dim, self.lanes, self.size(dim), self.dims)
+        if stride is None:
+            raise self.cannot(f"operand {operand.pointer} has no stride between blocks of {dim}")
+        return stride
+
     def cannot(self, reason: str) -> TilewrightError:
         """The error for a tile that the primitive cannot compute: a fault of the schedule."""
         return refuse("cpu-tile", f"{self.primitive}: {reason}", self.anchor.node)

@@ -9,7 +9,7 @@ are widened to 16 bits (OIHW4i8o2i).
 from __future__ import annotations
 
 from tilewright.machine import Primitive
-from tilewright.targets.cpu.functions import MOST, c_function, storage
+from tilewright.targets.cpu.functions import Kind
 from tilewright.targets.cpu.planning.capabilities import CpuPrimitive
 
 FIRST = 4
@@ -29,87 +29,20 @@ _ELEMENTS = {
 
 def integer_primitives(lanes: int, word: int, words: float) -> tuple[Primitive, ...]:
     """For vectors of ``lanes``, whose lanes add up ``word`` products, ``words`` times a cycle."""
-    image, bias = f"NCHW{lanes}c", f"O{lanes}o"
     inner = f"{lanes}o{word}i"
     blocked = f"OIHW{lanes // word}i{inner}" if lanes > word else f"OIHW{inner}"
-    rate = lanes * words * word
     temporaries = _temporaries(lanes, word)
     fit = _pair_tiles(words) if word == PAIR else ()
     own = CpuPrimitive(dot=word, temporaries=temporaries, fit=fit)
-
-    def convolution(name: str, source: str, weight: str, **extents: tuple[int, int]) -> Primitive:
-        return c_function(
-            name,
-            "conv",
-            operands=storage(
-                _ELEMENTS, input=source, weight=weight, bias=bias, residual=image, output=image
-            ),
-            cycles=f"n*g*oh*ow*ceil(co/{lanes})*ceil(ci/{word})*kh*kw/{words:g}",
-            peak=f"n*g*oh*ow*co*ci*kh*kw/{rate:g}",
-            own=own,
-            multiples={"co": lanes, "ci": lanes},
-            whole=("kh", "kw"),
-            extents=extents,
-        )
-
+    kind = Kind(lanes, words, word, _ELEMENTS, own)
     return (
-        convolution("conv_first_8", f"NCHW{FIRST}c", f"OIHW{inner}", ci=(1, FIRST), g=(1, 1)),
-        convolution("conv_8", image, blocked),
-        c_function(
-            "conv_grouped_8",
-            "conv",
-            operands=storage(
-                _ELEMENTS,
-                input=image,
-                weight=f"OIHW{inner}",
-                bias=bias,
-                residual=image,
-                output=image,
-            ),
-            # Vectors that two groups share are computed for both.
-            cycles=f"n*oh*ow*(ceil(g*co/{lanes}) + g)*ceil(ci/{word})*kh*kw/{words:g}",
-            peak=f"n*g*oh*ow*co*ci*kh*kw/{rate:g}",
-            own=CpuPrimitive(temporaries=temporaries),
-            whole=("g", "co", "ci", "kh", "kw"),
-            extents={"g": (2, MOST)},
-        ),
-        c_function(
-            "depthwise_conv_8",
-            "depthwise_conv",
-            operands=storage(
-                _ELEMENTS,
-                input=image,
-                weight=f"OIHW{lanes}o",
-                bias=bias,
-                residual=image,
-                output=image,
-            ),
-            # A load that widens, and a multiply-add, for each tap.
-            cycles=f"n*ceil(c/{lanes})*oh*ow*kh*kw*1.5/{words:g}",
-            peak=f"n*c*oh*ow*kh*kw/{lanes * words:g}",
-            multiples={"c": lanes},
-            whole=("kh", "kw"),
-        ),
-        c_function(
-            "matmul_8",
-            "matmul",
-            operands=storage(
-                _ELEMENTS, input="NC", weight=f"OI{inner}", bias=bias, residual="NC", output="NC"
-            ),
-            cycles=f"b0*b1*m*n*ceil(co/{lanes})*ceil(ci/{word})/{words:g}",
-            peak=f"b0*b1*m*n*co*ci/{rate:g}",
-            own=own,
-            multiples={"co": lanes},
-        ),
-        c_function(
-            "pool_8",
-            "max_pool",
-            operands=storage(_ELEMENTS, input=image, residual=image, output=image),
-            cycles=f"n*ceil(c/{lanes})*oh*ow*kh*kw/{words:g}",
-            peak=f"n*c*oh*ow*kh*kw/{lanes * words:g}",
-            multiples={"c": lanes},
-            whole=("kh", "kw"),
-        ),
+        kind.conv("conv_first_8", f"OIHW{inner}", source=f"NCHW{FIRST}c", ci=(1, FIRST), g=(1, 1)),
+        kind.conv("conv_8", blocked),
+        kind.grouped("conv_grouped_8", f"OIHW{inner}", CpuPrimitive(temporaries=temporaries)),
+        # A load that widens, and a multiply-add, for each tap.
+        kind.windows("depthwise_conv_8", "depthwise_conv", weighted=True, effort="*1.5"),
+        kind.matmul("matmul_8", f"OI{inner}"),
+        kind.windows("pool_8", "max_pool"),
     )
 
 

@@ -7,18 +7,16 @@ channels innermost: activations NCHW16c, weights OIHW16i16o (for 16 lanes).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 
 from tilewright.machine import Engine, Fusion, Machine, Memory, Primitive, Storage, Synchronisation
 from tilewright.targets.cpu.block_primitives import (
     FEW_CHANNELS,
-    explicit,
     separable,
     winograd,
 )
-from tilewright.targets.cpu.capabilities import CpuMachine, CpuPrimitive
-from tilewright.targets.cpu.functions import MOST, SHORT_FLOATS, c_function, storage
+from tilewright.targets.cpu.capabilities import CpuMachine
+from tilewright.targets.cpu.functions import SHORT_FLOATS, Kind, c_function, storage
 from tilewright.targets.cpu.integer_primitives import integer_primitives
 from tilewright.targets.cpu.piece_primitives import piece_primitives
 from tilewright.targets.cpu.planning.capabilities import own_of
@@ -36,141 +34,40 @@ def _wide(lanes: int, registers: int) -> int:
 
 
 def _products(lanes: int, vectors: float, registers: int) -> tuple[Primitive, ...]:
-    image, blocked = f"NCHW{lanes}c", f"OIHW{lanes}i{lanes}o"
-    bias = f"O{lanes}o"
-    rate = lanes * vectors
-    wide = _wide(lanes, registers)
-
-    def convolution(name: str, source: str, weight: str, **extents: tuple[int, int]) -> Primitive:
-        return c_function(
-            name,
-            "conv",
-            operands=storage(input=source, weight=weight, bias=bias, residual=image, output=image),
-            cycles=f"n*g*oh*ow*ceil(co/{lanes})*ci*kh*kw/{vectors:g}",
-            peak=f"n*g*oh*ow*co*ci*kh*kw/{rate:g}",
-            multiples={"co": lanes, "ci": lanes},
-            whole=("kh", "kw"),
-            extents=extents,
-        )
-
+    kind, wide = Kind(lanes, vectors), _wide(lanes, registers)
+    unblocked = f"OIHW{lanes}o"
     return (
-        convolution("conv_first", "NCHW", f"OIHW{lanes}o", ci=(1, FEW_CHANNELS), g=(1, 1)),
-        convolution("conv", image, blocked),
-        c_function(
-            "conv_grouped",
-            "conv",
-            operands=storage(
-                input=image, weight=f"OIHW{lanes}o", bias=bias, residual=image, output=image
-            ),
-            # Vectors that two groups share are computed for both.
-            cycles=f"n*oh*ow*(ceil(g*co/{lanes}) + g)*ci*kh*kw/{vectors:g}",
-            peak=f"n*g*oh*ow*co*ci*kh*kw/{rate:g}",
-            whole=("g", "co", "ci", "kh", "kw"),
-            extents={"g": (2, MOST)},
-        ),
-        explicit(
-            *("conv_explicit_first", lanes, vectors, "NCHW", f"OIHW{lanes}o"),
-            {"ci": (1, FEW_CHANNELS)},
-        ),
-        explicit("conv_explicit", lanes, vectors, image, blocked, {}),
+        kind.conv("conv_first", unblocked, source="NCHW", ci=(1, FEW_CHANNELS), g=(1, 1)),
+        kind.conv("conv", f"OIHW{lanes}i{lanes}o"),
+        kind.grouped("conv_grouped", unblocked),
         *(
             winograd(lanes, vectors, sizes, plain)
             for plain in (False, True)
             for sizes in ((2, 3), (4, 3), (6, 3), (2, 5))
         ),
-        c_function(
-            "depthwise_conv",
-            "depthwise_conv",
-            operands={
-                **storage(weight=f"OIHW{lanes}o", bias=bias, residual=image, output=image),
-                # Vectors of channels are loaded, and widen so.
-                "input": Storage(memory="dram", layout=image, elements=("float32", *SHORT_FLOATS)),
-            },
-            # One load and one multiply-add for each tap.
-            cycles=f"n*ceil(c/{lanes})*oh*ow*kh*kw/{vectors:g}",
-            peak=f"n*c*oh*ow*kh*kw/{rate:g}",
-            multiples={"c": lanes},
-            whole=("kh", "kw"),
+        # Vectors of channels are loaded, and widen so.
+        kind.windows(
+            "depthwise_conv", "depthwise_conv", weighted=True, source=("float32", *SHORT_FLOATS)
         ),
-        *(
-            _matmul(
-                f"matmul_{d}",
-                lanes,
-                vectors,
-                f"OI{wide}o",
-                {d: (2, MOST), "co": (wide, MOST)},
-                wide,
-            )
-            for d in ("m", "n")
-        ),
-        _matmul("matmul", lanes, vectors, f"OI{lanes}o", {}),
+        *kind.wide_matmuls("matmul", f"OI{wide}o", wide),
+        kind.matmul("matmul", f"OI{lanes}o"),
         # Computed weights are read as they lie, by row or by column, where that is less than to lay
         # them out in blocks first: for few rows.
-        _matmul("matmul_rows", lanes, vectors, "IO", {}),
-        _matmul("matmul_dots", lanes, vectors, "OI", {}),
+        kind.matmul("matmul_rows", "IO"),
+        kind.matmul("matmul_dots", "OI"),
         separable(lanes, vectors),
     )
 
 
-def _matmul(
-    name: str,
-    lanes: int,
-    vectors: float,
-    weight: str,
-    extents: Mapping[str, tuple[int, int]],
-    block: int = 0,
-) -> Primitive:
-    """A matrix product on weights of a layout, of which ``block`` output channels are one stream.
-
-    A block is what a register tile covers, not one vector of it.
-    """
-    return c_function(
-        name,
-        "matmul",
-        operands=storage(
-            input="NC",
-            weight=weight,
-            bias=f"O{lanes}o",
-            residual="NC",
-            output="NC",
-        ),
-        own=CpuPrimitive(rows=("layer_norm",)),
-        cycles=f"b0*b1*m*n*ceil(co/{lanes})*ci/{vectors:g}",
-        peak=f"b0*b1*m*n*co*ci/{lanes * vectors:g}",
-        multiples={"co": block or lanes},
-        extents=dict(extents),
-    )
-
-
 def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
-    image = f"NCHW{lanes}c"
-    images = storage(input=image, residual=image, output=image)
+    kind = Kind(lanes, vectors)
+    images = storage(input=kind.image, residual=kind.image, output=kind.image)
     points = "d0*d1*d2*d3*d4*d5"
     anything = storage(input="any", weight="any", bias="any", residual="any", output="any")
     rate = lanes * vectors
     return (
-        c_function(
-            "pool",
-            "max_pool",
-            "average_pool",
-            operands=images,
-            cycles=f"n*ceil(c/{lanes})*oh*ow*kh*kw/{vectors:g}",
-            peak=f"n*c*oh*ow*kh*kw/{rate:g}",
-            multiples={"c": lanes},
-            whole=("kh", "kw"),
-        ),
-        c_function(
-            "pool_16",
-            "max_pool",
-            operands={
-                **storage(residual=image, output=image),
-                "input": Storage(memory="dram", layout=image, elements=SHORT_FLOATS),
-            },
-            cycles=f"n*ceil(c/{lanes})*oh*ow*kh*kw*1.5/{vectors:g}",
-            peak=f"n*c*oh*ow*kh*kw/{rate:g}",
-            multiples={"c": lanes},
-            whole=("kh", "kw"),
-        ),
+        kind.windows("pool", "max_pool", "average_pool"),
+        kind.windows("pool_16", "max_pool", effort="*1.5", source=SHORT_FLOATS),
         c_function(
             "shuffle",
             "channel_shuffle",
@@ -273,7 +170,7 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
 _FITTED = ("conv", "matmul")
 """What names of primitives begin with whose register tiles are those calibrated."""
 
-_BLOCKED = ("conv_explicit", "winograd")
+_BLOCKED = "winograd"
 """The same of those that work in scratch, with a micro-kernel of their own."""
 
 
@@ -300,8 +197,6 @@ FUSIONS = (
     # tenths are predicted took as long either way (measured).
     Fusion(name="separable", query="depthwise -> conv[window=1, stride=1]", gain=0.85),
     Fusion(name="separable-sum", query="depthwise -> conv[window=1, stride=1] -> add", gain=0.85),
-    Fusion(name="rows", query="product -> layer_norm"),
-    Fusion(name="sum-rows", query="product -> add -> layer_norm"),
 )
 """What may be one kernel: search with ``tilewright fuse``."""
 

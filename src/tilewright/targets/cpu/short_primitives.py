@@ -7,10 +7,8 @@ are float32, as in float32 products of the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from tilewright.machine import Primitive
-from tilewright.targets.cpu.functions import MOST, c_function, storage
+from tilewright.targets.cpu.functions import MOST, Kind
 from tilewright.targets.cpu.planning.capabilities import CpuPrimitive
 
 PAIR = 2
@@ -33,47 +31,9 @@ def short_primitives(lanes: int, pairs: float, wide: int) -> tuple[Primitive, ..
 
     ``wide`` is the number of output channels that a register tile of a matrix product covers.
     """
-    image, bias = f"NCHW{lanes}c", f"O{lanes}o"
-    rate = lanes * pairs * PAIR
-
-    def product(name: str, block: int, extents: Mapping[str, tuple[int, int]]) -> Primitive:
-        return c_function(
-            name,
-            "matmul",
-            operands=storage(
-                _ELEMENTS,
-                input="NC",
-                weight=f"OI{block}o{PAIR}i",
-                bias=bias,
-                residual="NC",
-                output="NC",
-            ),
-            cycles=f"b0*b1*m*n*ceil(co/{lanes})*ceil(ci/{PAIR})/{pairs:g}",
-            peak=f"b0*b1*m*n*co*ci/{rate:g}",
-            own=CpuPrimitive(dot=PAIR, temporaries=1),
-            multiples={"co": block},
-            extents=dict(extents),
-        )
-
+    kind = Kind(lanes, pairs, PAIR, _ELEMENTS, CpuPrimitive(dot=PAIR, temporaries=1))
     return (
-        c_function(
-            "conv_16",
-            "conv",
-            operands=storage(
-                _ELEMENTS,
-                input=image,
-                weight=f"OIHW{lanes // PAIR}i{lanes}o{PAIR}i",
-                bias=bias,
-                residual=image,
-                output=image,
-            ),
-            cycles=f"n*g*oh*ow*ceil(co/{lanes})*ceil(ci/{PAIR})*kh*kw/{pairs:g}",
-            peak=f"n*g*oh*ow*co*ci*kh*kw/{rate:g}",
-            own=CpuPrimitive(dot=PAIR, temporaries=1),
-            multiples={"co": lanes, "ci": lanes},
-            whole=("kh", "kw"),
-            extents={"ci": (FEWEST, MOST)},
-        ),
-        *(product(f"matmul_16_{d}", wide, {d: (2, MOST), "co": (wide, MOST)}) for d in ("m", "n")),
-        product("matmul_16", lanes, {}),
+        kind.conv("conv_16", f"OIHW{lanes // PAIR}i{lanes}o{PAIR}i", ci=(FEWEST, MOST)),
+        *kind.wide_matmuls("matmul_16", f"OI{wide}o{PAIR}i", wide),
+        kind.matmul("matmul_16", f"OI{lanes}o{PAIR}i"),
     )

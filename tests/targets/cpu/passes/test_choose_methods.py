@@ -15,6 +15,7 @@ from tilewright.graph.passes import methods as shared
 from tilewright.graph.passes import place_pipeline, prepare_pipeline
 from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.graph.passes.methods import WORTH, Form, Priced, select, worthwhile
+from tilewright.graph.passes.own import own_passes
 from tilewright.ir import ModuleOp
 from tilewright.ir.passes import PassRunner
 from tilewright.ir.types import shape_of
@@ -94,38 +95,17 @@ def test_computed_weights_are_left_alone() -> None:
 def test_exact_machines_keep_the_direct_method() -> None:
     exact = MACHINE.exact()
     assert not exact.primitives_for("winograd_conv") and MACHINE.primitives_for("winograd_conv")
-    net = Builder(5, x=(1, 64, 28, 28))
-    assert methods(apply(net, net.conv(net.inputs["x"], 64), machine=exact)) == ["conv"]
+    assert "choose-methods" not in own_passes(exact) and "choose-methods" in own_passes(MACHINE)
 
 
-@pytest.mark.parametrize(
-    ("channels", "primitive", "attributes"),
-    [
-        (3, "conv_explicit_first", {"pads": (1, 0, 2, 1), "strides": (2, 1)}),
-        (48, "conv_explicit", {"pads": (1, 1, 1, 1)}),
-        (33, "conv_explicit", {"strides": (1, 2), "dilations": (2, 1)}),
-    ],
-)
-def test_windows_can_be_laid_out(channels: int, primitive: str, attributes: dict[str, Any]) -> None:
-    for method in ((primitive,), (primitive, "winograd_4")):
-        net = Builder(7, x=(1, channels, 20, 20))
-        made = net.conv(net.inputs["x"], 32, **attributes)
-        (anchor,) = anchors(apply(net, made, method=method))
-        assert anchor.operation == "explicit_conv"
-        for name, values in attributes.items():
-            assert anchor.integers(name) == values
-        assert shape_of(anchor.inputs[1]) == (32, channels, 3, 3)
-
-
-def test_laying_out_windows_saves_nothing_of_what_is_written() -> None:
-    """VGG's first layer: 0.5 MB become 13 MB, which both ways have to write."""
-    net = Builder(8, x=(1, 3, 224, 224))
-    module = net.finish(net.conv(net.inputs["x"], 64, pads=(1, 1, 1, 1)))
+def test_a_single_result_is_computed_directly() -> None:
+    """A tile around it would have 36 products for each channel in place of 25."""
+    net = Builder(5, x=(1, 64, 5, 5))
+    module = net.finish(net.conv(net.inputs["x"], 64, kernel=5))
     PassRunner(context(MACHINE, net.store)).run(module, prepare_pipeline(MACHINE), "")
     (kernel,) = (op for op in network_of(module).block.ops if isinstance(op, KernelOp))
-    direct, explicit = priced_methods(kernel, MACHINE, most_scratch(MACHINE))
-    assert (direct.primitive, explicit.primitive) == ("conv_first", "conv_explicit_first")
-    assert explicit.cycles > 1.05 * direct.cycles
+    (method,) = priced_methods(kernel, MACHINE, most_scratch(MACHINE))
+    assert method.form.direct and method.primitive == "conv"
 
 
 FORMS = [

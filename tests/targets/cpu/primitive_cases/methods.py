@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tests.targets.cpu.kernel_harness import Maker
-from tests.targets.cpu.primitive_cases.cases import B, Cases, W
+from tests.targets.cpu.primitive_cases.cases import B, Cases
 
 from tilewright.graph.operations.binary import AddOp
-from tilewright.graph.operations.explicit import ExplicitConvOp
 from tilewright.graph.operations.pointwise import ReluOp
 from tilewright.graph.operations.winograd import WinogradConvOp
 from tilewright.ir import SSAValue
@@ -68,62 +67,7 @@ def winograd(
     return found
 
 
-def explicit(
-    m: Maker,
-    image: tuple[int, int, int, int],
-    channels: int,
-    window: tuple[int, int],
-    block: tuple[int, int, int],
-    residual: bool = False,
-    bias: bool = True,
-    **attributes: object,
-) -> SSAValue:
-    """Rows and columns of points, and vectors of output channels in a block; scratch is exact."""
-    few = image[1] <= 4
-    x = m.input(image, "NCHW" if few else B)
-    inputs: list[SSAValue | int] = [
-        x,
-        m.weight((channels, image[1], *window), "OIHWLo" if few else W),
-    ]
-    primitive = m.machine.primitive("conv_explicit_first" if few else "conv_explicit")
-    height, width, vectors = block
-    sizes = {"n": 1, "oh": height, "ow": width, "co": min(vectors * m.lanes, channels)}
-    needed = parse_expression(own_of(primitive).scratch).evaluate(
-        {**sizes, "ci": image[1], "kh": window[0], "kw": window[1]}
-    )
-    inputs.append(m.scratch(int(needed)))
-    if bias:
-        inputs.append(m.weight((channels,), "OLo"))
-    chain: list[tuple[object, list[SSAValue | int], dict[str, object]]] = [
-        (ExplicitConvOp, inputs, attributes)
-    ]
-    if residual:
-        values = [v for v in inputs if isinstance(v, SSAValue)]
-        shape = ExplicitConvOp.build_from(values, attributes).result.type.get_shape()  # type: ignore[arg-type]
-        chain.append((AddOp, [0, m.input(shape, B)], {}))
-    chain.append((ReluOp, [len(chain) - 1], {}))
-    found = m.kernel(chain, B)  # type: ignore[arg-type]
-    level = Level("registers", tuple(sorted(sizes.items())), ("n", "oh", "ow", "co"))
-    points = (28 if m.lanes == 16 else 10) // vectors
-    m.schedules[m.kernels[-1].symbol.data] = Schedule(
-        primitive.name, (level,), options=(("points", points),)
-    )
-    return found
-
-
 METHODS: Cases = {
-    "explicit": lambda m: explicit(m, (1, 32, 9, 13), 40, (3, 3), (3, 13, 2), True, pads=ONES),
-    "explicit_strides": lambda m: explicit(
-        m, (2, 20, 11, 14), 33, (5, 2), (2, 5, 1), pads=(0, 2, 1, 0), strides=(2, 3)
-    ),
-    "explicit_tall": lambda m: explicit(m, (1, 32, 9, 13), 40, (2, 1), (2, 13, 2)),
-    "explicit_dilated": lambda m: explicit(
-        m, (1, 17, 13, 13), 16, (3, 3), (1, 3, 1), True, False, dilations=(3, 2), pads=(2, 3, 2, 1)
-    ),
-    "explicit_first": lambda m: explicit(
-        m, (2, 3, 23, 37), 24, (7, 7), (3, 19, 2), True, strides=(2, 2), pads=(3, 3, 3, 3)
-    ),
-    "explicit_few": lambda m: explicit(m, (1, 1, 28, 28), 6, (5, 5), (8, 24, 1), bias=False),
     "winograd_one_block": lambda m: winograd(m, (1, 32, 14, 14), 32, 4, (4, 4, 2), pads=ONES),
     "winograd_rows": lambda m: winograd(m, (1, 48, 27, 27), 64, 4, (2, 7, 2), True, pads=ONES),
     "winograd_parts": lambda m: winograd(m, (2, 16, 13, 55), 40, 4, (1, 5, 1), True, pads=ONES),

@@ -49,12 +49,10 @@ class ChooseMethods(MethodChoice):
     here, in float64, are up to seven times as many bytes. Scratch as large as the cache before the
     last one may go beyond the memory to spare in small networks, where it gains much.
 
-    The explicit method (``graph.explicit_conv``) lays out windows in scratch; it takes any window
-    larger than one point, strides and dilations. Where a machine has matrix tiles, convolutions
-    without groups, and matrix products, may be in pieces of bfloat16 (``graph.piece_conv``,
-    ``graph.piece_matmul``): in three, as exact as float32, or, where the machine allows it, in
-    two, on weights that are split here. Convolutions with computed weights are left alone, and
-    those of machines that have primitives for none of these.
+    Where a machine has matrix tiles, convolutions without groups, and matrix products, may be in
+    pieces of bfloat16 (``graph.piece_conv``, ``graph.piece_matmul``): in three, as exact as
+    float32, or, where the machine allows it, in two, on weights that are split here. Convolutions
+    with computed weights are left alone, and those of machines that have primitives for neither.
     """
 
     name = "choose-methods"

@@ -62,7 +62,8 @@ def methods_of(kernel: KernelOp, machine: Machine, room: int | None = None) -> I
     yield _method(kernel, machine, direct, Form(), kernel.inputs[weight_number(kernel)])
     if not direct.multiples:
         return
-    forms = list(forms_of(kernel, anchor)) if isinstance(anchor, ConvOp) else []
+    # Register tiles read windows where they lie: there is no method that lays them out first.
+    forms = [f for f in forms_of(kernel, anchor) if f.tile] if isinstance(anchor, ConvOp) else []
     forms += [Form(plain=False, pieces=n) for n in _pieces(kernel, anchor, machine)]
     for form in forms:
         trial = rewritten(kernel, form, most_scratch(machine) if room is None else room, None)
@@ -79,7 +80,7 @@ def methods_of(kernel: KernelOp, machine: Machine, room: int | None = None) -> I
 
 def has_methods(machine: Machine) -> bool:
     """Return True if a machine has other methods than the direct one for convolutions."""
-    return any(machine.primitives_for(name) for name in ("winograd_conv", "explicit_conv"))
+    return any(machine.primitives_for(name) for name in ("winograd_conv", "piece_conv"))
 
 
 def kernels_by_method(kernel: KernelOp, machine: Machine) -> list[Kernel] | None:

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.pooling import PoolOperation
-from tilewright.graph.passes.pairs import KernelPair, Trial, name_of
+from tilewright.graph.passes.pairs import KernelPair, Trial
 from tilewright.graph.passes.reanchoring import anchor_operands
-from tilewright.targets.cpu.passes.fuse_norms import rows_primitive
 from tilewright.targets.cpu.passes.fuse_pools import pool_objection
 from tilewright.targets.cpu.passes.fuse_separable import (
     OPERATION,
@@ -24,7 +23,6 @@ from tilewright.targets.cpu.planning.capabilities import own_of
 def pair_trials(pair: KernelPair) -> Iterator[Trial] | None:
     """The trials of a pair of kernels of these kinds, or None of others."""
     first, second = pair.first.operations[0], pair.second.operations[0]
-    primitives = pair.machine.primitives
     if isinstance(second, PoolOperation):
         return _with_pool(pair)
     if (
@@ -34,8 +32,6 @@ def pair_trials(pair: KernelPair) -> Iterator[Trial] | None:
         and pair.first.result is pair.value
     ):
         return _separable(pair)
-    if any(name_of(pair.second) in own_of(primitive).rows for primitive in primitives):
-        return _with_rows(pair)
     return None
 
 
@@ -71,15 +67,3 @@ def _separable(pair: KernelPair) -> Iterator[Trial]:
     pair.undo.callback(forget_pair, trial)
     for primitive in pair.serving(trial):
         yield trial, primitive
-
-
-def _with_rows(pair: KernelPair) -> Iterator[Trial]:
-    """A normalisation of rows behind a product's tiles."""
-    primitive = rows_primitive(pair.first, pair.second, pair.machine)
-    if isinstance(primitive, str):
-        pair.refuse(pair.first, primitive)
-        return
-    if anchor_operands(pair.second)[0] is not pair.value:
-        pair.refuse(pair.first, "the result is not the rows that are normalised")
-        return
-    yield pair.enclosed(pair.copies(pair.first), pair.first), primitive

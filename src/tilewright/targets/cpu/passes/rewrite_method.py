@@ -38,8 +38,6 @@ def rewritten(
         operands = [image, filters, scratch.result, *bias]
         return reanchored(kernel, name, operands, attributes, replace=context is not None)
     taps = shape_of(weight)[2]
-    names = ("pads", "strides", "dilations") if form.explicit else ("pads",)
-    attributes = {name: anchor.integers(name) for name in names}
     filters = weight
     if not form.plain:
         shape = (*shape_of(weight)[:2], *(form.tile + taps - 1,) * 2)
@@ -50,11 +48,15 @@ def rewritten(
         transformed = WeightOp.of(symbol, tensor(shape))
         insert(transformed, kernel)
         filters = transformed.result
-    if form.tile:
-        attributes |= {"tile": form.tile, "taps": taps, "group": anchor.integer("group", 1, 2**24)}
+    attributes = {
+        "pads": anchor.integers("pads"),
+        "tile": form.tile,
+        "taps": taps,
+        "group": anchor.integer("group", 1, 2**24),
+    }
     return reanchored(
         kernel,
-        "explicit_conv" if form.explicit else "winograd_conv",
+        "winograd_conv",
         [image, filters, scratch.result, *bias],
         attributes,
         replace=context is not None,

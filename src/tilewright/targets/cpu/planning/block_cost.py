@@ -43,20 +43,16 @@ class BlockCost:
         self.registers: Registers = registers_of(machine, primitive)
         cycles: Any = parse_expression(primitive.cycles).evaluate(extents)
         self.cycles = float(cycles)
-        self.planes = extents.get("u", 1) * extents.get("v", 1)
-        # Explicit convolutions lay out whole windows, and write results at once.
-        self.explicit = "u" not in extents
+        self.planes = extents["u"] * extents["v"]
         # Of windows whose weights are yet to be transformed; else 0.
-        self.taps = 0 if self.explicit or "kh" not in extents else extents["kh"]
-        self.depth = extents["ci"] * (extents["kh"] * extents["kw"] if self.explicit else 1)
-        self.grid = ("oh", "ow") if self.explicit else ("th", "tw")
+        self.taps = extents.get("kh", 0)
+        self.depth = extents["ci"]
         levels = cache_levels(machine)
         self.near, self.second = (levels * 2)[:2]
         # Bytes and bandwidth of what lies behind the last cache.
         self.last = levels[-1]
         self.weights = sum(box_bytes(o, extents) for o in kernel.operands if o.role == "weight")
         self.images = sum(box_bytes(o, extents) for o in kernel.operands if o.role in _IMAGES)
-        self.results = box_bytes(kernel.output, extents)
         self._tiles: dict[tuple[int, ...], float] = {}
 
     def price(self, schedule: Schedule) -> tuple[float, float]:
@@ -65,17 +61,13 @@ class BlockCost:
         most = int(options["points"])
         sizes = dict(schedule.levels[-1].tile)
         extents, total, blocks = self.extents, self.cycles, 0
-        row, column = self.grid
-        for rows, height in _runs(extents[row], sizes[row]):
-            for columns, width in _runs(extents[column], sizes[column]):
+        for rows, height in _runs(extents["th"], sizes["th"]):
+            for columns, width in _runs(extents["tw"], sizes["tw"]):
                 count = extents["n"] * rows * columns
                 blocks += count
                 block = self._block(height, width, sizes["co"], most)
-                block += 0.0 if self.explicit else self._read(height, width)
+                block += self._read(height, width)
                 total += count * extents.get("g", 1) * block
-        if self.explicit:
-            # Fetched and written while tiles compute, which hides neither (cost.py).
-            total += 2 * self.results * self._far(self.images) / self.second[1]
         # Between two uses of the weights lies what one block reads and writes, not all images.
         between = self.weights + self._scratch(sizes) + self.images / blocks
         again = self.weights * (blocks - 1) * _missed(between, self.last[0])
@@ -101,9 +93,7 @@ class BlockCost:
         """Cycles of one block beyond those of its products at full speed and its transforms."""
         key, tiles = (height, width, channels, most), height * width
         if key not in self._tiles:
-            parts = register_tiles(width, most) * height
-            if not self.explicit:
-                parts = register_tiles(tiles, most)
+            parts = register_tiles(tiles, most)
             inputs = 4 * self.planes * tiles * self.depth
             total = inputs * self._far(inputs) * self.costs.written / self.second[1]
             for count, part in _runs(self.extents["co"], channels):
@@ -116,7 +106,7 @@ class BlockCost:
         """The same of one block of output channels."""
         registers, depth, costs = self.registers, self.depth, self.costs
         vectors = ceil(channels / registers.lanes)
-        outputs = 0 if self.explicit else 4 * self.planes * tiles * vectors * registers.lanes
+        outputs = 4 * self.planes * tiles * vectors * registers.lanes
         panel, pixels = 4 * vectors * registers.lanes * depth, 4 * tiles * depth
         (near, behind), (_, beyond) = self.near, self.second
         first = panel * self._far(self.weights + inputs + outputs)
@@ -164,10 +154,8 @@ class BlockCost:
 
     def _scratch(self, sizes: Mapping[str, int]) -> float:
         """Bytes of a block's transformed inputs, and of the products of its output channels."""
-        row, column = self.grid
-        tiles = min(sizes[row], self.extents[row]) * min(sizes[column], self.extents[column])
-        outputs = 0 if self.explicit else sizes["co"]
-        return 4.0 * self.planes * tiles * (self.depth + outputs)
+        tiles = min(sizes["th"], self.extents["th"]) * min(sizes["tw"], self.extents["tw"])
+        return 4.0 * self.planes * tiles * (self.depth + sizes["co"])
 
     def _far(self, size: float) -> float:
         """Part of a working set that the second cache does not keep."""

@@ -10,7 +10,7 @@ Weights that are yet to be transformed (the stage then has the window's taps as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from typing import Any
 
@@ -45,6 +45,16 @@ def register_tiles(points: int, most: int) -> list[int]:
     return [small + 1] * more + [small] * (parts - more)
 
 
+def runs_of(parts: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:
+    """Register tiles of one size each: points, how many tiles, the first one's point and number."""
+    start = number = 0
+    for points in sorted(set(parts), reverse=True):
+        times = parts.count(points)
+        yield points, times, start, number
+        start += points * times
+        number += times
+
+
 def scratch_elements(primitive: Primitive, schedule: Schedule, kernel: Kernel) -> int:
     """Elements of scratch that a schedule's instances need."""
     sizes = dict(kernel.anchor.extents)
@@ -59,8 +69,7 @@ def block_schedules(
 ) -> Iterator[Schedule]:
     """Blocks of whole rows of tiles, or of parts of one row, that fit the kernel's scratch.
 
-    Explicit and separable convolutions have blocks of points in place of tiles, and register tiles
-    in a row.
+    Separable convolutions have blocks of points in place of tiles, and register tiles in a row.
     """
     extents = kernel.anchor.extents
     room = next(o.shape[0] for o in kernel.inputs if o.role == "scratch")

@@ -51,22 +51,18 @@ class CpuPrimitive(PrimitiveRecord):
     pools: tuple[str, ...] = ()
     """Pooling operations (``max_pool``), of which one may stand in the chain where its windows lie
     within the primitive's tiles."""
-    rows: tuple[str, ...] = ()
-    """Normalisations of rows (``layer_norm``), of which one may end the kernel: its own primitive
-    computes it, in main memory, as soon as a block of rows of results is complete."""
 
     def weights_in_words(self) -> bool:
         """Return True if a lane takes several weights at once."""
         return self.dot > 1
 
     def findings(self, primitive: Primitive, dims: frozenset[str]) -> Iterator[Finding]:
-        """Operations that do not exist, and an expression of the scratch that is none."""
+        """Pools that do not exist, and an expression of the scratch that is none."""
         del dims
-        known = (*primitive.operations, *self.pools, *self.rows)
-        for key in ("pools", "rows"):
-            for name in getattr(self, key):
-                if name not in DIMS:
-                    yield key, f"there is no operation {name[:80]!r}", ""
+        known = (*primitive.operations, *self.pools)
+        for name in self.pools:
+            if name not in DIMS:
+                yield "pools", f"there is no operation {name[:80]!r}", ""
         try:
             expression = parse_expression(self.scratch)
             if expression.evaluate({}) < 0:

@@ -24,7 +24,6 @@ from tilewright.planning.layout import Layout
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.planning.space.operand_layouts import operand_layout, takes_operand
-from tilewright.targets.cpu.planning.behind_cost import BehindCost
 from tilewright.targets.cpu.planning.block_cost import BlockCost
 from tilewright.targets.cpu.planning.blocks import block_schedules
 from tilewright.targets.cpu.planning.capabilities import own_of
@@ -208,7 +207,6 @@ def _schedule(primitive: Primitive, tile: dict[str, int], order: list[str]) -> S
 
 def _products(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterator[Schedule]:
     extents, reduction = kernel.anchor.extents, kernel.anchor.reduction
-    tiles = kernel.front
     registers = registers_of(machine, primitive)
     lanes = registers.lanes
     parallel = [dim for dim in extents if dim not in reduction and dim != "co"]
@@ -225,8 +223,8 @@ def _products(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterato
     depths = [extents["ci"]]
     # A residual may share the output's memory, which partial sums overwrite: they start from it.
     # An output of narrower elements does not hold them.
-    sums = tiles.output.element == kernel.anchor.output.element
-    if sums and _summed_first(tiles):
+    sums = kernel.output.element == kernel.anchor.output.element
+    if sums and _summed_first(kernel):
         depths += [d for d in _REDUCTION_BLOCKS if d < extents["ci"] and d % lanes == 0]
     # Weights in blocks of several vectors are read block by block.
     least = max(primitive.multiples["co"] // lanes, 1)
@@ -333,21 +331,17 @@ def _orders(
     yield nest({}, [], [*outer, "ci", lanewise, *pixels])
     if tile["ci"] == extents["ci"]:
         yield nest({}, [], [*outer, *pixels, lanewise, "ci"])
-    # What stands behind the tiles finds smaller blocks of rows in a nearer cache.
-    cut = row or (column if kernel.post_stages else "")
-    if cut:
+    if row:
         for parts in _ROW_BLOCKS:
-            rows = ceil(ceil(extents[cut] / parts) / tile[cut]) * tile[cut]
-            if tile[cut] < rows < extents[cut]:
-                yield nest({cut: rows}, [*outer, cut], [lanewise, "ci", *pixels])
+            rows = ceil(ceil(extents[row] / parts) / tile[row]) * tile[row]
+            if tile[row] < rows < extents[row]:
+                yield nest({row: rows}, [*outer, row], [lanewise, "ci", *pixels])
 
 
 class _Pricer:
     """Predicted cycles of schedules of one kernel on one primitive."""
 
     def __init__(self, kernel: Kernel, machine: Machine, primitive: Primitive) -> None:
-        self.behind = BehindCost(kernel, machine) if kernel.post_stages else None
-        kernel = kernel.front
         self.kernel, self.machine = kernel, machine
         self.primitive = primitive
         self.caches = Caches(kernel, machine, primitive)
@@ -383,8 +377,7 @@ class _Pricer:
         if self.blocks is not None:
             return self.blocks.price(schedule)
         nest = Nest.of(self.kernel, schedule)
-        cycles, moved = self.caches.price(nest, self._compute(nest))
-        return cycles + (self.behind.price(nest) if self.behind is not None else 0.0), moved
+        return self.caches.price(nest, self._compute(nest))
 
     def _compute(self, nest: Nest) -> float:
         """Cycles of the tiles, if everything were in the registers' reach."""

@@ -109,7 +109,7 @@ def exchanged(kernel: Kernel, machine: Machine, dim: str) -> float:
     near = machine.cores * max((size for size, _ in caches[:-1]), default=0)
     away = 1.0 - 1.0 / machine.cores
     cycles = 0.0
-    for operand in kernel.front.operands:
+    for operand in kernel.operands:
         size = float(box_bytes(operand, kernel.anchor.extents))
         if operand.role == "weight":
             cycles += 0.0 if dim in operand.dims or not dim else away * size / caches[-1][1]
@@ -150,7 +150,7 @@ def _allowed(kernel: Kernel) -> frozenset[str]:
     What a kernel makes in scratch of one tile of the input, every core makes in its own.
     """
     anchor = kernel.anchor
-    dims = frozenset(anchor.extents) - frozenset(anchor.reduction) - kernel.awaited
+    dims = frozenset(anchor.extents) - frozenset(anchor.reduction)
     for stage in kernel.stages:
         dims &= stage.output.dims
     return dims

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from tilewright.targets.cpu.primitives import (
     attention,
     dots,
-    explicit,
     general,
     grouped,
     lanewise,
@@ -29,8 +28,6 @@ EMITTERS: Mapping[str, Emitter] = {
     "conv_first": product.emit,
     "conv": product.emit,
     "conv_grouped": grouped.emit,
-    "conv_explicit": explicit.emit,
-    "conv_explicit_first": explicit.emit,
     "separable_conv": separable.emit,
     "winograd_2": winograd.emit,
     "winograd_4": winograd.emit,

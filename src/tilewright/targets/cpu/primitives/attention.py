@@ -15,9 +15,9 @@ from math import ceil
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, literal, plus
 from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.planning.blocks import register_tiles
+from tilewright.targets.cpu.planning.blocks import register_tiles, runs_of
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, write_chain
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters
+from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters, write_call
 
 KEYS = 256
 """Most keys of a block: their scores fill the larger part of a first cache, or of a second."""
@@ -27,8 +27,7 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write the call that computes a block of queries."""
     block = _Block.of(instance)
     text = _block_text(block, code)
-    arguments = [plus(a.pointer, a.offset(instance.dims)) for a in instance.addresses]
-    writer.line(call(code.function("attention_block", text), arguments))
+    write_call(instance, code, writer, "attention_block", text)
 
 
 @dataclass(frozen=True)
@@ -78,10 +77,7 @@ class _Block:
 
     def step(self, operand: Address, dim: str) -> int:
         """Return an operand's constant stride along a dim; refuse operands that have none."""
-        stride = operand.stride(dim, self.instance.size(dim), self.instance.dims)
-        if stride is None:
-            raise self.instance.cannot(f"operand {operand.pointer} has no stride along {dim}")
-        return stride
+        return self.instance.step(operand, dim, self.instance.size(dim))
 
     def most(self, vectors: int) -> int:
         """Points of the largest register tile with so many vectors."""
@@ -205,7 +201,7 @@ def _scores_text(block: _Block, size: int) -> str:
     writer.line(f"/* {size} keys x {vectors} vectors of queries */")
     writer.line(f"static void {NAME}(const float *q, const float *k, float *s)")
     with writer.block():
-        for points, times, start in _runs(size, block.most(vectors)):
+        for points, times, start, _ in runs_of(register_tiles(size, block.most(vectors))):
             with writer.block(f"for (long p = 0; p < {times}; p++)"):
                 writer.line(f"const float *kp = k + (p * {points} + {start}) * {step};")
                 writer.line(f"float *sp = s + (p * {points} + {start}) * {width};")
@@ -236,7 +232,9 @@ def _values_text(block: _Block, size: int, first: bool) -> str:
     with writer.block():
         for begin in range(0, block.parts, 4):
             vectors = min(4, block.parts - begin)
-            for points, times, start in _runs(instance.size("m"), block.most(vectors)):
+            for points, times, start, _ in runs_of(
+                register_tiles(instance.size("m"), block.most(vectors))
+            ):
                 with writer.block(f"for (long p = 0; p < {times}; p++)"):
                     writer.line(f"const float *sp = s + p * {points} + {start};")
                     place = f"(p * {points} + {start}) * {row} + {begin * lanes}"
@@ -263,15 +261,3 @@ def _values_text(block: _Block, size: int, first: bool) -> str:
                     for n in range(vectors):
                         writer.line(f"{loop} store(op + j * {row} + {n * lanes}, a[j][{n}]);")
     return str(writer)
-
-
-def _runs(count: int, most: int) -> list[tuple[int, int, int]]:
-    """Register tiles: (points, how many tiles of so many, where the first begins)."""
-    parts = register_tiles(count, most)
-    runs: list[tuple[int, int, int]] = []
-    start = 0
-    for points in sorted(set(parts), reverse=True):
-        times = parts.count(points)
-        runs.append((points, times, start))
-        start += points * times
-    return runs

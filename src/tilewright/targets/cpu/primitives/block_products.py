@@ -7,6 +7,7 @@ from math import prod
 
 from tilewright.codegen.c.source import Writer, plus, total
 from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.planning.blocks import runs_of
 from tilewright.targets.cpu.primitives.ahead import Ahead, Runs
 from tilewright.targets.cpu.primitives.blocks import Block
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode
@@ -34,9 +35,7 @@ def products_text(block: Block, code: KernelCode) -> str:
         # Weights from main memory would keep the first cache's few requests waiting; those that
         # one block after another reads come from the second, or from just behind it.
         share = runs.share(near=block.again)
-        start = number = 0
-        for size in sorted(set(parts), reverse=True):
-            times = parts.count(size)
+        for size, times, start, number in runs_of(parts):
             name = code.function("winograd_part", _part_text(block, size, share))
             v, m = (plus(p, str(start * block.lanes * n)) for p, n in (("v", depth), ("m", 1)))
             if times > 1:
@@ -47,8 +46,6 @@ def products_text(block: Block, code: KernelCode) -> str:
                 writer.line(f"    {name}(u, {v}, {m}, ahead + {runs.place(call)});")
             else:
                 writer.line(f"{name}(u, {v}, {m}, ahead + {runs.place(str(number))});")
-            start += size * times
-            number += times
     return str(writer)
 
 

@@ -154,18 +154,11 @@ class Block:
 
     def step(self, operand: Address, dim: str, count: int) -> int:
         """Return an operand's constant stride along a dim; refuse operands that have none."""
-        stride = operand.stride(dim, count, self.instance.dims)
-        if stride is None:
-            raise self.instance.cannot(f"operand {operand.pointer} has no stride along {dim}")
-        return stride
+        return self.instance.step(operand, dim, count)
 
     def block_step(self, operand: Address, dim: str) -> int:
         """A constant stride between blocks of lanes."""
-        size = self.instance.size(dim)
-        stride = operand.block_stride(dim, self.lanes, size, self.instance.dims)
-        if stride is None:
-            raise self.instance.cannot(f"operand {operand.pointer} does not lie in blocks")
-        return stride
+        return self.instance.block_step(operand, dim)
 
     def places(self) -> tuple[list[int], list[int]]:
         """Each tile's place in a plane of inputs, and its step between blocks of channels."""

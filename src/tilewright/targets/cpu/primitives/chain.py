@@ -159,17 +159,7 @@ class PositionOf:
     def __call__(self, operand: Address) -> str:
         """The offset's C expression; refuses an operand without fixed strides."""
         instance = self.instance
-        terms: list[tuple[int, str]] = []
-        size = instance.size(self.lane)
-        step = operand.block_stride(self.lane, instance.lanes, size, instance.dims)
-        if step is None:
-            raise instance.cannot(f"operand {operand.pointer} has no stride between blocks")
-        if self.block != "0":
-            terms.append((step, self.block))
+        terms = [(instance.block_step(operand, self.lane), self.block)]
         for dim, count, variable in self.moves:
-            stride = operand.stride(dim, count, instance.dims)
-            if stride is None:
-                raise instance.cannot(f"operand {operand.pointer} has no stride along {dim}")
-            if variable != "0":
-                terms.append((stride, variable))
-        return total(terms)
+            terms.append((instance.step(operand, dim, count), variable))
+        return total([term for term in terms if term[1] != "0"])

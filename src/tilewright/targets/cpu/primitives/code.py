@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, contextmanager
 
 from tilewright.codegen.c.meaning import SHORT_FLOATS
-from tilewright.codegen.c.source import Writer
+from tilewright.codegen.c.source import Writer, plus
 from tilewright.errors import refuse
 from tilewright.targets.cpu.instance import Instance
 
@@ -40,6 +41,42 @@ Emitter = Callable[[Instance, KernelCode, Writer], None]
 def call(name: str, arguments: Sequence[str]) -> str:
     """Return the C statement that calls a function."""
     return f"{name}({', '.join(arguments)});"
+
+
+def write_call(
+    instance: Instance, code: KernelCode, writer: Writer, stem: str, text: object
+) -> None:
+    """Write the call of a function with this text, which takes all of an instance's pointers."""
+    arguments = [plus(a.pointer, a.offset(instance.dims)) for a in instance.addresses]
+    writer.line(call(code.function(stem, str(text)), arguments))
+
+
+@contextmanager
+def loops(writer: Writer, counts: Iterable[tuple[str, int | str]]) -> Generator[None]:
+    """Write loops within one another, outermost first: C variables with their counts."""
+    with ExitStack() as nest:
+        for name, count in counts:
+            head = f"for (long {name} = 0; {name} < {count}; {name}++)"
+            nest.enter_context(writer.block(head))
+        yield
+
+
+def write_vectors(
+    writer: Writer, count: int, lanes: int, body: Callable[[str, int], None], step: int = 1
+) -> None:
+    """Write a loop over the whole vectors of ``count`` elements, and a block for the rest.
+
+    ``body`` is given the number of the vector (of its first element if ``step`` is ``lanes``), and
+    how many lanes are there.
+    """
+    full, rest = divmod(count, lanes)
+    advance = "i++" if step == 1 else f"i += {step}"
+    if full:
+        with writer.block(f"for (long i = 0; i < {full * step}; {advance})"):
+            body("i", lanes)
+    if rest:
+        with writer.block():
+            body(str(full * step), rest)
 
 
 def parameters(instance: Instance, extra: Sequence[str] = ()) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
+from math import prod
 
 from tilewright.codegen.c.address import Address, Extent
 from tilewright.codegen.c.meaning import SHORT_FLOATS, element_expression
@@ -11,7 +13,7 @@ from tilewright.codegen.c.source import Writer, literal
 from tilewright.numerics.operators import has
 from tilewright.targets.cpu.instance import Instance, Step
 from tilewright.targets.cpu.primitives import indexing
-from tilewright.targets.cpu.primitives.code import KernelCode, accumulator
+from tilewright.targets.cpu.primitives.code import KernelCode, accumulator, loops
 
 
 def element_offset(instance: Instance, operand: Address, variables: Mapping[str, str]) -> str:
@@ -75,18 +77,9 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
         raise instance.cannot("the reduction must be whole")
     if instance.anchor.operation == "softmax":
         raise instance.cannot("softmax has a primitive of its own")
-    depth = writer.depth
-    for dim in parallel:
-        writer.line(
-            f"for (long {names[dim]} = 0; {names[dim]} < {instance.size(dim)}; {names[dim]}++) {{"
-        )
-        writer.depth += 1
-    writer.line("{")
-    writer.depth += 1
-    _element(writer, instance, {dim: names[dim] for dim in parallel}, reduced, names)
-    while writer.depth > depth:
-        writer.depth -= 1
-        writer.line("}")
+    counts = [(names[dim], instance.size(dim)) for dim in parallel]
+    with loops(writer, counts), writer.block():
+        _element(writer, instance, {dim: names[dim] for dim in parallel}, reduced, names)
 
 
 def _element(
@@ -106,19 +99,12 @@ def _element(
         mean = operation == "average_pool"
         if mean:
             writer.line("long taps = 0;")
-        for dim in reduced:
-            name = names[dim]
-            writer.line(f"for (long {name} = 0; {name} < {instance.size(dim)}; {name}++) {{")
-            writer.depth += 1
-        if not reduced:
-            # Padding leaves the innermost loop, so there has to be one.
-            writer.line("for (int once = 0; once < 1; once++) {")
-            writer.depth += 1
-        loads = [_widened(o, _load(writer, instance, o, inside, mean)) for o in anchor.inputs[:2]]
-        _accumulate(writer, operation, loads, kind)
-        for _ in reduced or [""]:
-            writer.depth -= 1
-            writer.line("}")
+        # Padding leaves the innermost loop, so there has to be one.
+        once = nullcontext() if reduced else writer.block("for (int once = 0; once < 1; once++)")
+        with loops(writer, [(names[dim], instance.size(dim)) for dim in reduced]), once:
+            operands = anchor.inputs[:2]
+            loads = [_widened(o, _load(writer, instance, o, inside, mean)) for o in operands]
+            _accumulate(writer, operation, loads, kind)
         _complete(writer, instance, variables)
     else:
         arguments = [_load(writer, instance, o, variables, False) for o in anchor.inputs]
@@ -240,9 +226,7 @@ def _complete(writer: Writer, instance: Instance, variables: Mapping[str, str]) 
     elif operation == "average_pool":
         writer.line(f"t /= ({_accumulator(anchor.result.element)})taps;")
     elif operation == "reduce_mean":
-        count = 1
-        for dim in instance.reduction:
-            count *= instance.extents[dim]
+        count = prod(instance.extents[dim] for dim in instance.reduction)
         writer.line(f"t /= {literal(float(count))};")
     elif operation == "lrn":
         x = instance.tensor(0)

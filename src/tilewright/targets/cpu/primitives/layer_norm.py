@@ -1,7 +1,4 @@
-"""Layer normalisation: rows that stay in the first cache, read three times.
-
-Behind a product's tiles the row is normalised where it lies: the operand is the output.
-"""
+"""Layer normalisation: rows that stay in the first cache, read three times."""
 
 from __future__ import annotations
 
@@ -9,7 +6,13 @@ from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, literal, plus
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, write_chain
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters
+from tilewright.targets.cpu.primitives.code import (
+    NAME,
+    KernelCode,
+    parameters,
+    write_call,
+    write_vectors,
+)
 
 SUMS = 4
 """Sums that run side by side, for one would wait for each addition."""
@@ -80,11 +83,5 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
             name = write_chain(inner, instance, "t", axis, positions, part)
             inner.line(store_at(instance, name, axis, positions(output), part))
 
-        if full:
-            with inner.block(f"for (long i = 0; i < {full}; i++)"):
-                write("i", lanes)
-        if rest:
-            with inner.block():
-                write(str(full), rest)
-    arguments = [plus(a.pointer, a.offset(instance.dims)) for a in instance.addresses]
-    writer.line(call(code.function("layer_norm_row", str(inner)), arguments))
+        write_vectors(inner, count, lanes, write)
+    write_call(instance, code, writer, "layer_norm_row", inner)

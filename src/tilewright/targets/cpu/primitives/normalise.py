@@ -8,16 +8,11 @@ from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, literal, plus
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters
+from tilewright.targets.cpu.primitives.code import NAME, KernelCode, parameters, write_call
 
 TOGETHER = 4
 """Points whose squares are made before the first is used: reading across what has just been
 written waits until it is in the cache."""
-
-
-def _call(instance: Instance, code: KernelCode, writer: Writer, text: str) -> None:
-    arguments = [plus(a.pointer, a.offset(instance.dims)) for a in instance.addresses]
-    writer.line(call(code.function(f"{instance.anchor.operation}_tile", text), arguments))
 
 
 def emit_lrn(instance: Instance, code: KernelCode, writer: Writer) -> None:
@@ -90,4 +85,4 @@ def emit_lrn(instance: Instance, code: KernelCode, writer: Writer) -> None:
                         with inner.block():
                             write(rest, str(full))
     whole = replace(instance, steps=(replace(instance.anchor, inputs=(x,)), *instance.steps[1:]))
-    _call(whole, code, writer, str(inner))
+    write_call(whole, code, writer, "lrn_tile", inner)

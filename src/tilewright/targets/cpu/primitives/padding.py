@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, plus
 from tilewright.numerics.element_types import size_of
 from tilewright.planning.layout import Layout
 from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.primitives.code import loops
 
 
 def emit(instance: Instance, writer: Writer) -> bool:
@@ -23,15 +26,12 @@ def emit(instance: Instance, writer: Writer) -> bool:
     starts = [instance.dims[f"d{axis}"].start for axis in range(3)]
     if starts[1] != "0" and block > 1:
         starts[1] = f"({starts[1]}) / {block}"
-    with writer.block():
-        depth = writer.depth
-        names: list[str] = []
+    names = ["p0", "p1", "p2"]
+    with ExitStack() as nest:
+        nest.enter_context(writer.block())
         for axis, count in enumerate(counts):
-            writer.line(f"for (long i{axis} = 0; i{axis} < {count}; i{axis}++) {{")
-            writer.depth += 1
-            name = f"p{axis}"
-            writer.line(f"const long {name} = {plus(f'i{axis}', starts[axis])};")
-            names.append(name)
+            nest.enter_context(loops(writer, [(f"i{axis}", count)]))
+            writer.line(f"const long p{axis} = {plus(f'i{axis}', starts[axis])};")
         place = " + ".join(f"{n} * {s}" for n, s in zip(names, y.strides, strict=False))
         writer.line(f"{y.c_type} *q = {y.pointer} + {place};")
         writer.line(f"const long row = {plus('p2', f'-{top}' if top else '0')};")
@@ -46,9 +46,6 @@ def emit(instance: Instance, writer: Writer) -> bool:
             after = columns - left - width
             if after:
                 writer.line(f"memset(q + {(left + width) * block}, {fill}, {after * size});")
-        while writer.depth > depth:
-            writer.depth -= 1
-            writer.line("}")
     return True
 
 

@@ -14,7 +14,7 @@ from tilewright.targets.cpu.primitives.chain import (
     splat_name,
     write_steps,
 )
-from tilewright.targets.cpu.primitives.code import KernelCode
+from tilewright.targets.cpu.primitives.code import KernelCode, loops, write_vectors
 from tilewright.targets.cpu.primitives.transposing import Run
 
 
@@ -32,33 +32,22 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
             general.emit(instance, code, writer)
         return
     addresses = instance.addresses
-    depth = writer.depth
-    writer.line("{")
-    writer.depth += 1
-    starts: list[str] = []
-    for number, address in enumerate(addresses):
-        constant = "" if address.pointer == instance.output.pointer else "const "
-        base = plus(address.pointer, address.offset(instance.dims))
-        name = f"p{number}"
-        writer.line(f"{constant}{address.c_type} *{name} = {base};")
-        starts.append(name)
     variables = [f"i{number}" for number in range(len(runs) - 1)]
-    for variable, run in zip(variables, runs[:-1], strict=True):
-        writer.line(f"for (long {variable} = 0; {variable} < {run.count}; {variable}++) {{")
-        writer.depth += 1
-    for number, name in enumerate(starts):
-        constant = "" if addresses[number].pointer == instance.output.pointer else "const "
-        offset = total([(run.steps[number], v) for v, run in zip(variables, runs, strict=False)])
-        if variables:
-            writer.line(f"{constant}{addresses[number].c_type} *q{number} = {plus(name, offset)};")
-    prefix = "q" if variables else "p"
-    pointers = [f"{prefix}{number}" for number in range(len(starts))]
-    _innermost(
-        writer, instance, runs[-1], dict(zip([a.pointer for a in addresses], pointers, strict=True))
-    )
-    while writer.depth > depth:
-        writer.depth -= 1
-        writer.line("}")
+    kinds = [
+        f"{'' if a.pointer == instance.output.pointer else 'const '}{a.c_type}" for a in addresses
+    ]
+    with writer.block():
+        for number, address in enumerate(addresses):
+            base = plus(address.pointer, address.offset(instance.dims))
+            writer.line(f"{kinds[number]} *p{number} = {base};")
+        counts = [(name, run.count) for name, run in zip(variables, runs, strict=False)]
+        with loops(writer, counts):
+            for number, kind in enumerate(kinds if variables else []):
+                steps = [(run.steps[number], v) for v, run in zip(variables, runs, strict=False)]
+                writer.line(f"{kind} *q{number} = {plus(f'p{number}', total(steps))};")
+            prefix = "q" if variables else "p"
+            pointers = {a.pointer: f"{prefix}{number}" for number, a in enumerate(addresses)}
+            _innermost(writer, instance, runs[-1], pointers)
 
 
 def _innermost(writer: Writer, instance: Instance, run: Run, pointers: dict[str, str]) -> None:
@@ -66,7 +55,6 @@ def _innermost(writer: Writer, instance: Instance, run: Run, pointers: dict[str,
     steps = {
         address.pointer: step for address, step in zip(instance.addresses, run.steps, strict=True)
     }
-    full, rest = divmod(run.count, lanes)
 
     def body(start: str, count: int) -> None:
         def load(operand: Address) -> str:
@@ -85,12 +73,7 @@ def _innermost(writer: Writer, instance: Instance, run: Run, pointers: dict[str,
         else:
             writer.line(f"store_part{suffix}({place}, {name}, {count});")
 
-    if full:
-        with writer.block(f"for (long i = 0; i < {full * lanes}; i += {lanes})"):
-            body("i", lanes)
-    if rest:
-        with writer.block():
-            body(str(full * lanes), rest)
+    write_vectors(writer, run.count, lanes, body, lanes)
 
 
 def _runs(instance: Instance) -> list[Run] | None:

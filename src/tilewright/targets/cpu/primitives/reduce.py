@@ -6,12 +6,16 @@ are put together at the end. Where it is kept, each lane is an element of the re
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from math import prod
+
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, literal, plus, total
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives import general
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, write_chain
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters
+from tilewright.targets.cpu.primitives.code import NAME, KernelCode, loops, parameters, write_call
 
 SIDE_BY_SIDE = 4
 """Vectors that a row is reduced to at once: sums wait for their last value alone."""
@@ -49,8 +53,7 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     else:
         general.emit(instance, code, writer)
         return
-    arguments = [plus(a.pointer, a.offset(instance.dims)) for a in instance.addresses]
-    writer.line(call(code.function(f"{instance.anchor.operation}_tile", str(inner)), arguments))
+    write_call(instance, code, writer, f"{instance.anchor.operation}_tile", inner)
 
 
 def _runs(instance: Instance, x: Address) -> list[tuple[int, int]] | None:
@@ -90,19 +93,13 @@ def _combined(operation: str, new: str, old: str, form: str) -> str:
     return COMBINED.get(operation, "{old} + {new}").format(new=new, old=old, form=form)
 
 
-def _loops(writer: Writer, runs: list[tuple[int, int]]) -> str:
-    """Open loops over the reduced elements; the offset of the one that they stand at."""
-    for number, (count, _) in enumerate(runs):
-        name = f"r{number}"
-        writer.line(f"for (long {name} = 0; {name} < {count}; {name}++) {{")
-        writer.depth += 1
-    return total([(step, f"r{number}") for number, (_, step) in enumerate(runs)])
-
-
-def _close(writer: Writer, depth: int) -> None:
-    while writer.depth > depth:
-        writer.depth -= 1
-        writer.line("}")
+@contextmanager
+def _elements(writer: Writer, x: Address, runs: list[tuple[int, int]]) -> Generator[None]:
+    """Write loops over the reduced elements; ``p`` points to the one that they stand at."""
+    with loops(writer, [(f"r{number}", count) for number, (count, _) in enumerate(runs)]):
+        offset = total([(step, f"r{number}") for number, (_, step) in enumerate(runs)])
+        writer.line(f"const float *p = {plus(x.pointer, offset)};")
+        yield
 
 
 def _row(inner: Writer, instance: Instance, x: Address, runs: list[tuple[int, int]]) -> None:
@@ -116,21 +113,20 @@ def _row(inner: Writer, instance: Instance, x: Address, runs: list[tuple[int, in
         inner.line(f"vec s[{SIDE_BY_SIDE}];")
         inner.line(f"float t = {start};")
         inner.line(f"UNROLL for (int u = 0; u < {SIDE_BY_SIDE}; u++) s[u] = splat({start});")
-        depth = inner.depth
-        offset = _loops(inner, runs[:-1])
-        inner.line(f"const float *p = {plus(x.pointer, offset)};")
-        if groups:
-            with inner.block(f"for (long i = 0; i < {groups * SIDE_BY_SIDE}; i += {SIDE_BY_SIDE})"):
-                value = _combined(operation, f"load(p + (i + u) * {lanes})", "s[u]", "v")
-                inner.line(f"UNROLL for (int u = 0; u < {SIDE_BY_SIDE}; u++) s[u] = {value};")
-        for number in range(left):
-            at = (groups * SIDE_BY_SIDE + number) * lanes
-            value = _combined(operation, f"load(p + {at})", f"s[{number}]", "v")
-            inner.line(f"s[{number}] = {value};")
-        if rest:
-            inner.line(f"for (long i = {full * lanes}; i < {runs[-1][0]}; i++)")
-            inner.line(f"    t = {_combined(operation, 'p[i]', 't', 's')};")
-        _close(inner, depth)
+        with _elements(inner, x, runs[:-1]):
+            if groups:
+                with inner.block(
+                    f"for (long i = 0; i < {groups * SIDE_BY_SIDE}; i += {SIDE_BY_SIDE})"
+                ):
+                    value = _combined(operation, f"load(p + (i + u) * {lanes})", "s[u]", "v")
+                    inner.line(f"UNROLL for (int u = 0; u < {SIDE_BY_SIDE}; u++) s[u] = {value};")
+            for number in range(left):
+                at = (groups * SIDE_BY_SIDE + number) * lanes
+                value = _combined(operation, f"load(p + {at})", f"s[{number}]", "v")
+                inner.line(f"s[{number}] = {value};")
+            if rest:
+                inner.line(f"for (long i = {full * lanes}; i < {runs[-1][0]}; i++)")
+                inner.line(f"    t = {_combined(operation, 'p[i]', 't', 's')};")
         for half in (2, 1):
             for number in range(half):
                 value = _combined(operation, f"s[{number + half}]", f"s[{number}]", "v")
@@ -154,18 +150,15 @@ def _lanes(
         inner.line(f"vec s[{vectors}];")
         start = STARTS.get(operation, "0.0f")
         inner.line(f"UNROLL for (int u = 0; u < {vectors}; u++) s[u] = splat({start});")
-        depth = inner.depth
-        offset = _loops(inner, runs)
-        inner.line(f"const float *p = {plus(x.pointer, offset)};")
-        if full:
-            value = _combined(operation, f"load(p + u * {lanes})", "s[u]", "v")
-            inner.line(f"UNROLL for (int u = 0; u < {full}; u++) s[u] = {value};")
-        if rest:
-            value = _combined(
-                operation, f"load_part(p + {full * lanes}, {rest})", f"s[{full}]", "v"
-            )
-            inner.line(f"s[{full}] = {value};")
-        _close(inner, depth)
+        with _elements(inner, x, runs):
+            if full:
+                value = _combined(operation, f"load(p + u * {lanes})", "s[u]", "v")
+                inner.line(f"UNROLL for (int u = 0; u < {full}; u++) s[u] = {value};")
+            if rest:
+                value = _combined(
+                    operation, f"load_part(p + {full * lanes}, {rest})", f"s[{full}]", "v"
+                )
+                inner.line(f"s[{full}] = {value};")
         for number in range(vectors):
             count = lanes if number < full else rest
             with inner.block():
@@ -180,7 +173,4 @@ def _lanes(
 
 def _count(instance: Instance) -> int:
     """Elements that one result is made of."""
-    count = 1
-    for dim in instance.reduction:
-        count *= instance.extents[dim]
-    return count
+    return prod(instance.extents[dim] for dim in instance.reduction)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from tilewright.codegen.c.address import Address
-from tilewright.codegen.c.source import Writer, plus
+from tilewright.codegen.c.source import Writer
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.code import (
     NAME,
     KernelCode,
     accumulator,
-    call,
     parameters,
+    write_call,
 )
 from tilewright.targets.cpu.primitives.general import element_offset
 
@@ -30,8 +30,7 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
             _sort(inner, instance, x, count)
         else:
             _run(inner, instance, x, count)
-    arguments = [plus(a.pointer, a.offset(instance.dims)) for a in instance.addresses]
-    writer.line(call(code.function(f"{anchor.operation}_row", str(inner)), arguments))
+    write_call(instance, code, writer, f"{anchor.operation}_row", inner)
 
 
 def _run(inner: Writer, instance: Instance, x: Address, count: int) -> None:

@@ -16,7 +16,7 @@ from tilewright.codegen.c.source import Writer
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
 from tilewright.targets.cpu.instance import Instance, Step
-from tilewright.targets.cpu.planning.blocks import register_tiles
+from tilewright.targets.cpu.planning.blocks import register_tiles, runs_of
 from tilewright.targets.cpu.primitives import lanewise, product
 from tilewright.targets.cpu.primitives.block_products import first_condition
 from tilewright.targets.cpu.primitives.code import KernelCode
@@ -93,12 +93,9 @@ class _Block:
         dims, columns = self.instance.dims, self.instance.size("ow")
         fixed = {origin: replace(dims[dim], size=1) for dim, origin in _ORIGINS.items()}
         fixed["oh"] = _moved(dims["oh"], "line", range(self.instance.size("oh")))
-        parts, start = register_tiles(columns, most), 0
-        for size in sorted(set(parts), reverse=True):
-            end = start + parts.count(size) * size
-            places = range(start, end, size)
+        for size, times, start, _ in runs_of(register_tiles(columns, most)):
+            places = range(start, start + times * size, size)
             yield _loop("place", places), {**fixed, "ow": _moved(dims["ow"], "place", places, size)}
-            start = end
 
     def write_windows(self, code: KernelCode, writer: Writer) -> None:
         """Write the depthwise convolution of the block."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.codegen.c.address import Address
-from tilewright.codegen.c.source import Writer, plus
+from tilewright.codegen.c.source import Writer
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, write_chain
 from tilewright.targets.cpu.primitives.channels import by_channels
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters
+from tilewright.targets.cpu.primitives.code import NAME, KernelCode, parameters, write_call
 
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
@@ -51,8 +51,7 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
                     inner.line(f"const vec t = {{{listed}{', 0.0f' * (lanes - count)}}};")
                 name = write_chain(inner, whole, "t", "c", position, count)
                 inner.line(store_at(whole, name, "c", position(whole.output), count))
-    arguments = [plus(a.pointer, a.offset(instance.dims)) for a in instance.addresses]
-    writer.line(call(code.function("shuffle_row", str(inner)), arguments))
+    write_call(instance, code, writer, "shuffle_row", inner)
 
 
 def _write_shuffles(writer: Writer, places: Sequence[int], lanes: int) -> None:

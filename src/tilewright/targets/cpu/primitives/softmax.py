@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.codegen.c.address import Address
-from tilewright.codegen.c.source import Writer, plus
+from tilewright.codegen.c.source import Writer
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters
+from tilewright.targets.cpu.primitives.code import (
+    NAME,
+    KernelCode,
+    parameters,
+    write_call,
+    write_vectors,
+)
 from tilewright.targets.cpu.primitives.general import element_offset, write_scalar_chain
 
 
@@ -36,8 +42,7 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
                 _elements(inner, instance, x, {wide[0]: "row"})
         else:
             _elements(inner, instance, x, {})
-    arguments = [plus(a.pointer, a.offset(instance.dims)) for a in instance.addresses]
-    writer.line(call(code.function(f"{instance.anchor.operation}_tile", str(inner)), arguments))
+    write_call(instance, code, writer, "softmax_tile", inner)
 
 
 def _row(inner: Writer, instance: Instance, x: Address) -> None:
@@ -80,11 +85,7 @@ def _row(inner: Writer, instance: Instance, x: Address) -> None:
         name = write_chain(inner, instance, "t", "axis", positions, part)
         inner.line(store_at(instance, name, "axis", positions(instance.output), part))
 
-    with inner.block(f"for (long i = 0; i < {full}; i++)"):
-        write("i", lanes)
-    if rest:
-        with inner.block():
-            write(str(full), rest)
+    write_vectors(inner, count, lanes, write)
 
 
 def _lanes(inner: Writer, instance: Instance, x: Address, dim: str) -> None:

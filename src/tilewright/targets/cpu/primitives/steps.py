@@ -199,9 +199,7 @@ def write_step(
     """
     instance, word = tile.instance, tile.word
     step_q, step_j = steps or tile.point_steps
-    block = w.block_stride("co", instance.lanes, instance.size("co"), instance.dims)
-    if block is None:
-        raise instance.cannot("the weights have no stride between vectors of output channels")
+    block = instance.block_step(w, "co")
     # GCC tuned for AMD processors would read the weights again for each of a few points.
     pinned = 1 < tile.rows * (tap.high - tap.low) <= FOLDED
     if tile.ahead is not None:

@@ -14,6 +14,7 @@ from tilewright.targets.cpu.primitives.chain import (
     splat_name,
     write_steps,
 )
+from tilewright.targets.cpu.primitives.code import loops
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,8 @@ def emit(instance: Instance, writer: Writer, runs: Sequence[Run]) -> bool:
         return False
     lanes, addresses = instance.lanes, instance.addresses
     outer = [run for run in runs if run not in (square.along, square.across)]
-    with writer.block():
-        depth = writer.depth
-        for number, run in enumerate(outer):
-            name = f"i{number}"
-            writer.line(f"for (long {name} = 0; {name} < {run.count}; {name}++) {{")
-            writer.depth += 1
+    counts = [(f"i{number}", run.count) for number, run in enumerate(outer)]
+    with writer.block(), loops(writer, counts):
         for number, address in enumerate(addresses):
             constant = "" if address.pointer == instance.output.pointer else "const "
             base = plus(address.pointer, address.offset(instance.dims))
@@ -69,9 +66,6 @@ def emit(instance: Instance, writer: Writer, runs: Sequence[Run]) -> bool:
                     with writer.block():
                         writer.line(f"const long a = {wide * lanes};")
                         _tile(writer, instance, square, "a", narrow, tall)
-        while writer.depth > depth:
-            writer.depth -= 1
-            writer.line("}")
     return True
 
 

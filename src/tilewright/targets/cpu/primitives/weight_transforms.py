@@ -13,14 +13,14 @@ to the inputs, so all that is done to weights is adding and multiplying by power
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil, prod
 
 from tilewright.codegen.c.source import Writer, literal, plus, total
 from tilewright.numerics.element_types import size_of
 from tilewright.numerics.winograd import POINTS
-from tilewright.targets.cpu.planning.blocks import panel_channels
+from tilewright.targets.cpu.planning.blocks import panel_channels, runs_of
 from tilewright.targets.cpu.primitives.ahead import Runs
 from tilewright.targets.cpu.primitives.block_products import write_steps
 from tilewright.targets.cpu.primitives.blocks import Block
@@ -95,16 +95,6 @@ class _Panel:
             size_of(block.w.element),
         )
 
-    def parts(self) -> Iterator[tuple[int, int, int, int]]:
-        """Runs of register tiles: the number and the tile of the first, the size, how many."""
-        start = number = 0
-        parts = self.block.parts
-        for size in sorted(set(parts), reverse=True):
-            times = parts.count(size)
-            yield number, start, size, times
-            start += size * times
-            number += times
-
 
 def _write_row(writer: Writer, panel: _Panel, code: KernelCode, row: int, transform: str) -> None:
     """The register tiles of plane ``p`` of a row; they transform the next row's weights."""
@@ -113,7 +103,7 @@ def _write_row(writer: Writer, panel: _Panel, code: KernelCode, row: int, transf
     last = row == inner - 1
     now, other = row % 2 * inner * panel.plane, (row + 1) % 2 * inner * panel.plane
     per = panel.channels // panel.share
-    for number, start, size, times in panel.parts():
+    for size, times, start, number in runs_of(block.parts):
         name = code.function("winograd_part", _part_text(panel, size, transform))
         call = total([(count, "p"), (1, "j")] if times > 1 else [(count, "p")], number)
         with writer.block(f"for (long j = 0; j < {times}; j++)" if times > 1 else ""):

@@ -10,6 +10,7 @@ from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, plus
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.chain import vector_at, write_steps
+from tilewright.targets.cpu.primitives.code import loops
 
 WORD = 4
 
@@ -22,16 +23,13 @@ def emit(instance: Instance, writer: Writer) -> bool:
     channel, column = dims
     width, lanes, output = instance.size(column), instance.lanes, instance.output
     full, rest = divmod(width, lanes)
-    with writer.block():
-        depth = writer.depth
-        variables: dict[str, str] = {}
-        for dim, extent in instance.dims.items():
-            if dim in (channel, column) or extent.size == 1:
-                continue
-            name = f"{dim}_"
-            writer.line(f"for (long {name} = 0; {name} < {extent.size}; {name}++) {{")
-            writer.depth += 1
-            variables[dim] = name
+    outer = {
+        dim: extent.size
+        for dim, extent in instance.dims.items()
+        if dim not in (channel, column) and extent.size > 1
+    }
+    variables = {dim: f"{dim}_" for dim in outer}
+    with writer.block(), loops(writer, zip(variables.values(), outer.values(), strict=True)):
 
         def words(at: str, count: int) -> None:
             for first in range(0, instance.size(channel), WORD):
@@ -60,9 +58,6 @@ def emit(instance: Instance, writer: Writer) -> bool:
                 words("i", lanes)
         if rest:
             words(str(full * lanes), rest)
-        while writer.depth > depth:
-            writer.depth -= 1
-            writer.line("}")
     return True
 
 
