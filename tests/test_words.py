@@ -118,7 +118,7 @@ REPLACED = {
     "bands": ("pixel packing", {"targets"}),
     "begun": ("started, or start", {"codegen", "targets", "tile"}),
     "behind": ("after", {"codegen", "targets", "tile"}),
-    "bridge": ("weights by both DMAs", {"targets"}),
+    "bridge": ("weights by both DMAs", set[str]()),
     "clips": ("skips padding", {"targets"}),
     "coming": ("next tile", {"targets"}),
     "drain": ("flush", {"tile"}),

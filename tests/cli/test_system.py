@@ -41,7 +41,7 @@ def test_models_that_are_none(tmp_path: Path) -> None:
     assert problem["code"] == "model-format" and "directory" in problem["reason"]
     (tmp_path / "model").write_bytes(b"")
     (problem,) = refused("compile", tmp_path / "model", "-q")
-    assert "ending" in problem["reason"]
+    assert "suffix" in problem["reason"]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])

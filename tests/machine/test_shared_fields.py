@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
 from tilewright.machine.records import Record
-from tilewright.system.choices import target_names
+from tilewright.system.choices import target_names, target_points
 from tilewright.targets.base import find_target
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import PROCESSORS
@@ -36,10 +36,9 @@ FOR_MACHINE_FILES = {
 def described() -> Iterator[tuple[str, Machine]]:
     """All bundled machines with their families: folders of targets, and machine files."""
     for name in target_names():
-        target = find_target(name)
-        package, _, folder = type(target).__module__.partition(".targets.")
+        package, _, folder = target_points()[name].module.partition(".targets.")
         if name != "generic" and package == "tilewright":  # Not one that is merely installed.
-            yield folder.split(".")[0], target.machine()
+            yield folder.split(".")[0], find_target(name).machine()
     for processor in PROCESSORS.values():
         yield "cpu", cpu(processor)
     for file in EXAMPLES.glob("*.toml"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.papers.ascend.injected import COSTS, HELD, LANES, VECTOR_HEAD
-from tilewright.codegen.nest.value import Value
+from tilewright.codegen.nest.value import Value, variable
 from tilewright.targets.ascend.hivm.views import Text, View, dense
 from tilewright.targets.ascend.program import Buffer, Command, Loop, Place, Program, Region, Tensor
 
@@ -51,11 +51,11 @@ def _line(body: Text, name: str, source: View, target: View) -> None:
     )
 
 
-def _enter(body: Text, name: str, extent: int, step: int) -> str:
+def _enter(body: Text, name: str, extent: int, step: int) -> Value:
     first, end, by = (body.index(number) for number in (0, extent, step))
-    variable = body.name(name)
-    body.enter(f"scf.for {variable} = {first} to {end} step {by}")
-    return variable
+    body.variables[name] = body.name(name)
+    body.enter(f"scf.for {body.variables[name]} = {first} to {end} step {by}")
+    return variable(name)
 
 
 def vector_text() -> str:

@@ -22,10 +22,10 @@ DIGITS = 8
 def code_of(target: str) -> str:
     """A digest of the sources that decide what a target's rows are."""
     import tilewright
-    from tilewright.targets.base import find_target
+    from tilewright.system.choices import target_points
 
     root = Path(tilewright.__file__).parent
-    own = type(find_target(target)).__module__.split(".")[2]
+    own = target_points()[target].module.split(".")[2]
     files = sorted(root.glob("*.py"))
     for part in (*PARTS, f"targets/{own}"):
         files += sorted((root / part).rglob("*.py"))

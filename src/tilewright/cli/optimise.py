@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.compiler.pipeline import resolve
@@ -24,10 +24,14 @@ from tilewright.ir import (
     to_text,
 )
 from tilewright.ir.passes import CompilerContext, PassEntry, PassRunner
+from tilewright.machine import Machine
 from tilewright.system.choices import target_names
+from tilewright.targets.base import Target
 from tilewright.tile.decisions import Decision
+from tilewright.tile.dialect import ComputeOp, ProgramOp
 from tilewright.tile.dialect import context as tile_context
 from tilewright.tile.passes import PASSES as TILE_PASSES
+from tilewright.tile.passes.base import TilePass
 from tilewright.tile.passes.check import Check
 
 MOST_CHARACTERS = 64 << 20
@@ -45,6 +49,20 @@ def all_passes() -> dict[str, type[ModulePass]]:
         with suppress(TilewrightError):  # A target that needs a machine file brings none.
             passes |= own_passes(resolve(name)[1])
     return passes
+
+
+@dataclass(frozen=True)
+class _CheckOf(TilePass):
+    """Checks of each program what a target takes from it."""
+
+    name = "check"
+    target: Target
+
+    def run(self, program: ProgramOp, machine: Machine) -> None:
+        """Check one program; raises TilewrightError."""
+        ops = [op for op in program.walk() if isinstance(op, ComputeOp)]
+        honours = self.target.honours_of([op.stages[0].operation.data for op in ops])
+        Check(waits=Decision.WAITS in honours).run(program, machine)
 
 
 def optimise_text(
@@ -89,8 +107,7 @@ def optimise_text(
         unknown = next((name for name in re.findall(r"[\w-]+", passes) if name not in known), "")
         help = choose(unknown, sorted(known))
         raise refuse("pass-unknown", str(error), passes, help) from error
-    if Decision.WAITS not in device.honours:
-        steps = tuple(replace(s, waits=False) if isinstance(s, Check) else s for s in steps)
+    steps = tuple(_CheckOf(device) if isinstance(step, Check) else step for step in steps)
     runner = PassRunner(context)
     runner.run(module, [PassEntry(step, "asked for") for step in steps])
     return to_text(module)

@@ -226,9 +226,8 @@ def _not_lowered(
         schedule = state.plans[kernel.symbol].schedule
         placements = placements_of(ops[kernel.symbol], names, kernel)
         with refused.of(kernel.symbol):
-            program = tile_module(
-                kernel, schedule, state.machine, placements, honours=state.target.honours_of(kernel)
-            )
+            honours = state.target.honours_of(kernel.computes)
+            program = tile_module(kernel, schedule, state.machine, placements, honours=honours)
             run([CompiledKernel(kernel, schedule, program)])
 
 
@@ -248,7 +247,7 @@ def build_tiles(state: CompilationState) -> None:
         passes = tile_pipeline(
             state.machine,
             tuple(text for texts in used.values() for text in texts),
-            honours=state.target.honours_of(item.kernel),
+            honours=state.target.honours_of(item.kernel.computes),
         )
         state.runner.context = context_of(state, {})
         with refused.of(item.kernel.symbol):

@@ -10,7 +10,7 @@ than a library to load: what only compiling needs is imported where it is needed
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tilewright.codegen.program.interface import Compilation, Runner, RunTimer
 from tilewright.errors import Problem, TilewrightError, choose, refuse
 from tilewright.numerics.element_types import ElementType
-from tilewright.planning.domain import Kernel
 from tilewright.system.choices import target_names, target_points
 from tilewright.tile.decisions import EVERY_DECISION, Decision
 
@@ -87,9 +86,10 @@ class Target(ABC):
     def machine(self) -> Machine:
         """The machine that is compiled for unless the caller gives a variant."""
 
-    def honours_of(self, kernel: Kernel) -> frozenset[Decision]:
-        """The decisions of ``honours`` that a kernel's code takes from its tile program."""
-        del kernel
+    def honours_of(self, computes: Collection[str]) -> frozenset[Decision]:
+        """The decisions of ``honours`` that a kernel's code takes from its tile program, which
+        computes these operations (``Kernel.computes``)."""
+        del computes
         return self.honours
 
     def check_machine(self, machine: Machine, source: str = "") -> None:

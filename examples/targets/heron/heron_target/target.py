@@ -74,11 +74,11 @@ class HeronRunner(TimedRunner):
         """Local memory as a run finds it."""
         self.library.heron_start(byte_of(self.seed, 0xA5), self.first)
 
-    def execute(self, start: int, end: int) -> None:
-        """Run the kernel whose commands these are."""
+    def execute(self, kernel: files.KernelRow) -> None:
+        """Run the function of a kernel."""
         arenas = [self.arenas[name].ctypes.data for name in ("weights", "activations")]
-        (kernel,) = set(self.kernels[start:end].tolist())
-        self.library.heron_kernel(kernel, (ctypes.c_uint64 * 2)(*arenas))
+        (number,) = set(self.kernels[kernel.start : kernel.end].tolist())
+        self.library.heron_kernel(number, (ctypes.c_uint64 * 2)(*arenas))
 
     def reveal(self, held: files.HeldResult) -> None:
         """Copy a result that stays in local memory to its place among the activations."""
@@ -91,7 +91,7 @@ class HeronRunner(TimedRunner):
         """Refuse a program that lacks a wait: the stand-in knows what orders uses of each byte."""
         self.begin()
         for row in self.parts.file.kernels:
-            self.execute(row.start, row.end)
+            self.execute(row)
         if races := self.library.heron_races():
             raise refuse("simulate-race", f"no wait orders {races} uses of local memory")
 

@@ -5,13 +5,14 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tern_target.isa import INSTRUCTIONS
 from tern_target.lower import lowered
 from tern_target.machine import MACHINE
 from tern_target.simulate import Core, timed
 from tilewright.codegen import words
-from tilewright.codegen.program.files import HeldResult, ProgramParts
+from tilewright.codegen.program.files import KernelRow, ProgramParts
 from tilewright.codegen.program.interface import Compilation, Runner, RunTimer
 from tilewright.codegen.program.stepped import WordRunner
 from tilewright.codegen.program.timed import row_timer, tile_timer
@@ -57,25 +58,25 @@ class TernRunner(WordRunner):
             if name != MACHINE.main:
                 spoil(data, self.seed)
 
-    def execute(self, start: int, end: int) -> None:
+    def execute(self, kernel: KernelRow) -> None:
         """Execute instructions one after the other, as the search for races allows."""
-        for command in range(start, end):
+        for command in range(kernel.start, kernel.end):
             statement = self.statements[command]
             try:
                 self.core.execute(command, statement.mnemonic, statement.values)
             except (IndexError, ValueError) as error:  # words that no compiler wrote
                 raise refuse("simulate-bounds", str(error), f"instruction {command}") from None
 
-    def reveal(self, held: HeldResult) -> None:
-        """Copy a result that stays in ``tile`` to its place among the activations."""
-        result = self.memories[held.memory][held.address :][: held.bytes]
-        self.arenas["activations"][held.place : held.place + held.bytes] = result
+    def memory(self, name: str) -> NDArray[np.uint8]:
+        """The bytes of a memory on the chip."""
+        return self.memories[name]
 
     def refuse_races(self) -> None:
         """Refuse a program that lacks a flag, or sets one too often."""
         refuse_faults(self.commands, self.ordering, lambda row: f"instruction {row}")
         self.begin()
-        self.execute(0, self.program.size)
+        for kernel in self.parts.file.kernels:
+            self.execute(kernel)
         accesses = self.core.accesses()
         self.refuse_races_of(find_races(self.commands, accesses, self.parts.machine))
 

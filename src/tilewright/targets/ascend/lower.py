@@ -52,7 +52,7 @@ def lower_kernel(
     if numbers is None:
         numbers = {operand.name: place for place, operand in enumerate(compiled.kernel.inputs)}
     launches = Launches(mine, compiled.kernel, compiled.schedule, known, numbers, free, grid)
-    if is_of_cube(compiled.kernel):
+    if is_of_cube(compiled.kernel.computes):
         product(launches, program)
     else:
         _stages(replace(launches, parts=_parts(launches)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
@@ -12,7 +12,6 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine, Synchronisation
 from tilewright.machine.capabilities import Capability
 from tilewright.planning import Ask
-from tilewright.planning.domain import Kernel
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.grids import GridPlans
 from tilewright.targets.ascend.lowering.cube import is_of_cube
@@ -72,11 +71,11 @@ class AscendTarget(Target):
             reason = f"{asked.count} events; set_flag names {MOST_EVENTS}"
             raise refuse("ascend-machine", reason, "synchronisation.ids")
 
-    def honours_of(self, kernel: Kernel) -> frozenset[Decision]:
+    def honours_of(self, computes: Collection[str]) -> frozenset[Decision]:
         """All of it for kernels of the cube, and nothing for those of the vector unit, which take
         the grid of the loops that cores share: kernels/ has tiles of its own, and flags.py theirs.
         """
-        return self.honours if is_of_cube(kernel) else frozenset()
+        return self.honours if is_of_cube(computes) else frozenset()
 
     @contextmanager
     def planner(

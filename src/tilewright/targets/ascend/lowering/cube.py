@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from tilewright.errors import refuse
-from tilewright.planning.domain import Kernel
 from tilewright.targets.ascend.flags import proven_lengths
 from tilewright.targets.ascend.lowering.depthwise import Depthwise
 from tilewright.targets.ascend.lowering.images import Convolutions
@@ -116,9 +115,9 @@ class Chain:
         return self.computes[op].compute(op, spans, loops)
 
 
-def is_of_cube(kernel: Kernel) -> bool:
+def is_of_cube(computes: Collection[str]) -> bool:
     """Return True if a kernel comes from its tile program: one with a product or a convolution."""
-    return bool(kernel.producers) or kernel.anchor.operation in FORMS
+    return not FORMS.keys().isdisjoint(computes)
 
 
 def cube_kernel(
