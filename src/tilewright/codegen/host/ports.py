@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from tilewright.codegen.c.parameters import place_text
 from tilewright.codegen.c.source import C_TYPES
 from tilewright.codegen.program.interface import TensorInfo
 from tilewright.errors import refuse
@@ -78,6 +77,9 @@ class Port:
     @property
     def place(self) -> str:
         """C of where the tensor begins."""
+        # Whoever runs a package has ports and needs no compiler.
+        from tilewright.codegen.c.parameters import place_text
+
         return place_text(self.arena, self.offset)
 
     @property

@@ -1,4 +1,4 @@
-/* k0: conv_node, add_node, relu_node, requantise_node */
+/* k0 */
 #include "unit_network.h"
 
 void kernel_under_test(const struct unit_memory *memory) {
