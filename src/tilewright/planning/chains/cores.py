@@ -61,14 +61,15 @@ def plan_chain_cores(
         shared = {o.name for o in _alike(units, grid)} if mesh and not count % machine.cores else ()
         known = _known(units, part)
         core = _core(units, known, count, machine)
-        weights = sum(
+        made = {unit.kernel.output.name for unit in units[:-1]}
+        read = sum(
             _read(operand, unit, known)
             for unit in units
             for operand in unit.kernel.inputs
-            if operand.role == "weight" and operand.name not in shared
+            if operand.name not in made and operand.name not in shared
         )
         rounds, work = ceil(count / machine.cores), _work(units, known)
-        loaded = weights / main_bandwidth(core)
+        loaded = read / main_bandwidth(core)
         choices.append((rounds * (work + loaded), rounds * work, grid, count, core))
     best: Plan | None = None
     failure: TilewrightError | None = None
