@@ -96,7 +96,7 @@ def test_a_network_takes_less_than_its_kernels_alone() -> None:
     target, machine = resolve("cambricon-x")
     state = run_pipeline(network(), target, machine)
     file = executable.runner.parts.file
-    cycles = run_timer(executable.runner.package.instructions, file.arenas)
+    cycles = run_timer(executable.runner.instruction_set, file.arenas)
     alone = sum(cycles([item]) for item in state.kernels if item.program is not None)
     assert together < 0.97 * alone
 
