@@ -48,7 +48,7 @@ def method_rows(name: str, batch: int, inputs: int, outputs: int, side: int) -> 
     with target.planner(PLANNER, MACHINE) as planner, TemporaryDirectory() as folder:
         model = Path(folder) / "layer.onnx"
         onnx.save(_model(batch, inputs, outputs, side), model)
-        state = run_pipeline(model, target, MACHINE, planner=planner, until="kernels")
+        state = run_pipeline(model, target, MACHINE, ask=planner, until="kernels")
         (kernel,) = (op for op in network_of(state.network).block.ops if isinstance(op, KernelOp))
         assert shape_of(kernel.result) == (batch, outputs, side, side)
         direct, *others = priced_stages(kernel, context_of(state, {}), None)
