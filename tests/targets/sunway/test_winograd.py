@@ -136,7 +136,7 @@ def test_one_temporary_space_has_the_largest_need(tmp_path: Path) -> None:
                     node = str(row["nodes"][0])
                     needs[node] = needs.get(node, 0) + -(-int(row["bytes"]) // 64) * 64
             assert len(needs) == 2
-            (space,) = re.findall(r"temporary = allocate\((\d+)\);", mains[0])
+            (space,) = re.findall(r"temporary = memory\((\d+)\);", mains[0])
             assert int(space) == max(needs.values())
             places = re.findall(r"^    (k\w+)\((\w+) ", mains[0], re.MULTILINE)
             assert len(places) == 6
