@@ -58,11 +58,12 @@ def build_together(
 
     The compiler reads the headers that they share once. Raises AssertionError with what it says.
     """
-    unit = library.with_suffix(".c")
+    unit, headers = library.with_suffix(".c"), library.with_suffix("")
+    headers.mkdir()  # Of this library: another that is built meanwhile does not read half a file.
     for name in HEADERS:
-        (unit.parent / name).write_text(support(name))
+        (headers / name).write_text(support(name))
     unit.write_text("\n".join(one_file(program, prefix) for prefix, program in programs.items()))
-    folders = [f"-I{program / 'src'}" for program in programs.values()]
+    folders = [f"-I{folder}" for folder in (headers, *(p / "src" for p in programs.values()))]
     command = [*find_compiler(), *FLAGS, *options, *folders, str(unit), "-o", str(library), "-lm"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, f"{unit.name}: {ran.stderr[:2000]}"
