@@ -61,12 +61,10 @@ def plan_chain_cores(
         shared = {o.name for o in _alike(units, grid)} if mesh and not count % machine.cores else ()
         known = _known(units, part)
         core = _core(units, known, count, machine)
-        made = {unit.kernel.output.name for unit in units[:-1]}
         read = sum(
             _read(operand, unit, known)
-            for unit in units
-            for operand in unit.kernel.inputs
-            if operand.name not in made and operand.name not in shared
+            for unit, operand in _loads(units)
+            if operand.name not in shared
         )
         rounds, work = ceil(count / machine.cores), _work(units, known)
         loaded = read / main_bandwidth(core)
@@ -131,15 +129,21 @@ def _alike(units: tuple[Unit, ...], cut: Collection[str]) -> list[Operand]:
     def depends(dim: str) -> bool:
         return dim in cut or (dim in bound and any(depends(other) for other in bound[dim].dims))
 
-    made = {unit.kernel.output.name for unit in units[:-1]}
     return [
         operand
-        for unit in units
-        for operand in unit.kernel.inputs
-        if operand.name not in made
-        and prod(operand.shape) >= FEWEST_ELEMENTS
+        for unit, operand in _loads(units)
+        if prod(operand.shape) >= FEWEST_ELEMENTS
         and not any(depends(dim) for axis in unit.axes[operand.name] for dim in axis.dims)
     ]
+
+
+def _loads(units: tuple[Unit, ...]) -> Iterator[tuple[Unit, Operand]]:
+    """The operands that units read from main memory: no unit before computes them."""
+    computed = {unit.kernel.output.name for unit in units[:-1]}
+    for unit in units:
+        yield from (
+            (unit, operand) for operand in unit.kernel.inputs if operand.name not in computed
+        )
 
 
 def _bytes(operand: Operand, unit: Unit | None = None) -> int:
@@ -215,13 +219,7 @@ def _work(units: tuple[Unit, ...], known: dict[str, int]) -> float:
 
 def _core(units: tuple[Unit, ...], known: dict[str, int], count: int, machine: Machine) -> Machine:
     """The machine that a core sees which computes one of ``count`` parts."""
-    made = {unit.kernel.output.name for unit in units[:-1]}
-    inputs = {
-        operand.name: (unit, operand)
-        for unit in units
-        for operand in unit.kernel.inputs
-        if operand.name not in made
-    }
+    inputs = {operand.name: (unit, operand) for unit, operand in _loads(units)}
     whole = sum(_bytes(operand, unit) for unit, operand in inputs.values())
     loaded = sum(_read(operand, unit, known) for unit, operand in inputs.values())
     live = whole + units[-1].kernel.output.bytes

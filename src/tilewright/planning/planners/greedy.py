@@ -224,8 +224,8 @@ class Known:
             columns = moved_by(_rows(self.space, [*new.values()]), use)
             pairs = zip(*(column.tolist() for column in columns), strict=True)
             known |= dict(zip(new, pairs, strict=True))
-        found = [known[tuple([tiling[dim] for dim in dims])] for tiling in tilings]
-        once, latency = np.array(found).T
+        moved = [known[tuple([tiling[dim] for dim in dims])] for tiling in tilings]
+        once, latency = np.array(moved).T
         return once, latency
 
 
