@@ -70,4 +70,4 @@ def test_inputs_are_read_and_outputs_written(program: Path) -> None:
 def test_files_of_other_sizes_are_refused(program: Path, size: int) -> None:
     (program.parent / "w").write_bytes(bytes(4))
     (program.parent / "x").write_bytes(bytes(size))
-    assert run(program, "d", "w", "x", "y") == (1, "x is no file of 24 bytes\n")
+    assert run(program, "d", "w", "x", "y") == (1, "x is not a file of 24 bytes\n")

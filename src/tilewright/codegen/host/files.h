@@ -9,7 +9,7 @@ static inline void read_file(const char *name, char *data, size_t bytes)
 {
     FILE *file = fopen(name, "rb");
     if (!file || fread(data, 1, bytes, file) != bytes || fgetc(file) != EOF) {
-        fprintf(stderr, "%s is no file of %lu bytes\n", name, (unsigned long)bytes);
+        fprintf(stderr, "%s is not a file of %lu bytes\n", name, (unsigned long)bytes);
         exit(1);
     }
     fclose(file);
@@ -28,7 +28,7 @@ static inline void *memory(size_t bytes)
 {
     void *at = malloc(bytes ? bytes : 1);
     if (!at) {
-        fprintf(stderr, "%lu bytes of memory are not there\n", (unsigned long)bytes);
+        fprintf(stderr, "cannot allocate %lu bytes\n", (unsigned long)bytes);
         exit(1);
     }
     return at;

@@ -26,13 +26,13 @@ class Main:
     """A program that is called with names of files: weights, inputs and outputs."""
 
     words: Sequence[str]
-    """What stands in front of the inputs' files, weights among it."""
+    """The words before the inputs' files, that of the weights among them."""
     inputs: Sequence[Port]
     outputs: Sequence[Port]
     arenas: Mapping[str, int]
     """Bytes of each arena, in the order in which they are allocated."""
     last: str = ""
-    """A word behind the outputs' files that may be left out."""
+    """An optional word after the outputs' files."""
     transfer: Callable[[str, str, Port], str] = whole_file
 
     @property
