@@ -293,12 +293,6 @@ class Kernel:
         )
 
     @cached_property
-    def computes(self) -> tuple[str, ...]:
-        """The operations of the anchors, the producers' first."""
-        before = (name for producer in self.producers for name in producer.computes)
-        return (*before, self.anchor.operation)
-
-    @cached_property
     def alone(self) -> Kernel:
         """The kernel as if its producers' results lay in main memory; itself without producers."""
         return replace(self, producers=()) if self.producers else self

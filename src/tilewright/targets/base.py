@@ -86,10 +86,10 @@ class Target(ABC):
     def machine(self) -> Machine:
         """The machine that is compiled for unless the caller gives a variant."""
 
-    def honours_of(self, computes: Collection[str]) -> frozenset[Decision]:
-        """The decisions of ``honours`` that a kernel's code takes from its tile program, which
-        computes these operations (``Kernel.computes``)."""
-        del computes
+    def honours_of(self, anchors: Collection[str]) -> frozenset[Decision]:
+        """The decisions of ``honours`` that a kernel's code takes from its tile program, whose
+        computes have these operations as anchors."""
+        del anchors
         return self.honours
 
     def check_machine(self, machine: Machine, source: str = "") -> None:

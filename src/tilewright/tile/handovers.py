@@ -117,8 +117,7 @@ def handovers_of(program: ProgramOp) -> list[Handover]:
 
 
 def merged(handovers: Sequence[Handover]) -> list[Handover]:
-    """Hand-overs of which those are one that have the same engines and slots, where their places
-    allow."""
+    """Join hand-overs that have the same engines and slots, where their places allow."""
     whole: list[Handover] = []
     for handover in handovers:
         for number, other in enumerate(whole):
@@ -229,8 +228,10 @@ class Placed:
 
 
 def place(program: ProgramOp, items: Sequence[Placed]) -> dict[Ordering, list[Placed]]:
-    """Put the signals, waits and barriers of hand-overs into a program; returns whose each is: a
-    barrier may be that of several."""
+    """Put the signals, waits and barriers of hand-overs into a program.
+
+    Returns the hand-overs that each of these belongs to; a barrier may belong to several.
+    """
     whole = program.body.block
     if program.issuer is None and program.shared is not None:
         part_block(program).add_op(BarrierOp.of(PART))

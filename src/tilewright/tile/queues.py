@@ -95,7 +95,7 @@ def users_of(buffer: BufferOp) -> list[Command]:
 
 
 def computes_of(buffer: BufferOp) -> list[ComputeOp]:
-    """The computes of whose operands or results a buffer is one."""
+    """The computes that read or write a buffer."""
     users = {use.operation for use in buffer.result.uses}
     users |= {op.parent_op() for op in users if isinstance(op, StageOp)}
     return [op for op in users if isinstance(op, ComputeOp)]

@@ -112,8 +112,11 @@ def share_addresses(buffer: BufferOp, other: BufferOp) -> bool:
 
 
 class Proof:
-    """The dependences that a program leaves unordered, and the same program without some of its
-    signals, waits and barriers: those that are ``idle``, whose ids no others have."""
+    """The proof that a program's signals, waits and barriers order its dependences.
+
+    It is asked again for the same program without some of these (``idle``), which share no id with
+    others.
+    """
 
     def __init__(self, order: Order, queues: Queues | None = None) -> None:
         self.order = order

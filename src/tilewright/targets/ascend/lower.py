@@ -14,6 +14,7 @@ from math import prod
 from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.errors import TilewrightError
 from tilewright.ir.types import Array
+from tilewright.planning.chains.plans import kernels_of
 from tilewright.targets.ascend.lowering.cube import is_of_cube
 from tilewright.targets.ascend.lowering.launches import Device, Launches, Value
 from tilewright.targets.ascend.lowering.products import product
@@ -52,7 +53,7 @@ def lower_kernel(
     if numbers is None:
         numbers = {operand.name: place for place, operand in enumerate(compiled.kernel.inputs)}
     launches = Launches(mine, compiled.kernel, compiled.schedule, known, numbers, free, grid)
-    if is_of_cube(compiled.kernel.computes):
+    if is_of_cube([each.anchor.operation for each in kernels_of(compiled.kernel)]):
         product(launches, program)
     else:
         _stages(replace(launches, parts=_parts(launches)))

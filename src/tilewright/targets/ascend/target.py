@@ -71,11 +71,11 @@ class AscendTarget(Target):
             reason = f"{asked.count} events; set_flag names {MOST_EVENTS}"
             raise refuse("ascend-machine", reason, "synchronisation.ids")
 
-    def honours_of(self, computes: Collection[str]) -> frozenset[Decision]:
+    def honours_of(self, anchors: Collection[str]) -> frozenset[Decision]:
         """All of it for kernels of the cube, and nothing for those of the vector unit, which take
         the grid of the loops that cores share: kernels/ has tiles of its own, and flags.py theirs.
         """
-        return self.honours if is_of_cube(computes) else frozenset()
+        return self.honours if is_of_cube(anchors) else frozenset()
 
     @contextmanager
     def planner(

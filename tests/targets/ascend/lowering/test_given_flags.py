@@ -94,10 +94,10 @@ def test_a_kernel_with_too_few_flags_gets_others(kind: str) -> None:
 
 def test_kernels_of_the_vector_unit_take_no_decision() -> None:
     target = find_target("ascend910")
-    assert target.honours_of(Product(16, 16, 16).kernel().computes) == EVERY_DECISION
+    assert target.honours_of(["matmul"]) == EVERY_DECISION
     kernel = pool(0, fixed=False).kernel
-    assert target.honours_of(kernel.computes) == frozenset()
-    passes = pipeline(target.machine(), honours=target.honours_of(kernel.computes))
+    assert target.honours_of([kernel.anchor.operation]) == frozenset()
+    passes = pipeline(target.machine(), honours=target.honours_of([kernel.anchor.operation]))
     assert not {"synchronise", "assign-events"} & {entry.step.name for entry in passes}
 
 

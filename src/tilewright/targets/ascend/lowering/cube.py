@@ -115,9 +115,10 @@ class Chain:
         return self.computes[op].compute(op, spans, loops)
 
 
-def is_of_cube(computes: Collection[str]) -> bool:
-    """Return True if a kernel comes from its tile program: one with a product or a convolution."""
-    return not FORMS.keys().isdisjoint(computes)
+def is_of_cube(anchors: Collection[str]) -> bool:
+    """Return True if a kernel with these anchors comes from its tile program: the cube computes a
+    product or a convolution of it."""
+    return not FORMS.keys().isdisjoint(anchors)
 
 
 def cube_kernel(
