@@ -235,7 +235,9 @@ class Execution:
                 step, f"box {box} of {buffer.symbol.data} exceeds its shape {list(values.shape)}"
             )
         first = int(circle.places[visit])
-        return Circular(visit, box, values, valid, started, axis=circle.axis, first=first, rows=rows)
+        return Circular(
+            visit, box, values, valid, started, axis=circle.axis, first=first, rows=rows
+        )
 
     def held(self, step: Step, buffer: BufferOp) -> Content:
         """Return the content of a buffer, which must be of this visit."""

@@ -22,7 +22,7 @@ class Content:
     """The content of one slot: a box of the tensor, as far as it has been written.
 
     Arrays cover the part of the box inside the tensor. ``partial`` holds the reduction where it
-    was started (``started``) but the values are not final (``valid``). ``before`` is the visit before
+    was ``started`` but the values are not final (``valid``). ``before`` is the visit before
     in the same slot, of which parts that nothing has been written over since may still be stored.
     """
 

@@ -66,8 +66,8 @@ class Windows:
     def compute(
         self, inputs: list[Home], target: Home, sum_steps: list[Value], after: Sequence[StageOp]
     ) -> None:
-        """Results of a tile; ``sum_steps`` are 0 in the first step of their sums, and ``after`` are the
-        stages behind."""
+        """Write the results of a tile. ``sum_steps`` are 0 in the first step of their sums, and
+        ``after`` are the stages that follow."""
         raise NotImplementedError
 
     def reach(
