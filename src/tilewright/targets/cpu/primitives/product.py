@@ -7,7 +7,7 @@ in blocks (NCHW16c) or one after another (NCHW, rows of a matrix).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tilewright.codegen.c.address import Address
@@ -41,12 +41,17 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
         emit_tile(replace(tile, ahead=ahead), x, w, code, writer, following=place)
 
 
+Reduce = Callable[[Writer, Tile, Address, Address, Columns, str], None]
+"""Writes the reduction of a tile's function; see ``write_reduction``."""
+
+
 def emit_tile(
     tile: Tile,
     x: Address,
     w: Address,
     code: KernelCode,
     writer: Writer,
+    reduce: Reduce = write_reduction,
     moved: int = 0,
     following: str = "",
 ) -> None:
@@ -67,7 +72,7 @@ def emit_tile(
             extra |= {"int first_part": instance.first, "int last_part": instance.last}
 
         def function(columns: Columns, names: Sequence[str]) -> str:
-            return _function(tile, x, w, columns, rows.count, names)
+            return _function(tile, x, w, columns, rows.count, names, reduce)
 
         write_calls(writer, code, instance, (x, w), rows, classes, extra, function, moved)
 
@@ -90,6 +95,7 @@ def _function(
     columns: Columns,
     rows: str,
     extra: Sequence[str],
+    reduce: Reduce,
 ) -> str:
     instance = tile.instance
     writer = Writer()
@@ -105,7 +111,7 @@ def _function(
             for name in ("x", "w", *more):
                 writer.line(f"(void){name};")
         else:
-            write_reduction(writer, tile, x, w, columns, rows)
+            reduce(writer, tile, x, w, columns, rows)
         _finish(writer, tile)
     return str(writer)
 
