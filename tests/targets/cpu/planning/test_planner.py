@@ -4,7 +4,7 @@ from dataclasses import replace
 from math import ceil, prod
 
 import pytest
-from tests.targets.cpu.planning.machines import costs_of, with_costs
+from tests.targets.cpu.planning.machines import costs_of, product, with_costs
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Engine, Machine, Memory, Primitive, Storage, Synchronisation
@@ -349,17 +349,8 @@ def test_rows_a_power_of_two_apart_crowd_caches() -> None:
     """A few more channels take less time: their rows spread over all sets of the caches."""
     cpu = cpu_machine(Processor(lanes=8))
 
-    def cycles(columns: int, dims: str, layout: str = "") -> float:
-        extents = {"n": 8, "co": columns, "ci": 1024}
-
-        def operand(name: str, dims: str, role: str, layout: str = "") -> Operand:
-            shape, access = zip(*((extents[dim], one(dim)) for dim in dims.split()), strict=True)
-            return Operand(name, shape, access, role=role, layout=layout)  # type: ignore[arg-type]
-
-        axes = (Dim("n", 8), Dim("co", columns), Dim("ci", 1024, "reduction"))
-        inputs = operand("x", "n ci", "input"), operand("w", dims, "weight", layout)
-        stage = Stage("matmul", axes, inputs, operand("y", "n co", "output"))
-        return plan_cached(Kernel("k", (stage,)), cpu).predicted_cycles
+    def cycles(channels: int, dims: str, layout: str = "") -> float:
+        return plan_cached(product(8, 1024, channels, dims, layout), cpu).predicted_cycles
 
     assert cycles(1024, "ci co") > 1.1 * cycles(1032, "ci co")
     # Blocks are read from end to end, whatever the number of channels.
