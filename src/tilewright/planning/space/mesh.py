@@ -62,12 +62,11 @@ class Mesh:
         """Cores of all rows."""
         return self.side * self.side
 
-    def exchange_cycles(self, elements: float) -> float:
-        """Cycles in which a core gets the other shares of so many elements, and gives its own."""
-        return (
-            ceil(elements / self.vector_elements) * self.vector_cycles
-            + self.side * self.turn_cycles
-        )
+    def exchange_cycles(self, elements: Any) -> Any:
+        """Cycles in which a core gets the other shares of so many elements, and gives its own; one
+        number, or a column."""
+        vectors = np.ceil(elements / self.vector_elements)
+        return vectors * self.vector_cycles + self.side * self.turn_cycles
 
 
 @dataclass(frozen=True)
