@@ -414,11 +414,9 @@ class Tiling:
                     whole[number] = prod(int(spans[dim].size.max()) for dim in own)
             return whole
         for axis, most in zip(place.operand.access, whole, strict=True):
-            length = 1
-            for dim, c in axis.terms:
-                outer = int(spans[unit.names.get(dim, dim)].size.max())
-                length += abs(c) * (min(sizes.get(dim, outer), outer) - 1)
-            lengths.append(min(length, most))
+            outer = {dim: int(spans[unit.names.get(dim, dim)].size.max()) for dim in axis.dims}
+            inner = {dim: min(sizes.get(dim, size), size) for dim, size in outer.items()}
+            lengths.append(min(axis.span(inner), most))
         return lengths
 
     def most_visits(self, index: int) -> int:

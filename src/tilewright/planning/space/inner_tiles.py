@@ -91,8 +91,7 @@ class Inside:
             axes = zip(*(other.operand.shape, other.operand.access, other.multiples), strict=True)
             count = other.element_bytes
             for extent, axis, granule in axes:
-                span = 1 + sum(abs(step) * (sizes[dim] - 1) for dim, step in axis.terms)
-                count *= align_up(min(span, extent), granule)
+                count *= align_up(min(axis.span(sizes), extent), granule)
             total += count
         return total
 
