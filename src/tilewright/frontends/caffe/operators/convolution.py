@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from tilewright.frontends.caffe.limits import MAX_EXTENT
 from tilewright.frontends.caffe.lowering import Lowering
 from tilewright.frontends.caffe.operators.windows import Pair, pair
-from tilewright.frontends.moves import spread
-from tilewright.frontends.phases import MAX_PHASES, axis_of, by_phases
+from tilewright.frontends.phases import MAX_PHASES, axis_of, by_phases, mirrored, spread_out
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
 
@@ -137,21 +134,9 @@ def _by_phases(
 def _spread(
     at: Lowering, window: _Window, image: SSAValue, stored: Array, bias: Array | None
 ) -> SSAValue:
-    inputs, outputs, group = window.channels, window.outputs, window.group
-    parts = stored.reshape(group, inputs // group, outputs // group, *window.kernel)
-    mirrored = np.ascontiguousarray(parts.swapaxes(1, 2)[..., ::-1, ::-1])
-    turned = mirrored.reshape(outputs, inputs // group, *window.kernel)
-    operands = [at.constant(turned, "weight")]
+    operands = [at.constant(mirrored(stored, window.group), "weight")]
     if bias is not None:
         operands.append(at.constant(bias, "bias"))
-    edges = [span - 1 - pad for span, pad in zip(window.spans, window.pads, strict=True)]
-    apart = spread(at, spread(at, image, 2, window.strides[0]), 3, window.strides[1])
-    cut = [max(-edge, 0) for edge in edges]
-    if any(cut):
-        extents = shape_of(apart)[2:]
-        ends = [extent - size for extent, size in zip(extents, cut, strict=True)]
-        apart = at.emit("slice", apart, starts=tuple(cut), ends=tuple(ends), axes=[2, 3])
-    pads = tuple(max(edge, 0) for edge in edges)
-    return at.emit(
-        "conv", apart, *operands, pads=pads * 2, dilations=window.dilations, group=window.group
-    )
+    pads = [(pad, pad) for pad in window.pads]
+    apart = spread_out(at, image, window.strides, window.spans, pads, (0, 0))
+    return at.emit("conv", apart, *operands, dilations=window.dilations, group=window.group)

@@ -9,7 +9,8 @@ import numpy as np
 
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.operators.sampling import constant
-from tilewright.frontends.onnx.windows import Window, positive
+from tilewright.frontends.onnx.windows import positive
+from tilewright.frontends.windows import Window
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array
 

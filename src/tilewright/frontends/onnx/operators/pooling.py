@@ -9,13 +9,8 @@ import numpy as np
 
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.operators import patches
-from tilewright.frontends.onnx.windows import (
-    Window,
-    as_image,
-    as_sequence,
-    spatial_rank,
-    window_of,
-)
+from tilewright.frontends.onnx.windows import spatial_rank, window_of
+from tilewright.frontends.windows import Window, as_image, as_sequence
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 from tilewright.numerics import reference
