@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tilewright.frontends.moves import cut, stretch
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.operators.quantisation import operand
 from tilewright.ir import SSAValue
@@ -34,8 +35,7 @@ def attention(at: Lowering) -> Sequence[Value]:
     parts: list[SSAValue] = []
     start = 0
     for size in sizes:
-        ends = {"starts": (start,), "ends": (start + size,), "steps": (1,), "axes": (2,)}
-        parts.append(_split_heads(at, at.emit("slice", packed, **ends), heads))
+        parts.append(_split_heads(at, stretch(at, packed, 2, start, start + size), heads))
         start += size
     q, k, v = parts
     past = _past(at, 4)
@@ -87,8 +87,7 @@ def multi_head_attention(at: Lowering) -> Sequence[Value]:
             parts.append(value)
             continue
         if at.has(3):
-            ends = {"starts": (start,), "ends": (start + width,), "steps": (1,), "axes": (0,)}
-            value = at.emit("add", value, at.emit("slice", at.tensor(3), **ends))
+            value = at.emit("add", value, stretch(at, at.tensor(3), 0, start, start + width))
         parts.append(_split_heads(at, value, heads))
         start += width
     q, k, v = parts
@@ -127,14 +126,15 @@ def rotary_embedding(at: Lowering) -> Value:
         positions = at.reshape(positions, (1, length))
     tables = [at.emit("gather", at.tensor(index), positions, axis=0) for index in (2, 3)]
     cosine, sine = (at.reshape(table, (shape_of(table)[0], 1, length, half)) for table in tables)
-    turned = _part(at, x, 3, 0, 2 * half)
+    turned = cut(at, x, {3: (0, 2 * half, 1)})
     if at.integer("interleaved"):
         pairs = at.reshape(turned, (batch, heads, length, half, 2))
         left, right = (
-            at.reshape(_part(at, pairs, 4, i, i + 1), (batch, heads, length, half)) for i in (0, 1)
+            at.reshape(cut(at, pairs, {4: (i, i + 1, 1)}), (batch, heads, length, half))
+            for i in (0, 1)
         )
     else:
-        left, right = _part(at, turned, 3, 0, half), _part(at, turned, 3, half, 2 * half)
+        left, right = cut(at, turned, {3: (0, half, 1)}), cut(at, turned, {3: (half, 2 * half, 1)})
     first = at.emit("sub", at.emit("mul", left, cosine), at.emit("mul", right, sine))
     second = at.emit("add", at.emit("mul", left, sine), at.emit("mul", right, cosine))
     if at.integer("interleaved"):
@@ -143,14 +143,8 @@ def rotary_embedding(at: Lowering) -> Value:
     else:
         y = at.emit("concat", first, second, axis=3)
     if 2 * half < size:
-        y = at.emit("concat", y, _part(at, x, 3, 2 * half, size), axis=3)
+        y = at.emit("concat", y, cut(at, x, {3: (2 * half, size, 1)}), axis=3)
     return y if len(shape) == 4 else _join_heads(at, y)
-
-
-def _part(at: Lowering, x: SSAValue, axis: int, start: int, end: int) -> SSAValue:
-    if (start, end) == (0, shape_of(x)[axis]):
-        return x
-    return at.emit("slice", x, starts=(start,), ends=(end,), steps=(1,), axes=(axis,))
 
 
 def _split_heads(at: Lowering, x: SSAValue, heads: int) -> SSAValue:
@@ -172,7 +166,7 @@ def _past(at: Lowering, index: int) -> tuple[SSAValue | None, SSAValue | None]:
     if len(shape) != 5 or shape[0] != 2:
         raise at.refuse(f"its past has shape {list(shape)}", code="onnx-shape")
     x = at.tensor(index)
-    key, value = (at.reshape(_part(at, x, 0, i, i + 1), shape[1:]) for i in (0, 1))
+    key, value = (at.reshape(cut(at, x, {0: (i, i + 1, 1)}), shape[1:]) for i in (0, 1))
     return key, value
 
 

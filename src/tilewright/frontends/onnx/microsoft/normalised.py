@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilewright.frontends.onnx.lowering import Lowering, Value
-from tilewright.frontends.onnx.operators.normalisation import centred
+from tilewright.frontends.onnx.operators.normalisation import centred, root_of_squares
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
@@ -53,8 +53,7 @@ def _sum(at: Lowering, bias: int) -> SSAValue:
 def _root(
     at: Lowering, x: SSAValue, axes: Sequence[int], epsilon: float
 ) -> tuple[SSAValue, SSAValue]:
-    mean = at.emit("reduce_mean", at.emit("mul", x, x), axes=tuple(axes), keep_dims=True)
-    root = at.emit("sqrt", at.apply("add", mean, epsilon))
+    root = root_of_squares(at, x, axes, epsilon)
     numerator = at.weight(np.ones((), np.float32), f"{at.node.name}.one")
     return at.emit("div", x, root), at.emit("div", numerator, root)
 

@@ -81,11 +81,12 @@ def _clip_by_tensors(at: Lowering) -> SSAValue:
     return x
 
 
-def binary(operation: str) -> Map:
-    """The rule of an operator of two operands that broadcast."""
+def binary(operation: str, *, swapped: bool = False) -> Map:
+    """The rule of an operator of two operands that broadcast; ``swapped`` exchanges them."""
 
     def rule(at: Lowering) -> SSAValue:
-        return at.emit(operation, at.tensor(0), at.tensor(1))
+        operands = at.tensor(0), at.tensor(1)
+        return at.emit(operation, *(operands[::-1] if swapped else operands))
 
     return rule
 

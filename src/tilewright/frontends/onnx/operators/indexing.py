@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.frontends.moves import elements_along, number, ramps, stretch
+from tilewright.frontends.moves import elements_along, flat_places, number, stretch
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.operators.movement import gather_constant
 from tilewright.ir import SSAValue
@@ -44,24 +44,21 @@ def gather(at: Lowering) -> Value:
     return at.emit("gather", at.tensor(0), at.tensor(1), axis=axis)
 
 
-def _flat_places(at: Lowering, axis: int) -> SSAValue:
-    """One number for each of GatherElements' and ScatterElements' indices."""
+def _places_along(at: Lowering, axis: int) -> SSAValue:
+    """GatherElements' and ScatterElements' indices, which name places along an axis."""
     sizes, shape = at.shape(0), at.shape(1)
     if len(shape) != len(sizes) or any(
         have > want for i, (have, want) in enumerate(zip(shape, sizes, strict=True)) if i != axis
     ):
         raise at.refuse(f"indices {list(shape)} do not fit {list(sizes)}", code="onnx-shape")
-    step = math.prod(sizes[axis + 1 :])
-    along = at.apply("mul", places_of(at, 1, sizes[axis]), step)
-    return at.emit("add", along, number(at, ramps(at, shape, sizes, axis), "ramps"))
+    return places_of(at, 1, sizes[axis])
 
 
 def gather_elements(at: Lowering) -> Value:
     """One element for each index, which names its place along an axis."""
     sizes = at.shape(0)
     axis = at.axis(at.integer("axis"), len(sizes))
-    flat = at.reshape(at.tensor(0), (math.prod(sizes),))
-    return at.emit("gather", flat, _flat_places(at, axis), axis=0)
+    return elements_along(at, at.tensor(0), _places_along(at, axis), axis)
 
 
 def scatter_elements(at: Lowering) -> Value:
@@ -74,7 +71,7 @@ def scatter_elements(at: Lowering) -> Value:
     result = at.emit(
         "scatter",
         at.reshape(at.tensor(0), (math.prod(sizes),)),
-        at.reshape(_flat_places(at, axis), (count,)),
+        at.reshape(flat_places(at, _places_along(at, axis), sizes, axis), (count,)),
         at.reshape(at.tensor(2), (count,)),
         reduction=_reduction(at),
     )
@@ -189,18 +186,17 @@ def reverse_sequence(at: Lowering) -> Value:
     if {batch, time} != {0, 1} or len(shape) < 2:
         raise at.refuse("its batch and time axes are not the first two")
     lengths = at.cast(at.tensor(1), np.int64)
-    wide = (-1, 1) if batch == 0 else (1, -1)
+    sides = {batch: (-1, 1), time: (1, -1)} if batch == 0 else {batch: (1, -1), time: (-1, 1)}
     lengths = at.reshape(
-        lengths, tuple(shape[0 if batch == 0 else 1] if w < 0 else 1 for w in wide)
+        at.cast(at.tensor(1), np.int64), [shape[batch] if w < 0 else 1 for w in sides[batch]]
     )
-    ramp = number(at, np.arange(shape[time]).reshape((1, -1) if time == 1 else (-1, 1)), "ramp")
+    ramp = number(at, np.arange(shape[time]).reshape(sides[time]), "ramp")
     mirrored = at.apply("sub", at.emit("sub", lengths, ramp), 1)
-    places = at.emit("select", at.emit("less", ramp, lengths), mirrored, ramp)
-    images = np.arange(shape[batch]).reshape((-1, 1) if batch == 0 else (1, -1))
+    rows = at.emit("select", at.emit("less", ramp, lengths), mirrored, ramp)
     if time == 0:
-        rows = at.emit("add", at.apply("mul", places, shape[1]), number(at, images, "batch"))
-    else:
-        rows = at.emit("add", places, number(at, images * shape[1], "batch"))
+        rows = at.apply("mul", rows, shape[1])
+    images = np.arange(shape[batch]).reshape(sides[batch]) * (shape[1] if batch == 0 else 1)
+    rows = at.emit("add", rows, number(at, images, "batch"))
     flat = at.reshape(at.tensor(0), (shape[0] * shape[1], *shape[2:]))
     return at.emit("gather", flat, rows, axis=0)
 

@@ -117,28 +117,10 @@ def col2im(at: Lowering) -> Value:
     flat, inside = places_in_windows(at, image, window)
     if flat.shape != (shape[2], taps):
         raise at.refuse(f"there are {flat.shape[0]} blocks, not {shape[2]}", code="onnx-shape")
-    sources = _sources(at, flat, inside, math.prod(image))
-    # Every pixel adds up what lies in its column of sources; the last source is a zero.
-    channels = shape[0] * shape[1] // taps
+    # A row for each pixel; the windows' elements outside of the image name none.
+    channels, pixels = shape[0] * shape[1] // taps, math.prod(image)
+    places = at.weight(np.where(inside, flat, pixels).T.reshape(-1), f"{at.node.name}.places")
     x = at.reshape(at.tensor(0), (channels, taps * shape[2]))
-    x = at.emit("pad", x, pads=(0, 0, 0, 1), mode="constant")
-    terms = at.emit("gather", x, at.weight(sources, f"{at.node.name}.sources"), axis=1)
-    total = at.emit("reduce_sum", terms, axes=(2,), keep_dims=False)
-    return at.reshape(total, (shape[0], shape[1] // taps, *image))
-
-
-def _sources(at: Lowering, flat: Array, inside: Array, pixels: int) -> Array:
-    """For every pixel the entries of a block's column-major table that lie on it."""
-    windows, taps = flat.shape
-    entry = np.arange(taps)[None] * windows + np.arange(windows)[:, None]
-    pixel, entry = flat[inside], entry[inside]
-    order = np.argsort(pixel, kind="stable")
-    pixel, entry = pixel[order], entry[order]
-    counts = np.bincount(pixel, minlength=pixels)
-    depth = max(int(counts.max(initial=0)), 1)
-    if pixels * depth > MAX_TABLE:
-        raise at.refuse("its blocks have too many elements", code="onnx-too-large")
-    table = np.full((pixels, depth), taps * windows, np.int64)
-    starts = np.cumsum(counts) - counts
-    table[pixel, np.arange(pixel.size) - starts[pixel]] = entry
-    return table
+    zeros = at.weight(np.zeros((pixels, channels), dtype_of(x)), f"{at.node.name}.zeros")
+    total = at.emit("scatter", zeros, places, at.transpose(x, (1, 0)), reduction="add")
+    return at.reshape(at.transpose(total, (1, 0)), (shape[0], shape[1] // taps, *image))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
-
 import numpy as np
 
 from tilewright.frontends.moves import stretch
@@ -14,7 +11,6 @@ from tilewright.frontends.onnx.operators.sampling import (
     constant,
     rows_of,
     sampled,
-    taps_of,
     within,
 )
 from tilewright.ir import SSAValue
@@ -54,38 +50,15 @@ def roi_align(at: Lowering) -> Value:
     first = at.reshape(image, (count, 1, 1))
     axes = [Axis(extent, "border") for extent in shape[2:]]
     rows = rows_of(at, at.tensor(0))
-    samples = _samples(at, rows, places, axes, first, largest=mode == "max")
+    # In mode max, as ONNX has it, a sample is the largest of its four weighted pixels.
+    fold = "max" if mode == "max" else "add"
+    samples = sampled(at, rows, places, axes, "linear", first, fold)
     mask = at.cast(at.reshape(inside, (*shape_of(inside), 1)), dtype_of(samples))
     samples = at.emit("mul", samples, mask)
     samples = at.reshape(samples, (count, cells[0], ratio, cells[1], ratio, shape[1]))
     operation = "reduce_max" if mode == "max" else "reduce_mean"
     samples = at.emit(operation, samples, axes=(2, 4), keep_dims=False)
     return at.transpose(samples, (0, 3, 1, 2))
-
-
-def _samples(
-    at: Lowering,
-    rows: SSAValue,
-    places: Sequence[SSAValue],
-    axes: Sequence[Axis],
-    first: SSAValue,
-    *,
-    largest: bool,
-) -> SSAValue:
-    """Linear samples; in mode max, as ONNX has it, the largest of the four weighted pixels."""
-    if not largest:
-        return sampled(at, rows, places, axes, "linear", first)
-    ys, xs = (taps_of(at, p, a, "linear") for p, a in zip(places, axes, strict=True))
-    best: SSAValue | None = None
-    for (y, fy), (x, fx) in itertools.product(ys, xs):
-        assert fy is not None and fx is not None
-        row = at.emit("add", at.emit("add", first, at.apply("mul", y, axes[1].extent)), x)
-        weight = at.emit("mul", fy, fx)
-        corner = at.emit("gather", rows, row, axis=0)
-        corner = at.emit("mul", corner, at.reshape(weight, (*shape_of(weight), 1)))
-        best = corner if best is None else at.emit("max", best, corner)
-    assert best is not None
-    return best
 
 
 def _clamped(at: Lowering, side: SSAValue, extent: int) -> SSAValue:
