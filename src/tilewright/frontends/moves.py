@@ -49,7 +49,7 @@ def padded(
     for axis, (first, last) in pads.items():
         start, end = max(0, -first), sizes[axis] - max(0, -last)
         if start >= end:
-            raise at.refuse("its pads cut away everything", code=f"{at.FAMILY}-shape")
+            raise at.misfit("its pads cut away everything")
         kept[axis] = (start, end, 1)
     x = cut(at, x, kept)
     grown = [0] * (2 * rank)

@@ -145,7 +145,7 @@ def spread_out(
         outside[2 + i] = (spans[i] - 1 - begin, spans[i] - 1 - end + extra[i])
     x = padded(at, x, outside)
     if any(have < span for have, span in zip(shape_of(x)[2:], spans, strict=True)):
-        raise at.refuse("its pads leave nothing", code=f"{at.FAMILY}-shape")
+        raise at.misfit("its pads leave nothing")
     return x
 
 

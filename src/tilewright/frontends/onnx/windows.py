@@ -20,9 +20,8 @@ def spatial_rank(at: Lowering) -> int:
     """Number of spatial axes of the first operand; refuses all but one to three."""
     shape = at.shape(0)
     if len(shape) not in (3, 4, 5):
-        raise at.refuse(
-            f"its input has shape {list(shape)}; images of one to three spatial axes are computed",
-            code="onnx-shape",
+        raise at.misfit(
+            f"its input has shape {list(shape)}; images of one to three spatial axes are computed"
         )
     return len(shape) - 2
 
@@ -52,9 +51,7 @@ def window_of(at: Lowering, kernel: Sequence[int], *, pool: bool) -> Window:
         if pool and max(begins[axis], ends[axis]) >= span:
             raise at.refuse(f"its pads are as large as the window, {spans} wide")
         if extent + begins[axis] + ends[axis] + extra[axis] < span:
-            raise at.refuse(
-                f"a window {spans} wide does not fit the input {list(extents)}", code="onnx-shape"
-            )
+            raise at.misfit(f"a window {spans} wide does not fit the input {list(extents)}")
     return Window(
         tuple(kernel),
         strides,

@@ -30,10 +30,9 @@ class _Window:
         if not 1 <= self.outputs < MAX_EXTENT:
             raise at.refuse(f"num_output {self.outputs} must lie in [1, {MAX_EXTENT})")
         if self.group < 1 or self.channels % self.group or self.outputs % self.group:
-            raise at.refuse(
+            raise at.misfit(
                 f"{self.channels} channels and {self.outputs} outputs do not divide into "
-                f"{self.group} groups",
-                code="caffe-shape",
+                f"{self.group} groups"
             )
         if len(at.layer.tops) != len(at.layer.bottoms):
             raise at.refuse(
@@ -42,7 +41,7 @@ class _Window:
             )
         for value in at.values[1:]:
             if len(shape_of(value)) != 4 or shape_of(value)[1] != self.channels:
-                raise at.refuse("its bottoms differ in their channels", code="caffe-shape")
+                raise at.misfit("its bottoms differ in their channels")
 
     @property
     def spans(self) -> Pair:
@@ -83,7 +82,7 @@ def deconvolution(at: Lowering) -> Sequence[SSAValue]:
     for index, span in enumerate(window.spans):
         pad, stride = window.pads[index], window.strides[index]
         if any(stride * (shape_of(x)[2 + index] - 1) + span <= 2 * pad for x in at.values):
-            raise at.refuse("its pads leave nothing of the result", code="caffe-shape")
+            raise at.misfit("its pads leave nothing of the result")
     inputs, outputs, group = window.channels, window.outputs, window.group
     fan_in = max(inputs // group * math.prod(window.kernel) // math.prod(window.strides), 1)
     shape = (inputs, outputs // group, *window.kernel)

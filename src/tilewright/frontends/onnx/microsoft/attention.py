@@ -21,7 +21,7 @@ def attention(at: Lowering) -> Sequence[Value]:
     a past [2, b, heads, p, d], and scores to add."""
     heads, shape, width = at.integer("num_heads"), at.shape(0), at.shape(1)
     if len(shape) != 3 or len(width) != 2 or heads < 1:
-        raise at.refuse("its operands are not [b, s, h] and [h, 3 h]", code="onnx-shape")
+        raise at.misfit("its operands are not [b, s, h] and [h, 3 h]")
     if at.integer("do_rotary") or at.has(6) or at.integer("past_present_share_buffer"):
         raise at.refuse("rotary embeddings and buffers that it shares are not computed")
     sizes = at.integers("qkv_hidden_sizes") or (width[1] // 3,) * 3
@@ -70,15 +70,14 @@ def multi_head_attention(at: Lowering) -> Sequence[Value]:
     shapes = [at.shape(index) for index in range(3)] if at.has(1) and at.has(2) else []
     ready = [len(shape) == 4 for shape in shapes]
     if ready not in ([False] * 3, [False, True, True]) or any(len(s) not in (3, 4) for s in shapes):
-        raise at.refuse(
-            "its query is not [b, s, h], with key and value [b, t, h] or [b, heads, t, d]",
-            code="onnx-shape",
+        raise at.misfit(
+            "its query is not [b, s, h], with key and value [b, t, h] or [b, heads, t, d]"
         )
     if ready[1] and {shape[1] for shape in shapes[1:]} != {heads}:
-        raise at.refuse(f"its key and value do not have {heads} heads", code="onnx-shape")
+        raise at.misfit(f"its key and value do not have {heads} heads")
     widths = [s[1] * s[3] if len(s) == 4 else s[2] for s in shapes]
     if heads < 1 or any(width % heads for width in widths):
-        raise at.refuse(f"{widths} columns do not divide into {heads} heads", code="onnx-shape")
+        raise at.misfit(f"{widths} columns do not divide into {heads} heads")
     parts: list[SSAValue] = []
     start = 0
     for index, width in enumerate(widths):
@@ -107,7 +106,7 @@ def rotary_embedding(at: Lowering) -> Value:
     shape = at.shape(0)
     half = at.shape(2)[-1]
     if at.integer("is_packed_batching") or len(shape) not in (3, 4) or len(at.shape(2)) != 2:
-        raise at.refuse("its input is not [b, s, h] or [b, heads, s, d]", code="onnx-shape")
+        raise at.misfit("its input is not [b, s, h] or [b, heads, s, d]")
     heads = at.integer("num_heads")
     if len(shape) == 4:
         x = at.tensor(0)
@@ -118,7 +117,7 @@ def rotary_embedding(at: Lowering) -> Value:
         x = _split_heads(at, at.tensor(0), heads)
     batch, heads, length, size = shape_of(x)
     if 2 * half > size:
-        raise at.refuse("its cosines have more features than a head", code="onnx-shape")
+        raise at.misfit("its cosines have more features than a head")
     positions = at.cast(at.tensor(1), np.int64)
     if math.prod(shape_of(positions)) == 1:
         steps = at.weight(np.arange(length), f"{at.node.name}.steps")
@@ -164,7 +163,7 @@ def _past(at: Lowering, index: int) -> tuple[SSAValue | None, SSAValue | None]:
         return None, None
     shape = at.shape(index)
     if len(shape) != 5 or shape[0] != 2:
-        raise at.refuse(f"its past has shape {list(shape)}", code="onnx-shape")
+        raise at.misfit(f"its past has shape {list(shape)}")
     x = at.tensor(index)
     key, value = (at.reshape(cut(at, x, {0: (i, i + 1, 1)}), shape[1:]) for i in (0, 1))
     return key, value
@@ -208,7 +207,7 @@ def _hidden(at: Lowering, index: int, batch: int, length: int, total: int) -> SS
         (batch, length, total): (batch, 1, length, total),
     }
     if shape not in forms:
-        raise at.refuse(f"a mask of shape {list(shape)} is not read", code="onnx-shape")
+        raise at.misfit(f"a mask of shape {list(shape)} is not read")
     filter_value = at.number("mask_filter_value", -10000.0)
     numbers = [
         at.weight(np.array(number, np.float32), f"{at.node.name}.mask")

@@ -46,7 +46,7 @@ def _sum(at: Lowering, bias: int) -> SSAValue:
     total = at.emit("add", x, skip)
     total = at.emit("add", total, at.tensor(bias)) if at.has(bias) else total
     if shape_of(total) != at.shape(0):
-        raise at.refuse("its skip or bias widens it", code="onnx-shape")
+        raise at.misfit("its skip or bias widens it")
     return total
 
 
@@ -67,7 +67,7 @@ def embed_layer(at: Lowering) -> Sequence[Value]:
     """
     shape = at.shape(0)
     if len(shape) != 2:
-        raise at.refuse(f"its tokens have shape {list(shape)}, not rank 2", code="onnx-shape")
+        raise at.misfit(f"its tokens have shape {list(shape)}, not rank 2")
     batch, length = shape
 
     def rows(table: int, index: SSAValue) -> SSAValue:

@@ -19,10 +19,7 @@ def conv(at: Lowering) -> SSAValue:
     """Convolution, with groups and an optional bias."""
     rank, shape = spatial_rank(at), at.shape(1)
     if len(shape) != rank + 2:
-        raise at.refuse(
-            f"weights of shape {list(shape)} do not fit the input {list(at.shape(0))}",
-            code="onnx-shape",
-        )
+        raise at.misfit(f"weights of shape {list(shape)} do not fit the input {list(at.shape(0))}")
     kernel = at.integers("kernel_shape") or shape[2:]
     if kernel != shape[2:]:
         raise at.refuse(f"kernel_shape {list(kernel)} is not that of the weights {list(shape)}")

@@ -31,9 +31,7 @@ def prelu(at: Lowering) -> Value:
     if len(slope) > len(shape) or any(
         have not in (1, want) for have, want in zip(slope[::-1], shape[::-1], strict=False)
     ):
-        raise at.refuse(
-            f"the slope {list(slope)} does not broadcast to {list(shape)}", code="onnx-shape"
-        )
+        raise at.misfit(f"the slope {list(slope)} does not broadcast to {list(shape)}")
     return at.emit("prelu", at.tensor(0), at.tensor(1))
 
 

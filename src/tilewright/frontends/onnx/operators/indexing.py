@@ -25,7 +25,7 @@ def places_of(at: Lowering, index: int, extents: Sequence[int] | int) -> SSAValu
     if constant is not None:
         wide = constant.astype(np.int64)
         if ((wide < -sizes) | (wide >= sizes)).any():
-            raise at.refuse("an index is out of range", code="onnx-shape")
+            raise at.misfit("an index is out of range")
         return number(at, np.where(wide < 0, wide + sizes, wide), "indices")
     wide = at.cast(at.tensor(index), np.int64)
     end = number(at, sizes, "extents")
@@ -50,7 +50,7 @@ def _places_along(at: Lowering, axis: int) -> SSAValue:
     if len(shape) != len(sizes) or any(
         have > want for i, (have, want) in enumerate(zip(shape, sizes, strict=True)) if i != axis
     ):
-        raise at.refuse(f"indices {list(shape)} do not fit {list(sizes)}", code="onnx-shape")
+        raise at.misfit(f"indices {list(shape)} do not fit {list(sizes)}")
     return places_of(at, 1, sizes[axis])
 
 
@@ -66,7 +66,7 @@ def scatter_elements(at: Lowering) -> Value:
     sizes = at.shape(0)
     axis = at.axis(at.integer("axis"), len(sizes))
     if at.shape(2) != at.shape(1):
-        raise at.refuse("its indices and updates differ in shape", code="onnx-shape")
+        raise at.misfit("its indices and updates differ in shape")
     count = math.prod(at.shape(1))
     result = at.emit(
         "scatter",
@@ -90,7 +90,7 @@ def _rows(at: Lowering, batch: int) -> tuple[SSAValue, int]:
     sizes, shape = at.shape(0), at.shape(1)
     depth = shape[-1] if shape else 0
     if not 1 <= depth <= len(sizes) - batch or sizes[:batch] != shape[:batch]:
-        raise at.refuse(f"indices {list(shape)} do not fit {list(sizes)}", code="onnx-shape")
+        raise at.misfit(f"indices {list(shape)} do not fit {list(sizes)}")
     named = sizes[batch : batch + depth]
     steps = [math.prod(named[i + 1 :]) for i in range(depth)]
     parts = at.emit("mul", places_of(at, 1, named), number(at, np.array(steps), "steps"))
@@ -119,7 +119,7 @@ def scatter_nd(at: Lowering) -> Value:
     rows, depth = _rows(at, 0)
     inner, count = sizes[depth:], math.prod(shape_of(rows))
     if math.prod(at.shape(2)) != count * math.prod(inner):
-        raise at.refuse("its updates do not fit its indices", code="onnx-shape")
+        raise at.misfit("its updates do not fit its indices")
     result = at.emit(
         "scatter",
         at.reshape(at.tensor(0), (math.prod(sizes[:depth]), *inner)),
@@ -134,7 +134,7 @@ def one_hot(at: Lowering) -> Value:
     """The second of two values where an index is, else the first; one out of range is nowhere."""
     depth = [at.whole_at(1, "depth")]
     if depth[0] < 1:
-        raise at.refuse("its depth is not a positive number", code="onnx-shape")
+        raise at.misfit("its depth is not a positive number")
     shape = at.shape(0)
     axis = at.axis(at.integer("axis", -1), len(shape) + 1)
     at.check_size((*shape[:axis], depth[0], *shape[axis:]))
@@ -171,7 +171,7 @@ def trilu(at: Lowering) -> Value:
     diagonals = at.integers_at(1, "k")
     k = diagonals[0] if diagonals else 0
     if len(shape) < 2:
-        raise at.refuse("it takes matrices", code="onnx-shape")
+        raise at.misfit("it takes matrices")
     rows, columns = np.arange(shape[-2])[:, None], np.arange(shape[-1])
     kept = columns - rows >= k if at.integer("upper", 1) else columns - rows <= k
     x = at.tensor(0)
@@ -205,9 +205,8 @@ def compress(at: Lowering) -> Value:
     """The parts along an axis where a constant condition is true."""
     condition = at.constant(1)
     if condition is None:
-        raise at.refuse(
-            "its condition is computed at run time, and with it the shape of its result",
-            code="onnx-shape",
+        raise at.misfit(
+            "its condition is computed at run time, and with it the shape of its result"
         )
     x, sizes = at.tensor(0), at.shape(0)
     if "axis" not in at.attributes:
@@ -216,7 +215,7 @@ def compress(at: Lowering) -> Value:
         axis = at.axis(at.integer("axis"), len(sizes))
     places = np.flatnonzero(condition)
     if not places.size or places[-1] >= sizes[axis]:
-        raise at.refuse("its condition selects nothing, or more than exists", code="onnx-shape")
+        raise at.misfit("its condition selects nothing, or more than exists")
     return at.emit("gather", x, number(at, places, "places"), axis=axis)
 
 
@@ -229,7 +228,7 @@ def tensor_scatter(at: Lowering) -> Value:
     axis = at.axis(at.integer("axis", -2), len(sizes))
     length = sizes[axis]
     if axis == 0 or new != (*sizes[:axis], new[axis], *sizes[axis + 1 :]) or new[axis] > length:
-        raise at.refuse(f"entries {list(new)} do not fit {list(sizes)}", code="onnx-shape")
+        raise at.misfit(f"entries {list(new)} do not fit {list(sizes)}")
     mode, batch = at.text("mode", "linear"), sizes[0]
     if mode not in ("linear", "circular"):
         raise at.refuse(f"mode {mode!r} is not known")
@@ -238,7 +237,7 @@ def tensor_scatter(at: Lowering) -> Value:
     starts = np.arange(lists).reshape(batch, -1, 1) * length
     if at.has(2):
         if at.shape(2) != (batch,):
-            raise at.refuse(f"there are not {batch} places", code="onnx-shape")
+            raise at.misfit(f"there are not {batch} places")
         first = at.reshape(at.cast(at.tensor(2), np.int64), (batch, 1, 1))
         place = at.emit("add", first, number(at, steps, "steps"))
         within = at.apply("less", place, length)
@@ -263,7 +262,7 @@ def array_feature_extractor(at: Lowering) -> Value:
     """The columns that a list names."""
     sizes = at.shape(0)
     if not sizes:
-        raise at.refuse("it takes no scalar", code="onnx-shape")
+        raise at.misfit("it takes no scalar")
     places = at.reshape(places_of(at, 1, sizes[-1]), (math.prod(at.shape(1)),))
     rows = at.reshape(at.tensor(0), (math.prod(sizes[:-1]), sizes[-1]))
     columns = at.emit("gather", rows, places, axis=1)

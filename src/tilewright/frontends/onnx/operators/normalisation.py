@@ -30,7 +30,7 @@ def _training(at: Lowering) -> Sequence[Value]:
     """The batch's own statistics, and the running ones moved towards them."""
     x, shape = at.tensor(0), at.shape(0)
     if len(shape) < 2 or shape[0] * math.prod(shape[2:]) < 1:
-        raise at.refuse(f"its input of shape {list(shape)} has no channels", code="onnx-shape")
+        raise at.misfit(f"its input of shape {list(shape)} has no channels")
     axes = (0, *range(2, len(shape)))
     mean = at.emit("reduce_mean", x, axes=axes, keep_dims=False)
     wide = (1, shape[1], *(1 for _ in shape[2:]))
@@ -129,7 +129,7 @@ def root_of_squares(at: Lowering, x: SSAValue, axes: Sequence[int], epsilon: flo
 
 def _same_shape(at: Lowering, y: SSAValue) -> SSAValue:
     if shape_of(y) != at.shape(0):
-        raise at.refuse("its scale or shift does not broadcast to its input", code="onnx-shape")
+        raise at.misfit("its scale or shift does not broadcast to its input")
     return y
 
 
@@ -146,7 +146,7 @@ def group_normalization(at: Lowering) -> Value:
 def _by_groups(at: Lowering, groups: int, *, per_channel: bool) -> SSAValue:
     x, shape = at.tensor(0), at.shape(0)
     if len(shape) < 3 or groups < 1 or shape[1] % groups:
-        raise at.refuse(f"{list(shape)} does not divide into {groups} groups", code="onnx-shape")
+        raise at.misfit(f"{list(shape)} does not divide into {groups} groups")
     grouped = (shape[0], groups, shape[1] // groups, *shape[2:])
     x = at.reshape(x, grouped)
     y, _, _ = centred(at, x, range(2, len(grouped)), at.number("epsilon", 1e-5))
@@ -154,7 +154,7 @@ def _by_groups(at: Lowering, groups: int, *, per_channel: bool) -> SSAValue:
     parameters = (1, groups, shape[1] // groups if per_channel else 1, *ones)
     for index, operation in ((1, "mul"), (2, "add")):
         if math.prod(at.shape(index)) != math.prod(parameters):
-            raise at.refuse(f"its input {index} does not fit {list(shape)}", code="onnx-shape")
+            raise at.misfit(f"its input {index} does not fit {list(shape)}")
         y = at.emit(operation, y, at.reshape(at.tensor(index), parameters))
     return at.reshape(y, shape)
 
@@ -188,7 +188,7 @@ def _as_image(at: Lowering, build: Callable[[SSAValue], SSAValue]) -> SSAValue:
     """Apply an operation per channel on images to a tensor of any rank from 2."""
     x, shape = at.tensor(0), at.shape(0)
     if len(shape) < 2:
-        raise at.refuse(f"its input of shape {list(shape)} has no channels", code="onnx-shape")
+        raise at.misfit(f"its input of shape {list(shape)} has no channels")
     if len(shape) != 4:
         x = at.reshape(x, (*shape[:2], 1, math.prod(shape[2:])))
     result = build(x)

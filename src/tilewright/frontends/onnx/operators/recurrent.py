@@ -130,7 +130,7 @@ def _run(
         raise at.refuse(f"direction {direction!r} is not known")
     count = 2 if direction == "bidirectional" else 1
     if at.shape(1)[:2] != (count, gates * hidden) or at.shape(2) != (count, gates * hidden, hidden):
-        raise at.refuse("its weights do not fit its hidden size", code="onnx-shape")
+        raise at.misfit("its weights do not fit its hidden size")
     going = _going(at, length, batch)
     functions = _activations(at, list(defaults) * count)
     if at.number("clip"):
@@ -209,7 +209,7 @@ def _going(at: Lowering, length: int, batch: int) -> list[SSAValue | None]:
     if not at.has(4):
         return [None] * length
     if at.shape(4) != (batch,):
-        raise at.refuse(f"{batch} sequences have lengths {list(at.shape(4))}", code="onnx-shape")
+        raise at.misfit(f"{batch} sequences have lengths {list(at.shape(4))}")
     known = at.constant(4)
     lengths = at.reshape(at.cast(at.tensor(4), np.int32), (batch, 1))
     return [
@@ -225,7 +225,7 @@ def _zero(at: Lowering) -> SSAValue:
 def _checked(at: Lowering, x: SSAValue) -> tuple[int, ...]:
     shape = shape_of(x)
     if len(shape) != 3 or len(at.shape(1)) != 3 or len(at.shape(2)) != 3:
-        raise at.refuse("its inputs are not of rank 3", code="onnx-shape")
+        raise at.misfit("its inputs are not of rank 3")
     if shape[0] > MAX_ROUNDS:
         raise at.refuse(f"a sequence is longer than {MAX_ROUNDS}", code="onnx-too-large")
     if at.dtype(0) != np.float32:

@@ -117,7 +117,7 @@ def along_axis(at: Lowering, build: Callable[[SSAValue, int], SSAValue]) -> SSAV
     """A function of whole rows; before operator set 13 these are all axes from ``axis`` on."""
     shape = at.shape(0)
     if not shape:
-        raise at.refuse("it takes no scalar", code="onnx-shape")
+        raise at.misfit("it takes no scalar")
     axis = at.axis(at.integer("axis", -1 if at.version >= 13 else 1), len(shape))
     if at.version >= 13 or math.prod(shape[axis:]) == shape[axis]:
         return build(at.tensor(0), axis)

@@ -21,7 +21,7 @@ def roi_align(at: Lowering) -> Value:
     """The mean, or the largest, of samples in each cell of regions of an image."""
     shape, rois = at.shape(0), at.shape(1)
     if len(shape) != 4 or len(rois) != 2 or rois[1] != 4 or at.shape(2) != rois[:1]:
-        raise at.refuse(f"regions {list(rois)} do not fit {list(shape)}", code="onnx-shape")
+        raise at.misfit(f"regions {list(rois)} do not fit {list(shape)}")
     cells = (at.integer("output_height", 1), at.integer("output_width", 1))
     ratio, mode = at.integer("sampling_ratio"), at.text("mode", "avg")
     if min(cells) < 1 or mode not in ("avg", "max"):
@@ -156,7 +156,7 @@ def max_roi_pool(at: Lowering) -> Value:
     shape, rois = at.shape(0), at.shape(1)
     cells = at.integers("pooled_shape") or ()
     if len(shape) != 4 or len(rois) != 2 or rois[1] != 5 or len(cells) != 2 or min(cells) < 1:
-        raise at.refuse(f"regions {list(rois)} do not fit {list(shape)}", code="onnx-shape")
+        raise at.misfit(f"regions {list(rois)} do not fit {list(shape)}")
     boxes = at.apply("mul", at.tensor(1), at.number("spatial_scale", 1.0))
     # Half away from zero, as C's round.
     whole = at.emit("floor", at.apply("add", boxes, 0.5))

@@ -161,9 +161,7 @@ def grid_sample(at: Lowering) -> Value:
     shape, grid = at.shape(0), at.shape(1)
     rank = len(shape) - 2
     if rank < 1 or len(grid) != rank + 2 or grid[0] != shape[0] or grid[-1] != rank:
-        raise at.refuse(
-            f"a grid {list(grid)} does not fit the image {list(shape)}", code="onnx-shape"
-        )
+        raise at.misfit(f"a grid {list(grid)} does not fit the image {list(shape)}")
     mode = at.text("mode", "linear").removeprefix("bi")
     padding, corners = at.text("padding_mode", "zeros"), bool(at.integer("align_corners"))
     if mode not in ("nearest", "linear", "cubic") or (mode == "cubic" and rank > 3):

@@ -23,9 +23,8 @@ def conv_transpose(at: Lowering) -> Value:
     rank, shape, sizes = spatial_rank(at), at.shape(1), at.shape(0)
     group = at.integer("group", 1)
     if len(shape) != rank + 2 or group < 1 or shape[0] % group or shape[0] != sizes[1]:
-        raise at.refuse(
-            f"weights of shape {list(shape)} in {group} groups do not fit {list(sizes)}",
-            code="onnx-shape",
+        raise at.misfit(
+            f"weights of shape {list(shape)} in {group} groups do not fit {list(sizes)}"
         )
     if (at.integers("kernel_shape") or shape[2:]) != shape[2:]:
         raise at.refuse(f"kernel_shape is not that of the weights {list(shape)}")

@@ -77,7 +77,7 @@ def folded(at: Lowering, x: View, axes: Sequence[int], fold: str) -> View:
     rest = [axis for axis in range(x.rank) if axis not in axes]
     shape = tuple(x.shape[axis] for axis in rest)
     if any(x.shape[axis] == 0 for axis in axes):
-        raise at.refuse("it reduces nothing at all", code="stablehlo-shape")
+        raise at.misfit("it reduces nothing at all")
     if fold in ("add", "mul"):
         x = at.filled(x, axes)
     lost = [axis for axis in axes if x.extent(axis) > 1]
