@@ -93,12 +93,6 @@ class Step:
         """The memory of the result."""
         return self.device.blobs[self.result].memory
 
-    @property
-    def axis(self) -> int:
-        """The axis that the operation works along, counted from the first."""
-        rank = len(shape_of(self.result))
-        return self.op.integer("axis", -rank, rank - 1) % rank
-
     def x(self, index: int = 0) -> Operand:
         """Return the memory of an operand."""
         return self.device.blobs[self.op.inputs[index]].memory
@@ -185,14 +179,16 @@ def _lrn(step: Step) -> Forward:
 
 def _softmax(step: Step) -> Forward:
     """Softmax, over channels alone."""
-    if step.axis != 1:
+    if step.op.counted_axis != 1:
         raise step.refuse("its axis is not the channels")
     return lambda: operators.softmax_forward(step.handle, step.x(), step.y)
 
 
 def _concat(step: Step) -> Forward:
     count = len(step.op.inputs)
-    return lambda: operators.concat(step.handle, step.axis, [*map(step.x, range(count))], step.y)
+    return lambda: operators.concat(
+        step.handle, step.op.counted_axis, [*map(step.x, range(count))], step.y
+    )
 
 
 def _reshape(step: Step) -> Forward:
