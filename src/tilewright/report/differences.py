@@ -17,6 +17,7 @@ from tilewright.ir.types import Array, shape_of
 from tilewright.report.measures import Measures, measure, plain
 from tilewright.report.noise import Noise
 from tilewright.runtime.model_check import ModelCheck, plain_json
+from tilewright.runtime.texts import printable, table
 
 
 @dataclass(frozen=True)
@@ -128,16 +129,10 @@ class Comparison:
         with_noise = any(row.noise for row in self.rows)
         heads = ["layer", "runs on", "max abs", "max rel", "SNR dB"]
         heads += ["float32 dB", "own dB"] if with_noise else []
-        table = [heads, *(_cells(row, with_noise) for row in self.rows)]
-        widths = [max(len(row[i]) for row in table) for i in range(len(heads))]
+        rows = table([heads, *(_cells(row, with_noise) for row in self.rows)], 2)
+        marks = ["", *("  <" if row.beyond else "" for row in self.rows)]
         lines = [f"{self.target} beside {self.reference}, tolerance {self.tolerance:g}"]
-        for number, row in enumerate(table):
-            mark = "  <" if number and self.rows[number - 1].beyond else ""
-            cells = (
-                cell.ljust(width) if i < 2 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            lines.append(f"{'  '.join(cells).rstrip()}{mark}")
+        lines += [f"{text}{mark}" for text, mark in zip(rows, marks, strict=True)]
         first, worst, noisiest = self.first, self.worst, self.noisiest
         if first is None:
             lines.append("no layer differs beyond the tolerance")
@@ -162,8 +157,7 @@ def _name(row: Difference | None) -> str | None:
 
 
 def _label(layer: Layer) -> str:
-    name = layer.node or layer.name
-    return "".join(c if c.isprintable() else "\ufffd" for c in name)
+    return printable(layer.node or layer.name)
 
 
 def _told(row: Difference) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, YieldOp
 from tilewright.graph.passes.memory_plan import MemoryPlan, PlannedBuffer
 from tilewright.graph.values import name_values
+from tilewright.runtime.texts import printable
 
 
 @dataclass(frozen=True)
@@ -81,13 +82,12 @@ class MemoryReport:
             f"  buffers      {len(plan.buffers):>14,}, which take"
             f" {sum(b.bytes for b in plan.buffers):,} bytes without sharing",
             f"live at the peak, during {plan.busiest}:",
-            *(f"  {b.bytes:>14,} bytes at {b.offset:>12,}  {_shown(self.label(b))}" for b in live),
+            *(
+                f"  {b.bytes:>14,} bytes at {b.offset:>12,}  {printable(self.label(b))}"
+                for b in live
+            ),
         ]
         return "\n".join(lines) + "\n"
-
-
-def _shown(text: str) -> str:
-    return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
 def memory_report(model: str, target: str, network: NetworkOp, plan: MemoryPlan) -> MemoryReport:
