@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.numerics import affine, tables
 from tilewright.numerics import fixed as fixed_point
+from tilewright.numerics.arrays import Array
 from tilewright.numerics.element_types import element_of_dtype, rounded
 
-Array = NDArray[Any]
 Attributes = Mapping[str, Any]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tilewright.frontends.moves import cut, stretch
 from tilewright.frontends.onnx.lowering import Lowering, Value
+from tilewright.frontends.onnx.operators.attention import split_heads
 from tilewright.frontends.onnx.operators.quantisation import operand
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
@@ -35,7 +36,7 @@ def attention(at: Lowering) -> Sequence[Value]:
     parts: list[SSAValue] = []
     start = 0
     for size in sizes:
-        parts.append(_split_heads(at, stretch(at, packed, 2, start, start + size), heads))
+        parts.append(split_heads(at, stretch(at, packed, 2, start, start + size), heads))
         start += size
     q, k, v = parts
     past = _past(at, 4)
@@ -87,7 +88,7 @@ def multi_head_attention(at: Lowering) -> Sequence[Value]:
             continue
         if at.has(3):
             value = at.emit("add", value, stretch(at, at.tensor(3), 0, start, start + width))
-        parts.append(_split_heads(at, value, heads))
+        parts.append(split_heads(at, value, heads))
         start += width
     q, k, v = parts
     k, v = (
@@ -114,7 +115,7 @@ def rotary_embedding(at: Lowering) -> Value:
         heads = heads if at.integer("rotary_embedding_dim") else shape[2] // (2 * half)
         if heads < 1 or shape[2] % heads:
             raise at.refuse("its number of heads is missing")
-        x = _split_heads(at, at.tensor(0), heads)
+        x = split_heads(at, at.tensor(0), heads)
     batch, heads, length, size = shape_of(x)
     if 2 * half > size:
         raise at.misfit("its cosines have more features than a head")
@@ -144,13 +145,6 @@ def rotary_embedding(at: Lowering) -> Value:
     if 2 * half < size:
         y = at.emit("concat", y, cut(at, x, {3: (2 * half, size, 1)}), axis=3)
     return y if len(shape) == 4 else _join_heads(at, y)
-
-
-def _split_heads(at: Lowering, x: SSAValue, heads: int) -> SSAValue:
-    """[b, s, heads * d] as [b, heads, s, d]."""
-    batch, length, width = shape_of(x)
-    x = at.reshape(x, (batch, length, heads, width // heads))
-    return at.transpose(x, (0, 2, 1, 3))
 
 
 def _join_heads(at: Lowering, x: SSAValue) -> SSAValue:

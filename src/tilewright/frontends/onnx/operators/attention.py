@@ -115,8 +115,14 @@ def _heads(at: Lowering, index: int, count: str) -> SSAValue:
     heads = at.integer(count)
     if heads < 1 or shape[2] % heads:
         raise at.misfit(f"{shape[2]} columns do not divide into {heads} heads")
-    value = at.reshape(at.tensor(index), (*shape[:2], heads, shape[2] // heads))
-    return at.transpose(value, (0, 2, 1, 3))
+    return split_heads(at, at.tensor(index), heads)
+
+
+def split_heads(at: Lowering, x: SSAValue, heads: int) -> SSAValue:
+    """[b, s, heads * d] as [b, heads, s, d]."""
+    batch, length, width = shape_of(x)
+    x = at.reshape(x, (batch, length, heads, width // heads))
+    return at.transpose(x, (0, 2, 1, 3))
 
 
 def _wide(at: Lowering, value: SSAValue) -> SSAValue:

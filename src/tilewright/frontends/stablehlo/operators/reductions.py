@@ -21,8 +21,6 @@ REDUCE: Mapping[str, str] = {
     "min": "reduce_min",
 }
 
-COMBINE: Mapping[str, str] = {"add": "add", "mul": "mul", "max": "max", "min": "min"}
-
 
 def fold_here(at: Lowering, dtype: np.dtype[Any]) -> str:
     """Return the name of the body's operation: ``add``, ``mul``, ``max`` or ``min``; of booleans,
@@ -69,7 +67,7 @@ def reduce(at: Lowering) -> View | Sequence[View]:
     wide = at.placed(start, {}, result.shape)
     if x.dtype == np.bool_:
         return at.pointwise("bit_or" if fold == "max" else "bit_and", result, wide)
-    return at.pointwise(COMBINE[fold], result, wide)
+    return at.pointwise(fold, result, wide)
 
 
 def folded(at: Lowering, x: View, axes: Sequence[int], fold: str) -> View:
