@@ -185,11 +185,9 @@ def reverse_sequence(at: Lowering) -> Value:
     batch, time = at.integer("batch_axis", 1), at.integer("time_axis")
     if {batch, time} != {0, 1} or len(shape) < 2:
         raise at.refuse("its batch and time axes are not the first two")
-    lengths = at.cast(at.tensor(1), np.int64)
-    sides = {batch: (-1, 1), time: (1, -1)} if batch == 0 else {batch: (1, -1), time: (-1, 1)}
-    lengths = at.reshape(
-        at.cast(at.tensor(1), np.int64), [shape[batch] if w < 0 else 1 for w in sides[batch]]
-    )
+    sides = (-1, 1), (1, -1)
+    counts = [shape[batch] if extent < 0 else 1 for extent in sides[batch]]
+    lengths = at.reshape(at.cast(at.tensor(1), np.int64), counts)
     ramp = number(at, np.arange(shape[time]).reshape(sides[time]), "ramp")
     mirrored = at.apply("sub", at.emit("sub", lengths, ramp), 1)
     rows = at.emit("select", at.emit("less", ramp, lengths), mirrored, ramp)
