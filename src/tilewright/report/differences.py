@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.frontends import ModelNode
-from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, YieldOp
+from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp
 from tilewright.graph.values import value_names
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
@@ -198,8 +198,7 @@ def layers_of(network: NetworkOp, seen: Mapping[str, Array]) -> list[Layer]:
         if isinstance(op, GraphOperation):
             layers.append(Layer(name, op.result_node, "", "address", op.result, seen[name]))
             continue
-        last = op.body.block.last_op
-        inner = last.values[0].owner if isinstance(last, YieldOp) else None
+        inner = op.computed.owner
         node = inner.result_node if isinstance(inner, GraphOperation) else ""
         engine = "host" if op.on_host else "accelerator"
         layers.append(Layer(name, node, op.symbol.data, engine, op.result, seen[name]))
