@@ -263,9 +263,9 @@ def tables_of(rows: Sequence[Mapping[str, Any]]) -> list[Table]:
         )
     remarks = (
         "The error is that of a whole network, a share of the simulated cycles. The prediction is "
-        "the sum of what kernels take alone. In a package a kernel begins while the one before "
-        "ends, so short kernels take less than predicted, and a kernel whose first weights an "
-        "earlier one loads does, too.",
+        "the sum of what kernels take alone, but in a package a kernel may begin while the one "
+        "before ends: short ones, such as the steps of a GRU, take less than predicted.",
+        "Networks that a machine has no row of were not measured.",
     )
     return [
         Table("Machines", MACHINE_COLUMNS, machines, remarks),
