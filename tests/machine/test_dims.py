@@ -3,7 +3,7 @@ from tilewright.graph.operations.base import MAXIMUM_RANK
 from tilewright.machine.dims import DIMS, RANK, dims_of
 from tilewright.report.operators import samples_of
 
-STAGES = {"depthwise_conv", "identity", "copy"}
+STAGES = {"depthwise_conv", "identity", "copy", "attention_weights"}
 """What loop nests are called that have no operation of their own."""
 
 

@@ -49,6 +49,7 @@ DIMS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("lrn", "lrn_gradient"), _LRN),
     "maximum_gradient": ("n", "j", "p", "k"),
     "attention": ("b0", "b1", "m", "e", "t", "d"),
+    "attention_weights": ("b0", "b1", "m", "t"),
     "channel_shuffle": ("n", "a", "b", "h", "w"),
     **dict.fromkeys(("softmax", "layer_norm", "arg_sort", "running_sum", "running_product"), _ROWS),
     **dict.fromkeys((*operators("fold"), "arg_max", "arg_min"), _REDUCED),

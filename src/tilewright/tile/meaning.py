@@ -337,6 +337,14 @@ def _softmax(tile: Tile) -> Array:
     return reference.softmax(tile.arrays[0], axis)
 
 
+def _attention_weights(tile: Tile) -> Array:
+    """Rows that are whole: the softmax of scores times the scale, plus the mask."""
+    names = [axis.dims[0] if axis.dims else "" for axis in tile.windows[-1]]
+    x, *mask = (tile.view(n, tile.padded(n), names) for n in range(len(tile.arrays)))
+    scores = x * np.float32(tile.parameters.get("scale", 1.0))
+    return reference.softmax(scores + mask[0] if mask else scores, -1)
+
+
 def _layer_norm(tile: Tile) -> Array:
     """Rows that are whole; the caller's tile has every index of the last axis."""
     x, *others = tile.arrays
@@ -397,6 +405,7 @@ ANCHORS: Mapping[str, Anchor] = {
     "reduce_sum": Anchor(_SUM, np.add, _narrow),
     "lrn": Anchor(_lrn, None, _complete),
     "softmax": Anchor(_softmax, None, _complete),
+    "attention_weights": Anchor(_attention_weights, None, _complete),
     "layer_norm": Anchor(_layer_norm, None, _complete),
     "lrn_gradient": Anchor(_lrn_gradient, None, _complete),
     "maximum_gradient": Anchor(_maximum_gradient, None, _complete),

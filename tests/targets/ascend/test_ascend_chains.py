@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
 from tests.slow import but_fast
 from tests.targets.sunway.sunway_networks import Network
 
@@ -17,6 +19,7 @@ import tilewright
 from tilewright.runtime.executable import Executable
 from tilewright.targets.ascend.network import CHAIN_GAIN, CHAINS
 from tilewright.targets.ascend.runner import AscendRunner
+from tilewright.targets.ascend.vector_primitives import vector_primitives
 
 README = Path(tilewright.__file__).parent / "targets" / "ascend" / "README.md"
 
@@ -218,3 +221,96 @@ def test_what_is_predicted_to_gain_little_stays_apart(tmp_path: Path) -> None:
     assert len(bounds(compiled(path))) == 2
     assert 0 < CHAIN_GAIN < 1
     assert "product -> product" in CHAINS
+
+
+ATTENTIONS = {
+    "attention of 8 heads, 128 x 64 by 128 keys": (8, 128, 64, False),
+    "the same with a mask of keys": (8, 128, 64, True),
+    "attention of 12 heads, 197 x 64 by 197 keys": (12, 197, 64, False),
+    "attention of 8 heads, 512 x 64 by 512 keys": (8, 512, 64, False),
+}
+"""Heads, queries and keys, elements of each, and whether some keys are hidden."""
+
+
+def attention(path: Path, heads: int, rows: int, size: int, *, masked: bool) -> Path:
+    """Products with keys, scaled, their softmax, and products with values."""
+    shape = [1, heads, rows, size]
+    nodes = [
+        helper.make_node("Transpose", ["k"], ["turned"], "turn", perm=[0, 1, 3, 2]),
+        helper.make_node("MatMul", ["q", "turned"], ["scores"], "scores"),
+        helper.make_node("Mul", ["scores", "factor"], ["scaled"], "scale"),
+        helper.make_node("Add", ["scaled", "hidden"], ["masked"], "mask"),
+        helper.make_node("Softmax", ["masked" if masked else "scaled"], ["weights"], "softmax"),
+        helper.make_node("MatMul", ["weights", "v"], ["y"], "mixed"),
+    ]
+    hidden = np.where(np.arange(rows) % 5 == 3, -1e4, 0).astype(np.float32)
+    constants = {"factor": np.float32(size**-0.5), "hidden": hidden.reshape(1, 1, 1, rows)}
+    graph = helper.make_graph(
+        [node for node in nodes if masked or node.name != "mask"],
+        "attention",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "qkv"],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
+    )
+    return path
+
+
+STEPS = {"scores", "scale", "mask", "softmax", "mixed"}
+
+
+@pytest.mark.parametrize("about", but_fast(ATTENTIONS, []))
+def test_attention_is_one_kernel_that_takes_less(
+    about: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Than its products and its softmax with scores in main memory, and as the README says."""
+    heads, rows, size, masked = ATTENTIONS[about]
+    path = attention(tmp_path / "model.onnx", heads, rows, size, masked=masked)
+    random = np.random.default_rng(5)
+    given = {name: random.normal(size=(1, heads, rows, size)).astype(np.float32) for name in "qkv"}
+    q, k, v = (array.astype(np.float16).astype(np.float64) for array in given.values())
+    scores = q @ k.swapaxes(2, 3) * size**-0.5
+    scores[..., 3::5] -= 1e4 if masked else 0
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    wanted = weights / weights.sum(-1, keepdims=True) @ v
+    numbers: list[int] = []
+    for one in (True, False):
+        executable = compiled(path) if one else _compiled_apart(path, monkeypatch)
+        names = {"mixed"} if one else STEPS
+        found = executable.run(given, profile=True)
+        assert executable.check(given, found).equal
+        kernels = [kernel for kernel in executable.profile.kernels if names & {*kernel.nodes}]
+        entries = [e for e in executable.manifest.kernels if names & {*e.nodes}]
+        assert len(kernels) == len(entries) == (1 if one else 4 + masked)
+        numbers += [round(sum(kernel.cycles or 0 for kernel in kernels))]
+        numbers += [sum(kernel.dram_bytes or 0 for kernel in kernels)]
+        numbers += [round(sum(entry.granule_bound or 0 for entry in entries))]
+        if one:
+            most = 2.0**-11 * (
+                weights / weights.sum(-1, keepdims=True) @ np.abs(v) + np.abs(wanted)
+            )
+            assert (np.abs(found["y"] - wanted) <= 1.1 * most + 1e-4).all()
+            runner = executable.runner
+            assert isinstance(runner, AscendRunner)
+            for order in (1, 12):
+                runner.order = order
+                assert np.array_equal(executable.run(given)["y"], found["y"])
+            single = compiled(path, cores=1)
+            np.testing.assert_array_equal(single.run(given)["y"], found["y"])
+    cycles, moved, bound, *apart = numbers
+    assert cycles < apart[0]
+    assert moved < apart[1]
+    assert bound <= cycles
+    figures = (cycles, apart[0], moved, apart[1], bound, apart[2])
+    line = f"| {about} | {' | '.join(f'{number:,}' for number in figures)} |"
+    assert line in README.read_text(), line
+
+
+def _compiled_apart(path: Path, monkeypatch: pytest.MonkeyPatch) -> Executable:
+    """The model on a machine that does not know attention as one operation."""
+    known = [p for p in vector_primitives() if p.name != "attention"]
+    with monkeypatch.context() as patch:
+        patch.setattr("tilewright.targets.ascend.network.vector_primitives", lambda: tuple(known))
+        return compiled(path, **APART)

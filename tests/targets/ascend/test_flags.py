@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
 from tests.slow import but_fast, crossed
+from tests.targets.ascend.attention_kernels import Heads
 from tests.targets.ascend.mutations import Mutated, arguments, generated, loop_of, mutants
 
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.host import ORDERS, build
-from tilewright.targets.ascend.kernels.attention import Heads, attention
 from tilewright.targets.ascend.kernels.broadcast import broadcast
 from tilewright.targets.ascend.kernels.elementwise import elementwise
 from tilewright.targets.ascend.kernels.fractal import defractalise, fractalise
@@ -65,7 +65,7 @@ KERNELS: dict[str, Callable[[], Program]] = {
         size=390,
         name="kernel",
     ),
-    "attention": lambda: attention(Heads(2, 40, 33, 16, 16, 0.25, (0, 0, 1)), ASCEND_910, "kernel"),
+    "attention": lambda: Heads(1, 2, 40, 33, 16, 16, 0.25, (1, 1, 1, 33)).program(),
     "pool": lambda: pool("max", 3, 5, 7, Window((3, 2)), ASCEND_910, name="kernel"),
     "to rows": lambda: defractalise(33, 50, "improved", ASCEND_910, "kernel"),
 }

@@ -175,7 +175,9 @@ def _part(kernel: Kernel, grid: dict[str, int]) -> Kernel:
 
 
 def _whole_dims(units: tuple[Unit, ...]) -> Iterator[str]:
-    """The dims of the last kernel of which a producer needs all for dims that it takes whole."""
+    """The dims of the last kernel of which a producer needs all for dims that it takes whole, and
+    those that a producer without a domain of its own does not have: parts would compute its points
+    again."""
     bound = {dim: axis for unit in units for dim, axis in unit.bound.items()}
 
     def roots(dim: str) -> Iterator[str]:
@@ -186,6 +188,9 @@ def _whole_dims(units: tuple[Unit, ...]) -> Iterator[str]:
             yield from roots(other)
 
     for unit in units[:-1]:
+        if not unit.bound:
+            own = {unit.names.get(dim, dim) for dim in unit.kernel.anchor.extents}
+            yield from (dim for dim in units[-1].kernel.anchor.extents if dim not in own)
         for dim in unit.primitive.whole:
             yield from roots(unit.names.get(dim, dim))
 

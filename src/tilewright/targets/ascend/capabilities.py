@@ -14,10 +14,12 @@ from tilewright.machine.records import (
     Finding,
     OperandRecord,
 )
-from tilewright.planning.own import CachedMemory, DividesUnlike, SharedCache
+from tilewright.planning.domain import Kernel
+from tilewright.planning.own import CachedMemory, DividesUnlike, FormsKernels, SharedCache
+from tilewright.targets.ascend.attention import as_chain
 
 
-class AscendMachine(OwnPasses):
+class AscendMachine(OwnPasses, FormsKernels):
     """Choices that are the compiler's, unless they are made here."""
 
     family: ClassVar[str] = "ascend"
@@ -25,6 +27,10 @@ class AscendMachine(OwnPasses):
     fractalise: Literal["planned", "naive", "improved", "vor", "dma"] = "planned"
     """The method of every change between rows and Nz (kernels/fractal.py); ``planned`` takes the
     fastest of each."""
+
+    def formed(self, kernel: Kernel, machine: Machine) -> Kernel:
+        """Attention as a chain."""
+        return as_chain(kernel)
 
     def multiplies_computed_integers(self) -> bool:
         """No: on the way to L0B only blocks of 16-bit elements are transposed, so integers lie

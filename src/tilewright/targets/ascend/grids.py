@@ -1,4 +1,4 @@
-"""Grids of vector kernels and of attention: which the kernels take, and the best of them.
+"""Grids of vector kernels: which the kernels take, and the best of them.
 
 A block of such a kernel has one run of each of its axes (kernels/shares.py), as they lie in main
 memory, the outermost first: outside of the dim that is cut in runs every block has a single index,
@@ -64,9 +64,6 @@ def steps_of(kernel: Kernel) -> tuple[Step, ...]:
         return _reduction(kernel)
     if anchor.operation in ("max_pool", "average_pool"):
         return _units(out, (1, CUBE, 1))
-    if anchor.operation == "attention":
-        batch, rows, own = (_dim(axis) for axis in out.access[:3])
-        return tuple(Step(d, u) for d, u in ((batch, 1), (own, 1), (rows, CUBE)) if d)
     if anchor.operation in ("transpose", "slice"):
         return _moved(kernel)
     if anchor.operation == "gather":
@@ -235,7 +232,7 @@ def vector_grids(kernel: Kernel, primitive: Primitive, cores: int) -> Columns:
 
 @dataclass
 class GridPlans:
-    """Plans vector kernels and attention for all cores; others as ``asked`` does."""
+    """Plans vector kernels for all cores; others as ``asked`` does."""
 
     machine: Machine
     asked: Ask | None

@@ -12,6 +12,7 @@ from tilewright.machine.model import MATRICES
 from tilewright.numerics.operators import operators
 from tilewright.targets.ascend.formats import heads, image, nz
 from tilewright.targets.ascend.kernels.recipes import RECIPES
+from tilewright.targets.ascend.kernels.turning import LINES
 from tilewright.targets.ascend.lowering.functions import NAMES
 from tilewright.targets.ascend.machine import CUBE, DaVinci
 
@@ -27,6 +28,8 @@ INDICES = ("int64", "int32")
 
 _MATRICES = ("input", "output")
 """Roles of whole matrices; the others are one row."""
+
+_SCORES = {"m": CUBE, "t": CUBE}
 
 _POINTS = "d0*d1*d2*d3*d4*d5*d6*d7"
 _REDUCED = f"{_POINTS}*r0*r1*r2*r3*r4*r5*r6*r7"
@@ -119,6 +122,23 @@ def vector_primitives() -> tuple[Primitive, ...]:
             peak=f"{_POINTS}/64",
             # Rows are read where they lie, whatever their number.
             limits={"v": 1},
+        ),
+        Primitive(
+            name="attention_weights",
+            operations=("attention_weights",),
+            engine="v",
+            operands={
+                "input": Storage(memory="ub", multiples=_SCORES, element_bytes=4),
+                "bias": Storage(memory="ub", multiples=_SCORES),
+                "output": Storage(memory="ub", multiples=_SCORES),
+            },
+            epilogue=(("cast",),),
+            cycles="ceil(b0*b1*m*t*9/64)",
+            peak="b0*b1*m*t*9/64",
+            whole=("t",),
+            multiples={"m": CUBE},
+            limits={"m": LINES},
+            reserved={"ub": 40960},
         ),
         Primitive(
             name="attention",

@@ -51,14 +51,15 @@ def results(
     shape: tuple[int, ...],
     core: DaVinci = ASCEND_910,
     kind: type[np.generic] = np.float32,
+    name: str = "out",
 ) -> Iterator[tuple[NDArray[Any], Outcome]]:
-    """What a kernel gives in each order; what it does not write is no number."""
+    """What a kernel gives in each order, ``name``; what it does not write is no number."""
     kernel = built(program, core)
     size = int(np.prod(shape))
     for order in ORDERS:
         out = np.full((size + ROOM) * np.dtype(kind).itemsize, 0xFF, np.uint8).view(kind)
-        arguments = {name: with_room(array) for name, array in given.items()}
-        outcome = run(kernel, {**arguments, "out": out}, order)
-        for name, array in given.items():
-            np.testing.assert_array_equal(arguments[name][: array.size], array.ravel())
+        arguments = {key: with_room(array) for key, array in given.items()}
+        outcome = run(kernel, {**arguments, name: out}, order)
+        for key, array in given.items():
+            np.testing.assert_array_equal(arguments[key][: array.size], array.ravel())
         yield out[:size].reshape(shape), outcome

@@ -1,4 +1,4 @@
-"""Attention on cube and vector unit as emitted C, against float64."""
+"""Attention as a chain of cube and vector unit, as emitted C, against float64."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import pytest
 from numpy.typing import NDArray
 from tests.slow import but_fast
 from tests.targets.ascend.ascend_arrays import Halves
+from tests.targets.ascend.attention_kernels import Heads
 from tests.targets.ascend.kernels.rows_of_floats import packed, results, unpacked
 
 from tilewright.errors import TilewrightError
-from tilewright.targets.ascend.kernels.attention import Heads, attention
-from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910
+from tilewright.targets.ascend.machine import ASCEND_310
 
 CASES = [
     (1, 16, 16, 16, 16, ""),
@@ -34,18 +34,18 @@ def halves(seed: int, *shape: int, scale: float = 1.0) -> Halves:
 def mask_of(
     kind: str, heads: int, rows: int, keys: int
 ) -> tuple[Halves | None, tuple[int, ...], NDArray[np.float64]]:
-    """A mask as it lies in memory, what ``Heads`` says of it, and what each score gets."""
+    """A mask as it lies in memory, its shape, and what each score gets."""
     hidden = np.where(np.random.default_rng(7).random((heads // 2 or 1, keys)) < 0.3, -1e4, 0)
     hidden = hidden.astype(np.float16)
     nothing = np.zeros((heads, rows, keys))
     match kind:
         case "keys":
-            return hidden[0], (0, 0, 1), nothing + hidden[0]
+            return hidden[0], (1, 1, 1, keys), nothing + hidden[0]
         case "batches":
-            return hidden, (keys, 0, 2), nothing + np.repeat(hidden, 2, 0)[:, None]
+            return hidden, (heads // 2, 1, 1, keys), nothing + np.repeat(hidden, 2, 0)[:, None]
         case "scores":
             whole = halves(8, heads, rows, keys, scale=2)
-            return whole, (rows * keys, keys, 1), nothing + whole
+            return whole, (1, heads, rows, keys), nothing + whole
         case _:
             return None, (), nothing
 
@@ -58,19 +58,20 @@ def test_attention(case: tuple[int, int, int, int, int, str]) -> None:
         for n, (count, columns) in enumerate(((rows, depth), (keys, depth), (keys, width)))
     )
     scale = depth**-0.5
-    mask, apart, added = mask_of(kind, heads, rows, keys)
+    mask, shape, added = mask_of(kind, heads, rows, keys)
     scores = q.astype(np.float64) @ k.astype(np.float64).swapaxes(1, 2) * scale + added
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
     wanted = weights @ v.astype(np.float64)
     # Weights are rounded to halves, and so are results; scores are floats.
     most = 2.0**-11 * (weights @ np.abs(v.astype(np.float64)) + np.abs(wanted)) * 1.1 + 1e-4
-    given = {"q": packed(q), "k": packed(k), "v": packed(v)}
-    if mask is not None:
-        given["mask"] = mask
-    program = attention(Heads(heads, rows, keys, depth, width, scale, apart), ASCEND_910)
+    masks = {} if mask is None else {"bias": mask}
+    given = {"a": packed(q), "b": packed(k), **masks, "b2": packed(v)}
+    batches = heads // 2 if kind == "batches" else 1
+    of = Heads(batches, heads // batches, rows, keys, depth, width, scale, shape)
+    program = of.program()
     size = packed(np.zeros((heads, rows, width), np.float16)).shape
-    for out, outcome in results(program, given, size, kind=np.float16):
+    for out, outcome in results(program, given, size, kind=np.float16, name="c"):
         found = unpacked(out, wanted.shape)
         assert (np.abs(found - wanted) <= most).all()
         # Queries, keys, values, the mask and results: no score passes through main memory.
@@ -79,4 +80,4 @@ def test_attention(case: tuple[int, int, int, int, int, str]) -> None:
 
 def test_more_keys_than_the_core_holds_are_refused() -> None:
     with pytest.raises(TilewrightError, match="plan-capacity"):
-        attention(Heads(1, 16, 9000, 64, 64), ASCEND_310)
+        Heads(1, 1, 16, 9000, 64, 64).program(ASCEND_310)

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.slow import but_fast
 from tests.targets.ascend.ascend_arrays import Halves
+from tests.targets.ascend.attention_kernels import Heads
 from tests.targets.ascend.cube_kernels import Product, levels, pack, planned, unpack
 from tests.targets.ascend.kernels.rows_of_floats import packed, unpacked, with_room
 
@@ -19,7 +20,6 @@ from tilewright.planning.schedule import Schedule
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import proven_lengths, synchronised
 from tilewright.targets.ascend.host import build
-from tilewright.targets.ascend.kernels.attention import Heads, attention
 from tilewright.targets.ascend.kernels.elementwise import Short, elementwise
 from tilewright.targets.ascend.kernels.fractal import defractalise, fractalise
 from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm, softmax
@@ -137,40 +137,44 @@ def test_products(name: str) -> None:
     assert cycles[0] * blocks[1] <= cycles[-1] * blocks[0] * (1 if len(free) == 1 else 8)
 
 
+BOTH = frozenset("mt")
+
 HEADS: dict[str, tuple[Heads, tuple[int, ...]]] = {
-    # Rows of a tile are 64: one and two tiles, and all of the lengths that the last block may have.
-    "one chunk": (Heads(2, 64, 64, 24, 40, 0.2, (), True, True), tuple(range(1, 65))),
-    "a mask of keys": (Heads(2, 272, 272, 64, 64, 0.125, (0, 0, 1), True, True), (1, 16, 129, 272)),
+    "all lengths": (Heads(1, 2, 64, 64, 24, 40, 0.2, (), BOTH), tuple(range(1, 65))),
+    "a mask of keys": (
+        Heads(1, 2, 272, 272, 64, 64, 0.125, (1, 1, 1, 272), BOTH),
+        (1, 16, 129, 272),
+    ),
     "a mask of scores": (
-        Heads(1, 144, 144, 32, 32, 0.2, (144 * 144, 144, 1), True, True),
+        Heads(1, 1, 144, 144, 32, 32, 0.2, (1, 1, 144, 144), BOTH),
         (1, 15, 128, 129, 143),
     ),
-    "keys alone": (Heads(1, 20, 300, 32, 32, 0.2, (), False, True), (1, 17, 256, 299)),
+    "keys alone": (Heads(1, 1, 20, 300, 32, 32, 0.2, (), frozenset("t")), (1, 17, 256, 299)),
 }
 
 
-@pytest.mark.parametrize("name", but_fast(HEADS, ["one chunk"]))
+@pytest.mark.parametrize("name", but_fast(HEADS, ["all lengths"]))
 def test_attention(name: str) -> None:
     of, lengths = HEADS[name]
-    whole = synchronised(attention(of, ASCEND_910))
-    built = build(kernel_text(whole), "attention")
+    whole = synchronised(of.program())
+    built = build(kernel_text(whole), "kernel")
     random = np.random.default_rng(5)
     for length in lengths:
         rows, keys = (
-            length if short else most
-            for short, most in ((of.short_rows, of.rows), (of.short_keys, of.keys))
+            length if dim in of.free else most for dim, most in (("m", of.rows), ("t", of.keys))
         )
         shapes = ((of.rows, of.depth), (of.keys, of.depth), (of.keys, of.width))
         q, k, v = (random.normal(0, 1, (of.heads, *s)).astype(np.float16) for s in shapes)
         q[:, rows:], k[:, keys:], v[:, keys:] = np.nan, np.nan, np.nan
-        given = {"q": packed(q), "k": packed(k), "v": packed(v)}
+        masks: dict[str, Halves] = {}
         added = np.zeros((of.rows, of.keys))
         if of.mask:
-            lines = of.rows if of.mask[1] else 1
+            lines = of.mask[2]
             mask = np.where(random.random((lines, of.keys)) < 0.2, -1e4, 0).astype(np.float16)
             mask[:, keys:] = np.nan
-            given["mask"] = np.concatenate([mask.ravel(), np.zeros(16, np.float16)])
+            masks["bias"] = np.concatenate([mask.ravel(), np.zeros(16, np.float16)])
             added = added + mask
+        given = {"a": packed(q), "b": packed(k), **masks, "b2": packed(v)}
         a, b, c = (x.astype(np.float64) for x in (q[:, :rows], k[:, :keys], v[:, :keys]))
         scores = a @ b.swapaxes(1, 2) * of.scale + added[:rows, :keys]
         weights = np.exp(scores - scores.max(-1, keepdims=True))
@@ -180,14 +184,14 @@ def test_attention(name: str) -> None:
         shape = (of.heads, of.rows, of.width)
         for order in ORDERS:
             out = packed(np.full(shape, np.nan, np.float16))
-            outcome = built.run({**given, "out": out}, order=order, length=length)
+            outcome = built.run({**given, "c": out}, order=order, length=length)
             assert not outcome.problems, (length, outcome.problems[0])
             assert (np.abs(unpacked(out, shape)[:, :rows] - wanted) <= most).all(), length
 
 
 @pytest.mark.parametrize("name", but_fast(HEADS, ["keys alone"]))
 def test_flags_of_attention(name: str) -> None:
-    proven(attention(HEADS[name][0], ASCEND_910), 5)
+    proven(HEADS[name][0].program(), 5)
 
 
 Doubles = NDArray[np.float64]
@@ -281,7 +285,7 @@ def parts(body: list[Statement]) -> Iterator[tuple[list[Statement], int]]:
 @pytest.mark.parametrize("name", ["attention", "rows in Nz", "a product"])
 def test_each_flag_and_barrier_is_needed_at_some_length(name: str) -> None:
     if name == "attention":
-        program = attention(HEADS["one chunk"][0], ASCEND_910)
+        program = HEADS["all lengths"][0].program()
     elif name == "rows in Nz":
         program = ROWS["normalisation in Nz"][0]
     else:

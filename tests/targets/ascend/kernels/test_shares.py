@@ -15,7 +15,6 @@ from tests.targets.ascend.ascend_arrays import built
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
-from tilewright.targets.ascend.kernels.attention import Heads, attention
 from tilewright.targets.ascend.kernels.broadcast import broadcast
 from tilewright.targets.ascend.kernels.channels import from_blocks, to_blocks
 from tilewright.targets.ascend.kernels.choices import choose
@@ -41,12 +40,6 @@ Cut = Callable[[int, int, str], Extent]
 """Extent, part, name of a block's place."""
 
 
-def masked(of: Cut) -> Program:
-    """Rows of which the last block lacks some, and a mask of each."""
-    heads = Heads(2, 41, 33, 16, 16, 0.5, (41 * 33, 33, 1))
-    return attention(heads, ASCEND_910, heads=of(2, 1, "h"), lines=of(48, 16, "r"))
-
-
 CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
     "sum": (lambda of: elementwise("add", "half", of(20_000, 4_992, "e"), SMALL, even=True), 5),
     "short last": (lambda of: elementwise("relu", "half", of(1_001, 160, "e"), SMALL), 7),
@@ -63,13 +56,6 @@ CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
         9,
     ),
     "columns": (lambda of: softmax_across(of(2, 1, "n"), 9, of(80, 32, "c"), SMALL), 6),
-    "attention": (
-        lambda of: attention(
-            Heads(2, 256, 33, 16, 16), ASCEND_910, heads=of(2, 1, "h"), lines=of(256, 96, "r")
-        ),
-        6,
-    ),
-    "mask": (masked, 6),
     "broadcast": (
         lambda of: broadcast(
             "add",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from tilewright.errors import refuse
+from tilewright.targets.ascend.attention import WEIGHTS
 from tilewright.targets.ascend.flags import proven_lengths
 from tilewright.targets.ascend.lowering.depthwise import Depthwise
 from tilewright.targets.ascend.lowering.images import Convolutions
@@ -12,6 +13,7 @@ from tilewright.targets.ascend.lowering.matrices import Products
 from tilewright.targets.ascend.lowering.nest import Spans
 from tilewright.targets.ascend.lowering.pooled import Pools
 from tilewright.targets.ascend.lowering.walk import Forms, Home, Homes, Walk
+from tilewright.targets.ascend.lowering.weights import Weights
 from tilewright.targets.ascend.machine import DaVinci, machine_of
 from tilewright.targets.ascend.program import LENGTH, Buffer, Loop, Program, Statement, Tensor
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, TensorOp
@@ -38,7 +40,7 @@ FORMS: dict[str, Makes] = {
 }
 """Operation of the cube -> the forms of its operands."""
 
-READERS: dict[str, Makes] = {"max_pool": Pools}
+READERS: dict[str, Makes] = {"max_pool": Pools, WEIGHTS: Weights}
 """The same of what reads the results of others on the chip alone."""
 
 
@@ -147,12 +149,13 @@ def cube_kernel(
         written = role == "output"
         size = 0 if role == "internal" else forms.main_bytes(op)
         tensors[symbol] = Tensor(free_name, size, written=written)
-    # Matrices of a batch are computed whole: each is of itself; so are chains.
+    # Matrices of a batch are computed whole: each is of itself; so are chains with images.
     lengths: frozenset[str] = frozenset()
-    if len(forms.all) == 1 and isinstance(product := forms.all[0], Products):
-        lengths = frozenset(dim for dim in free if product.block_of(dim) > 1)
-        if product.summed in lengths:
-            product.exact[product.summed] = LENGTH
+    products = [each for each in forms.all if isinstance(each, Products)]
+    if len(products) == len(forms.all):
+        lengths = frozenset(dim for dim in free if forms.block_of(dim) > 1)
+        for product in products:
+            product.exact |= dict.fromkeys(lengths.intersection(product.exact), LENGTH)
     if lengths:
         _order_lengths(program, lengths, core)
     walk = Walk(program, forms, tensors, homes, lengths)

@@ -314,12 +314,18 @@ class Epilogue:
         return body
 
 
+def _uses_room(compute: ComputeOp) -> bool:
+    """Return True unless a compute is a product that only rounds its sums of floats."""
+    first, *rest = (stage.operation.data for stage in compute.stages)
+    return first != "matmul" or any(operation != "cast" for operation in rest)
+
+
 def room_of(compute: ComputeOp, program: ProgramOp, core: DaVinci) -> tuple[int, int]:
     """A compute's part of the bytes of UB behind all buffers."""
     computes: list[ComputeOp] = []
     first = 0
     for op in program.walk():
-        if isinstance(op, ComputeOp):
+        if isinstance(op, ComputeOp) and (op is compute or _uses_room(op)):
             computes.append(op)
         elif isinstance(op, BufferOp) and op.memory == "ub":
             first = max(first, op.get("address") + op.get("bytes") * op.places)

@@ -19,7 +19,7 @@ from tilewright.errors import refuse
 from tilewright.ir.types import layout_of
 from tilewright.planning.layout import Layout
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.formats import matrices, padded
+from tilewright.targets.ascend.formats import heads, matrices, padded
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.lowering.epilogue import Epilogue
 from tilewright.targets.ascend.lowering.nest import NOTHING, Span, Spans, first_of
@@ -37,6 +37,9 @@ from tilewright.targets.ascend.lowering.walk import (
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
 from tilewright.targets.ascend.program import Loop, Place, Statement, Tensor
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, TensorOp, WindowAttr
+
+HEADS = (0, 2, 1, 3)
+"""The order of axes in which [batch, tokens, heads, columns] lie as matrices; see ``heads``."""
 
 Indices = dict[str, Value]
 """The index of a tile's matrix along each batch dim of which the tile has several."""
@@ -93,6 +96,9 @@ class Products:
         """Extents; of a dim that is summed, a launch's own length where it has one."""
         self.turned: set[str] = set()
         """Tensors that lie with rows and columns exchanged."""
+        self.orders: dict[str, tuple[int, ...]] = {}
+        """The axes of tensors that lie in the order batch, rows, columns, where that is not
+        theirs."""
         operands = operands_of(compute)
         self.elements = {name: element_of(op) for name, (op, _) in operands.items()}
         """Element types of tensors, as in C."""
@@ -107,6 +113,10 @@ class Products:
             turnable = role in ("input", "weight") and not self.integers
             if rank > 1 and layout == matrices(rank, turned=True) and turnable:
                 self.turned.add(name)
+            elif rank == 4 and layout == Layout.parse(heads(), rank):
+                self.orders[name] = HEADS
+            elif tensor.role.data == "internal" and layout == matrices(rank):
+                continue
             elif bytes_each > 2 or layout != blocks:
                 raise refuse("lower-operation", f"{name} lies in {layout}")
         self.axes: dict[str, Axes] = {}
@@ -114,11 +124,14 @@ class Products:
         for op in program.walk():
             name = op.tensor_op.symbol.data if isinstance(op, BufferOp) else ""
             if isinstance(op, BufferOp) and name in operands and not is_row(op.tensor_op):
-                block = BLOCK // WIDTHS[self.elements[name]]
-                self.axes[name] = Axes.of(op.window, op.tensor_shape, name in self.turned, block)
+                block = max(BLOCK // WIDTHS[self.elements[name]], CUBE)
+                order = self.orders.get(name, range(len(op.tensor_shape)))
+                window = WindowAttr(tuple(op.window.data[axis] for axis in order))
+                shape = [op.tensor_shape[axis] for axis in order]
+                self.axes[name] = Axes.of(window, shape, name in self.turned, block)
         sides = [dim for axes in self.axes.values() for dim in (axes.rows, axes.columns)]
         self.dims = {dim for dim in sides if dim}
-        (self.summed,) = summed_dims(compute)
+        self.summed = next(iter(summed_dims(compute)), "")
         self.own = compute.dims
 
     def extents(self) -> dict[str, int]:
@@ -190,7 +203,10 @@ class Products:
                 (rows.size, rows.most),
                 (batch, most),
             )
-        copy = isa.cc_to_ub(target, source, blocks, rows.size // CUBE, self.epilogue.mode)
+        if any(outer.spans[dim].most != spans[dim].most for dim in self.own if dim != self.summed):
+            return self._gathered(home, outer)
+        mode = "CRMODE_NONE" if outer.buffer.element == "float" else self.epilogue.mode
+        copy = isa.cc_to_ub(target, source, blocks, rows.size // CUBE, mode)
         bias = self.epilogue.bias
         first = 0 if bias is None else self.homes[bias].spans[axes.columns].start
         after = self.epilogue.statements(
@@ -205,6 +221,26 @@ class Products:
             if dim and spans[dim].most > 1:
                 count = spans[dim].size * count
         return count, prod(spans[dim].most for dim in axes.batch if dim)
+
+    def _gathered(self, home: Home, outer: Home) -> list[Statement]:
+        """A tile of the result on its way to where all of a row waits in UB."""
+        axes, spans, whole = self._axes(home.op), home.spans, outer.spans
+        rows, columns = span(spans, axes.rows), span(spans, axes.columns)
+        high, wide = span(whole, axes.rows), span(whole, axes.columns)
+        width = WIDTHS[outer.buffer.element]
+        mode = "CRMODE_NONE" if width == 4 else self.epilogue.mode
+        blocks, row = columns.size // CUBE, (rows.start - high.start) * CUBE
+        column = (columns.start - wide.start) * high.size
+        gap = (high.size - rows.size) * (CUBE * width // BLOCK)
+
+        def copy(indices: Indices) -> list[Statement]:
+            there = self._matrix(axes, spans, indices, whole) * (wide.size * high.size)
+            here = self._matrix(axes, spans, indices, spans) * (columns.size * rows.size)
+            target = Place(outer.buffer, (column + row + there) * width)
+            source = Place(home.buffer, here * 4)
+            return [isa.cc_to_ub(target, source, blocks, rows.size // CUBE, mode, gap)]
+
+        return self._matrices(axes, spans, copy)
 
     def _handed_on(self, home: Home, outer: Home) -> list[Statement]:
         """A tile of the result on its way from UB to where it waits in L1."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from tilewright.planning.chains.plans import kernels_of
 from tilewright.planning.domain import Operand
+from tilewright.targets.ascend.attention import LAST_DIMS, WEIGHTS
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.kernels.elementwise import elementwise
 from tilewright.targets.ascend.lowering.cube import cube_kernel
@@ -31,6 +32,7 @@ def product(launches: Launches, program: ProgramOp) -> None:
     anchors = [each.anchor for each in kernels_of(kernel)]
     operands = {operand.name: operand for operand in kernel.inputs}
     diagonal = {o.name for each in anchors if each.operation in DEPTHWISE for o in each.inputs}
+    masks = {o.name for each in anchors if each.operation == WEIGHTS for o in each.inputs}
     check_weights(launches)
     values: list[Value] = []
     for symbol, tensor in program.tensors.items():
@@ -39,7 +41,7 @@ def product(launches: Launches, program: ProgramOp) -> None:
             continue
         if operand is None:
             values.append(launches.result())
-        elif operand.role == "bias" and operand.element != "int32":
+        elif operand.role == "bias" and operand.element != "int32" and symbol not in masks:
             values.append(_bias(launches, operand))
         elif operand.element in ROWS:
             values.append(_row(launches, operand))
@@ -53,7 +55,10 @@ def product(launches: Launches, program: ProgramOp) -> None:
         else:
             values.append(launches.operand(operand))
     name = launches.name("_".join(anchor.operation for anchor in anchors))
-    launches.launch(cube_kernel(program, launches.core, name, free=launches.free), *values)
+    free = launches.free
+    if masks:
+        free = frozenset(LAST_DIMS.get(dim, dim) for dim in free)
+    launches.launch(cube_kernel(program, launches.core, name, free=free), *values)
 
 
 def _row(launches: Launches, operand: Operand) -> Value:

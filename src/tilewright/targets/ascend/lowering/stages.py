@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilewright.planning.domain import Stage
-from tilewright.targets.ascend.lowering.attention import attend
 from tilewright.targets.ascend.lowering.choices import CHOICES, choice
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.lowering.look_up import rows_by_index
@@ -35,7 +34,6 @@ STAGES: dict[str, StageLowering] = {
     "pad": pad,
     **dict.fromkeys(("max_pool", "average_pool"), pooling),
     "convert_layout": relay,
-    "attention": attend,
     "gather": rows_by_index,
     **dict.fromkeys(CHOICES, choice),
 }

@@ -362,7 +362,7 @@ def element_in(op: BufferOp, *, integers: bool) -> str:
 
 def is_row(op: TensorOp) -> bool:
     """Return True if a tensor has a number for each column: a bias, or factors of sums."""
-    return op.role.data == "bias" or element_of(op) == "float"
+    return op.role.data == "bias" or (element_of(op) == "float" and op.role.data != "internal")
 
 
 def column_of(op: BufferOp) -> str:
