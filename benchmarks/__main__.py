@@ -36,6 +36,7 @@ from benchmarks.tables import (
     scaling,
     simulation,
     since,
+    unseen,
 )
 
 
@@ -61,6 +62,7 @@ PAGES: Mapping[str, Entry] = {
         ("cambricon-x", cambricon_x),
         ("planner", planner),
         ("prediction", prediction),
+        ("unseen", unseen),
         ("cpu", cpu),
         ("compile", compiling),
         ("import", importing),
@@ -100,7 +102,7 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", help="instead of the page's own")
     parser.add_argument("--no-save", action="store_true", help="print only")
     parser.add_argument("--as", dest="suffix", help="keep the page as TABLE-SUFFIX")
-    parser.add_argument("--targets", nargs="+", help="measure on these alone (dlir)")
+    parser.add_argument("--targets", nargs="+", help="measure on these alone (dlir, unseen)")
     parser.add_argument(
         "--resume",
         action="store_true",

@@ -68,7 +68,7 @@ def chained(executable: Executable) -> list[tuple[str, ...]]:
 def staying(executable: Executable) -> list[str]:
     """The kernels whose results stay on the chip."""
     parts: Any = executable.runner
-    return [row.symbol for row in parts.parts.file.kernels if row.held is not None]
+    return [row.symbol for row in parts.parts.file.kernels if row.stays is not None]
 
 
 def run_twice(executable: Executable) -> None:

@@ -232,8 +232,8 @@ def tables(
                 "where values stay on the chip from kernel to kernel).",
                 "The bounds of a network are its kernels' in a sum, but for the network bound, "
                 "which knows that operands of a kernel may come while those before compute "
-                "(planning/cost/network_bound.py). On ACC-C weights do, so a small network can be "
-                "below the sum (LeNet-5).",
+                "(benchmarks/papers/dlir/bounds.py). On ACC-C weights do, so a small network can "
+                "be below the sum (LeNet-5).",
                 "Bit for bit: the whole network's outputs on a random input, words against the "
                 "graph's interpreter.",
                 "Code: a digest of the sources that decide a row (papers/dlir/code.py).",

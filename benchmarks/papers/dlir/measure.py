@@ -36,10 +36,10 @@ the last two for each kernel."""
 
 def run(network: str, target: str) -> dict[str, Any]:
     """Cycles, bounds and bits of the compiled network, and each planner's cycles and steps."""
+    from benchmarks.papers.dlir.bounds import network_bound
     from tilewright.compiler.api import compile
     from tilewright.compiler.pipeline import plans_of, resolve, run_pipeline
     from tilewright.planning import Planner
-    from tilewright.planning.cost.network_bound import network_bound
 
     model, options = source_of(network)
     found_target, machine = resolve(target)
@@ -139,7 +139,7 @@ def source_of(network: str) -> tuple[Path, dict[str, Any]]:
 
 def least(kernel: Any, machine: Any) -> float:
     """The latency bound of a kernel on the best primitive."""
-    from tilewright.planning.cost.bounds import latency_bound
+    from benchmarks.papers.dlir.bounds import latency_bound
     from tilewright.planning.planners.schedules import agreeing
 
     return min(latency_bound(kernel, machine, part) for part in agreeing(kernel, machine))

@@ -163,6 +163,3 @@ def _write(path: Path, data: bytes) -> None:
     """Write a file whole or not at all."""
     with written(path) as fresh:
         fresh.write_bytes(data)
-
-
-__all__ = ["asm", "disasm", "disassemble_package"]

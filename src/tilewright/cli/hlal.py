@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.cli import console
-from tilewright.cli.inputs import RandomOption, arrays_of_files
+from tilewright.cli.inputs import InputOption, RandomOption, arrays_of_files
 from tilewright.errors import refuse
 from tilewright.system.files import written
 
@@ -198,10 +198,7 @@ def report(
 def trace_command(
     file: Annotated[Path, typer.Argument(help="An HLAL program.")],
     target: MachineOption = None,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option("--input", metavar="NAME=FILE.npy", help="An array; or FILE.npz with all."),
-    ] = None,
+    inputs: InputOption = None,
     random: RandomOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to write [default: FILE.json].")
@@ -228,16 +225,3 @@ def trace_command(
         console.say(f"{len(words):,} events in {place}")
         for line, count in lines.most_common(5):
             console.say(f"line {line}: {count:,}")
-
-
-__all__ = [
-    "SUFFIX",
-    "NoBarriersOption",
-    "listing_of",
-    "read_program",
-    "report",
-    "run_program",
-    "summary",
-    "trace_command",
-    "words_of",
-]

@@ -46,7 +46,7 @@ class Tuned:
     weight: float = 0.0
     """Predicted cycles of all the kernels that are like this one."""
     batches: int = 0
-    """Batches that were begun."""
+    """Batches that were started."""
 
     def to_json(self) -> dict[str, Any]:
         """A row of ``tilewright tune --json``; null where nothing was measured."""

@@ -38,10 +38,14 @@ class Emitter(ABC):
     def refuse(self, reason: str, *, code: str, help: str = "") -> TilewrightError:
         """The refusal of this node; ``raise at.refuse(...)``."""
 
+    def misfit(self, reason: str) -> TilewrightError:
+        """The refusal of shapes that the node cannot have."""
+        return self.refuse(reason, code=f"{self.FAMILY}-shape")
+
     def weight(self, array: Array, name: str) -> SSAValue:
         """A constant as a value of the network; refuses empty ones."""
         if array.size == 0:
-            raise self.refuse(f"the constant {name[:120]!r} is empty", code=f"{self.FAMILY}-shape")
+            raise self.misfit(f"the constant {name[:120]!r} is empty")
         return self.network.weight(array, name)
 
     def emit(self, operation: str, *inputs: SSAValue, **attributes: PythonValue) -> SSAValue:
@@ -60,9 +64,7 @@ class Emitter(ABC):
     def check_size(self, shape: Sequence[int]) -> None:
         """Refuses the shape of a result that is empty or too large."""
         if any(extent < 1 for extent in shape):
-            raise self.refuse(
-                f"its result of shape {list(shape)} is empty", code=f"{self.FAMILY}-shape"
-            )
+            raise self.misfit(f"its result of shape {list(shape)} is empty")
         if too_large(shape):
             raise self.refuse(
                 f"its result of shape {list(shape)} takes {math.prod(shape)} elements; "
@@ -99,8 +101,5 @@ class Emitter(ABC):
         if shape_of(value) == tuple(shape):
             return value
         if math.prod(shape) != math.prod(shape_of(value)):
-            raise self.refuse(
-                f"{list(shape_of(value))} cannot be reshaped to {list(shape)}",
-                code=f"{self.FAMILY}-shape",
-            )
+            raise self.misfit(f"{list(shape_of(value))} cannot be reshaped to {list(shape)}")
         return self.emit("reshape", value, shape=list(shape))

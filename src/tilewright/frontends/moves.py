@@ -49,7 +49,7 @@ def padded(
     for axis, (first, last) in pads.items():
         start, end = max(0, -first), sizes[axis] - max(0, -last)
         if start >= end:
-            raise at.refuse("its pads cut away everything", code=f"{at.FAMILY}-shape")
+            raise at.misfit("its pads cut away everything")
         kept[axis] = (start, end, 1)
     x = cut(at, x, kept)
     grown = [0] * (2 * rank)
@@ -140,10 +140,15 @@ def ramps(at: Emitter, shape: Sequence[int], sizes: Sequence[int], axis: int) ->
     return total
 
 
+def flat_places(at: Emitter, places: SSAValue, sizes: Sequence[int], axis: int) -> SSAValue:
+    """One number for each place along an axis of a value of some sizes, whose elements lie flat."""
+    along = at.apply("mul", places, math.prod(sizes[axis + 1 :]))
+    table = ramps(at, shape_of(places), sizes, axis)
+    return at.emit("add", along, number(at, table, "ramps"))
+
+
 def elements_along(at: Emitter, x: SSAValue, places: SSAValue, axis: int) -> SSAValue:
     """The elements of x along an axis at computed places that are in range."""
-    sizes, shape = shape_of(x), shape_of(places)
-    step = math.prod(sizes[axis + 1 :])
-    along = at.apply("mul", places, step)
-    flat = at.emit("add", along, number(at, ramps(at, shape, sizes, axis), "ramps"))
+    sizes = shape_of(x)
+    flat = flat_places(at, places, sizes, axis)
     return at.emit("gather", at.reshape(x, (math.prod(sizes),)), flat, axis=0)

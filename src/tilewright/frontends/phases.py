@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.frontends.emitter import Emitter
-from tilewright.frontends.moves import cut, padded
+from tilewright.frontends.moves import cut, padded, spread
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
 from tilewright.memory.alignment import ceil_div
@@ -124,6 +124,37 @@ def by_phases(
     if not isinstance(bias, SSAValue):
         return y
     return at.emit("add", y, at.reshape(bias, (co, *(1,) * len(axes))))
+
+
+def spread_out(
+    at: Emitter,
+    x: SSAValue,
+    strides: Sequence[int],
+    spans: Sequence[int],
+    pads: Sequence[tuple[int, int]],
+    extra: Sequence[int],
+) -> SSAValue:
+    """The input of a transposed convolution with zeros between its elements and around them.
+
+    A convolution by mirrored weights, which reach over ``spans``, then gives the result: ``pads``
+    are cut off it before and after each axis, and ``extra`` elements added at its end.
+    """
+    outside: dict[int, tuple[int, int]] = {}
+    for i, (begin, end) in enumerate(pads):
+        x = spread(at, x, 2 + i, strides[i])
+        outside[2 + i] = (spans[i] - 1 - begin, spans[i] - 1 - end + extra[i])
+    x = padded(at, x, outside)
+    if any(have < span for have, span in zip(shape_of(x)[2:], spans, strict=True)):
+        raise at.misfit("its pads leave nothing")
+    return x
+
+
+def mirrored(weights: Array, group: int) -> Array:
+    """Weights [ci, co / group, taps...] as those of the convolution, [co, ci / group, taps...]."""
+    ci, outputs, *taps = weights.shape
+    split = weights.reshape(group, ci // group, outputs, *taps).swapaxes(1, 2)
+    merged = split.reshape(group * outputs, ci // group, *taps)
+    return np.ascontiguousarray(np.flip(merged, tuple(range(2, merged.ndim))))
 
 
 def _parts(batch: int, co: int, axes: Sequence[Axis], group: int) -> dict[str, int]:

@@ -273,14 +273,25 @@ class KernelOp(IRDLOperation):
         """Why the kernel is on the host, or ""."""
         return self.reason.data if self.reason is not None else ""
 
+    @property
+    def yield_op(self) -> YieldOp:
+        """The operation that ends the kernel."""
+        last = self.body.block.last_op
+        if not isinstance(last, YieldOp):
+            raise VerifyException(f"graph.kernel {self.symbol.data!r} must end with graph.yield")
+        return last
+
+    @property
+    def computed(self) -> SSAValue:
+        """The value inside the kernel that is its result."""
+        return self.yield_op.values[0]
+
     def verify_(self) -> None:
         """Check the block against the operands and the result."""
         where, block = f"graph.kernel {self.symbol.data!r}", self.body.block
-        last = block.last_op
-        if not isinstance(last, YieldOp):
-            raise VerifyException(f"{where} must end with graph.yield")
+        values = self.yield_op.values
         check_alike(self.inputs, block.args, where)
-        check_alike([self.result], last.values, where)
+        check_alike([self.result], values, where)
         check_order(block, where)
 
 

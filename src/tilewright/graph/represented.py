@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp, YieldOp
+from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp
 from tilewright.graph.interpreter import WeightSource
 from tilewright.graph.values import value_names
 from tilewright.ir import Block, Operation, SSAValue
@@ -111,10 +111,7 @@ def _origin(value: SSAValue) -> GraphOperation | None:
                 return None
             value = kernel.inputs[op.args.index(value)]
         elif isinstance(op, KernelOp):
-            last = op.body.block.last_op
-            if not isinstance(last, YieldOp):
-                return None
-            value = last.values[0]
+            value = op.computed
         elif not isinstance(op, GraphOperation):
             return None
         elif op.name not in MOVES:

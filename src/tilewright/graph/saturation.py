@@ -88,13 +88,10 @@ def bounds_of(network: NetworkOp, seen: Seen) -> dict[SSAValue, Bounds]:
         if isinstance(op, KernelOp | GraphOperation):
             within = bounds.get(op.result, UNBOUNDED)
         if isinstance(op, KernelOp):
-            block = op.body.block
-            for value in _yielded(op):
-                read(value, within)
-            for step in reversed(list(block.ops)):
-                if not isinstance(step, YieldOp):
-                    visit(step)
-            for argument, value in zip(block.args, op.inputs, strict=True):
+            read(op.computed, within)
+            for step in reversed(op.operations):
+                visit(step)
+            for argument, value in zip(op.body.block.args, op.inputs, strict=True):
                 if not (op.on_host and value in converted):
                     read(value, bounds.get(argument, UNBOUNDED))
         elif isinstance(op, GraphOperation):
@@ -150,7 +147,7 @@ def masks_given(network: NetworkOp) -> dict[SSAValue, bool]:
         if value in outer:
             left.append((outer[value], way))
         elif isinstance(owner, KernelOp):
-            left += [(source, way) for source in _yielded(owner)]
+            left.append((owner.computed, way))
         elif isinstance(owner, GraphOperation):
             name = _name(owner)
             others = [v for v in owner.inputs if not isinstance(outer.get(v, v).owner, WeightOp)]
@@ -178,8 +175,7 @@ def rows_read(network: NetworkOp) -> dict[SSAValue, int]:
             axes.setdefault(outer.get(value, value), set()).add(axis)
     for kernel in network.block.ops:
         if isinstance(kernel, KernelOp):
-            for value in _yielded(kernel):
-                axes.setdefault(value, set()).update(axes.get(kernel.result, {None}))
+            axes.setdefault(kernel.computed, set()).update(axes.get(kernel.result, {None}))
     only = {value: next(iter(read)) for value, read in axes.items() if len(read) == 1}
     return {value: axis for value, axis in only.items() if axis is not None}
 
@@ -199,11 +195,6 @@ def _converted(network: NetworkOp) -> set[SSAValue]:
     kernels = [op for op in network.block.ops if isinstance(op, KernelOp) and not op.on_host]
     computed = {kernel.result for kernel in kernels}
     return {value for kernel in kernels for value in kernel.inputs} - computed
-
-
-def _yielded(kernel: KernelOp) -> list[SSAValue]:
-    last = kernel.body.block.last_op
-    return list(last.operands) if isinstance(last, YieldOp) else []
 
 
 def _name(op: GraphOperation) -> str:

@@ -12,14 +12,11 @@ import os
 import tempfile
 import weakref
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.memory.alignment import align_up
-
-Array = NDArray[Any]
+from tilewright.numerics.arrays import Array
 
 LARGE = 4 << 20
 """Bytes of an array that is worth a place in a file."""

@@ -14,7 +14,6 @@ from tilewright.graph.dialect import (
     NetworkOp,
     ScratchOp,
     WeightOp,
-    YieldOp,
     network_of,
 )
 from tilewright.graph.names import Namer
@@ -57,13 +56,8 @@ def _name_block(block: Block, namer: Namer, names: dict[SSAValue, str]) -> None:
             for argument, operand in zip(op.body.block.args, op.inputs, strict=True):
                 names[argument] = names[operand]
             _name_block(op.body.block, namer, names)
-            last = op.body.block.last_op
-            yielded = last.values[0] if isinstance(last, YieldOp) else None
-            inside = yielded is not None and isinstance(yielded.owner, GraphOperation)
-            if yielded is not None and inside:
-                names[op.result] = names[yielded]
-            else:
-                names[op.result] = namer.unique(op.symbol.data)
+            inside = isinstance(op.computed.owner, GraphOperation)
+            names[op.result] = names[op.computed] if inside else namer.unique(op.symbol.data)
         elif isinstance(op, GraphOperation):
             names[op.result] = _name_of(op, namer)
 

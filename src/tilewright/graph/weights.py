@@ -16,13 +16,11 @@ from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.errors import refuse
 from tilewright.graph.names import identifier
 from tilewright.graph.spill import Spill
-
-Array = NDArray[Any]
+from tilewright.numerics.arrays import Array
 
 LARGEST_HEADER = 100_000_000
 """Bytes of the longest header that is read, as the format has it."""

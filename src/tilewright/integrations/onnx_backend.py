@@ -27,54 +27,27 @@ from tilewright.runtime.executable import Executable
 KEPT = 8
 """Executables that a prepared model keeps, for different values of inputs that decide shapes."""
 
+_KNOWN: Mapping[tuple[int, ...], str] = {
+    (0,): """
+        BlackmanWindow ConstantOfShape HammingWindow HannWindow If NonZero Unique
+    """,
+    (0, 1): "Loop",
+    (0, 1, 2): "Range",
+    (0, 1, 2, 3, 4): "MelWeightMatrix NonMaxSuppression",
+    (1,): """
+        AffineGrid CenterCropPad Compress CumProd CumSum Expand OneHot ReduceL1 ReduceL2
+        ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
+        ReduceSumSquare Reshape Split Squeeze Tile TopK Trilu Unsqueeze Upsample
+    """,
+    (1, 2): "Col2Im DFT Dropout",
+    (1, 2, 3): "Pad Resize",
+    (1, 2, 3, 4): "Slice",
+    (1, 3): "STFT",
+    (2,): "MaxUnpool",
+    (4,): "GRU LSTM RNN",
+}
 CONSTANT_OPERANDS: Mapping[str, tuple[int, ...]] = {
-    "AffineGrid": (1,),
-    "BlackmanWindow": (0,),
-    "CenterCropPad": (1,),
-    "Col2Im": (1, 2),
-    "Compress": (1,),
-    "ConstantOfShape": (0,),
-    "CumProd": (1,),
-    "CumSum": (1,),
-    "DFT": (1, 2),
-    "Dropout": (1, 2),
-    "Expand": (1,),
-    "GRU": (4,),
-    "HammingWindow": (0,),
-    "HannWindow": (0,),
-    "If": (0,),
-    "LSTM": (4,),
-    "Loop": (0, 1),
-    "MaxUnpool": (2,),
-    "MelWeightMatrix": (0, 1, 2, 3, 4),
-    "NonMaxSuppression": (0, 1, 2, 3, 4),
-    "NonZero": (0,),
-    "OneHot": (1,),
-    "Pad": (1, 2, 3),
-    "RNN": (4,),
-    "Range": (0, 1, 2),
-    "ReduceL1": (1,),
-    "ReduceL2": (1,),
-    "ReduceLogSum": (1,),
-    "ReduceLogSumExp": (1,),
-    "ReduceMax": (1,),
-    "ReduceMean": (1,),
-    "ReduceMin": (1,),
-    "ReduceProd": (1,),
-    "ReduceSum": (1,),
-    "ReduceSumSquare": (1,),
-    "Reshape": (1,),
-    "Resize": (1, 2, 3),
-    "STFT": (1, 3),
-    "Slice": (1, 2, 3, 4),
-    "Split": (1,),
-    "Squeeze": (1,),
-    "Tile": (1,),
-    "TopK": (1,),
-    "Trilu": (1,),
-    "Unique": (0,),
-    "Unsqueeze": (1,),
-    "Upsample": (1,),
+    name: places for places, names in _KNOWN.items() for name in names.split()
 }
 """Operands that must be known when a model is compiled, by operator."""
 

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.ir import (
     Attribute,
@@ -37,9 +36,8 @@ from tilewright.ir import (
     irdl_attr_definition,
     param_def,
 )
+from tilewright.numerics.arrays import Array as Array
 from tilewright.numerics.element_types import ElementType, size_of
-
-Array = NDArray[Any]
 
 
 @irdl_attr_definition

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.numerics import reference
-
-Array = NDArray[Any]
+from tilewright.numerics.arrays import Array
 
 SLOPE_FRACTION = 14
 """Fraction bits of the slope of leaky_relu."""

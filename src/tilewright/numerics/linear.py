@@ -6,12 +6,10 @@ Scales follow onnxruntime.quantization: the largest magnitude falls on the large
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from tilewright.numerics.arrays import Array
 
 LEAST_SCALE = float(np.finfo(np.float32).tiny)
 """Values of no magnitude get a scale of 1 instead of one below this."""

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, floor, log2, sqrt
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.numerics import fixed, reference
-
-Array = NDArray[Any]
-
+from tilewright.numerics.arrays import Array
 
 LEAST = 2.0**-40
 """The least 2*alpha*beta/size that is used: no product of 16-bit numbers reaches it."""

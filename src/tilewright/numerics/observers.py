@@ -15,14 +15,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import frexp
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.numerics.arrays import Array
 from tilewright.numerics.formats import ObserverName
-
-Array = NDArray[Any]
 
 PERCENTILE = 99.99
 """Percent of a value's magnitudes that the observer ``percentile`` keeps from saturating."""

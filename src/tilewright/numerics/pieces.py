@@ -15,16 +15,11 @@ bfloat16 artificial intelligence datatype for higher-precision computations", 20
 
 from __future__ import annotations
 
-from typing import Any
-
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.memory.alignment import ceil_div
-
-Array = NDArray[Any]
-
+from tilewright.numerics.arrays import Array
 
 TWO, THREE = 2, 3
 """Pieces to a float32: nearly the number, and the number itself."""

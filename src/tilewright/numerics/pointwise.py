@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.numerics import affine, tables
 from tilewright.numerics import fixed as fixed_point
+from tilewright.numerics.arrays import Array
 from tilewright.numerics.element_types import element_of_dtype, rounded
 
-Array = NDArray[Any]
 Attributes = Mapping[str, Any]
 
 
@@ -152,6 +151,8 @@ def _shift(arrays: Sequence[Array], values: Attributes) -> Array:
     return np.left_shift(x, count) if values.get("left") else np.right_shift(x, count)
 
 
+_ANGLES = ("sin", "cos", "tan", "sinh", "cosh")
+
 PLAIN: Mapping[str, Callable[[Sequence[Array], Attributes], Array]] = {
     "relu": lambda arrays, _: np.maximum(arrays[0], 0),
     "clip": _clip,
@@ -167,20 +168,9 @@ PLAIN: Mapping[str, Callable[[Sequence[Array], Attributes], Array]] = {
     "max": lambda arrays, _: np.maximum(arrays[0], arrays[1]),
     "min": lambda arrays, _: np.minimum(arrays[0], arrays[1]),
     "sign": lambda arrays, _: np.sign(arrays[0]),
-    "floor": _quiet(np.floor),
-    "ceil": _quiet(np.ceil),
     "round": _quiet(np.rint),
-    "sin": _quiet(np.sin),
-    "cos": _quiet(np.cos),
-    "tan": _quiet(np.tan),
-    "asin": _quiet(np.arcsin),
-    "acos": _quiet(np.arccos),
-    "atan": _quiet(np.arctan),
-    "sinh": _quiet(np.sinh),
-    "cosh": _quiet(np.cosh),
-    "asinh": _quiet(np.arcsinh),
-    "acosh": _quiet(np.arccosh),
-    "atanh": _quiet(np.arctanh),
+    **{name: _quiet(getattr(np, name)) for name in ("floor", "ceil", *_ANGLES)},
+    **{f"a{name}": _quiet(getattr(np, f"arc{name}")) for name in (*_ANGLES, "tanh")},
     "mod": _remainder,
     "equal": lambda arrays, _: np.equal(arrays[0], arrays[1]),
     "less": lambda arrays, _: np.less(arrays[0], arrays[1]),

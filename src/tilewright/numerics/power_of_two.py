@@ -8,12 +8,12 @@ inside, one rounding at the end, half towards plus infinity, then saturation to 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from tilewright.numerics.arrays import Array
 
 Activation = Literal["none", "relu", "prelu", "leaky", "relu6"]
 """The activations after a sum; their order is that of the numbers in instructions."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from tilewright.numerics.arrays import Array
 
 BLOCK_BYTES = 32 << 20
 """Size in bytes to which unfolded images and converted matrices are cut."""

@@ -18,14 +18,12 @@ Zhang et al., "Cambricon-X: an accelerator for sparse neural networks", MICRO 20
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.memory.alignment import align_up, ceil_div
-
-Array = NDArray[Any]
+from tilewright.numerics.arrays import Array
 
 SHARE = 64
 """Parts of a cycle in which the mean time of a block and segment is counted (dim ``d``)."""

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.numerics.arrays import Array
 from tilewright.numerics.operators import PARAMETERS
 
-Array = NDArray[Any]
 Function = Callable[..., Array]
 
 

@@ -20,15 +20,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.memory.alignment import ceil_div
 from tilewright.numerics import reference
-
-Array = NDArray[Any]
+from tilewright.numerics.arrays import Array
 
 _HALF = Fraction(1, 2)
 

@@ -97,6 +97,11 @@ class Affine:
         terms = [(name, c) for name, c in self.terms if c]
         return terms[0][0] if len(terms) == 1 and terms[0][1] == 1 and not self.offset else None
 
+    def span(self, sizes: Mapping[str, Any]) -> Any:
+        """From the first to the last value that a tile of these sizes takes, both counted; numbers,
+        or columns of them. Dims that ``sizes`` does not name have one index."""
+        return sum((abs(c) * (sizes.get(dim, 1) - 1) for dim, c in self.terms), start=1)
+
     def interval(self, dims: Mapping[str, Interval]) -> Interval:
         """Start and size of the values taken while each dim runs through its interval.
 

@@ -8,11 +8,13 @@ from math import inf
 from time import perf_counter
 from typing import Any
 
+from tilewright.errors import TilewrightError
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
 
 Timer = Callable[[Kernel, Schedule], float]
-"""Simulated cycles of a kernel under a schedule."""
+"""Simulated cycles of a kernel under a schedule; raises TilewrightError where the target's lowering
+refuses the schedule."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,22 @@ def timed(priced: Plan, kernel: Kernel, timer: Timer) -> Plan:
     return replace(
         plans[best], timed_cycles=times[best], timed=len(plans), seconds=seconds, others=()
     )
+
+
+def infinite_if_refused(timer: Timer) -> Timer:
+    """The timer with infinite cycles for schedules that the lowering refuses: planners take others.
+
+    What a lowering needs beyond memory, such as scalar registers, is known once it has emitted a
+    schedule's code, so its refusal is its answer. This is the one place where that becomes a price.
+    """
+
+    def cycles(kernel: Kernel, schedule: Schedule) -> float:
+        try:
+            return timer(kernel, schedule)
+        except TilewrightError:
+            return inf
+
+    return cycles
 
 
 def plans_chains(planner: Callable[[Kernel], Plan | None] | None) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import ClassVar, Protocol
 
+from tilewright.errors import TilewrightError
 from tilewright.ir.passes import CompilerContext
 from tilewright.machine import Machine
 from tilewright.planning.canonical import canonical, renamed
@@ -14,7 +16,14 @@ from tilewright.planning.chains.plans import plan_chain
 from tilewright.planning.cost.bounds import in_place, primitives_for
 from tilewright.planning.domain import Kernel
 from tilewright.planning.own import shared_cache
-from tilewright.planning.plan import Budget, Plan, Timer, for_methods, timed
+from tilewright.planning.plan import (
+    Budget,
+    Plan,
+    Timer,
+    for_methods,
+    infinite_if_refused,
+    timed,
+)
 from tilewright.planning.planners.caches import in_place_planning
 from tilewright.planning.planners.cores import plan_cores
 from tilewright.planning.planners.exact import plan_exact, priced_first
@@ -88,6 +97,13 @@ class Planner:
         cache[key] = _renamed(result, names)
         return result
 
+    def cycles(self, kernel: Kernel) -> float:
+        """The cost model's cycles of the best schedule of a kernel; infinite if it has none."""
+        try:
+            return self.plan(kernel).predicted_cycles
+        except TilewrightError:
+            return inf
+
     def by_cost(self) -> Planner:
         """The planner by the machine's cost model alone, with the same cache."""
         alone = self.timer is None and self.ask is None
@@ -102,11 +118,12 @@ class Planner:
         search = self.chains if kernel.producers else self.search
         search = search or search_of(kernel, self.machine)
         exact = search is plan_exact and priced_first(kernel, self.machine)
-        if self.timer is not None and (search is plan_chain or exact):
+        timer = None if self.timer is None else infinite_if_refused(self.timer)
+        if timer is not None and (search is plan_chain or exact):
             # What asks without a timer, such as the fusion search, shares the longer part of this.
             priced = self.by_cost().plan(replace(kernel, first=False))
-            return timed(priced, kernel, self.timer)
-        return search(kernel, self.machine, timer=self.timer, budget=self.budget)
+            return timed(priced, kernel, timer)
+        return search(kernel, self.machine, timer=timer, budget=self.budget)
 
 
 def planner_in(context: CompilerContext) -> Planner:

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from tilewright.frontends import ModelNode
-from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, YieldOp
+from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp
 from tilewright.graph.values import value_names
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
 from tilewright.report.measures import Measures, measure, plain
 from tilewright.report.noise import Noise
 from tilewright.runtime.model_check import ModelCheck, plain_json
+from tilewright.runtime.texts import printable, table
 
 
 @dataclass(frozen=True)
@@ -128,16 +129,10 @@ class Comparison:
         with_noise = any(row.noise for row in self.rows)
         heads = ["layer", "runs on", "max abs", "max rel", "SNR dB"]
         heads += ["float32 dB", "own dB"] if with_noise else []
-        table = [heads, *(_cells(row, with_noise) for row in self.rows)]
-        widths = [max(len(row[i]) for row in table) for i in range(len(heads))]
+        rows = table([heads, *(_cells(row, with_noise) for row in self.rows)], 2)
+        marks = ["", *("  <" if row.beyond else "" for row in self.rows)]
         lines = [f"{self.target} beside {self.reference}, tolerance {self.tolerance:g}"]
-        for number, row in enumerate(table):
-            mark = "  <" if number and self.rows[number - 1].beyond else ""
-            cells = (
-                cell.ljust(width) if i < 2 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            lines.append(f"{'  '.join(cells).rstrip()}{mark}")
+        lines += [f"{text}{mark}" for text, mark in zip(rows, marks, strict=True)]
         first, worst, noisiest = self.first, self.worst, self.noisiest
         if first is None:
             lines.append("no layer differs beyond the tolerance")
@@ -162,8 +157,7 @@ def _name(row: Difference | None) -> str | None:
 
 
 def _label(layer: Layer) -> str:
-    name = layer.node or layer.name
-    return "".join(c if c.isprintable() else "\ufffd" for c in name)
+    return printable(layer.node or layer.name)
 
 
 def _told(row: Difference) -> str:
@@ -204,8 +198,7 @@ def layers_of(network: NetworkOp, seen: Mapping[str, Array]) -> list[Layer]:
         if isinstance(op, GraphOperation):
             layers.append(Layer(name, op.result_node, "", "address", op.result, seen[name]))
             continue
-        last = op.body.block.last_op
-        inner = last.values[0].owner if isinstance(last, YieldOp) else None
+        inner = op.computed.owner
         node = inner.result_node if isinstance(inner, GraphOperation) else ""
         engine = "host" if op.on_host else "accelerator"
         layers.append(Layer(name, node, op.symbol.data, engine, op.result, seen[name]))

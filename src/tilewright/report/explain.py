@@ -29,6 +29,7 @@ from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Machine
 from tilewright.numbers.calibration import Samples
 from tilewright.numerics.formats import Numbers
+from tilewright.runtime.texts import printable, table
 from tilewright.shapes import Shapes
 from tilewright.targets.base import Target
 
@@ -103,13 +104,11 @@ class Explanation:
         }
 
     def __str__(self) -> str:
-        rows = [(_shown(fate.node), _shown(fate.operator), *_told(fate)) for fate in self.nodes]
-        widths = [
-            max([len(head), *(len(row[i]) for row in rows)])
-            for i, head in enumerate(("node", "operator", "runs on"))
+        rows = [
+            (printable(fate.node), printable(fate.operator), *_told(fate)) for fate in self.nodes
         ]
         heads = ("node", "operator", "runs on", "kernel")
-        lines = [_line(row, widths) for row in (heads, *rows)]
+        lines = table([heads, *rows], len(heads))
         counts = {
             place: sum(fate.place == place for fate in self.nodes)
             for place in ("accelerator", "host", "address", "constant", "none")
@@ -124,11 +123,6 @@ class Explanation:
         return "\n".join(lines) + "\n"
 
 
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-    return "  ".join([*cells, *row[len(widths) :]]).rstrip()
-
-
 def _told(fate: NodeFate) -> tuple[str, str]:
     """Return the place of a node, and the rest of its line."""
     kernels = ", ".join(fate.kernels)
@@ -137,11 +131,6 @@ def _told(fate: NodeFate) -> tuple[str, str]:
         edit = f"; to bring it on: {fate.objection.edit}" if fate.objection.edit else ""
         text += f" [{fate.objection.constraint}] {fate.objection.reason}{edit}"
     return fate.place if fate.place != "none" else "-", text
-
-
-def _shown(name: str) -> str:
-    """A model's name as one line of text."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in name)
 
 
 def explain(
@@ -272,7 +261,7 @@ class _Fates:
         for other in _readers(origin):
             fate = self._in_kernels(replace(blank, node=other))
             if fate is not None:
-                return replace(fate, node=node.name, how=f"merged into {_shown(other)}")
+                return replace(fate, node=node.name, how=f"merged into {printable(other)}")
         return replace(blank, how="does nothing")
 
     def _in_kernels(self, blank: NodeFate) -> NodeFate | None:
@@ -284,9 +273,9 @@ class _Fates:
         kernel, op, merged = entries[-1]
         how = ""
         if merged:
-            how = f"merged into {_shown(op.node_name)}"
+            how = f"merged into {printable(op.node_name)}"
         elif op is not kernel.operations[0]:
-            how = f"follows {_shown(kernel.operations[0].node_name)}"
+            how = f"follows {printable(kernel.operations[0].node_name)}"
         else:  # The last kernel of a node that is several, or else one of the others.
             operations = (op for _, op, _ in reversed(entries) if isinstance(op, Operation))
             how = next((op.how for op in operations if op.how), "")
@@ -353,6 +342,3 @@ def _readers(ops: Sequence[Operation]) -> Iterable[str]:
                 seen.add(reader)
                 waiting.append(reader)
                 yield reader.node_name
-
-
-__all__ = ["Explanation", "NodeFate", "Objection", "explain", "objection_to"]

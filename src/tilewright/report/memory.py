@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, YieldOp
+from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp
 from tilewright.graph.passes.memory_plan import MemoryPlan, PlannedBuffer
 from tilewright.graph.values import name_values
+from tilewright.runtime.texts import printable
 
 
 @dataclass(frozen=True)
@@ -81,13 +82,12 @@ class MemoryReport:
             f"  buffers      {len(plan.buffers):>14,}, which take"
             f" {sum(b.bytes for b in plan.buffers):,} bytes without sharing",
             f"live at the peak, during {plan.busiest}:",
-            *(f"  {b.bytes:>14,} bytes at {b.offset:>12,}  {_shown(self.label(b))}" for b in live),
+            *(
+                f"  {b.bytes:>14,} bytes at {b.offset:>12,}  {printable(self.label(b))}"
+                for b in live
+            ),
         ]
         return "\n".join(lines) + "\n"
-
-
-def _shown(text: str) -> str:
-    return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
 def memory_report(model: str, target: str, network: NetworkOp, plan: MemoryPlan) -> MemoryReport:
@@ -97,11 +97,7 @@ def memory_report(model: str, target: str, network: NetworkOp, plan: MemoryPlan)
     for name, value in network.inputs:
         nodes[naming.names[value]] = name
     for op in network.block.ops:
-        inner = op
-        if isinstance(op, KernelOp):
-            last = op.body.block.last_op
-            owner = last.values[0].owner if isinstance(last, YieldOp) else None
-            inner = owner if isinstance(owner, GraphOperation) else op
+        inner = op.computed.owner if isinstance(op, KernelOp) else op
         if isinstance(inner, GraphOperation) and inner.result_node:
             nodes[naming.names[op.results[0]]] = inner.result_node
     return MemoryReport(model, target, plan, nodes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp, YieldOp, network_of
+from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp, network_of
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.ir.passes import WeightStore
 from tilewright.ir.types import Array
@@ -32,7 +32,7 @@ def noise(
 ) -> dict[str, Noise]:
     """The noise of every kernel, by symbol.
 
-    ``network`` is the float32 graph with its kernels, before numbers are chosen; ``found`` the
+    ``network`` is the float32 graph with its kernels, before numbers are chosen; ``computed`` the
     results of the machine's kernels as real numbers, by symbol.
     """
     block = network_of(network).block
@@ -73,6 +73,4 @@ def _kernel(kernel: KernelOp, arrays: Mapping[SSAValue, Array]) -> Array:
     with np.errstate(all="ignore"):
         for op in kernel.operations:
             values[op.result] = op.evaluate(*(values[value] for value in op.inputs))
-    last = kernel.body.block.last_op
-    assert isinstance(last, YieldOp)
-    return values[last.values[0]]
+    return values[kernel.computed]

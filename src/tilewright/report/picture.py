@@ -10,6 +10,7 @@ from html import escape
 
 from tilewright.graph.passes.memory_plan import PlannedBuffer
 from tilewright.report.memory import MemoryReport
+from tilewright.runtime.texts import printable
 
 WIDTH, HEIGHT = 1200, 640
 LEFT, TOP, RIGHT, BOTTOM = 110, 40, 20, 130
@@ -133,7 +134,7 @@ class _Picture:
 
 def _text(text: str, longest: int = 1000) -> str:
     """Text as XML holds it: escaped, one line, without characters that XML forbids."""
-    plain = "".join(c if c.isprintable() else "\ufffd" for c in text)
+    plain = printable(text)
     if len(plain) > longest:
         plain = plain[: longest - 1] + "\u2026"
     return escape(plain, quote=True)

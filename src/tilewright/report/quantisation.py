@@ -14,6 +14,7 @@ from tilewright.numbers.calibration import Samples
 from tilewright.numerics.formats import Numbers
 from tilewright.report.measures import Measures
 from tilewright.report.variants import FixedVariants, QuantisedVariants, Variants
+from tilewright.runtime.texts import printable, table
 from tilewright.shapes import Shapes
 from tilewright.system.choices import SAMPLES
 from tilewright.targets.base import Target
@@ -68,20 +69,14 @@ class QuantisationReport:
     def __str__(self) -> str:
         heads = ["layer", "operator", "own SNR dB", "own error", "output SNR dB", "output error"]
         rows = [
-            [_shown(row.node), row.operator, *_cells(row.layer), *_cells(row.network)]
+            [printable(row.node), row.operator, *_cells(row.layer), *_cells(row.network)]
             for row in self.layers
         ]
-        widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
         chosen = self.numbers
         how = f", observer {chosen.observer}" if chosen.needs_ranges else ""
         lines = [f"{self.model} in {chosen.format.name} on {self.target}{how}"]
         lines.append("each layer alone, all others in float32; worst at the outputs first")
-        for row in (heads, *rows):
-            cells = (
-                cell.ljust(width) if i < 2 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            lines.append("  ".join(cells).rstrip())
+        lines += table([heads, *rows], 2)
         kept = f" ({len(chosen.keep_float)} kept in float32)" if chosen.keep_float else ""
         signal, error = _cells(self.together)
         lines.append(
@@ -102,11 +97,6 @@ def _cells(measures: Measures) -> list[str]:
     if measures.exact:
         return ["exact", "0"]
     return [f"{measures.snr:.1f}", f"{measures.relative:.2g}"]
-
-
-def _shown(name: str) -> str:
-    """A model's name as one line of text."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in name)
 
 
 def quantisation_report(

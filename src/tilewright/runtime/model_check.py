@@ -25,6 +25,7 @@ from tilewright.ir.types import Array, FixedType, element_name, tensor_type
 from tilewright.numerics.element_types import ElementType
 from tilewright.numerics.precision import PRECISIONS, coarsest
 from tilewright.numerics.tables import FUNCTIONS
+from tilewright.runtime.texts import printable, table
 
 ModelSource = Callable[[], "tuple[ModuleOp, WeightSource]"]
 """Gives the model as it was written: its graph before any pass, and its constants."""
@@ -97,17 +98,11 @@ class ModelCheck:
                 f"rms {row.rms_error:.3g}{_counted(row)}; bound of {self.element}"
             )
         heads = ["output", "largest", "error", "allowed", "rms", "allowed"]
-        table = [heads, *map(_cells, self.outputs)]
-        widths = [max(len(row[place]) for row in table) for place in range(len(heads))]
+        head, *rows = table([heads, *map(_cells, self.outputs)], 1)
         lines = [f"from the model as it was written: beyond the bound of {self.element}"]
-        for number, row in enumerate(table):
-            mark = ""
-            if number:
-                output = self.outputs[number - 1]
-                mark = _counted(output) + ("" if output.passed else "  <")
-            cells = [row[0].ljust(widths[0])]
-            cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-            lines.append(f"    {'  '.join(cells)}{mark}")
+        lines.append(f"    {head}")
+        for text, row in zip(rows, self.outputs, strict=True):
+            lines.append(f"    {text}{_counted(row)}{'' if row.passed else '  <'}")
         return "\n".join(lines)
 
 
@@ -118,9 +113,8 @@ def _counted(row: OutputError) -> str:
 
 
 def _cells(row: OutputError) -> list[str]:
-    name = "".join(c if c.isprintable() else "\ufffd" for c in row.name)
     numbers = (row.largest, row.max_error, row.max_allowed, row.rms_error, row.rms_allowed)
-    return [name, *(f"{number:.3g}" for number in numbers)]
+    return [printable(row.name), *(f"{number:.3g}" for number in numbers)]
 
 
 def beside_model(

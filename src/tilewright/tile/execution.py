@@ -154,7 +154,7 @@ class Execution:
             raise self.error(step, f"buffer {buffer.symbol.data} is stored before it is complete")
         outer = buffer.outer_buffer
         if outer is not None:
-            target = self.begun(step, outer)
+            target = self.started(step, outer)
             if not target.box.contains(box):
                 raise self.error(
                     step, f"writes {box} to buffer {outer.symbol.data}, which holds {target.box}"
@@ -223,19 +223,21 @@ class Execution:
         box = Box.of(buffer.window.data, buffer.tensor_shape, step.outer[buffer])
         before = self.storage.latest(buffer)
         if isinstance(before, Circular):
-            values, valid, begun, rows = before.values, before.valid, before.begun, before.rows
+            values, valid, started, rows = before.values, before.valid, before.started, before.rows
         else:
             shape: tuple[int, ...] = buffer.get("shape", ()) or circle.shape
             self.check_size(step, buffer, shape)
             values = np.zeros(shape, element_dtype(buffer.result.type.of.element_type))
-            valid, begun = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
+            valid, started = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
             rows = np.full(shape[circle.axis], -1)
         if any(n > limit for (_, n), limit in zip(box.clamped, values.shape, strict=True)):
             raise self.error(
                 step, f"box {box} of {buffer.symbol.data} exceeds its shape {list(values.shape)}"
             )
         first = int(circle.places[visit])
-        return Circular(visit, box, values, valid, begun, axis=circle.axis, first=first, rows=rows)
+        return Circular(
+            visit, box, values, valid, started, axis=circle.axis, first=first, rows=rows
+        )
 
     def held(self, step: Step, buffer: BufferOp) -> Content:
         """Return the content of a buffer, which must be of this visit."""
@@ -263,7 +265,7 @@ class Execution:
             )
         return held
 
-    def begun(self, step: Step, buffer: BufferOp) -> Content:
+    def started(self, step: Step, buffer: BufferOp) -> Content:
         """Return what this visit has written to a buffer so far; an empty slot if nothing."""
         before = self.storage.find(buffer, step.visits[buffer])
         if before is not None and before.visit == step.visits[buffer]:
@@ -371,7 +373,7 @@ class Execution:
             starts &= start == outer[dim][0]
             ends &= start + size == sum(outer[dim])
         if isinstance(owner, BufferOp):
-            return starts, ends, self.begun(step, owner)
+            return starts, ends, self.started(step, owner)
         assert isinstance(owner, TensorOp)
         if owner not in self.partial:
             shape = shape_of(op.output)
@@ -429,11 +431,11 @@ class Execution:
             if content.partial is None:
                 content.partial = np.zeros(content.valid.shape, own.dtype)
             if not first:
-                if not content.begun[part].all():
+                if not content.started[part].all():
                     raise self.error(step, "adds to accumulators that were never started")
                 own = anchor.combine(content.partial[part], own)
             content.partial[part] = own
-            content.begun[part] = True
+            content.started[part] = True
             content.valid[part] = False
             if own.shape != whole.shape:
                 own = np.pad(own, [(0, n - m) for n, m in zip(whole.shape, shape, strict=True)])

@@ -22,7 +22,7 @@ class Content:
     """The content of one slot: a box of the tensor, as far as it has been written.
 
     Arrays cover the part of the box inside the tensor. ``partial`` holds the reduction where it
-    has begun (``begun``) but the values are not final (``valid``). ``before`` is the visit before
+    was ``started`` but the values are not final (``valid``). ``before`` is the visit before
     in the same slot, of which parts that nothing has been written over since may still be stored.
     """
 
@@ -30,7 +30,7 @@ class Content:
     box: Box
     values: Array
     valid: NDArray[np.bool_]
-    begun: NDArray[np.bool_]
+    started: NDArray[np.bool_]
     partial: Array | None = None
     before: Content | None = None
     waiting: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
@@ -104,7 +104,7 @@ class Circular(Content):
         places = part[self.axis].ravel()
         taken = places[self.rows[places] != self._row(places)]
         where = (slice(None),) * self.axis + (taken,)
-        self.valid[where] = self.begun[where] = False
+        self.valid[where] = self.started[where] = False
         self.rows[places] = self._row(places)
 
     def of_visit(self, visit: int) -> Content | None:

@@ -8,6 +8,7 @@ import pytest
 
 from tilewright.codegen.c.address import Address, Extent
 from tilewright.codegen.c.source import comment, literal, string, total
+from tilewright.codegen.nest.value import variable
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
 
@@ -64,10 +65,10 @@ def test_offsets_are_those_of_the_layout(layout: str, step: int) -> None:
     found = address(layout, gap=96)
     starts = tuple(range(0, SHAPE[1], step))
     dims = {
-        "n": Extent("n", 1, (0, 1)),
-        "c": Extent("c" if len(starts) > 1 else "0", step, starts),
-        "h": Extent("0", 5),
-        "w": Extent("w", 1, tuple(range(7))),
+        "n": Extent(variable("n"), 1, (0, 1)),
+        "c": Extent(variable("c") if len(starts) > 1 else 0, step, starts),
+        "h": Extent(0, 5),
+        "w": Extent(variable("w"), 1, tuple(range(7))),
     }
     plain = found.offset(dims)
     more = found.offset(dims, {"h": "y"})
@@ -84,10 +85,10 @@ def test_strides_hold_for_every_element_of_a_tile_or_there_is_none(layout: str, 
     found = address(layout)
     starts = tuple(range(0, SHAPE[1], lanes))
     dims = {
-        "n": Extent("0", 1),
-        "c": Extent("c", lanes, starts),
-        "h": Extent("0", 5),
-        "w": Extent("0", 7),
+        "n": Extent(0, 1),
+        "c": Extent(variable("c"), lanes, starts),
+        "h": Extent(0, 5),
+        "w": Extent(0, 7),
     }
     stride = found.stride("c", lanes, dims)
     for start in starts:
@@ -100,14 +101,14 @@ def test_strides_hold_for_every_element_of_a_tile_or_there_is_none(layout: str, 
             assert layout.endswith("c")
         else:
             assert steps <= {stride}
-    blocks = found.block_stride("c", lanes, SHAPE[1], {**dims, "c": Extent("0", SHAPE[1])})
+    blocks = found.block_stride("c", lanes, SHAPE[1], {**dims, "c": Extent(0, SHAPE[1])})
     if blocks is not None:
         starts_at = [found.layout.offset((0, c, 0, 0), SHAPE, found.strides) for c in starts]
         assert set(np.diff(starts_at).tolist()) == {blocks}
 
 
 def test_blocks_that_a_tile_straddles_have_no_stride() -> None:
-    dims = {d: Extent("0", 1) for d in "nhw"} | {"c": Extent("c", 8, (0, 12))}
+    dims = {d: Extent(0, 1) for d in "nhw"} | {"c": Extent(variable("c"), 8, (0, 12))}
     assert address("NCHW8c").stride("c", 8, dims) is None
     assert address("NHWC").stride("c", 8, dims) == 1
     assert address("").stride("c", 8, dims) == 35

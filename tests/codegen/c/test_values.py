@@ -11,20 +11,20 @@ import pytest
 from numpy.typing import NDArray
 
 from tilewright.codegen.c.compiler import find_compiler
-from tilewright.codegen.c.values import LoopVariable, Nest, SlotTerm, Tables
+from tilewright.codegen.c.values import Executions, LoopVariable, SlotTerm, Tables
 from tilewright.errors import TilewrightError
 
 LOOPS = (("co", 0, 16, 4), ("oh", 2, 3, 5), ("ow", 0, 1, 4))
 """Name, lower, step, runs."""
 
 
-def nest() -> Nest:
+def nest() -> Executions:
     runs = np.indices([count for *_, count in LOOPS]).reshape(len(LOOPS), -1)
     loops = [LoopVariable(n, lo, step, runs[i]) for i, (n, lo, step, _) in enumerate(LOOPS)]
-    return Nest(loops, runs.shape[1], Tables("t"))
+    return Executions(loops, runs.shape[1], Tables("t"))
 
 
-def compiled(texts: list[str], around: Nest, folder: Path) -> NDArray[np.int64]:
+def compiled(texts: list[str], around: Executions, folder: Path) -> NDArray[np.int64]:
     """What C makes of expressions: a row for each, a column for each execution."""
     lines = ["#include <stdint.h>", *around.tables.lines, "void all(int64_t *to) {"]
     for name, lower, step, runs in LOOPS:
@@ -80,6 +80,6 @@ def test_every_column_has_an_expression(tmp_path: Path) -> None:
 def test_tables_have_a_bound() -> None:
     count = 70_000
     runs = np.arange(count)
-    around = Nest([LoopVariable("i", 0, 1, runs)], count, Tables("t"))
+    around = Executions([LoopVariable("i", 0, 1, runs)], count, Tables("t"))
     with pytest.raises(TilewrightError, match="codegen-values"):
         around.expression(runs * runs % 1009)

@@ -4,7 +4,7 @@ import pytest
 from google.protobuf import descriptor_pool, text_format
 
 from tilewright.frontends.caffe.net import TYPES_V1
-from tilewright.frontends.caffe.schema import file_descriptor, message_class
+from tilewright.frontends.caffe.schema import message_class
 
 NUMBERS = {
     "NetParameter": "name 1 layers 2 input 3 input_dim 4 input_shape 8 layer 100",
@@ -80,11 +80,3 @@ def test_text_has_enums_of_one_name_in_several_messages():
     text = "layer { pooling_param { pool: MAX } eltwise_param { operation: MAX } }"
     layer = text_format.Parse(text, message_class("NetParameter")()).layer[0]
     assert (layer.pooling_param.pool, layer.eltwise_param.operation) == (0, 2)
-
-
-@pytest.mark.parametrize(
-    "text", ["message A {\n  optional Nothing x = 1;\n}", "option x;", "optional int32 x = 1;", "}"]
-)
-def test_other_declarations_are_refused(text):
-    with pytest.raises(ValueError):
-        file_descriptor(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from benchmarks.papers.dlir.bounds import latency_bound
 
 from tests.planning import planning_kernels as kernels
 from tests.planning.event_reference import run
@@ -12,7 +13,6 @@ from tilewright.planning.cost.bounds import (
     compulsory_bytes,
     finite_memory_bytes,
     granule_bound,
-    latency_bound,
     main_bandwidth,
     physical_bound,
     primitives_for,

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.planning import planning_kernels as kernels
 from tests.planning.event_reference import buffer_bytes, run, timer
 from tests.slow import crossed
+from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.planning import Budget, PlanCache, Planner
 from tilewright.planning.cost.bounds import granule_bound, primitives_for
@@ -165,6 +166,21 @@ def test_the_timer_decides_among_the_best() -> None:
     assert found.schedule == asked[-1]
     assert found.timed_cycles == found.cycles == 1e6 - 5
     assert Planner(MACHINE).plan(kernel).schedule == asked[0]
+
+
+def test_a_schedule_that_the_lowering_refuses_is_not_taken() -> None:
+    """A timer that refuses the best schedule by cost: the next one is the plan."""
+    kernel = kernels.conv(64, 64, 20, 1)
+    best = Planner(MACHINE).plan(kernel).schedule
+
+    def time(_: kernels.Kernel, schedule: Schedule) -> float:
+        if schedule == best:
+            raise refuse("lower-registers", "too many registers")
+        return 1e6
+
+    found = Planner(MACHINE, timer=time, budget=Budget(timed=3, margin=1e9)).plan(kernel)
+    assert found.schedule != best
+    assert found.timed_cycles == 1e6
 
 
 def test_plans_are_kept_without_the_names_of_the_kernel_that_asked() -> None:

@@ -1,4 +1,4 @@
-"""Products of computed matrices by either axis, read as they lie or laid out: against NumPy."""
+"""Products of computed matrices by either axis, read row by row or laid out: against NumPy."""
 
 import random
 from collections.abc import Sequence
@@ -81,7 +81,7 @@ def test_rows_and_columns(seed: int, tmp_path: Path) -> None:
         shapes |= inputs
         orders.append(order)
     package = compiled(nodes, shapes, len(orders), tmp_path / "products.onnx")
-    assert {"matmul_rows", "matmul_dots"} <= primitives(package)
+    assert "matmul_rows" in primitives(package)
     feeds = {
         name: values.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()
     }
@@ -97,15 +97,14 @@ def test_rows_and_columns(seed: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("cpu", ["avx512", "avx2", "neon"])
 @pytest.mark.parametrize(
     ("rows", "order", "primitive"),
-    [(1, (1, 0), "matmul_dots"), (2, None, "matmul_rows"), (192, (1, 0), ""), (192, None, "")],
+    [(1, (1, 0), ""), (2, None, "matmul_rows"), (192, (1, 0), ""), (192, None, "")],
 )
 def test_many_rows_are_worth_a_copy(
     rows: int, order: tuple[int, int] | None, primitive: str, cpu: str, tmp_path: Path
 ) -> None:
     nodes, shapes = product((rows, 256), (256, 256), order, False, 0)
     package = compiled(nodes, shapes, 1, tmp_path / "product.onnx", cpu)
-    asis = {"matmul_dots", "matmul_rows"}
-    assert primitives(package) == {primitive} if primitive else not primitives(package) & asis
+    assert ("matmul_rows" in primitives(package)) == bool(primitive)
     # A transpose of its own is never made: the copy that lays weights out takes either order.
     assert len(package.manifest.kernels) == (1 if primitive else 2)
 
@@ -121,4 +120,3 @@ def test_a_column_of_inputs_is_read_across(tmp_path: Path) -> None:
     }
     wanted = feeds["a0"].T.astype(np.float64) @ feeds["b0"].T
     np.testing.assert_allclose(package.run(feeds)["y0"], wanted, rtol=1e-4, atol=1e-4)
-    assert primitives(package) == {"matmul_dots"}

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from tests.targets.cpu.planning.test_dots import product
+from tests.targets.cpu.planning.machines import product
 
 from tilewright.targets.cpu.candidates import Candidates
 from tilewright.targets.cpu.machine import machine

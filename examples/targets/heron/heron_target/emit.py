@@ -5,14 +5,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from heron_target.machine import MACHINE
-from tilewright.codegen.c.loops import Call, Interface, KernelWriter, Value
+from tilewright.codegen.c.loops import Call, KernelWriter, Value
 from tilewright.codegen.c.source import Writer, comment
 from tilewright.codegen.c.values import Tables
 from tilewright.codegen.program.commands import Commands
 from tilewright.codegen.program.nests import nest_fields
+from tilewright.machine.c_functions import CInterface
 from tilewright.tile.dialect import ComputeOp, MoveOp, ProgramOp
 
-INTERFACE = Interface(prefix="heron", wait="heron_wait", finish="heron_finish")
+INTERFACE = CInterface(prefix="heron", wait="heron_wait", finish="heron_finish")
 LOOPS = {"oh": 0, "ow": 1, "kh": 2, "kw": 3, "n": 4, "co": 5, "ci": 6, "g": 7}
 LOOPS |= {"b0": 0, "b1": 1, "m": 4, "c": 5, **{f"d{n}": n for n in range(6)}, "axis": 7}
 """The loop of each dim; loops 0 to 3 are a window's, and softmax runs along loop 7."""

@@ -80,12 +80,12 @@ class HeronRunner(TimedRunner):
         (number,) = set(self.kernels[kernel.start : kernel.end].tolist())
         self.library.heron_kernel(number, (ctypes.c_uint64 * 2)(*arenas))
 
-    def reveal(self, held: files.HeldResult) -> None:
+    def reveal(self, result: files.StayingResult) -> None:
         """Copy a result that stays in local memory to its place among the activations."""
-        result = np.zeros(held.bytes, np.uint8)
-        pointer = result.ctypes.data_as(ctypes.c_void_p)
-        self.library.heron_local(pointer, held.address, held.bytes)
-        self.arenas["activations"][held.place : held.place + held.bytes] = result
+        content = np.zeros(result.bytes, np.uint8)
+        pointer = content.ctypes.data_as(ctypes.c_void_p)
+        self.library.heron_local(pointer, result.address, result.bytes)
+        self.arenas["activations"][result.place : result.place + result.bytes] = content
 
     def refuse_races(self) -> None:
         """Refuse a program that lacks a wait: the stand-in knows what orders uses of each byte."""

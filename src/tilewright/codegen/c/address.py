@@ -21,13 +21,13 @@ from tilewright.planning.layout import Factor, Layout
 class Extent:
     """One dim where a primitive runs: its first index, and how many the primitive covers."""
 
-    start: str
-    """C expression; "0" for a dim without a loop."""
+    start: Value
+    """0 for a dim without a loop."""
     size: int
     starts: tuple[int, ...] = (0,)
     """All values of ``start``, ascending."""
-    first: str = "0"
-    """C expression of the first value of ``start`` that this core has."""
+    first: Value = 0
+    """The first value of ``start`` that this core has."""
 
     @cached_property
     def multiple(self) -> int:
@@ -210,15 +210,15 @@ def _within(window: Affine, block: int, extent: Extent, count: int) -> bool:
     )
 
 
-def _sum(parts: Sequence[tuple[int, str, int]], constant: int) -> Value:
-    return sum((variable(text) * factor for factor, text, _ in parts), constant)
+def _sum(parts: Sequence[tuple[int, Value, int]], constant: int) -> Value:
+    return sum((value * factor for factor, value, _ in parts), constant)
 
 
 def _parts(
     window: Affine, dims: Mapping[str, Extent], added: Mapping[str, str]
-) -> tuple[list[tuple[int, str, int]], int]:
-    """Return an index's terms (coefficient, C expression, a divisor of it) and its constant."""
-    parts: list[tuple[int, str, int]] = []
+) -> tuple[list[tuple[int, Value, int]], int]:
+    """Return an index's terms (coefficient, value, a divisor of it) and its constant."""
+    parts: list[tuple[int, Value, int]] = []
     fixed = window.offset
     for name, coefficient in window.terms:
         extent = dims[name]
@@ -227,5 +227,5 @@ def _parts(
         else:
             parts.append((coefficient, extent.start, extent.multiple))
         if added.get(name, "0") != "0":
-            parts.append((coefficient, added[name], 1))
+            parts.append((coefficient, variable(added[name]), 1))
     return parts, fixed

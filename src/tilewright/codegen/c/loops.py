@@ -44,9 +44,10 @@ from typing import Any
 import numpy as np
 
 from tilewright.codegen.c.source import Writer, comment
-from tilewright.codegen.c.values import LoopVariable, Nest, SlotTerm, Tables
+from tilewright.codegen.c.values import Executions, LoopVariable, SlotTerm, Tables
 from tilewright.graph.names import identifier
 from tilewright.ir import Block, Operation
+from tilewright.machine.c_functions import CInterface
 from tilewright.memory.alignment import ceil_div
 from tilewright.tile.dialect import BufferOp, ComputeOp, DomainOp, LoopOp, MoveOp, ProgramOp
 from tilewright.tile.iteration import Order
@@ -83,25 +84,14 @@ class Call:
     values: Sequence[Value]
 
 
-@dataclass(frozen=True)
-class Interface:
-    """The names that all programs of a machine use."""
+def engine_constant(named: CInterface, engine: str) -> str:
+    """C's constant for an engine."""
+    return f"{named.prefix}_{identifier(engine)}".upper()
 
-    prefix: str
-    wait: str
-    finish: str
-    signal: str = ""
-    barrier: str = ""
-    """Of machines with flags: what sets one, and what all engines wait at."""
 
-    def engine(self, name: str) -> str:
-        """The constant of an engine."""
-        return f"{self.prefix}_{identifier(name)}".upper()
-
-    @property
-    def ticket(self) -> str:
-        """The type of tickets."""
-        return f"{self.prefix}_ticket"
+def ticket_type(named: CInterface) -> str:
+    """C's type of tickets."""
+    return f"{named.prefix}_ticket"
 
 
 @dataclass(frozen=True)
@@ -123,7 +113,7 @@ class KernelWriter:
     calls: Mapping[Command, Call]
     first: Sequence[Call]
     """Commands before the program's own, such as loads of tables, for which computes wait."""
-    interface: Interface
+    interface: CInterface
     tables: Tables
     writer: Writer = field(default_factory=lambda: Writer(1))
 
@@ -137,15 +127,15 @@ class KernelWriter:
         buffers = [b for b in self.queues.buffers if b.slot_count > 1]
         for buffer in buffers:
             self.writer.line(f"int {self._slot(buffer)} = {buffer.slot_count - 1};")
+        ticket = ticket_type(self.interface)
         for track in self.tracks:
-            count = track.buffer.slot_count
-            self.writer.line(f"{self.interface.ticket} {track.name}[{count}] = {{0}};")
+            self.writer.line(f"{ticket} {track.name}[{track.buffer.slot_count}] = {{0}};")
         if self.tracks or (self.first and not self.interface.barrier):
-            self.writer.line(f"{self.interface.ticket} ticket = 0;")
+            self.writer.line(f"{ticket} ticket = 0;")
         self.writer.line()
-        nest = Nest((), 1, self.tables)
+        once = Executions((), 1, self.tables)
         for call in self.first:
-            self._call(call, nest, (), "" if self.interface.barrier else "ticket = ")
+            self._call(call, once, (), "" if self.interface.barrier else "ticket = ")
         if self.first and self.interface.barrier:
             self.writer.line(f"{self.interface.barrier}();")
         computing = [op.engine.data for op in self.calls if isinstance(op, ComputeOp)]
@@ -253,7 +243,7 @@ class KernelWriter:
         if trips.size and int(trips.min()) == int(trips.max()) == most:
             limit = str(op.upper_bound)
         else:
-            limit = self._nest(outer, loops).expression(lower + trips * step)
+            limit = self._executions(outer, loops).expression(lower + trips * step)
         head = f"for (int64_t {name} = {lower}; {name} < {limit}; {name} += {step})"
         with self.writer.block(head):
             self._block(op.body.block, (*loops, op))
@@ -270,10 +260,10 @@ class KernelWriter:
             return
         assert rows.parent_row is not None
         runs = np.isin(np.arange(around.count), rows.parent_row)
-        with self.writer.block(f"if ({self._nest(outer, loops).expression(runs)})"):
+        with self.writer.block(f"if ({self._executions(outer, loops).expression(runs)})"):
             self._block(op.body.block, loops)
 
-    def _nest(self, block: Block, loops: tuple[LoopOp, ...]) -> Nest:
+    def _executions(self, block: Block, loops: tuple[LoopOp, ...]) -> Executions:
         rows, scope = self.order.block(block), block.parent_op()
         index = np.arange(rows.count, dtype=np.int64)
         count, variables = rows.count, list[LoopVariable]()
@@ -286,7 +276,7 @@ class KernelWriter:
                 )
             index, rows, scope = rows.parent_row[index], rows.parent, _scope_around(scope)
         assert len(variables) == len(loops)
-        return Nest(variables[::-1], count, self.tables)
+        return Executions(variables[::-1], count, self.tables)
 
     def _command(self, op: Command, loops: tuple[LoopOp, ...]) -> None:
         block = op.parent_block()
@@ -311,14 +301,16 @@ class KernelWriter:
             and t.buffer in touched
             and (t.kind == "used" or any(fills(command, t.buffer) for command in _group(op)))
         ]
-        self._call(self.calls[op], self._nest(block, loops), slots, "ticket = " if kept else "")
+        self._call(
+            self.calls[op], self._executions(block, loops), slots, "ticket = " if kept else ""
+        )
         for line in kept:
             self.writer.line(line)
 
     def _event(self, op: SignalOp | WaitOp) -> None:
         """Set a flag, or wait for one; ids follow one another as the buffer's slots do."""
         named, ids = self.interface, op.id_list
-        engines = f"{named.engine(op.source_engine)}, {named.engine(op.target_engine)}"
+        engines = ", ".join(engine_constant(named, e) for e in (op.source_engine, op.target_engine))
         of, number = op.turns_of, str(ids[0])
         if of is not None and isinstance(of.owner, BufferOp):
             slot = self._index(of.owner)
@@ -332,17 +324,17 @@ class KernelWriter:
         return self._slot(buffer) if buffer.slot_count > 1 else "0"
 
     def _wait(self, engine: str, other: str, ticket: str) -> None:
-        named = self.interface
-        self.writer.line(f"{named.wait}({named.engine(engine)}, {named.engine(other)}, {ticket});")
+        engines = ", ".join(engine_constant(self.interface, name) for name in (engine, other))
+        self.writer.line(f"{self.interface.wait}({engines}, {ticket});")
 
-    def _call(self, call: Call, nest: Nest, slots: Sequence[SlotTerm], before: str) -> None:
+    def _call(self, call: Call, runs: Executions, slots: Sequence[SlotTerm], before: str) -> None:
         """The call; parameters that are 0 are left out."""
         self.writer.line(f"{before}{call.function}(&(struct {call.function}){{")
         lines: list[str] = []
         group = None
         for value in call.values:
             mine = sorted(slots, key=lambda slot: slot.role != value.group) if value.slots else ()
-            text = nest.expression(value.column, mine)
+            text = runs.expression(value.column, mine)
             if text.isdigit() and int(text) < len(value.names):
                 text = value.names[int(text)] if text != "0" else text
             if value.base:
@@ -383,4 +375,4 @@ def _group(op: Command) -> list[Command]:
     return [op, *followers_of(op)]
 
 
-__all__ = ["Call", "Interface", "KernelWriter", "Value"]
+__all__ = ["Call", "KernelWriter", "Value", "engine_constant", "ticket_type"]

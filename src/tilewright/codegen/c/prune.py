@@ -185,10 +185,10 @@ class _File:
         plain: list[str] = []
         for number, (line, bare) in enumerate(rows):
             word = bare.split(None, 1)[0] if bare.strip() else ""
-            begun = any(text.strip() for text in plain)
+            has_code = any(text.strip() for text in plain)
             if word.startswith(("#if", "#elif")):
                 self.conditions.append(bare)
-            if not begun and word.startswith("#if"):
+            if not has_code and word.startswith("#if"):
                 choice = _Choice(lines)
                 read.append(choice)
                 stack.append((read, choice))
@@ -196,15 +196,15 @@ class _File:
                 choice.branches.append((line, read))
                 lines, plain = [], []
                 continue
-            if not begun and stack and word in ("#elif", "#else"):
+            if not has_code and stack and word in ("#elif", "#else"):
                 read = []
                 stack[-1][1].branches.append((line, read))
                 continue
-            if not begun and stack and word == "#endif":
+            if not has_code and stack and word == "#endif":
                 read, _ = stack.pop()
                 lines, plain = [], []
                 continue
-            if not begun and word == "#include" and not stack:
+            if not has_code and word == "#include" and not stack:
                 self.includes.append(line)
                 continue
             lines.append(line)

@@ -1,8 +1,8 @@
 """Columns of values as C expressions of the enclosing loops' variables.
 
 A lowering knows what an operand's address, a size or a flag is in every execution of an operation,
-as one NumPy column (tile/iteration.py). A C program has loops instead. ``Nest.expression`` finds
-the expression of the loops' variables that gives the column, in this order:
+as one NumPy column (tile/iteration.py). A C program has loops instead. ``Executions.expression``
+finds the expression of the loops' variables that gives the column, in this order:
 
 1. a number;
 2. a sum over loops, each term affine in the loop's variable, but for a first or last run that may
@@ -101,8 +101,8 @@ class Tables:
 
 
 @dataclass
-class Nest:
-    """The loops around an operation, outermost first, and its executions."""
+class Executions:
+    """The executions of an operation in the loops around it, outermost first."""
 
     loops: Sequence[LoopVariable]
     count: int

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from tilewright.codegen.host.steps import emit_kernels, steps_of
 from tilewright.codegen.program.interface import Compilation, CompiledKernel
@@ -40,7 +40,7 @@ MAX_ARENA = 1 << 34
 """Bytes of an arena that a loaded package may ask for."""
 
 
-class HeldResult(BaseModel):
+class StayingResult(BaseModel):
     """A result that stays on the chip: nothing stores it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -64,7 +64,10 @@ class KernelRow(BaseModel):
     nodes: tuple[str, ...]
     start: int = Field(ge=0)
     end: int = Field(ge=0)
-    held: HeldResult | None = None
+    stays: StayingResult | None = Field(
+        default=None, validation_alias=AliasChoices("held", "stays"), serialization_alias="held"
+    )
+    """The result, if it stays on the chip; files have it by an older name."""
 
 
 class ProgramFile(BaseModel):
@@ -102,7 +105,7 @@ def compiled_steps(
         yield number, op, None if kernel is None or kernel.schedule is None else kernel
 
 
-def held_result(programs: Iterable[ProgramOp], op: KernelOp) -> HeldResult | None:
+def staying_result(programs: Iterable[ProgramOp], op: KernelOp) -> StayingResult | None:
     """The result of a network's kernel that its programs leave on the chip, if they do."""
     for buffer in (item for program in programs for item in program.walk()):
         if not isinstance(buffer, BufferOp) or buffer.stays is None:
@@ -110,7 +113,7 @@ def held_result(programs: Iterable[ProgramOp], op: KernelOp) -> HeldResult | Non
         tensor = buffer.tensor_op
         if tensor.get("role") == "output":
             size = element_size(tensor.result.type.element_type)
-            return HeldResult(
+            return StayingResult(
                 memory=buffer.memory,
                 address=buffer.get("address"),
                 place=placement_of(op.result).offset,
@@ -158,10 +161,9 @@ def kernel_rows(
     rows: list[KernelRow] = []
     for kernel, (start, end) in zip(kernels, spans, strict=True):
         symbol = kernel.kernel.symbol
-        held = held_result(kernel.programs, ops[symbol])
-        rows.append(
-            KernelRow(symbol=symbol, nodes=kernel.kernel.nodes, start=start, end=end, held=held)
-        )
+        stays = staying_result(kernel.programs, ops[symbol])
+        nodes = kernel.kernel.nodes
+        rows.append(KernelRow(symbol=symbol, nodes=nodes, start=start, end=end, stays=stays))
     return rows
 
 
@@ -231,7 +233,7 @@ def write_program(
     weights.tofile(directory / "weights.bin")
     (directory / "network.mlir").write_text(compilation.text)
     emit_kernels(compilation, directory)
-    (directory / "program.json").write_text(file.model_dump_json(indent=1) + "\n")
+    (directory / "program.json").write_text(file.model_dump_json(indent=1, by_alias=True) + "\n")
 
 
 def read_program(directory: Path, image: str) -> ProgramParts:
@@ -291,8 +293,8 @@ def _check(
     directory: Path,
     machine: Machine,
 ) -> None:
-    kept = {m.name: m.bytes or 0 for m in machine.memories if "results" in m.resident}
-    held = [row.held for row in file.kernels if row.held is not None]
+    rooms = {m.name: m.bytes or 0 for m in machine.memories if "results" in m.resident}
+    staying = [row.stays for row in file.kernels if row.stays is not None]
     order = (WEIGHTS, ACTIVATIONS, image)
     bases = [file.bases.get(name, -1) for name in order]
     sizes = [file.arenas.get(name, -1) for name in (WEIGHTS, ACTIVATIONS)]
@@ -311,9 +313,9 @@ def _check(
         (any(row.end < row.start for row in file.kernels), "a kernel ends before it starts"),
         (
             any(
-                each.address + each.bytes > kept.get(each.memory, -1)
+                each.address + each.bytes > rooms.get(each.memory, -1)
                 or each.place + each.bytes > sizes[1]
-                for each in held
+                for each in staying
             ),
             "a result stays where it finds no room",
         ),

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tilewright.codegen.host.steps import computes, interpreted, load_kernels
 from tilewright.codegen.program.concurrent import Step, elapsed, step_of
-from tilewright.codegen.program.files import HeldResult, KernelRow, ProgramParts
+from tilewright.codegen.program.files import KernelRow, ProgramParts, StayingResult
 from tilewright.codegen.program.interface import (
     HostStep,
     KernelProfile,
@@ -108,10 +108,10 @@ class SteppedRunner(Runner):
         """The bytes of a memory on the chip in which results stay from kernel to kernel."""
         raise refuse("package-invalid", f"no results stay in {name}")
 
-    def reveal(self, held: HeldResult) -> None:
+    def reveal(self, result: StayingResult) -> None:
         """Copy a result that stays on the chip to its place among the activations."""
-        result = self.memory(held.memory)[held.address : held.address + held.bytes]
-        self.arenas[ACTIVATIONS][held.place : held.place + held.bytes] = result
+        content = self.memory(result.memory)[result.address : result.address + result.bytes]
+        self.arenas[ACTIVATIONS][result.place : result.place + result.bytes] = content
 
     @abstractmethod
     def times(self) -> Times:
@@ -190,9 +190,9 @@ class SteppedRunner(Runner):
                 host[number](self.arenas)
                 seconds[number] = time.perf_counter() - begin
             if watch is not None:
-                held = file.kernels[number].held if kind == "words" else None
-                if held is not None:
-                    self.reveal(held)
+                stays = file.kernels[number].stays if kind == "words" else None
+                if stays is not None:
+                    self.reveal(stays)
                 watch(self._symbol(kind, number), self.arenas)
         # Copies: the next run writes the same bytes.
         outputs = {name: read_value(value, self.arenas).copy() for name, value in network.outputs}

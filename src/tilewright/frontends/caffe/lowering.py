@@ -90,9 +90,8 @@ class Lowering(Emitter):
     def images(self) -> tuple[int, int, int, int]:
         """Shape of the first bottom, [n, c, h, w]; refuses other ranks."""
         if len(self.shape) != 4:
-            raise self.refuse(
-                f"its bottom has shape {list(self.shape)}; images [n, c, h, w] are computed",
-                code="caffe-shape",
+            raise self.misfit(
+                f"its bottom has shape {list(self.shape)}; images [n, c, h, w] are computed"
             )
         n, c, h, w = self.shape
         return n, c, h, w

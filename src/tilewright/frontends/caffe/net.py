@@ -11,47 +11,24 @@ from tilewright.frontends.caffe.limits import MAX_BLOBS, MAX_LAYERS
 from tilewright.frontends.caffe.schema import message_class
 from tilewright.frontends.limits import shown
 
-TYPES_V1 = {
+_ODD: dict[str, str] = {
     "ABSVAL": "AbsVal",
-    "ACCURACY": "Accuracy",
     "ARGMAX": "ArgMax",
     "BNLL": "BNLL",
-    "CONCAT": "Concat",
-    "CONTRASTIVE_LOSS": "ContrastiveLoss",
-    "CONVOLUTION": "Convolution",
-    "DATA": "Data",
-    "DECONVOLUTION": "Deconvolution",
-    "DROPOUT": "Dropout",
-    "DUMMY_DATA": "DummyData",
-    "ELTWISE": "Eltwise",
-    "EUCLIDEAN_LOSS": "EuclideanLoss",
-    "EXP": "Exp",
-    "FLATTEN": "Flatten",
     "HDF5_DATA": "HDF5Data",
     "HDF5_OUTPUT": "HDF5Output",
-    "HINGE_LOSS": "HingeLoss",
     "IM2COL": "Im2col",
-    "IMAGE_DATA": "ImageData",
-    "INFOGAIN_LOSS": "InfogainLoss",
-    "INNER_PRODUCT": "InnerProduct",
     "LRN": "LRN",
-    "MEMORY_DATA": "MemoryData",
-    "MULTINOMIAL_LOGISTIC_LOSS": "MultinomialLogisticLoss",
     "MVN": "MVN",
     "NONE": "",
-    "POOLING": "Pooling",
-    "POWER": "Power",
     "RELU": "ReLU",
-    "SIGMOID": "Sigmoid",
-    "SIGMOID_CROSS_ENTROPY_LOSS": "SigmoidCrossEntropyLoss",
-    "SILENCE": "Silence",
-    "SLICE": "Slice",
-    "SOFTMAX": "Softmax",
     "SOFTMAX_LOSS": "SoftmaxWithLoss",
-    "SPLIT": "Split",
     "TANH": "TanH",
-    "THRESHOLD": "Threshold",
-    "WINDOW_DATA": "WindowData",
+}
+_KINDS: list[str] = list(message_class("V1LayerParameter").LayerType.DESCRIPTOR.values_by_name)
+
+TYPES_V1: dict[str, str] = {
+    name: _ODD[name] if name in _ODD else name.title().replace("_", "") for name in _KINDS
 }
 """The type names of the older form of layers, and the newer names of each."""
 

@@ -24,7 +24,7 @@ from tilewright.frontends.mapped import MappedFile
 from tilewright.frontends.wire import BYTES, FIXED32, FIXED64, Field, Wire, WireError
 from tilewright.ir.types import Array
 
-# Field numbers, as in schema.proto.
+# Field numbers, as in schema.txtpb.
 _LAYERS_V1, _LAYERS = 2, 100
 _NAME, _BLOBS = 1, 7
 _NAME_V1, _BLOBS_V1 = 4, 6

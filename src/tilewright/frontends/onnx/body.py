@@ -403,6 +403,3 @@ def _type(value: Item) -> TypeProto:
         return type_of(value.array)
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype_of(value)))
     return helper.make_tensor_type_proto(kind, shape_of(value))
-
-
-__all__ = ["UNKNOWN", "Body", "Scope", "Unknown"]

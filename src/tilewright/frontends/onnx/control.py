@@ -111,7 +111,7 @@ def _chosen(at: Lowering, condition: SSAValue, first: Item, second: Item) -> Ite
     if isinstance(first, ValueList | Absent) or isinstance(second, ValueList | Absent):
         lists = [item.items for item in (first, second) if isinstance(item, ValueList)]
         if len(lists) < 2 or len(lists[0]) != len(lists[1]):
-            raise at.refuse("its branches give sequences of different lengths", code="onnx-shape")
+            raise at.misfit("its branches give sequences of different lengths")
         chosen = [_chosen(at, condition, a, b) for a, b in zip(*lists, strict=True)]
         return ValueList(tuple(tensor_of(at, item) for item in chosen))
     if isinstance(first, Constant) and isinstance(second, Constant) and _equal(first, second):

@@ -93,12 +93,12 @@ def _along(at: Lowering) -> Value:
     shape, other = at.shape(0), at.shape(1)
     if not at.integer("broadcast"):
         if shape != other:
-            raise at.refuse(f"{list(other)} is not {list(shape)}", code="onnx-shape")
+            raise at.misfit(f"{list(other)} is not {list(shape)}")
         return at.operand(1)
     last = len(shape) - len(other)
     axis = at.axis(at.integer("axis"), len(shape)) if "axis" in at.attributes else max(last, 0)
     if axis > last:
-        raise at.refuse(f"{list(other)} does not lie in {list(shape)}", code="onnx-shape")
+        raise at.misfit(f"{list(other)} does not lie in {list(shape)}")
     return _reshaped(at, 1, (*other, *(1 for _ in range(last - axis))))
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from graphlib import CycleError, TopologicalSorter
 
 import onnx
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto
@@ -148,39 +149,27 @@ def sort_nodes(nodes: Sequence[Node], sources: Iterable[str]) -> list[Node]:
                 )
     if problems:
         raise TilewrightError(problems)
-    readers: list[list[int]] = [[] for _ in nodes]
-    waiting = [0] * len(nodes)
-    for index, node in enumerate(nodes):
-        for before in sorted({maker[name] for name in node.reads if name in maker}):
-            readers[before].append(index)
-            waiting[index] += 1
-    ready = [index for index, count in enumerate(waiting) if count == 0]
-    ordered: list[Node] = []
-    while ready:
+    before = {
+        index: {maker[name] for name in node.reads if name in maker}
+        for index, node in enumerate(nodes)
+    }
+    sorter = TopologicalSorter(before)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        cycle = [nodes[index] for index in error.args[1][1:]]
+        names = [shown(node.name) for node in cycle]
+        path = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        reason = f"nodes read each other's results: {path}"
+        raise refuse("onnx-cycle", reason, cycle[0].where) from None
+    ready, ordered = list[int](), list[Node]()
+    while sorter.is_active():
+        for index in sorter.get_ready():
+            heapq.heappush(ready, index)
         index = heapq.heappop(ready)
         ordered.append(nodes[index])
-        for reader in readers[index]:
-            waiting[reader] -= 1
-            if waiting[reader] == 0:
-                heapq.heappush(ready, reader)
-    if len(ordered) < len(nodes):
-        raise _cycle(nodes, maker, waiting)
+        sorter.done(index)
     return ordered
-
-
-def _cycle(nodes: Sequence[Node], maker: dict[str, int], waiting: Sequence[int]) -> TilewrightError:
-    """The refusal of a cycle; walks back from any node that still waits until one repeats."""
-    index = next(i for i, count in enumerate(waiting) if count)
-    steps: dict[int, int] = {}
-    while index not in steps:
-        steps[index] = len(steps)
-        index = next(
-            maker[name] for name in nodes[index].reads if name in maker and waiting[maker[name]]
-        )
-    cycle = list(steps)[steps[index] :]
-    names = [shown(nodes[i].name) for i in reversed(cycle)]
-    path = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    return refuse("onnx-cycle", f"nodes read each other's results: {path}", nodes[index].where)
 
 
 def live_nodes(ordered: Sequence[Node], outputs: Iterable[str]) -> list[Node]:

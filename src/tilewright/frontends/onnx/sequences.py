@@ -80,7 +80,7 @@ def _place(at: Lowering, operands: Items, index: int, count: int, last: int) -> 
             raise at.refuse("its position is not one number")
         (place,) = position
     if not -count <= place < max(count, last + 1):
-        raise at.refuse(f"there is no position {place} among {count}", code="onnx-shape")
+        raise at.misfit(f"there is no position {place} among {count}")
     return place + count if place < 0 else place
 
 
@@ -116,13 +116,13 @@ def _concat(at: Lowering, operands: Items) -> Item:
     items = _listed(at, operands)
     new = bool(at.integer("new_axis"))
     if not items:
-        raise at.refuse("its sequence is empty", code="onnx-shape")
+        raise at.misfit("its sequence is empty")
     rank = len(shape_of_value(items[0])) + new
     axis = at.axis(at.integer("axis"), rank)
     if all(isinstance(item, Constant) for item in items):
         arrays = [item.array for item in items if isinstance(item, Constant)]
         if len({a.shape[:axis] + a.shape[axis + (not new) :] for a in arrays}) > 1:
-            raise at.refuse("its tensors do not fit together", code="onnx-shape")
+            raise at.misfit("its tensors do not fit together")
         joined = np.stack(arrays, axis) if new else np.concatenate(arrays, axis)
         return Constant(joined, f"{at.node.name}.joined")
     given = at.like([item for item in items if 0 not in shape_of_value(item)])
@@ -146,7 +146,7 @@ def _split(at: Lowering, operands: Items) -> Item:
             raise at.refuse(f"parts of {width} of {extent} are none, or too many")
         widths = tuple(min(width, extent - start) for start in range(0, extent, width))
     if sum(widths) != extent or min(widths, default=0) < 0:
-        raise at.refuse(f"sizes {list(widths)} do not split {extent}", code="onnx-shape")
+        raise at.misfit(f"sizes {list(widths)} do not split {extent}")
     parts: list[Value] = []
     start, array = 0, given.constant(0)
     for width in widths:
@@ -179,7 +179,7 @@ def _has(at: Lowering, operands: Items) -> Item:
 def _get(at: Lowering, operands: Items) -> Item:
     value = operands[0] if operands else None
     if value is None or isinstance(value, Absent):
-        raise at.refuse("its optional holds nothing", code="onnx-shape")
+        raise at.misfit("its optional holds nothing")
     return value
 
 

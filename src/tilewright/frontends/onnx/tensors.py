@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.frontends.limits import MAX_ELEMENTS, shown, too_large
@@ -75,7 +75,7 @@ def array_of(tensor: TensorProto, files: Files | None = None) -> Array:
         if len(data) != count * dtype.itemsize:
             raise _wrong_length(where, len(data), count * dtype.itemsize, "bytes")
         return _from_bytes(data, dtype, shape)
-    values = _typed(tensor)
+    values: Sequence[Any] = getattr(tensor, helper.tensor_dtype_to_field(tensor.data_type))
     if len(values) != count:
         raise _wrong_length(where, len(values), count, "values")
     if tensor.data_type in (TensorProto.FLOAT16, TensorProto.BFLOAT16):
@@ -130,20 +130,6 @@ def _from_bytes(
         return (np.frombuffer(data, np.uint8) != 0).reshape(shape)
     array: Array = np.frombuffer(data, dtype).reshape(shape)
     return array.astype(dtype.newbyteorder("="), copy=False)
-
-
-def _typed(tensor: TensorProto) -> Sequence[Any]:
-    """The repeated field that holds values of the tensor's type."""
-    kind = tensor.data_type
-    if kind == TensorProto.FLOAT:
-        return tensor.float_data
-    if kind == TensorProto.DOUBLE:
-        return tensor.double_data
-    if kind == TensorProto.INT64:
-        return tensor.int64_data
-    if kind in (TensorProto.UINT32, TensorProto.UINT64):
-        return tensor.uint64_data
-    return tensor.int32_data
 
 
 def _wrong_length(where: str, count: int, expected: int, unit: str) -> TilewrightError:

@@ -7,89 +7,23 @@ to three axes with explicit pads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tilewright.frontends.onnx.lowering import Lowering
-from tilewright.ir import PythonValue, SSAValue
-from tilewright.ir.types import shape_of
+from tilewright.frontends.windows import Window
 from tilewright.memory.alignment import ceil_div
 
 MAX_EXTENT = 2**24
 """Largest padded extent of an image, and largest kernel, stride, dilation and pad."""
 
 
-@dataclass(frozen=True)
-class Window:
-    """A window over the spatial axes, outermost first."""
-
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    begins: tuple[int, ...]
-    """Padding before each axis."""
-    ends: tuple[int, ...]
-    """Padding after each axis, with what ceil_mode adds."""
-    counted_ends: tuple[int, ...]
-    """Padding after each axis as the model states it."""
-
-    def flat(self, values: Sequence[int], fill: int) -> tuple[int, ...]:
-        """Per-axis values as rows and columns; a lone axis is the columns."""
-        return (fill, *values) if len(values) == 1 else tuple(values)
-
-    def on(self, *axes: int | None) -> Window:
-        """The window over some of its axes; None stands for an axis on which nothing happens."""
-
-        def part(values: Sequence[int], neutral: int) -> tuple[int, ...]:
-            return tuple(neutral if axis is None else values[axis] for axis in axes)
-
-        return Window(
-            part(self.kernel, 1),
-            part(self.strides, 1),
-            part(self.dilations, 1),
-            part(self.begins, 0),
-            part(self.ends, 0),
-            part(self.counted_ends, 0),
-        )
-
-    def pads(self, *, counted: bool = False) -> tuple[int, ...]:
-        """Pads as top, left, bottom, right; those that count in an average if ``counted``."""
-        ends = self.counted_ends if counted else self.ends
-        return (*self.flat(self.begins, 0), *self.flat(ends, 0))
-
-    def attributes(self, *, kernel: bool, dilations: bool) -> dict[str, PythonValue]:
-        """The attributes of a graph operation."""
-        values: dict[str, PythonValue] = {
-            "strides": self.flat(self.strides, 1),
-            "pads": self.pads(),
-        }
-        if kernel:
-            values["kernel"] = self.flat(self.kernel, 1)
-        if dilations:
-            values["dilations"] = self.flat(self.dilations, 1)
-        return values
-
-
 def spatial_rank(at: Lowering) -> int:
     """Number of spatial axes of the first operand; refuses all but one to three."""
     shape = at.shape(0)
     if len(shape) not in (3, 4, 5):
-        raise at.refuse(
-            f"its input has shape {list(shape)}; images of one to three spatial axes are computed",
-            code="onnx-shape",
+        raise at.misfit(
+            f"its input has shape {list(shape)}; images of one to three spatial axes are computed"
         )
     return len(shape) - 2
-
-
-def as_image(at: Lowering, value: SSAValue) -> SSAValue:
-    """A sequence [n, c, l] as an image [n, c, 1, l]; images as they are."""
-    shape = shape_of(value)
-    return at.reshape(value, (*shape[:2], 1, shape[2])) if len(shape) == 3 else value
-
-
-def as_sequence(at: Lowering, value: SSAValue, rank: int) -> SSAValue:
-    """Undoes ``as_image`` on a result for an operand with ``rank`` spatial axes."""
-    n, c, _, width = shape_of(value)
-    return at.reshape(value, (n, c, width)) if rank == 1 else value
 
 
 def window_of(at: Lowering, kernel: Sequence[int], *, pool: bool) -> Window:
@@ -117,9 +51,7 @@ def window_of(at: Lowering, kernel: Sequence[int], *, pool: bool) -> Window:
         if pool and max(begins[axis], ends[axis]) >= span:
             raise at.refuse(f"its pads are as large as the window, {spans} wide")
         if extent + begins[axis] + ends[axis] + extra[axis] < span:
-            raise at.refuse(
-                f"a window {spans} wide does not fit the input {list(extents)}", code="onnx-shape"
-            )
+            raise at.misfit(f"a window {spans} wide does not fit the input {list(extents)}")
     return Window(
         tuple(kernel),
         strides,

@@ -185,9 +185,8 @@ def _widened(at: Lowering, view: View) -> View:
 
 def _typed(at: Lowering, view: View, kind: Kind) -> View:
     if view.shape != kind.shape:
-        raise at.refuse(
-            f"its result has shape {list(view.shape)}, the program says {list(kind.shape)}",
-            code="stablehlo-shape",
+        raise at.misfit(
+            f"its result has shape {list(view.shape)}, the program says {list(kind.shape)}"
         )
     return at.converted(view, kind.dtype)
 

@@ -11,13 +11,11 @@ from tilewright.graph.operations.base import (
     Attributes,
     Operation,
     Type,
-    along,
-    broadcast_access,
     broadcast_shape,
     definition,
 )
-from tilewright.ir.types import Array, dtype_of, shape_of
-from tilewright.planning.domain import Affine, Dim, Role, Stage
+from tilewright.ir.types import Array, dtype_of
+from tilewright.planning.domain import Role, Stage
 
 
 @definition
@@ -70,17 +68,5 @@ class AttentionOp(Operation):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims b0, b1 (heads), m, e | t, d."""
-        b, m, h, d = shape_of(self.inputs[0])
-        _, t, _, e = shape_of(self.inputs[2])
-        dims = [Dim("b0", b), Dim("b1", h), Dim("m", m), Dim("e", e)]
-        dims += [Dim("t", t, "reduction"), Dim("d", d, "reduction")]
-        accesses: list[Sequence[Affine]] = [
-            (along("b0"), along(row), along("b1"), along(last))
-            for row, last in (("m", "d"), ("t", "d"), ("t", "e"))
-        ]
-        if len(self.inputs) == 4:
-            named = broadcast_access(shape_of(self.inputs[3]), (b, h, m, t))
-            meaning = {f"d{axis}": name for axis, name in enumerate(("b0", "b1", "m", "t"))}
-            accesses.append([along(meaning[a.dims[0]]) if a.dims else Affine() for a in named])
-        target = (along("b0"), along("m"), along("b1"), along("e"))
-        return self.make_stage(dims, operands, accesses, result, target)
+        notation = "b0 m b1 d, b0 t b1 d, b0 t b1 e, b0 b1 m t -> b0 m b1 e"
+        return self.nest(operands, result, notation, order="b0 b1 m e t d")

@@ -107,6 +107,12 @@ class Operation(GraphOperation):
         return tuple(fraction_of(value) for value in self.inputs)
 
     @property
+    def counted_axis(self) -> int:
+        """The attribute ``axis``, counted from the first axis of the result; checked."""
+        rank = len(shape_of(self.result))
+        return self.integer("axis", -rank, rank - 1) % rank
+
+    @property
     def result_fraction(self) -> int:
         """Binary point of the result; 0 if it is not fixed point."""
         return fraction_of(self.result)
@@ -281,6 +287,7 @@ class Operation(GraphOperation):
         notation: str,
         extents: Mapping[str, int] | None = None,
         operation: str = "",
+        order: str = "",
     ) -> Stage | None:
         """The stage that index notation states, as ``n ci, co ci, co -> n co`` of a product.
 
@@ -288,7 +295,8 @@ class Operation(GraphOperation):
         affine expression of dims (``oh*2+kh-1``). Dims of the result are parallel, the others
         reductions; they extend as the tensors do along their axes, or as ``extents`` says. An
         operand of extent 1 along a longer dim is read at 0 there. What is stated of operands at the
-        end that the operation does not have is left out.
+        end that the operation does not have is left out. Dims stand in the order of their first use
+        in the result and then in the operands, unless ``order`` lists all that there may be.
         """
         reads, _, writes = notation.partition("->")
         texts = [*reads.split(",")[: len(self.inputs)], writes]
@@ -310,23 +318,25 @@ class Operation(GraphOperation):
         dims = [Dim(name, sizes[name]) for name in written]
         summed = dict.fromkeys(name for name in (*read, *sizes) if name not in written)
         dims += [Dim(name, sizes[name], "reduction") for name in summed]
+        if order:
+            dims.sort(key=lambda dim: order.split().index(dim.name))
         return self.make_stage(dims, operands, sources, result, target, operation)
 
     def mapped(self, operands: Sequence[str], result: str) -> Stage | None:
         """The stage of a map: dims d0.. of the result, to which operands broadcast."""
-        shape = shape_of(self.result)
-        accesses = [broadcast_access(shape_of(value), shape) for value in self.inputs]
-        target = [along(f"d{axis}") for axis in range(len(shape))]
-        return self.make_stage(axis_dims(shape), operands, accesses, result, target)
+        names = [f"d{axis}" for axis in range(len(shape_of(self.result)))]
+        reads = [" ".join(names[len(names) - len(shape_of(value)) :]) for value in self.inputs]
+        return self.nest(operands, result, f"{', '.join(reads)} -> {' '.join(names)}")
 
     def rows(self, operands: Sequence[str], result: str, axis: int) -> Stage | None:
         """The stage of whole rows along an axis: dims d0.. of the others, and the reduction
         ``axis``, which further operands have alone."""
         shape = shape_of(self.result)
-        dims = [dim for dim in axis_dims(shape) if dim.name != f"d{axis}"]
+        names = ["axis" if i == axis else f"d{i}" for i in range(len(shape))]
+        dims = [Dim(name, e) for name, e in zip(names, shape, strict=True) if name != "axis"]
         dims.append(Dim("axis", shape[axis], "reduction"))
-        access = tuple(along("axis" if i == axis else f"d{i}") for i in range(len(shape)))
-        reads = [access, *[(along("axis"),)] * (len(self.inputs) - 1)]
+        access = tuple(map(_index, names))
+        reads = [access, *[(_index("axis"),)] * (len(self.inputs) - 1)]
         return self.make_stage(dims, operands, reads, result, access)
 
     def make_stage(
@@ -379,25 +389,6 @@ def make_operand(name: str, value: SSAValue, access: Sequence[Affine], role: Rol
         role,
         fraction_of(value),
         layout_of(value),
-    )
-
-
-def axis_dims(shape: Sequence[int]) -> tuple[Dim, ...]:
-    """Parallel dims d0, d1, ... of a result of that shape."""
-    return tuple(Dim(f"d{axis}", extent) for axis, extent in enumerate(shape))
-
-
-def along(dim: str, coefficient: int = 1, offset: int = 0) -> Affine:
-    """The affine expression ``coefficient * dim + offset``."""
-    return Affine(((dim, coefficient),), offset)
-
-
-def broadcast_access(shape: Sequence[int], result: Sequence[int]) -> tuple[Affine, ...]:
-    """Access of an operand that broadcasts to the result: constant 0 along broadcast axes."""
-    skip = len(result) - len(shape)
-    return tuple(
-        Affine() if extent == 1 and result[skip + axis] != 1 else along(f"d{skip + axis}")
-        for axis, extent in enumerate(shape)
     )
 
 

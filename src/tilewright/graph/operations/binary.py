@@ -108,12 +108,11 @@ define(
 )
 
 
-@definition
-class ModOp(FloatBinaryOperation):
-    """The remainder of x / y: with the sign of y, or of x if ``truncated``.
-
-    An integer's remainder by 0 is 0.
-    """
-
-    name = "graph.mod"
-    DEFAULTS: ClassVar[Attributes] = {"truncated": False}
+define(
+    FloatBinaryOperation,
+    {
+        "mod": "The remainder of x / y: with the sign of y, or of x if ``truncated``; an integer's "
+        "remainder by 0 is 0.",
+    },
+    DEFAULTS={"truncated": False},
+)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Attributes, Operation, Type, definition
+from tilewright.graph.operations.base import Attributes, Operation, Type, define, definition
 from tilewright.ir import i1, i64, prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics.operators import operators
@@ -139,7 +139,9 @@ class RowOperation(Operation):
 
 
 class RunningOperation(RowOperation):
-    """Element i is made of the elements up to i along ``axis``."""
+    """Element i is made of the elements up to i along ``axis``, in their own type."""
+
+    ACCUMULATE: ClassVar[Callable[..., Array]]
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the operand's type, which the result has."""
@@ -147,30 +149,20 @@ class RunningOperation(RowOperation):
         self.need(result.element_type != i1, "is not defined on booleans")
         return result
 
-
-@definition
-class RunningSumOp(RunningOperation):
-    """The sums of the first elements along ``axis``."""
-
-    name = "graph.running_sum"
-    axis = prop_def()
-
-    def evaluate(self, *arrays: Array) -> Array:
-        """In the operand's own type."""
-        return np.cumsum(arrays[0], axis=int(self.get("axis")), dtype=arrays[0].dtype)
-
-
-@definition
-class RunningProductOp(RunningOperation):
-    """The products of the first elements along ``axis``."""
-
-    name = "graph.running_product"
-    axis = prop_def()
-
     def evaluate(self, *arrays: Array) -> Array:
         """In the operand's own type."""
         with np.errstate(all="ignore"):
-            return np.cumprod(arrays[0], axis=int(self.get("axis")), dtype=arrays[0].dtype)
+            axis = int(self.get("axis"))
+            return type(self).ACCUMULATE(arrays[0], axis=axis, dtype=arrays[0].dtype)
+
+
+for _name, _accumulate in (("sum", np.cumsum), ("product", np.cumprod)):
+    define(
+        RunningOperation,
+        {f"running_{_name}": f"The {_name}s of the first elements along ``axis``."},
+        axis=prop_def(),
+        ACCUMULATE=_accumulate,
+    )
 
 
 @definition

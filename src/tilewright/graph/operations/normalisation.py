@@ -157,7 +157,7 @@ class SoftmaxOp(Operation):
 
     def evaluate(self, *arrays: Array) -> Array:
         """Float32 sums in float32; fixed point as numerics.fixed.softmax states."""
-        axis = self.integer("axis", -arrays[0].ndim, arrays[0].ndim - 1)
+        axis = self.counted_axis
         if self.is_fixed:
             return fixed.softmax(arrays[0], axis, self.fractions[0], self.result_fraction)
         (x,) = widened(arrays)
@@ -165,5 +165,4 @@ class SoftmaxOp(Operation):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d0.. of the other axes | axis, which a tile keeps whole."""
-        rank = len(shape_of(self.result))
-        return self.rows(operands, result, self.integer("axis", -rank, rank - 1) % rank)
+        return self.rows(operands, result, self.counted_axis)

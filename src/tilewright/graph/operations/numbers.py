@@ -30,8 +30,17 @@ class RepresentationOperation(Operation):
         return self.mapped(operands, result)
 
 
+class NarrowingOperation(RepresentationOperation):
+    """A conversion to fixed point of 8 or 16 bits."""
+
+    def verify_element(self, inferred: Attribute, element: Attribute) -> None:
+        """Fixed point of 8 or 16 bits."""
+        if not isinstance(element, FixedType) or element.bits.data not in NARROW:
+            raise self.wrong(f"result has elements {element}, needs fixed point of 8 or 16 bits")
+
+
 @definition
-class RequantiseOp(RepresentationOperation):
+class RequantiseOp(NarrowingOperation):
     """Fixed point to 8 or 16 bits at the result's binary point: round half up, saturate."""
 
     name = "graph.requantise"
@@ -49,13 +58,9 @@ class RequantiseOp(RepresentationOperation):
         dtype = dtype_of(self.result)
         return fixed.requantise(arrays[0], self.fractions[0], self.result_fraction, dtype)
 
-    def verify_element(self, inferred: Attribute, element: Attribute) -> None:
-        """Fixed point of 8 or 16 bits."""
-        _need_narrow(self, element)
-
 
 @definition
-class QuantiseOp(RepresentationOperation):
+class QuantiseOp(NarrowingOperation):
     """Float to fixed point of 8 or 16 bits: round half to even, saturate."""
 
     name = "graph.quantise"
@@ -70,16 +75,6 @@ class QuantiseOp(RepresentationOperation):
         """Compute the result by numerics.fixed.quantise."""
         dtype = dtype_of(self.result)
         return fixed.quantise(arrays[0], self.result_fraction, dtype)
-
-    def verify_element(self, inferred: Attribute, element: Attribute) -> None:
-        """Fixed point of 8 or 16 bits."""
-        _need_narrow(self, element)
-
-
-def _need_narrow(op: Operation, element: Attribute) -> None:
-    """Check that a result has 8 or 16 bits."""
-    if not isinstance(element, FixedType) or element.bits.data not in NARROW:
-        raise op.wrong(f"result has elements {element}, needs fixed point of 8 or 16 bits")
 
 
 @definition

@@ -10,6 +10,7 @@ from tilewright.graph.operations.base import (
     Operation,
     Type,
     broadcast_shape,
+    define,
     definition,
 )
 from tilewright.ir import i1
@@ -80,18 +81,13 @@ class ReluOp(PointwiseOperation):
     name = "graph.relu"
 
 
-@definition
-class NegOp(PointwiseOperation):
-    """The negation -x; fixed point saturates."""
-
-    name = "graph.neg"
-
-
-@definition
-class AbsOp(PointwiseOperation):
-    """The magnitude |x|; fixed point saturates."""
-
-    name = "graph.abs"
+define(
+    PointwiseOperation,
+    {
+        "neg": "The negation -x; fixed point saturates.",
+        "abs": "The magnitude |x|; fixed point saturates.",
+    },
+)
 
 
 @definition

@@ -10,17 +10,14 @@ import numpy as np
 
 from tilewright.graph.operations.base import (
     MAXIMUM_ELEMENTS,
-    MAXIMUM_RANK,
     Attributes,
     Operation,
     Type,
-    along,
-    axis_dims,
     definition,
 )
 from tilewright.ir import prop_def
 from tilewright.ir.types import Array, shape_of
-from tilewright.planning.domain import Affine, Dim, Role, Stage
+from tilewright.planning.domain import Role, Stage
 
 
 class JoinOperation(Operation):
@@ -60,27 +57,25 @@ class ConcatOp(JoinOperation):
 
     def evaluate(self, *arrays: Array) -> Array:
         """Compute the result, which is exact."""
-        return np.concatenate(arrays, axis=self.integer("axis", -MAXIMUM_RANK, MAXIMUM_RANK))
+        return np.concatenate(arrays, axis=self.counted_axis)
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d0.. of the other axes | axis, of which each operand has some indices, and the
         operands: every element of the result is in one of them."""
-        shape = shape_of(self.result)
-        axis = self.integer("axis", -len(shape), len(shape) - 1) % len(shape)
-        dims = [dim for dim in axis_dims(shape) if dim.name != f"d{axis}"]
-        dims += [Dim("axis", shape[axis]), Dim("parts", len(self.inputs), "reduction")]
-
-        def access(offset: int) -> list[Affine]:
-            moved = along("axis", 1, -offset)
-            return [moved if i == axis else along(f"d{i}") for i in range(len(shape))]
-
-        accesses = [access(part[axis].start) for part in self.parts()]
-        return self.make_stage(dims, operands, accesses, result, access(0))
+        shape, axis = shape_of(self.result), self.counted_axis
+        names = ["axis" if i == axis else f"d{i}" for i in range(len(shape))]
+        reads = [
+            " ".join(f"axis-{part[axis].start}" if name == "axis" else name for name in names)
+            for part in self.parts()
+        ]
+        extents = {"axis": shape[axis], "parts": len(self.inputs)}
+        order = [*(name for name in names if name != "axis"), *extents]
+        notation = f"{', '.join(reads)} -> {' '.join(names)}"
+        return self.nest(operands, result, notation, extents, order=" ".join(order))
 
     def parts(self) -> list[list[range]]:
         """Neighbouring ranges along the axis."""
-        shape = shape_of(self.result)
-        axis = self.integer("axis", -len(shape), len(shape) - 1) % len(shape)
+        shape, axis = shape_of(self.result), self.counted_axis
         parts, start = list[list[range]](), 0
         for value in self.inputs:
             extent = shape_of(value)[axis]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Attributes, Operation, Type, along, definition
+from tilewright.graph.operations.base import Attributes, Operation, Type, definition
 from tilewright.graph.operations.convolution import factors, product_element
 from tilewright.graph.operations.windows import check_images, check_scratch
 from tilewright.ir import f32
 from tilewright.ir.types import Array, shape_of
 from tilewright.memory.alignment import ceil_div
 from tilewright.numerics import winograd
-from tilewright.planning.domain import Affine, Dim, Role, Stage
+from tilewright.planning.domain import Role, Stage
 
 
 @definition
@@ -82,34 +82,17 @@ class WinogradConvOp(Operation):
         """
         tile, taps = self.sizes
         inner, group = tile + taps - 1, self.integer("group", 1, 2**24)
-        n, _, _, _ = shape_of(self.inputs[0])
         co, ci, size, _ = shape_of(self.inputs[1])
         _, _, oh, ow = shape_of(self.result)
         top, left, _, _ = self.integers("pads")
-        dims = [Dim("n", n), *([Dim("g", group)] if group > 1 else []), Dim("co", co // group)]
-        dims += [Dim("th", ceil_div(oh, tile)), Dim("tw", ceil_div(ow, tile))]
-        dims += [Dim("r", tile), Dim("s", tile)]
-        dims += [Dim(name, e, "reduction") for name, e in (("ci", ci), ("u", inner), ("v", inner))]
-        source, target = along("ci"), along("co")
+        extents = {"th": ceil_div(oh, tile), "tw": ceil_div(ow, tile), "r": tile, "s": tile}
+        extents |= {"u": inner, "v": inner}
+        source, target, position = "ci", "co", "kh kw" if size == taps else "u v"
         if group > 1:
-            source = Affine((("g", ci), ("ci", 1)))
-            target = Affine((("g", co // group), ("co", 1)))
-        position = ("u", "v")
-        if size == taps:
-            position = ("kh", "kw")
-            dims += [Dim(name, taps, "reduction") for name in position]
-        rows = Affine((("th", tile), ("u", 1)), -top)
-        columns = Affine((("tw", tile), ("v", 1)), -left)
-        accesses = [
-            (along("n"), source, rows, columns),
-            (target, along("ci"), along(position[0]), along(position[1])),
-            (Affine(),),
-            (target,),
-        ]
-        image = (
-            along("n"),
-            target,
-            Affine((("th", tile), ("r", 1))),
-            Affine((("tw", tile), ("s", 1))),
-        )
-        return self.make_stage(dims, operands, accesses[: len(self.inputs)], result, image)
+            source, target = f"g*{ci}+ci", f"g*{co // group}+co"
+            extents |= {"g": group, "co": co // group}
+        image = f"n {source} th*{tile}+u-{top} tw*{tile}+v-{left}"
+        pixels = f"n {target} th*{tile}+r tw*{tile}+s"
+        notation = f"{image}, {target} ci {position}, 0, {target} -> {pixels}"
+        order = "n g co th tw r s ci u v kh kw"
+        return self.nest(operands, result, notation, extents, order=order)

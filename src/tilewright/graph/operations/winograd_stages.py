@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Attributes, Operation, Type, along, definition
+from tilewright.graph.operations.base import Attributes, Operation, Type, definition
 from tilewright.graph.operations.windows import check_images
 from tilewright.ir import f32, prop_def
-from tilewright.ir.types import Array, shape_of
+from tilewright.ir.types import Array
 from tilewright.memory.alignment import ceil_div
 from tilewright.numerics import winograd
-from tilewright.planning.domain import Affine, Dim, Role, Stage
+from tilewright.planning.domain import Role, Stage
 
 
 class WinogradStage(Operation):
@@ -115,16 +115,7 @@ class WinogradOutputOp(WinogradStage):
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims n, c, th, tw, r, s | p: tile (th, tw) has the outputs (th*T + r, tw*T + s)."""
-        points, c, n, th, tw = shape_of(self.inputs[0])
         tile, _ = self.sizes
-        sizes = {"n": n, "c": c, "th": th, "tw": tw, "r": tile, "s": tile}
-        dims = [*(Dim(name, size) for name, size in sizes.items()), Dim("p", points, "reduction")]
-        image = (
-            along("n"),
-            along("c"),
-            Affine((("th", tile), ("r", 1))),
-            Affine((("tw", tile), ("s", 1))),
-        )
-        tiles = [along(name) for name in ("p", "c", "n", "th", "tw")]
-        accesses = [tiles, [along("c")]]
-        return self.make_stage(dims, operands, accesses[: len(self.inputs)], result, image)
+        notation = f"p c n th tw, c -> n c th*{tile}+r tw*{tile}+s"
+        extents = {"r": tile, "s": tile}
+        return self.nest(operands, result, notation, extents, order="n c th tw r s p")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, YieldOp, network_of
+from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import compiler, erase, insert, make
 from tilewright.graph.passes.enclosing import symbols_of
@@ -299,5 +299,3 @@ def retype_kernel(kernel: KernelOp, layout: str) -> None:
     for op in kernel.operations:
         _retype(op.result, layout)
     _retype(kernel.result, layout)
-    last = kernel.body.block.last_op
-    assert isinstance(last, YieldOp)

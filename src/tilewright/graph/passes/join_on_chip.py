@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
-from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.kernels import kernel_of
 from tilewright.graph.operations.views import JoinOperation
@@ -91,20 +90,21 @@ def is_faster_on_chip(join: JoinOperation, network: NetworkOp, context: Compiler
     touching = _around(join, network, inside)
     if not touching:
         return False
-    join_cycles = _planned(_join_kernel(join, beside, machine), context)
+    cycles = planner_in(context).cycles
+    join_cycles = cycles(_join_kernel(join, beside, machine))
     if join_cycles == inf:
         return False
     if not all(inside.is_part(join, index, value) for index, value in enumerate(join.inputs)):
         return True
     around = [(_kernel(op, inside, machine), _kernel(op, beside, machine)) for op in touching]
     moved = [(apart, dense) for apart, dense in around if apart != dense]
-    alone = [_planned(dense, context) for _, dense in moved]
+    alone = [cycles(dense) for _, dense in moved]
     # What latencies alone take mostly decides, and saves planning all kernels once more.
     least = [latency_of_blocks(apart, machine) for apart, _ in moved]
     together = join_cycles + sum(alone)
     if together < sum(max(pair) for pair in zip(least, alone, strict=True)):
         return True
-    return together < sum(_planned(apart, context) for apart, _ in moved)
+    return together < sum(cycles(apart) for apart, _ in moved)
 
 
 def _around(join: JoinOperation, network: NetworkOp, addresses: Addresses) -> list[KernelOp]:
@@ -147,11 +147,3 @@ def _strides(values: Mapping[str, SSAValue], addresses: Addresses) -> dict[str, 
         for name, address in known.items()
         if address is not None and not isinstance(address.root.owner, WeightOp)
     }
-
-
-def _planned(kernel: Kernel, context: CompilerContext) -> float:
-    """Return the predicted cycles of a kernel; infinite where it has no plan."""
-    try:
-        return planner_in(context).plan(kernel).predicted_cycles
-    except TilewrightError:
-        return inf

@@ -59,6 +59,3 @@ def own_passes(machine: Machine) -> dict[str, type[ModulePass]]:
     brought = passes_of(machine)
     entries = [*brought.kernel_passes(), *brought.method_passes(machine), *brought.layout_passes()]
     return {entry.step.name: type(entry.step) for entry in entries}
-
-
-__all__ = ["OwnPasses", "own_passes", "passes_of"]

@@ -123,7 +123,7 @@ class Net:
             activation = _activation_of(op)
             if activation is not None:
                 taken.add(activation)
-            layer = STEPS[op.operation](self._device, op, activation)
+            layer = Step(self._device, op, activation)
             steps.setdefault(op.node_name, []).append(layer)
         return [
             Layer(node.name, node.operator, tuple(steps.get(node.name, ())))

@@ -6,12 +6,12 @@ the layer's results, whose sizes are then known; ``forward`` calls the operator.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from tilewright.errors import refuse
+from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import Operation
 from tilewright.graph.operations.matrix import MatMulOp
@@ -19,7 +19,7 @@ from tilewright.graph.weights import Weights
 from tilewright.integrations.dlplib import operators
 from tilewright.integrations.dlplib.blobs import Blob, Numbers
 from tilewright.integrations.dlplib.descriptors import DataFormat
-from tilewright.integrations.dlplib.handle import Handle, Operand
+from tilewright.integrations.dlplib.handle import Handle, Operand, Ran
 from tilewright.integrations.dlplib.numeric import NumericType
 from tilewright.integrations.dlplib.operators.elementwise import VectorOperation
 from tilewright.integrations.dlplib.operators.settings import (
@@ -35,6 +35,9 @@ from tilewright.ir.types import Array, shape_of
 MODES: dict[str, Activation] = {"relu": "relu", "sigmoid": "sigmoid", "tanh": "tanh"}
 VECTORS: dict[str, VectorOperation] = {"add": "add", "sub": "sub", "mul": "mul"}
 """The library's names for operations of the graph."""
+
+Forward = Callable[[], Ran | None]
+"""Calls an operator on the memory of its operands; None where nothing is to be computed."""
 
 
 @dataclass
@@ -61,32 +64,29 @@ class Device:
         self.owned.append(blob.operand)
 
 
-class Step(ABC):
+class Step:
     """One operator of a layer: a graph operation, and perhaps the activation that it takes in."""
+
+    forward: Forward
 
     def __init__(self, device: Device, op: Operation, activation: Operation | None) -> None:
         self.device, self.op = device, op
-        self.activation = activation
+        self.handle = device.handle
+        self.activation: Activation = "none" if activation is None else "relu"
         self.result = (activation or op).result
 
     def setup(self) -> None:
         """Make descriptors, and bring parameters to the device."""
-        return
+        self.forward = STEPS[self.op.operation](self)
 
     def reshape(self) -> None:
-        """Make the memory of the result."""
-        blob = Blob(shape_of(self.result), self.device.numbers.of(self.result))
-        self.device.empty(blob)
-        self.device.blobs[self.result] = blob
-
-    @abstractmethod
-    def forward(self) -> None:
-        """Call the operator on the operands' memory."""
-
-    @property
-    def handle(self) -> Handle:
-        """The handle of the device."""
-        return self.device.handle
+        """Make the memory of the result; an image that products flatten stays where it is."""
+        blobs = self.device.blobs
+        if self.op.operation == "reshape" and _flattens(self.op):
+            blobs[self.result] = blobs[self.op.inputs[0]]
+            return
+        blobs[self.result] = Blob(shape_of(self.result), self.device.numbers.of(self.result))
+        self.device.empty(blobs[self.result])
 
     @property
     def y(self) -> Operand:
@@ -108,217 +108,149 @@ class Step(ABC):
         """An operand's array; refuses one that is computed."""
         array = self.constant(index)
         if array is None:
-            raise refuse("dlp-layer", "its parameters are computed", self.op.node_name)
+            raise self.refuse("its parameters are computed")
         return array
 
+    def refuse(self, reason: str) -> TilewrightError:
+        """The refusal of the layer."""
+        return refuse("dlp-layer", reason, self.op.node_name)
 
-class Product(Step):
-    """A layer with weights and perhaps a bias."""
-
-    weights: Operand
-    bias: Operand | None = None
-
-    def bring(self, dims: tuple[int, ...]) -> None:
-        """Store weights of these dims, and the bias; the input's numbers are known by now."""
+    def weights(self, dims: tuple[int, ...]) -> tuple[Operand, Operand | None]:
+        """Store the weights of a product in these dims, and its bias."""
         numbers, x = self.device.numbers, self.device.numbers.of(self.op.inputs[0])
         array = self.parameter(1).reshape(dims)
         type = numbers.of_weights(array, x, self.op.result)
-        self.weights = self.device.store(array, type, filter=True)
-        bias = self.constant(2)
-        if len(self.op.inputs) > 2:
-            bias = self.parameter(2)
-        if bias is not None:
-            kind = operators.bias_type(x, type)
-            self.bias = self.device.store(bias.reshape(1, -1, 1, 1), kind)
+        stored = self.device.store(array, type, filter=True)
+        if len(self.op.inputs) == 2:
+            return stored, None
+        bias = self.parameter(2).reshape(1, -1, 1, 1)
+        return stored, self.device.store(bias, operators.bias_type(x, type))
 
 
-class ConvolutionStep(Product):
+def _convolution(step: Step) -> Forward:
     """conv, in groups or not."""
-
-    def setup(self) -> None:
-        """The descriptor and the parameters."""
-        op = self.op
-        self.descriptor = ConvolutionDescriptor()
-        self.descriptor.set(
-            op.integers("strides"), op.integers("pads"), op.integers("dilations"),
-            op.integer("group", 1, 2**24), "none" if self.activation is None else "relu",
-        )  # fmt: skip
-        self.bring(shape_of(op.inputs[1]))
-
-    def forward(self) -> None:
-        """Call the operator for convolutions."""
-        operators.convolution_forward(
-            self.handle, self.descriptor, self.x(), self.weights, self.y, self.bias
-        )
+    op, descriptor = step.op, ConvolutionDescriptor()
+    strides, pads, dilations = (op.integers(name) for name in ("strides", "pads", "dilations"))
+    descriptor.set(strides, pads, dilations, op.integer("group", 1, 2**24), step.activation)
+    weights, bias = step.weights(shape_of(op.inputs[1]))
+    return lambda: operators.convolution_forward(
+        step.handle, descriptor, step.x(), weights, step.y, bias
+    )
 
 
-class FullyConnectedStep(Product):
+def _fully_connected(step: Step) -> Forward:
     """A product with constant weights; images are flattened by the library."""
-
-    def reshape(self) -> None:
-        """The weights' dims follow the image that is flattened, which is known now."""
-        blob = self.device.blobs[self.op.inputs[0]]
-        if not isinstance(self.op, MatMulOp) or self.op.transposed != (False, True):
-            raise refuse("dlp-layer", "its weights are turned", self.op.node_name)
-        outputs = shape_of(self.op.inputs[1])[0]
-        self.bring((outputs, *blob.dims[1:]))
-        super().reshape()
-
-    def forward(self) -> None:
-        """Call the operator for fully connected layers."""
-        activation = "none" if self.activation is None else "relu"
-        operators.fully_connected_forward(
-            self.handle, self.x(), self.weights, self.y, self.bias, activation
-        )
+    if not isinstance(step.op, MatMulOp) or step.op.transposed != (False, True):
+        raise step.refuse("its weights are turned")
+    image = step.op.inputs[0]
+    source = image.owner
+    if isinstance(source, Operation) and source.operation == "reshape" and _flattens(source):
+        image = source.inputs[0]
+    _, c, h, w = (*shape_of(image), 1, 1, 1)[:4]
+    weights, bias = step.weights((shape_of(step.op.inputs[1])[0], c, h, w))
+    return lambda: operators.fully_connected_forward(
+        step.handle, step.x(), weights, step.y, bias, step.activation
+    )
 
 
-class PoolingStep(Step):
-    """A step for max_pool and average_pool."""
-
-    def setup(self) -> None:
-        """The descriptor; sizes that Caffe rounds up are pads by now."""
-        op, mode = self.op, "max" if self.op.operation == "max_pool" else "average"
-        counted = op.integers("counted") if mode == "average" else (0, 0)
-        self.descriptor = PoolingDescriptor()
-        self.descriptor.set(
-            mode, op.integers("kernel"), op.integers("strides"), op.integers("pads"), counted
-        )
-
-    def forward(self) -> None:
-        """Call the operator for pools."""
-        operators.pooling_forward(self.handle, self.descriptor, self.x(), self.y)
+def _pooling(step: Step) -> Forward:
+    """max_pool and average_pool; sizes that Caffe rounds up are pads by now."""
+    op, descriptor = step.op, PoolingDescriptor()
+    kernel, strides, pads = (op.integers(name) for name in ("kernel", "strides", "pads"))
+    if op.operation == "max_pool":
+        descriptor.set("max", kernel, strides, pads)
+    else:
+        descriptor.set("average", kernel, strides, pads, op.integers("counted"))
+    return lambda: operators.pooling_forward(step.handle, descriptor, step.x(), step.y)
 
 
-class ActivationStep(Step):
-    """A step for relu, sigmoid and tanh."""
-
-    def setup(self) -> None:
-        """Set the descriptor of the activation."""
-        self.descriptor = ActivationDescriptor()
-        self.descriptor.set(MODES[self.op.operation])
-
-    def forward(self) -> None:
-        """Call the operator for activations."""
-        operators.activation_forward(self.handle, self.descriptor, self.x(), self.y)
+def _activation(step: Step) -> Forward:
+    descriptor = ActivationDescriptor()
+    descriptor.set(MODES[step.op.operation])
+    return lambda: operators.activation_forward(step.handle, descriptor, step.x(), step.y)
 
 
-class LrnStep(Step):
-    """A step for local response normalisation."""
-
-    def setup(self) -> None:
-        """Set the descriptor of the normalisation."""
-        self.descriptor = LrnDescriptor()
-        numbers = (self.op.number(name) for name in ("alpha", "beta", "bias"))
-        self.descriptor.set(self.op.integer("size", 1, 2**12), *numbers)
-
-    def forward(self) -> None:
-        """Call the operator for local response normalisation."""
-        operators.lrn_forward(self.handle, self.descriptor, self.x(), self.y)
+def _lrn(step: Step) -> Forward:
+    descriptor = LrnDescriptor()
+    numbers = (step.op.number(name) for name in ("alpha", "beta", "bias"))
+    descriptor.set(step.op.integer("size", 1, 2**12), *numbers)
+    return lambda: operators.lrn_forward(step.handle, descriptor, step.x(), step.y)
 
 
-class SoftmaxStep(Step):
-    """A step for softmax along the channels."""
-
-    def forward(self) -> None:
-        """Call the operator for softmax, over channels alone."""
-        rank = len(shape_of(self.result))
-        if self.op.integer("axis", -rank, rank - 1) % rank != 1:
-            raise refuse("dlp-layer", "its axis is not the channels", self.op.node_name)
-        operators.softmax_forward(self.handle, self.x(), self.y)
+def _softmax(step: Step) -> Forward:
+    """Softmax, over channels alone."""
+    if step.op.counted_axis != 1:
+        raise step.refuse("its axis is not the channels")
+    return lambda: operators.softmax_forward(step.handle, step.x(), step.y)
 
 
-class ConcatStep(Step):
-    """A step for concatenations along an axis."""
-
-    def forward(self) -> None:
-        """Call the operator for concatenations."""
-        rank = len(shape_of(self.result))
-        axis = self.op.integer("axis", -rank, rank - 1) % rank
-        parts = [self.x(index) for index in range(len(self.op.inputs))]
-        operators.concat(self.handle, axis, parts, self.y)
+def _concat(step: Step) -> Forward:
+    count = len(step.op.inputs)
+    return lambda: operators.concat(
+        step.handle, step.op.counted_axis, [*map(step.x, range(count))], step.y
+    )
 
 
-class ReshapeStep(Step):
+def _reshape(step: Step) -> Forward:
     """reshape; an image that only products read is flattened by them."""
-
-    @property
-    def flattens(self) -> bool:
-        """True if the products after it take the image as it is."""
-        source, target = shape_of(self.op.inputs[0]), shape_of(self.op.result)
-        users = [use.operation for use in self.op.result.uses]
-        return (
-            len(target) == 2
-            and source[0] == target[0]
-            and all(isinstance(user, Operation) and user.operation == "matmul" for user in users)
-        )
-
-    def reshape(self) -> None:
-        """Memory of its own, if it is not flattened by others."""
-        if self.flattens:
-            self.device.blobs[self.result] = self.device.blobs[self.op.inputs[0]]
-        else:
-            super().reshape()
-
-    def forward(self) -> None:
-        """Copy the operand, unless a view serves."""
-        if not self.flattens:
-            operators.reshape(self.handle, self.x(), self.y)
+    if _flattens(step.op):
+        return lambda: None
+    return lambda: operators.reshape(step.handle, step.x(), step.y)
 
 
-class VectorStep(Step):
-    """add, sub and mul of blobs, or of a blob and a parameter."""
-
-    def setup(self) -> None:
-        """A parameter, with the axes before its own."""
-        self.stored: dict[int, Operand] = {}
-        rank = len(shape_of(self.result))
-        for index in range(2):
-            array = self.constant(index)
-            if array is not None:
-                dims = (1,) * (rank - array.ndim) + array.shape + (1,) * (4 - rank)
-                type = self.device.numbers.of_constant(array)
-                self.stored[index] = self.device.store(np.asarray(array).reshape(dims), type)
-
-    def forward(self) -> None:
-        """Call the operator for sums and products of elements."""
-        a, b = (self.stored.get(index) or self.x(index) for index in range(2))
-        operators.vector(self.handle, VECTORS[self.op.operation], a, b, self.y)
+def _flattens(op: Operation) -> bool:
+    """Return True if the products after a reshape take the image as it is."""
+    source, target = shape_of(op.inputs[0]), shape_of(op.result)
+    users = [use.operation for use in op.result.uses]
+    return (
+        len(target) == 2
+        and source[0] == target[0]
+        and all(isinstance(user, Operation) and user.operation == "matmul" for user in users)
+    )
 
 
-class BatchNormStep(Step):
+def _vector(step: Step) -> Forward:
+    """add, sub and mul of blobs, or of a blob and a parameter, with the axes before its own."""
+    stored: dict[int, Operand] = {}
+    rank = len(shape_of(step.result))
+    for index in range(2):
+        array = step.constant(index)
+        if array is not None:
+            dims = (1,) * (rank - array.ndim) + array.shape + (1,) * (4 - rank)
+            type = step.device.numbers.of_constant(array)
+            stored[index] = step.device.store(np.asarray(array).reshape(dims), type)
+
+    def forward() -> Ran:
+        a, b = (stored.get(index) or step.x(index) for index in range(2))
+        return operators.vector(step.handle, VECTORS[step.op.operation], a, b, step.y)
+
+    return forward
+
+
+def _batch_norm(step: Step) -> Forward:
     """batch_norm with stored statistics; 1 / sqrt(variance + epsilon) is taken by the host."""
-
-    def setup(self) -> None:
-        """Store the four parameters on the device."""
-        scale, shift, mean, variance = (self.parameter(index) for index in range(1, 5))
-        deviation = 1 / np.sqrt(variance.astype(np.float64) + self.op.number("epsilon"))
-        self.mean, self.deviation, self.scale, self.shift = (
-            self.device.store(array.reshape(1, -1, 1, 1), self.device.numbers.of_constant(array))
-            for array in (mean, deviation, scale, shift)
-        )
-
-    def forward(self) -> None:
-        """Call the operator for batch normalisation."""
-        operators.batch_norm_forward(
-            self.handle, self.x(), self.mean, self.deviation, self.scale, self.shift, self.y
-        )
+    scale, shift, mean, variance = (step.parameter(index) for index in range(1, 5))
+    deviation = 1 / np.sqrt(variance.astype(np.float64) + step.op.number("epsilon"))
+    mean_, deviation_, scale_, shift_ = (
+        step.device.store(array.reshape(1, -1, 1, 1), step.device.numbers.of_constant(array))
+        for array in (mean, deviation, scale, shift)
+    )
+    return lambda: operators.batch_norm_forward(
+        step.handle, step.x(), mean_, deviation_, scale_, shift_, step.y
+    )
 
 
-STEPS: dict[str, type[Step]] = {
-    "conv": ConvolutionStep,
-    "matmul": FullyConnectedStep,
-    "max_pool": PoolingStep,
-    "average_pool": PoolingStep,
-    "relu": ActivationStep,
-    "sigmoid": ActivationStep,
-    "tanh": ActivationStep,
-    "lrn": LrnStep,
-    "softmax": SoftmaxStep,
-    "concat": ConcatStep,
-    "reshape": ReshapeStep,
-    "add": VectorStep,
-    "sub": VectorStep,
-    "mul": VectorStep,
-    "batch_norm": BatchNormStep,
+STEPS: Mapping[str, Callable[[Step], Forward]] = {
+    "conv": _convolution,
+    "matmul": _fully_connected,
+    "max_pool": _pooling,
+    "average_pool": _pooling,
+    **dict.fromkeys(MODES, _activation),
+    "lrn": _lrn,
+    "softmax": _softmax,
+    "concat": _concat,
+    "reshape": _reshape,
+    **dict.fromkeys(VECTORS, _vector),
+    "batch_norm": _batch_norm,
 }
-"""The library's step for an operation of the graph."""
+"""By operation of the graph: what sets a step up, and gives the call of the library."""

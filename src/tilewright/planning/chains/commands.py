@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from tilewright.machine import Machine, parse_expression
-from tilewright.planning.chains.cost import Tiling
+from tilewright.planning.chains.cost import Tiling, once
 from tilewright.planning.chains.parts import Filled, Parts, Touched, in_blocks, in_shares
 from tilewright.planning.chains.units import CommandKind
 from tilewright.planning.cost.own import RowInstructions, row_instructions
@@ -50,8 +50,6 @@ class Commands:
     """The commands of a tiling."""
 
     tiling: Tiling
-    _axes: dict[int, int | None] = field(default_factory=dict[int, "int | None"])
-    _fillings: dict[int, Filled] = field(default_factory=dict[int, Filled])
 
     @cached_property
     def instructions(self) -> RowInstructions | None:
@@ -156,14 +154,10 @@ class Commands:
         count = np.broadcast_to(nest.size[rows], nest.tile.shape)
         return in_blocks(item.amount, count, block, left)
 
+    @once
     def _axis(self, index: int) -> int | None:
         """The axis of a buffer along which computes make and read its rows; None where there is
         none, or nothing waits for rows."""
-        if index not in self._axes:
-            self._axes[index] = self._find_axis(index)
-        return self._axes[index]
-
-    def _find_axis(self, index: int) -> int | None:
         place = self.tiling.places.all[index]
         if self.instructions is None or not place.has_rows:
             return None
@@ -181,13 +175,9 @@ class Commands:
             (n for n, along in enumerate(zip(*steps_by_axis, strict=True)) if all(along)), None
         )
 
+    @once
     def _filled(self, index: int) -> Filled:
         """The rows of a buffer's fillings."""
-        if index not in self._fillings:
-            self._fillings[index] = self._find_filled(index)
-        return self._fillings[index]
-
-    def _find_filled(self, index: int) -> Filled:
         tiling, axis, slots = self.tiling, self._axis(index), self.tiling.slot_count(index)
         place, visits = tiling.places.all[index], tiling.visits(index)
         if axis is None:

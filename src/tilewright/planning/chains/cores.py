@@ -18,7 +18,7 @@ from tilewright.machine import Machine, parse_expression
 from tilewright.planning.chains.plans import bounds, kernels_of, plan_chain
 from tilewright.planning.chains.units import Unit, units_of
 from tilewright.planning.cost.bounds import main_bandwidth, primitives_for
-from tilewright.planning.domain import Affine, Kernel, Operand
+from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.own import start_cycles
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.cores import (
@@ -153,10 +153,8 @@ def _bytes(operand: Operand, unit: Unit | None = None) -> int:
 
 def _read(operand: Operand, unit: Unit, known: dict[str, int]) -> float:
     """The bytes of an operand that a part reads which needs so many indices."""
-    lengths = [
-        min(extent, _span(axis, known))
-        for axis, extent in zip(unit.axes[operand.name], operand.shape, strict=True)
-    ]
+    axes = zip(unit.axes[operand.name], operand.shape, strict=True)
+    lengths = [min(extent, axis.span(known)) for axis, extent in axes]
     return _bytes(operand, unit) * prod(lengths) / prod(operand.shape)
 
 
@@ -200,7 +198,7 @@ def _known(units: tuple[Unit, ...], sizes: dict[str, int]) -> dict[str, int]:
         for dim, extent in unit.kernel.anchor.extents.items():
             name = unit.names.get(dim, dim)
             axis = unit.bound.get(name)
-            known.setdefault(name, extent if axis is None else min(extent, _span(axis, known)))
+            known.setdefault(name, extent if axis is None else min(extent, axis.span(known)))
     return known
 
 
@@ -225,11 +223,6 @@ def _core(units: tuple[Unit, ...], known: dict[str, int], count: int, machine: M
     live = whole + units[-1].kernel.output.bytes
     others = min(count, machine.cores) - 1
     return core_beside(machine, others, max(count * loaded / whole, 1.0), live)
-
-
-def _span(axis: Affine, sizes: dict[str, int]) -> int:
-    """Indices of an expression over dims of these sizes."""
-    return axis.interval({dim: (0, sizes.get(dim, 1)) for dim in axis.dims})[1]
 
 
 __all__ = ["plan_chain_cores"]

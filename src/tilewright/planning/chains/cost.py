@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, wraps
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,25 @@ from tilewright.planning.chains.units import Place, Unit, packed
 from tilewright.planning.cost.bounds import main_bandwidth
 from tilewright.planning.space.footprint import Counts, Ints, holds_sums, run_elements
 from tilewright.simulate.commands import transfer_bytes
+
+Owner = TypeVar("Owner")
+Answer = TypeVar("Answer")
+
+
+def once(method: Callable[[Owner, int], Answer]) -> Callable[[Owner, int], Answer]:
+    """A method of a number whose object keeps the answers."""
+    name = f"_{method.__name__}_known"
+
+    @wraps(method)
+    def kept(self: Owner, number: int) -> Answer:
+        try:
+            return getattr(self, name)[number]
+        except (AttributeError, KeyError):
+            answer = method(self, number)
+            self.__dict__.setdefault(name, {})[number] = answer
+            return answer
+
+    return kept
 
 
 @dataclass
@@ -46,12 +65,6 @@ class Tiling:
         self.places = self.shape.places
         self.units: tuple[Unit, ...] = self.places.units
         self.trips = [self.shape.trips(dim) for dim in self.order]
-        self._nests: dict[int, list[Rows]] = {}
-        self._moved: dict[int, Ints] = {}
-        self._computes: dict[int, Ints] = {}
-        self._visits: dict[int, Ints] = {}
-        self._most_visits: dict[int, int] = {}
-        self._first_tiles: dict[int, Ints] = {}
         # These follow from the loops that there are, and not from their sizes.
         self._loops = self.order, tuple(inner.order for inner in self.inner)
         self._levels = self.places.levels.setdefault(self._loops, {})
@@ -140,11 +153,10 @@ class Tiling:
             return np.zeros((0, 1), np.int64)
         return np.indices(self.trips).reshape(len(self.trips), -1)
 
+    @once
     def at(self, depth: int) -> Ints:
         """The outer tiles before which what stands within ``depth`` loops happens."""
-        if depth not in self._first_tiles:
-            self._first_tiles[depth] = np.flatnonzero((self.steps[depth:] == 0).all(axis=0))
-        return self._first_tiles[depth]
+        return np.flatnonzero((self.steps[depth:] == 0).all(axis=0))
 
     def column(self, span: Span, values: Ints, tiles: Ints) -> Ints:
         """The starts or sizes of an interval at some outer tiles."""
@@ -156,27 +168,22 @@ class Tiling:
         """``column``; one number for an interval that changes with no loop."""
         return self.column(span, values, tiles) if span.loop else int(values[0])
 
+    @once
     def nest(self, number: int) -> list[Rows]:
         """The executions of a kernel's loops: of none of them, of the first, ..."""
-        if number not in self._nests:
-            unit, spans = self.units[number], self.shape.spans(self.slides)
-            tiles = self.at(self.unit_depth(number))
-            own = {dim: spans[unit.names.get(dim, dim)] for dim in unit.kernel.anchor.extents}
-            starts = {dim: self._at(span, span.start, tiles) for dim, span in own.items()}
-            sizes = {dim: self._at(span, span.size, tiles) for dim, span in own.items()}
-            nest = [Rows.of(tiles, starts, sizes)]
-            for dim in self.inner[number].order:
-                nest.append(nest[-1].cut(dim, self.inner[number].sizes[dim]))
-            self._nests[number] = nest
-        return self._nests[number]
+        unit, spans = self.units[number], self.shape.spans(self.slides)
+        tiles = self.at(self.unit_depth(number))
+        own = {dim: spans[unit.names.get(dim, dim)] for dim in unit.kernel.anchor.extents}
+        starts = {dim: self._at(span, span.start, tiles) for dim, span in own.items()}
+        sizes = {dim: self._at(span, span.size, tiles) for dim, span in own.items()}
+        nest = [Rows.of(tiles, starts, sizes)]
+        for dim in self.inner[number].order:
+            nest.append(nest[-1].cut(dim, self.inner[number].sizes[dim]))
+        return nest
 
+    @once
     def visits(self, index: int) -> Ints:
         """The outer tiles in which a buffer is filled, once for each filling."""
-        if index not in self._visits:
-            self._visits[index] = self._find_visits(index)
-        return self._visits[index]
-
-    def _find_visits(self, index: int) -> Ints:
         depth, within = self.levels(index)
         number = self.places.all[index].unit
         if within or (depth == self.unit_depth(number) and index not in self.places.homes.values()):
@@ -225,17 +232,16 @@ class Tiling:
             lengths[number] = np.prod(np.broadcast_arrays(*sizes), axis=0)
         return lengths
 
+    @once
     def moved(self, index: int) -> Ints:
         """Bytes of each transfer of a buffer, as the move's bandwidth counts them."""
-        if index not in self._moved:
-            levels = self.levels(index)
-            # What no inner loop moves, tilings of one outer tile have in common.
-            known = self.shape.moved if not levels[1] else dict[object, Ints]()
-            key = index, levels, self.order, self.slides
-            if key not in known:
-                known[key] = self._bytes_moved(index)
-            self._moved[index] = known[key]
-        return self._moved[index]
+        if (levels := self.levels(index))[1]:
+            return self._bytes_moved(index)
+        # What no inner loop moves, tilings of one outer tile have in common.
+        key = index, levels, self.order, self.slides
+        if key not in self.shape.moved:
+            self.shape.moved[key] = self._bytes_moved(index)
+        return self.shape.moved[key]
 
     def _bytes_moved(self, index: int) -> Ints:
         place = self.places.all[index]
@@ -269,13 +275,9 @@ class Tiling:
             and (other.unit, other.memory.name) == (place.unit, place.memory.name)
         )
 
+    @once
     def computing(self, number: int) -> Ints:
         """Cycles of each compute of a kernel of the chain."""
-        if number not in self._computes:
-            self._computes[number] = self._computing(number)
-        return self._computes[number]
-
-    def _computing(self, number: int) -> Ints:
         unit, rows = self.units[number], self.nest(number)[-1]
         cycles: Any = parse_expression(unit.primitive.cycles).evaluate(rows.size)
         least: Any = parse_expression(unit.primitive.issue).evaluate(rows.size)
@@ -414,20 +416,14 @@ class Tiling:
                     whole[number] = prod(int(spans[dim].size.max()) for dim in own)
             return whole
         for axis, most in zip(place.operand.access, whole, strict=True):
-            length = 1
-            for dim, c in axis.terms:
-                outer = int(spans[unit.names.get(dim, dim)].size.max())
-                length += abs(c) * (min(sizes.get(dim, outer), outer) - 1)
-            lengths.append(min(length, most))
+            outer = {dim: int(spans[unit.names.get(dim, dim)].size.max()) for dim in axis.dims}
+            inner = {dim: min(sizes.get(dim, size), size) for dim, size in outer.items()}
+            lengths.append(min(axis.span(inner), most))
         return lengths
 
+    @once
     def most_visits(self, index: int) -> int:
         """Return how often a buffer is filled, at most."""
-        if index not in self._most_visits:
-            self._most_visits[index] = self._find_most_visits(index)
-        return self._most_visits[index]
-
-    def _find_most_visits(self, index: int) -> int:
         depth, within = self.levels(index)
         count, number = prod(self.trips[:depth]), self.places.all[index].unit
         inner, spans = self.inner[number], self.shape.spans()

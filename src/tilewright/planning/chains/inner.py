@@ -137,10 +137,7 @@ class InnerTiles:
         for axis, extent, granule in zip(
             place.operand.access, place.operand.shape, place.granules, strict=True
         ):
-            length = np.ones(len(sums), np.int64)
-            for dim, c in axis.terms:
-                length = length + abs(c) * (sizes[dim] - 1)
-            length = np.minimum(length, extent)
+            length = np.minimum(axis.span(sizes), extent)
             total = total * (-(-length // granule) * granule)
         step = place.memory.granule
         return -(-total // step) * step

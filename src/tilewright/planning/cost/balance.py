@@ -7,14 +7,14 @@ of main memory. Where parts do not come out even, others have less to do, and le
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import product
 from math import ceil, prod
 
 from tilewright.machine import Machine
-from tilewright.planning.domain import Affine, Kernel
+from tilewright.planning.domain import Kernel
 from tilewright.planning.own import shared_cache
 from tilewright.planning.planners.cores import part_of
 from tilewright.planning.schedule import Schedule
+from tilewright.planning.space.footprint import axis_lengths, tile_positions
 
 EVEN = 0.01
 """The share of elements or bytes that the mean of all cores may lack to count as balanced."""
@@ -55,31 +55,14 @@ def imbalance(kernel: Kernel, machine: Machine, schedule: Schedule) -> str:
 
 def moved_share(kernel: Kernel, grid: Mapping[str, int]) -> float:
     """Bytes of a part's operands in the mean, over those of the part that is priced."""
+    extents, sizes = kernel.anchor.extents, {**kernel.anchor.extents, **grid}
     priced = mean = 0.0
     for whole, part in zip(kernel.operands, part_of(kernel, grid).operands, strict=True):
         most = average = float(whole.element_bytes)
         for axis, own, extent in zip(whole.access, part.access, whole.shape, strict=True):
-            sizes = {d: grid.get(d, kernel.anchor.extents[d]) for d in axis.dims}
-            most *= _length(own, {d: (0, size) for d, size in sizes.items()}, extent)
-            average *= _mean(axis, sizes, kernel.anchor.extents, extent)
+            parts = {dim: tile_positions(extents[dim], sizes[dim]) for dim in axis.dims}
+            first = {dim: tile_positions(sizes[dim], sizes[dim]) for dim in axis.dims}
+            average *= float(axis_lengths(axis, extent, parts).mean())
+            most *= int(axis_lengths(own, extent, first).max())
         priced, mean = priced + most, mean + average
     return mean / priced if priced else 1.0
-
-
-def _mean(axis: Affine, sizes: Mapping[str, int], extents: Mapping[str, int], extent: int) -> float:
-    """Return the length of an axis that parts take, in the mean over all parts."""
-    spans = [
-        [
-            (d, (start, min(sizes[d], extents[d] - start)))
-            for start in range(0, extents[d], sizes[d])
-        ]
-        for d in axis.dims
-    ]
-    lengths = [_length(axis, dict(part), extent) for part in product(*spans)]
-    return sum(lengths) / len(lengths)
-
-
-def _length(axis: Affine, dims: Mapping[str, tuple[int, int]], extent: int) -> int:
-    """Return the number of an axis' indices within the tensor that a part takes."""
-    start, size = axis.interval(dims)
-    return max(min(start + size, extent) - max(start, 0), 0)

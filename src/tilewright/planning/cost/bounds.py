@@ -4,10 +4,7 @@ The **physical bound** is the largest of: compute at peak; compulsory bytes (eve
 of every operand once) at full bandwidth; the same bytes through each engine that moves them, at the
 speed of its moves; and the traffic that a finite on-chip memory makes inevitable. The **granule
 bound** is the same with the machine's own whole-layer rounding, such as ceil(co / 16): what a
-perfect schedule reaches on this machine. Both leave out latency. The **latency bound** is the
-granule bound with the latencies that no schedule hides: a transfer is no larger than the memory
-that it fills, and those of one engine pay for their latencies one after the other, as many at a
-time as the move has in flight.
+perfect schedule reaches on this machine. Both leave out latency.
 
 Where operands stay in main memory behind caches, a kernel may find everything in the caches but
 what exceeds them; positions of a window that lie outside the image may be skipped; and a
@@ -36,7 +33,7 @@ from tilewright.machine import Machine, Memory, Primitive, parse_expression
 from tilewright.numerics.operators import operators
 from tilewright.planning.domain import Kernel
 from tilewright.planning.own import in_turns
-from tilewright.planning.space.footprint import uses_of, whole_elements
+from tilewright.planning.space.footprint import whole_elements
 
 PRODUCTS = operators("product")
 """Anchor operations that are sums of products, for which finite memory forces traffic."""
@@ -156,26 +153,6 @@ def slow_move(kernel: Kernel, machine: Machine, primitive: Primitive) -> str:
     if sum(longest.values()) <= max(others):
         return ""
     return max(longest, key=lambda move: longest[move])
-
-
-def latency_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
-    """The granule bound with the latencies that transfers pay one after the other."""
-    busy: dict[str, float] = {}
-    uses = uses_of(kernel, machine, primitive)
-    for use in uses:
-        if use.move is None or use.host:
-            continue
-        travelling = [other for other in uses if use.name in (other.name, other.host)]
-        size = sum(
-            whole_elements(other.operand, kernel.anchor.extents) * other.operand.element_bytes
-            for other in travelling
-        )
-        transfers = 1 if use.memory.room is None else ceil(size / use.memory.room)
-        flow = size / use.move.bytes_per_cycle
-        waited = (transfers * use.move.latency + flow) / use.move.in_flight
-        engine = use.move.engine
-        busy[engine] = busy.get(engine, 0.0) + max(flow, waited)
-    return max(granule_bound(kernel, machine, primitive), *busy.values(), 0.0)
 
 
 def _met(kernel: Kernel, primitive: Primitive) -> float:

@@ -52,7 +52,7 @@ def rough_bounds(space: Space) -> Floats:
     for use in space.uses:
         if use.move is not None:
             moved = moved + space.total(use) * space.bytes_per_element(use)
-    limit = np.maximum(compute, moved / bandwidth) + space.ends()
+    limit = np.maximum(compute, moved / bandwidth)
     return (limit + TIE * moved / bandwidth) * (1 - 2e-9)
 
 
@@ -87,7 +87,7 @@ def lower_bounds(space: Space, cells: Cells | None = None) -> Floats:
         loads = loads + once * space.trips_of(dims)
         ends = ends + cells.sum(share * box, rows) / use.move.bytes_per_cycle
         ends = ends + (use.move.latency if use.move.in_flight == 1 else 0)
-    limit = np.maximum(np.maximum(compute + ends, loads), moved / bandwidth) + space.ends()
+    limit = np.maximum(np.maximum(compute + ends, loads), moved / bandwidth)
     # Rounding of sums must not push a bound above the price that it bounds.
     return (limit + TIE * moved / bandwidth) * (1 - 1e-9)
 
@@ -116,8 +116,7 @@ def price(space: Space, cells: Cells | None = None) -> list[Priced]:
                 parts[key] = (space, cells) if every else (space.part(rows), cells.take(rows))
             pipeline = Pipeline(*parts[key], arrangement.take(rows))
             cycles, moved = np.full(space.rows, np.inf), np.zeros(space.rows)
-            own, moved[rows] = pipeline.cycles_and_bytes()
-            cycles[rows] = parts[key][0].complete(own, moved[rows])
+            cycles[rows], moved[rows] = pipeline.cycles_and_bytes()
             of_nest[slots] = Priced(arrangement, cycles, moved, cycles + TIE * moved / bandwidth)
             prices.append(of_nest[slots])
     return prices

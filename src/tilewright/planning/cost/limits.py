@@ -104,11 +104,8 @@ def _move(operand: Operand, kernel: Kernel, machine: Machine, primitive: Primiti
 
 def _counted(operand: Operand, sizes: Mapping[str, int]) -> tuple[int, int]:
     """The blocks of a tile of these sizes, and the elements of one."""
-    spans = {dim: (0, size) for dim, size in sizes.items()}
-    lengths = [
-        min(axis.interval(spans)[1], extent)
-        for axis, extent in zip(operand.access, operand.shape, strict=True)
-    ]
+    axes = zip(operand.access, operand.shape, strict=True)
+    lengths = [min(axis.span(sizes), extent) for axis, extent in axes]
     if not lengths:
         return 1, 1
     run = int(run_elements(operand, [np.array([length]) for length in lengths])[0])

@@ -243,7 +243,7 @@ class Pipeline:
         compute = cells.sum(cells.count * cells.cycles, space.rows)
         total = np.maximum(total + cells.cycles[last], compute)
         total = total + self._first_loads(first) + self._last_store(last)
-        return total, self._moved()
+        return total, self.moved()
 
     def _pairs(self, number: int) -> Pairs:
         """Tiles that follow an advance of loop ``number``, with those before them.
@@ -300,7 +300,7 @@ class Pipeline:
         """Bytes in a cycle of a transfer that main memory serves alone."""
         return min(move.bytes_per_cycle, self.bandwidth)
 
-    def _moved(self) -> Floats:
+    def moved(self) -> Floats:
         """Per row, bytes moved in all."""
         total = np.zeros(self.space.rows)
         for use in self.uses:

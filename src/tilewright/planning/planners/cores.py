@@ -331,13 +331,8 @@ def _bounds(
 
 def _lengths(operand: Operand, sizes: Columns) -> list[NDArray[np.int64]]:
     """Return the length that a part reads or writes of each axis of an operand, for each grid."""
-    lengths: list[NDArray[np.int64]] = []
-    for axis, extent in zip(operand.access, operand.shape, strict=True):
-        length = np.ones(len(next(iter(sizes.values()))), np.int64)
-        for dim, coefficient in axis.terms:
-            length = length + abs(coefficient) * (sizes[dim] - 1)
-        lengths.append(np.minimum(length, extent))
-    return lengths
+    axes = zip(operand.access, operand.shape, strict=True)
+    return [np.minimum(axis.span(sizes), extent) for axis, extent in axes]
 
 
 def _move(machine: Machine, primitive: Primitive, role: str) -> Move:

@@ -150,9 +150,7 @@ def search_levels(kernel: Kernel, machine: Machine, primitive: Primitive, budget
     for space in outer_spaces(
         inner_tilings(within.candidates, kernel, machine, primitive), budget.rows
     ):
-        # Commands may hide the ends that the closed form adds, and be below the limit so.
-        outer = replace(budget, limit=budget.limit + float(space.ends().max()))
-        best = _searched(space, best, outer, AROUND * len(space.inner))
+        best = _searched(space, best, budget, AROUND * len(space.inner))
     if not best.candidates:
         raise no_tile_fits(kernel, machine, uses_of(kernel, view, primitive))
     commands = LevelCommands(kernel, machine, primitive)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil, prod
 
@@ -17,7 +17,7 @@ from tilewright.planning.plan import Plan
 from tilewright.planning.planners.cores import one_core, part_of, whole_schedule
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.planning.space.cells import cells_of
-from tilewright.planning.space.footprint import Floats, Use, uses_of
+from tilewright.planning.space.footprint import Floats, Ints, Use, uses_of
 from tilewright.planning.space.mesh import Axis, Mesh, share_in_turns
 from tilewright.planning.space.nests import Arrangement, Group, Loop, Nest, moves_of, trips_of
 from tilewright.planning.space.tilings import Space, uncrossed
@@ -86,12 +86,69 @@ def core_in_turns(core: Machine, side: int) -> Machine:
     return core.model_copy(update={"moves": moves})
 
 
-def first_round(pricing: Pipeline, exchanged: Iterable[str], side: int) -> Floats:
-    """Column: what turns take beyond a pipeline of turns. All cores load at the same time, so the
-    first turn waits for the tiles of a whole round, and nothing is loaded during the last."""
-    full = pricing.cells.place[:, 0]
-    loads = sum(pricing.time[name][full] for name in exchanged)
-    return (side - 1) * np.minimum(loads, pricing.cells.cycles[full])
+def exchanging(
+    space: Space, nest: Nest, exchanged: Sequence[tuple[str, str]], mesh: Mesh | None
+) -> tuple[Space, Floats, Floats]:
+    """The space of cores that get operands from others, and columns of the cycles that this takes
+    beside computing: once, and between the tiles of a nest."""
+    once, again = np.zeros(space.rows), np.zeros(space.rows)
+    if mesh is None:
+        return space, once, again
+    axes, trips = dict(exchanged), trips_of(space, nest, {})
+    shares, together = dict(space.shares), dict(space.together)
+    for use in space.uses:
+        axis = axes.get(use.name)
+        if axis is None or use.move is None:
+            continue
+        visits = np.broadcast_to(moves_of(use, nest, trips), space.rows)
+        if axis.endswith("in turns"):
+            # What is sent in turns is sent by the products themselves, as they multiply.
+            shares[use.name] = share_in_turns(visits, mesh.side)
+        elif axis == "all":
+            once = once + visits * mesh.broadcast_cycles
+            shares[use.name] = mesh.broadcast_bytes / use.move.bytes_per_cycle
+        else:
+            cycles = mesh.exchange_cycles(space.box(use))
+            once = once + np.where(visits > 1, 0, cycles)
+            again = again + np.where(visits > 1, visits * cycles, 0)
+            together[use.name] = mesh.side
+    return replace(space, shares=shares, together=together), once, again
+
+
+def priced(
+    space: Space,
+    nest: Nest,
+    slots: Mapping[str, Ints],
+    exchanged: Sequence[tuple[str, str]],
+    mesh: Mesh | None,
+) -> tuple[Floats, Floats]:
+    """Columns: the cycles of a core's part, and its bytes of main memory, each tile that others get
+    counted once for all of them."""
+    space, once, again = exchanging(space, nest, exchanged, mesh)
+    valid = np.ones(space.rows, np.bool_)
+    arrangement = Arrangement(nest, valid, trips_of(space, nest, {}), {}, dict(slots))
+    cells = cells_of(space).longer(again / space.trips_of(list(space.index)))
+    pricing = Pipeline(space, cells, arrangement)
+    cycles, moved = pricing.cycles_and_bytes()
+    if mesh is None:
+        return cycles, moved
+    turns = [name for name, axis in exchanged if axis.endswith("in turns")]
+    shares = {
+        name: float(mesh.cores if axis == "all" else mesh.side)
+        for name, axis in exchanged
+        if axis not in ("row", "column")
+    }
+    if turns:
+        # All cores load at the same time: the first turn waits for the tiles of a whole round, and
+        # nothing is loaded during the last.
+        full = cells.place[:, 0]
+        loads = sum(pricing.time[name][full] for name in turns)
+        once = once + (mesh.side - 1) * np.minimum(loads, cells.cycles[full])
+    if shares:
+        # What main memory gives is each tile once for all cores that get it: no core's own part.
+        counted = replace(space, shares={**space.shares, **shares})
+        moved = Pipeline(counted, cells, arrangement).moved()
+    return cycles + once, moved
 
 
 def stated_plan(
@@ -116,62 +173,23 @@ def stated_plan(
     parts = prod(ceil(extents[dim] / size) for dim, size in grid.items())
     rounds = ceil(parts / cores)
     core = one_core(machine) if cores > 1 else machine
-    turns = [name for name, axis in schedule.exchanged if axis.endswith("in turns")]
-    if turns and mesh is not None:
+    if mesh is not None and any(axis.endswith("in turns") for _, axis in schedule.exchanged):
         core = core_in_turns(core, mesh.side)
     part = part_of(kernel, grid)
     level = schedule.levels[-1]
     sizes = {dim: level.size(dim, extent) for dim, extent in part.anchor.extents.items()}
     space = tiling(part, core, primitive, uses_of(part, core, primitive), sizes)
     order = [dim for dim in level.order if sizes[dim] < part.anchor.extents[dim]]
-    nest = nest_of(space, order)
-    trips = trips_of(space, nest, {})
-    exchange = in_tiles = 0.0
-    for use in space.uses if mesh is not None else ():
-        axis = dict(schedule.exchanged).get(use.name)
-        if axis is None or mesh is None or use.move is None:
-            continue
-        elements = float(space.box(use)[0])
-        visits = float(moves_of(use, nest, trips).max())
-        if axis.endswith("in turns"):
-            share = float(share_in_turns(visits, mesh.side))
-            space = replace(space, shares={**space.shares, use.name: share})
-        elif axis == "all":
-            exchange += visits * mesh.broadcast_cycles
-            share = mesh.broadcast_bytes / use.move.bytes_per_cycle
-            space = replace(space, shares={**space.shares, use.name: share})
-        else:
-            cycles = visits * mesh.exchange_cycles(elements)
-            exchange, in_tiles = (
-                (exchange, in_tiles + cycles) if visits > 1 else (exchange + cycles, in_tiles)
-            )
-            space = replace(space, together={**space.together, use.name: mesh.side})
     slots = {
         use.name: np.full(1, schedule.slots(use.name), np.int64)
         for use in space.uses
         if use.move is not None
     }
-    row = np.ones(1, np.bool_)
-    arrangement = Arrangement(nest, row, trips, {}, slots)
-    tiles = space.trips_of(list(space.index))
-    cells = cells_of(space).longer(in_tiles / tiles)
-    pricing = Pipeline(space, cells, arrangement)
-    cycles, moved = pricing.cycles_and_bytes()
-    if turns and mesh is not None:
-        exchange += float(first_round(pricing, turns, mesh.side)[0])
-    if mesh is not None and any(axis not in ("row", "column") for _, axis in schedule.exchanged):
-        # What main memory gives is each tile once for all cores that get it: no core's own part.
-        shares = {
-            name: float(cores if axis == "all" else mesh.side)
-            for name, axis in schedule.exchanged
-            if axis not in ("row", "column")
-        }
-        counted = replace(space, shares={**space.shares, **shares})
-        _, moved = Pipeline(counted, cells_of(counted), arrangement).cycles_and_bytes()
+    cycles, moved = priced(space, nest_of(space, order), slots, schedule.exchanged, mesh)
     spawn = start_cycles(machine) if cores > 1 else 0
     return Plan(
         schedule=schedule,
-        predicted_cycles=rounds * (float(cycles[0]) + exchange) + spawn,
+        predicted_cycles=rounds * float(cycles[0]) + spawn,
         moved_bytes=int(moved[0]) * parts,
         physical_bound=physical_bound(kernel, core, primitive) / cores,
         granule_bound=granule_bound(kernel, core, primitive) / cores,

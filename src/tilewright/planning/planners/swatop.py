@@ -19,16 +19,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive, parse_expression
-from tilewright.planning.cost.pipeline import Pipeline
 from tilewright.planning.domain import Kernel
-from tilewright.planning.own import in_turns
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.cores import one_core, part_of
 from tilewright.planning.planners.ldm.planner import moved, shared_dims
@@ -37,12 +34,12 @@ from tilewright.planning.planners.papers.parallel import parallel_parts
 from tilewright.planning.planners.schedules import agreeing
 from tilewright.planning.planners.stated import (
     core_in_turns,
-    first_round,
+    exchanging,
+    priced,
     stated_plan,
     stated_schedule,
 )
 from tilewright.planning.schedule import Schedule
-from tilewright.planning.space.cells import cells_of
 from tilewright.planning.space.footprint import Use, run_elements, uses_of
 from tilewright.planning.space.mesh import (
     Axis,
@@ -52,10 +49,9 @@ from tilewright.planning.space.mesh import (
     exchanged_in_turns,
     in_step,
     sending_in_turn,
-    share_in_turns,
     turn_division,
 )
-from tilewright.planning.space.nests import Arrangement, Nest, moves_of, nests_of, trips_of
+from tilewright.planning.space.nests import Nest, moves_of, nests_of, trips_of
 from tilewright.planning.space.sizes import EFFORTS, tile_sizes
 from tilewright.planning.space.tilings import Space, crossed, no_tile_fits, uncrossed
 
@@ -113,77 +109,37 @@ class Strategies:
         """The dims of the loops, outermost first."""
         return [dim for loop in self.nest.loops for dim in loop.group.dims]
 
-    def exchange(self, mesh: Mesh | None) -> tuple[Floats, Floats]:
-        """Cycles in which cores exchange registers: once, and again and again between tiles."""
-        once, again = np.zeros(self.space.rows), np.zeros(self.space.rows)
-        # What is sent in turns is sent by the products themselves, beside their multiplications.
-        if mesh is None or in_turns(self.space.primitive):
-            return once, again
-        for use in self.space.uses:
-            if use.name in dict(self.exchanged):
-                vectors = np.ceil(self.space.box(use) / mesh.vector_elements)
-                cycles = vectors * mesh.vector_cycles + mesh.side * mesh.turn_cycles
-                visits = self.visits(use)
-                once = once + np.where(visits > 1, 0, cycles)
-                again = again + np.where(visits > 1, visits * cycles, 0)
-        return once, again
-
-    def shares(self, mesh: Mesh | None) -> dict[str, Any]:
-        """By operand, how many cores load a tile of it together, or take turns with its tiles."""
-        if mesh is None:
-            return {}
-        if not in_turns(self.space.primitive):
-            return {name: float(mesh.side) for name, _ in self.exchanged}
-        return {
-            use.name: share_in_turns(self.visits(use), mesh.side)
-            for use in self.space.uses
-            if use.name in dict(self.exchanged)
-        }
-
     def modelled(self, mesh: Mesh | None) -> Floats:
         """Return the cycles by Eq. 1, Eq. 2 and the greater of both."""
-        space, shares = self.space, self.shares(mesh)
+        space, once, again = exchanging(self.space, self.nest, self.exchanged, mesh)
         transfers = np.zeros(space.rows)
         for use in space.uses:
             if use.move is None:
                 continue
-            size = space.box(use) * use.operand.element_bytes / shares.get(use.name, 1.0)
+            size = space.box(use) * use.operand.element_bytes
+            size = size / space.shares.get(use.name, space.together.get(use.name, 1))
             lengths = [
                 table.largest[tuple(space.index[dim] for dim in table.dims)]
                 for table in space.tables[use.name]
             ]
             run = run_elements(use.operand, lengths) * use.operand.element_bytes
             waste = np.ceil(run / TRANSACTION) * TRANSACTION / run
-            once = use.move.latency + size * waste / use.move.bytes_per_cycle
-            transfers = transfers + self.visits(use) * once
+            each = use.move.latency + size * waste / use.move.bytes_per_cycle
+            transfers = transfers + self.visits(use) * each
         tiles = space.trips_of(list(space.index))
-        compute = tiles * tile_cycles(space) + sum(self.exchange(mesh))
+        compute = tiles * tile_cycles(space) + (once + again)
         both = transfers + compute if self.slots == 1 else np.maximum(transfers, compute)
         return self.rounds * both
 
     def simulated(self, mesh: Mesh | None, rows: Sequence[int] | None = None) -> Floats:
         """Cycles by the machine's own cost model, of all rows or of some."""
         own = self if rows is None else replace(self, space=self.space.take(np.array(rows)))
-        space = own.space
-        once, again = own.exchange(mesh)
-        if in_turns(space.primitive):
-            space = replace(space, shares={**space.shares, **own.shares(mesh)})
-        elif mesh is not None:
-            together = {name: mesh.side for name, _ in own.exchanged}
-            space = replace(space, together={**space.together, **together})
         slots = {
             use.name: np.where(own.visits(use) > 1, own.slots, 1).astype(np.int64)
-            for use in space.uses
+            for use in own.space.uses
             if use.move is not None
         }
-        valid = np.ones(space.rows, np.bool_)
-        arrangement = Arrangement(own.nest, valid, own.trips, {}, slots)
-        cells = cells_of(space).longer(again / space.trips_of(list(space.index)))
-        pricing = Pipeline(space, cells, arrangement)
-        cycles, _ = pricing.cycles_and_bytes()
-        if mesh is not None and in_turns(space.primitive):
-            once = once + first_round(pricing, dict(own.exchanged), mesh.side)
-        return own.rounds * (cycles + once)
+        return own.rounds * priced(own.space, own.nest, slots, own.exchanged, mesh)[0]
 
     def keeps_step(self, kernel: Kernel, row: int) -> bool:
         """Return True if all cores compute equally many tiles."""

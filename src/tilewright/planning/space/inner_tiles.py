@@ -91,8 +91,7 @@ class Inside:
             axes = zip(*(other.operand.shape, other.operand.access, other.multiples), strict=True)
             count = other.element_bytes
             for extent, axis, granule in axes:
-                span = 1 + sum(abs(step) * (sizes[dim] - 1) for dim, step in axis.terms)
-                count *= align_up(min(span, extent), granule)
+                count *= align_up(min(axis.span(sizes), extent), granule)
             total += count
         return total
 
@@ -225,28 +224,6 @@ class Cuts:
         for busy in engines.values():
             step = np.maximum(step, busy)
         return step
-
-    def ends(self, tile: Tiles) -> Floats:
-        """Cycles of the first inner tile's loads, and of the last result on its way to the move
-        that stores it in main memory."""
-        total = np.zeros(())
-        for use in self.inside.uses:
-            path = self.inside.paths[use.operand.role]
-            if use.host or len(path) < 2:
-                continue
-            size = self.bytes_of(use, tile)
-            for hop in path[:-1] if use.output else path[1:]:
-                total = total + hop.latency + size / hop.bytes_per_cycle
-        return total
-
-    def last_store(self, tile: Tiles) -> Floats:
-        """Bytes of an outer tile's result that need not be stored when the last compute ends."""
-        output = self.inside.output
-        count = np.ones(())
-        for dim in tile:
-            if dim in output.operand.dims:
-                count = count * -(-tile[dim] // self.sizes[dim])
-        return self.bytes_of(output, tile) * (count - 1)
 
 
 @dataclass(frozen=True)

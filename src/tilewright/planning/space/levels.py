@@ -9,8 +9,9 @@ Both levels are planned with what plans one. The **inner view** of a machine has
 move (the result's first) as if it led from main memory: on it the best inner tilings are found, as
 if the outer memory held all. For each of them the **outer view** has the first moves, and a compute
 that takes as long as the inner tiles of an outer one do, in the pipeline that their buffering
-allows (``InnerTiling.cycles``). So every hop is priced, and the same search finds the outer tiles,
-those around all inner tilings at once (outer_tiles.py).
+allows (``Cuts.cycles``). The same search so finds the outer tiles, those around all inner tilings
+at once (outer_tiles.py). Their closed form leaves out the inner tiles' first loads and last stores;
+the best are priced by their commands, which have them (cost/level_commands.py).
 
 A reduction that the outer level cuts leaves its sums in the primitive's memory, so such an outer
 tile is one inner tile along every dim of the result.

@@ -62,12 +62,11 @@ class Mesh:
         """Cores of all rows."""
         return self.side * self.side
 
-    def exchange_cycles(self, elements: float) -> float:
-        """Cycles in which a core gets the other shares of so many elements, and gives its own."""
-        return (
-            ceil(elements / self.vector_elements) * self.vector_cycles
-            + self.side * self.turn_cycles
-        )
+    def exchange_cycles(self, elements: Any) -> Any:
+        """Cycles in which a core gets the other shares of so many elements, and gives its own; one
+        number, or a column."""
+        vectors = np.ceil(elements / self.vector_elements)
+        return vectors * self.vector_cycles + self.side * self.turn_cycles
 
 
 @dataclass(frozen=True)
@@ -86,20 +85,17 @@ class Division:
     def exchanged(self, kernel: Kernel) -> tuple[tuple[str, Axis], ...]:
         """The operands that the cores of a row or column need alike."""
         exchanged: list[tuple[str, Axis]] = []
-        extents = kernel.anchor.extents
+        sizes = {**kernel.anchor.extents, **self.grid}
         rows, columns = ({dim for dim, _ in part} for part in (self.rows, self.columns))
         for operand in kernel.inputs:
-            axis: Axis | None = None
-            part = prod(
-                access.interval({d: (0, self.grid.get(d, extents[d])) for d in access.dims})[1]
-                for access in operand.access
-            )
+            needed: Axis | None = None
+            part = prod(axis.span(sizes) for axis in operand.access)
             if not columns & operand.dims and rows & operand.dims:
-                axis = "row"
+                needed = "row"
             elif not rows & operand.dims and columns & operand.dims:
-                axis = "column"
-            if axis is not None and part >= FEWEST_ELEMENTS:
-                exchanged.append((operand.name, axis))
+                needed = "column"
+            if needed is not None and part >= FEWEST_ELEMENTS:
+                exchanged.append((operand.name, needed))
         return tuple(exchanged)
 
 

@@ -14,11 +14,10 @@ from typing import Self
 import numpy as np
 
 from tilewright.machine import Primitive
-from tilewright.planning.cost.bounds import main_bandwidth
 from tilewright.planning.domain import Operand
 from tilewright.planning.layout import Layout
-from tilewright.planning.space.footprint import Bools, Counts, Floats, Ints, picked, uses_of
-from tilewright.planning.space.inner_tiles import Cuts, InnerTiling, Tiles, cuts_of
+from tilewright.planning.space.footprint import Bools, Floats, Ints, picked, uses_of
+from tilewright.planning.space.inner_tiles import InnerTiling, Tiles, cuts_of
 from tilewright.planning.space.levels import on_the_way, outer_view
 from tilewright.planning.space.sizes import EFFORTS, tile_sizes
 from tilewright.planning.space.tilings import Space, fitting, uncrossed
@@ -45,16 +44,9 @@ class OuterSpace(Space):
     def compute(self, tile: Tiles) -> Floats:
         """Cycles of outer tiles of these sizes, one for each row."""
         cycles = np.zeros(self.rows)
-        for cuts, rows, own in self._parts(tile):
-            cycles[rows] = cuts.cycles(own)
+        for cuts, rows in cuts_of(self.inner, self.around):
+            cycles[rows] = cuts.cycles({dim: picked(size, rows) for dim, size in tile.items()})
         return cycles
-
-    def _parts(self, tile: Tiles) -> list[tuple[Cuts, Ints, Tiles]]:
-        """Return how tiles are cut within: cuts, their rows, and these rows' tiles."""
-        return [
-            (cuts, rows, {dim: picked(size, rows) for dim, size in tile.items()})
-            for cuts, rows in cuts_of(self.inner, self.around)
-        ]
 
     def inner_size(self, dim: str) -> Ints:
         """Column of a dim's sizes of inner tiles."""
@@ -81,32 +73,6 @@ class OuterSpace(Space):
     def tiling(self, row: int) -> InnerTiling:
         """The inner tiling of a row."""
         return self.inner[int(self.around[row])]
-
-    def complete(self, cycles: Floats, moved: Floats) -> Floats:
-        """Column of the cycles with those at the ends of a kernel that the outer view leaves out:
-        no fewer than so many bytes take to pass main memory."""
-        return np.maximum(cycles + self.ends(), moved / main_bandwidth(self.machine))
-
-    def ends(self) -> Floats:
-        """Column of the cycles that the outer view leaves out at the ends, less those that it has
-        too many: results leave tile by tile."""
-        return self._column("ends", self._ends)
-
-    def _ends(self) -> Floats:
-        output = next(use for use in self.uses if use.output)
-        tile, last = self.tile(), dict[str, Counts]()
-        for dim, size in tile.items():
-            trips = -(-self.extents[dim] // size)
-            last[dim] = self.extents[dim] - (trips - 1) * size
-        ends, late = np.zeros(self.rows), np.zeros(self.rows)
-        for cuts, rows, own in self._parts(tile):
-            ends[rows] = cuts.ends(own)
-        if output.move is not None:
-            for cuts, rows, own in self._parts(last):
-                stores = cuts.last_store(own) / output.move.bytes_per_cycle
-                # What the last outer tile stores while it is computed.
-                late[rows] = np.minimum(stores, cuts.cycles(own))
-        return ends - late
 
 
 def outer_spaces(tilings: Sequence[InnerTiling], max_rows: int) -> list[OuterSpace]:

@@ -174,14 +174,6 @@ class Space:
         met = inside_fraction(self.kernel) if self.primitive.own.skips_padding() else 1.0
         return met * np.maximum(expression.evaluate(tile), issue.evaluate(tile))
 
-    def complete(self, cycles: Floats, moved: Floats) -> Floats:
-        """Column of all cycles of kernels, given those of their pipelines and the bytes moved."""
-        return cycles
-
-    def ends(self) -> Floats:
-        """Column of the cycles that ``complete`` adds at least."""
-        return np.zeros(self.rows)
-
     def computes(self, row: int) -> float:
         """Computes of one tiling."""
         return prod(float(self.trips(dim)[row]) for dim in self.index)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from math import inf
 
 import numpy as np
 
 from tilewright.codegen.program.interface import CompiledKernel, RunTimer
-from tilewright.errors import TilewrightError
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.machine import Machine
 from tilewright.planning import Timer
@@ -42,8 +40,7 @@ def timer(machine: Machine, *, prefetched: bool = True) -> Timer:
 
     The words are those that a package would hold where a kernel before has loaded the first
     weights (lowering/prefetch.py), or that load them themselves: the first kernel, and all if not
-    ``prefetched``. Infinite for a schedule that they cannot say (too few registers, for instance):
-    another one is taken.
+    ``prefetched``.
     """
 
     beside: Variants = {}
@@ -51,16 +48,10 @@ def timer(machine: Machine, *, prefetched: bool = True) -> Timer:
     def cycles(kernel: Kernel, schedule: Schedule) -> float:
         placements, sizes = _placed(kernel)
         bases = {WEIGHTS: 0, ACTIVATIONS: sizes[WEIGHTS], CONSTANTS: sum(sizes.values())}
-        try:
-            program = tile(kernel, schedule, machine, placements, check=False, honours=HONOURS)
-        except TilewrightError:
-            return inf
+        program = tile(kernel, schedule, machine, placements, check=False, honours=HONOURS)
         begins = prefetched and not kernel.first
         lowering = Lowering(machine, bases, Counter(), prefetched=begins, beside=beside)
-        try:
-            lowering.kernel(program, kernel.nodes)
-        except TilewrightError:
-            return inf
+        lowering.kernel(program, kernel.nodes)
         return _simulated(lowering, machine)
 
     return cycles

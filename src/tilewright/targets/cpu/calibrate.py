@@ -26,7 +26,7 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.targets.cpu.candidates import Sources, built
+from tilewright.targets.cpu.candidates import Sources, built, timed_text
 from tilewright.targets.cpu.headers import SUPPORT
 from tilewright.targets.cpu.library import loaded
 from tilewright.targets.cpu.machine import machine
@@ -263,10 +263,11 @@ def _parts(here: Processor, sizes: Sequence[tuple[int, int]]) -> Generator[list[
     texts: dict[str, str] = {}
     for number, (vectors, points, depth) in enumerate(shapes):
         places = [each * depth * here.lanes for each in range(vectors)]
-        text = part_text(points, places, depth, here.lanes, points, share=hint).replace(
-            NAME, "part"
-        )
-        texts[f"part_{number}.c"] = _PART.format(lanes=here.lanes, text=text, number=number)
+        name = f"part_{number}"
+        text = part_text(points, places, depth, here.lanes, points, share=hint)
+        pointers = "const float *u, const float *v, float *m"
+        text = timed_text(here.lanes, text.replace(NAME, name), name, pointers, "u, v, m, u")
+        texts[f"{name}.c"] = text
     # Weights, inputs and results of the largest, each with room to spare.
     space = arena(3 * LARGEST_FILE).view(np.float32)
     u, v, m = (space.ctypes.data + which * LARGEST_FILE for which in range(3))
@@ -279,26 +280,6 @@ def _parts(here: Processor, sizes: Sequence[tuple[int, int]]) -> Generator[list[
             return float(function(*pointers, ctypes.c_long(repeats))) / repeats
 
         yield [partial(run, number) for number in range(len(shapes))]
-
-
-_PART = """\
-#define _POSIX_C_SOURCE 200112L
-#define LANES {lanes}
-#include "vectors.h"
-#include <time.h>
-
-{text}
-
-double part_{number}_seconds(const float *u, const float *v, float *m, long repeats)
-{{
-    struct timespec begin, end;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
-    for (long r = 0; r < repeats; r++)
-        part(u, v, m, u);
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
-    return (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec);
-}}
-"""
 
 
 def _least(vectors: float, points: float, vectors_per_cycle: float) -> float:

@@ -26,7 +26,7 @@ from tilewright.tile.build import build
 from tilewright.tile.dialect import TensorOp, programs_of
 from tilewright.tile.passes.boundary import Boundary
 
-_FUNCTION = """\
+_TIMED = """\
 #define _POSIX_C_SOURCE 200112L
 #define LANES {lanes}
 #include "pieces.h"
@@ -34,7 +34,7 @@ _FUNCTION = """\
 
 {text}
 
-double {name}_seconds(void **tensors, long repeats)
+double {name}_seconds({parameters}, long repeats)
 {{
     struct timespec begin, end;
     /* The thread's own time: while another program has the core, it stands still. */
@@ -45,6 +45,14 @@ double {name}_seconds(void **tensors, long repeats)
     return (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec);
 }}
 """
+
+
+def timed_text(lanes: int, text: str, name: str, parameters: str, arguments: str) -> str:
+    """A file with a function's ``text``, and ``NAME_seconds``, which calls it again and again on
+    ``arguments`` and gives the seconds that this takes."""
+    return _TIMED.format(
+        lanes=lanes, text=text, name=name, parameters=parameters, arguments=arguments
+    )
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,7 @@ class Sources:
             parameter.cast(f"tensors[{place}]") for place, parameter in enumerate(source.parameters)
         ]
         text = source.text.replace(KERNEL, name)
-        return _FUNCTION.format(lanes=self.lanes, text=text, name=name, arguments=", ".join(listed))
+        return timed_text(self.lanes, text, name, "void **tensors", ", ".join(listed))
 
 
 class Candidates:

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from tilewright.codegen.c.address import Address, Extent
+from tilewright.codegen.nest.value import Value, variable
 from tilewright.errors import TilewrightError, refuse
 
 
@@ -31,16 +32,15 @@ class Around:
 
     dim: str
     variable: str
-    first: str
-    """C expression of the variable's first value."""
+    first: Value
+    """The variable's first value."""
     step: int
     trips: int
 
     @property
-    def number(self) -> str:
-        """C expression of how many iterations are over."""
-        start = self.variable if self.first == "0" else f"({self.variable} - ({self.first}))"
-        return start if self.step == 1 else f"{start} / {self.step}"
+    def number(self) -> Value:
+        """How many iterations are over."""
+        return (variable(self.variable) - self.first) // self.step
 
 
 @dataclass(frozen=True)

@@ -51,10 +51,9 @@ def _products(lanes: int, vectors: float, registers: int) -> tuple[Primitive, ..
         ),
         *kind.wide_matmuls("matmul", f"OI{wide}o", wide),
         kind.matmul("matmul", f"OI{lanes}o"),
-        # Computed weights are read as they lie, by row or by column, where that is less than to lay
-        # them out in blocks first: for few rows.
+        # Computed weights are read row by row where that is less than to lay them out in blocks
+        # first: for few rows.
         kind.matmul("matmul_rows", "IO"),
-        kind.matmul("matmul_dots", "OI"),
         separable(lanes, vectors),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tilewright.codegen.c.prune import pruned
@@ -26,12 +26,10 @@ from tilewright.targets.cpu.planning.capabilities import own_of
 from tilewright.targets.cpu.processors import Processor
 from tilewright.targets.cpu.texts import (
     Functions,
+    NetworkText,
     Step,
-    header_text,
     kernel_file_text,
     kernels_header_text,
-    main_text,
-    network_text,
     scratch_bytes,
 )
 
@@ -61,13 +59,15 @@ def write_package(
     if weights:
         write_weights(network, compilation, held)
     identity = checksum_of(held) if weights else None
-    run = network_text(prefix, inputs, outputs, steps, form, identity)
+    texts = NetworkText(prefix, inputs, outputs, steps, form, identity)
+    run, arenas = texts.source(), dict(compilation.arenas)
+    sizes = arenas.pop(WEIGHTS, 0), sum(arenas.values())
     support = pruned(
         {name: header(name) for name in HEADERS},
         [run, *(source.text for _, source, _ in functions)],
     )
     files: dict[str, str | bytes] = {
-        f"include/{prefix}.h": header_text(prefix, compilation, inputs, outputs, steps, identity),
+        f"include/{prefix}.h": texts.header(*sizes),
         f"src/{prefix}.c": run,
         f"src/{prefix}_kernels.h": kernels_header_text(
             prefix, functions, lanes, form, support.includes["pieces.h"]
@@ -76,13 +76,13 @@ def write_package(
             f"src/{prefix}_{name}": support_text(text, prefix)
             for name, text in support.texts.items()
         },
-        MANIFEST: _manifest(prefix, compilation, inputs, outputs, steps, lanes, processor),
+        MANIFEST: _manifest(texts, compilation, sizes, lanes, processor),
     }
     for name, source, used in functions:
         files[f"src/{name}.c"] = kernel_file_text(prefix, name, source, used)
     if weights and not form.bare:
         files[f"include/{prefix}.hpp"] = class_text(prefix, inputs, outputs, form)
-        files["main.c"] = main_text(prefix, inputs, outputs, form)
+        files["main.c"] = texts.main()
         files[f"{prefix}.pc.in"] = pkg_config_text(prefix, form)
     if weights and form.weights == "array":
         files[f"src/{prefix}_weights.c"] = array_text(prefix, held)
@@ -137,28 +137,26 @@ def _takes_tiles(machine: Machine, steps: Sequence[Step]) -> bool:
 
 
 def _manifest(
-    prefix: str,
+    network: NetworkText,
     compilation: Compilation,
-    inputs: Sequence[Port],
-    outputs: Sequence[Port],
-    steps: Sequence[Step],
+    sizes: tuple[int, int],
     lanes: int,
     processor: Processor,
 ) -> str:
-    arenas: Mapping[str, int] = compilation.arenas
+    steps, (weight_bytes, workspace_bytes) = network.steps, sizes
     content = {
         "format": 1,
-        "prefix": prefix,
+        "prefix": network.prefix,
         "lanes": lanes,
         "processor": processor.name,
         "tiles": processor.block_cycles > 0 and _takes_tiles(compilation.machine, steps),
         "weights": compilation.form.weights,
         "bare": compilation.form.bare,
-        "weight_bytes": arenas.get(WEIGHTS, 0),
-        "workspace_bytes": sum(size for name, size in arenas.items() if name != WEIGHTS),
+        "weight_bytes": weight_bytes,
+        "workspace_bytes": workspace_bytes,
         "scratch_bytes": scratch_bytes(steps),
-        "inputs": [port.to_json() for port in inputs],
-        "outputs": [port.to_json() for port in outputs],
+        "inputs": [port.to_json() for port in network.inputs],
+        "outputs": [port.to_json() for port in network.outputs],
         "steps": [
             {"symbol": step.kernel.kernel.symbol, "nodes": list(step.kernel.kernel.nodes)}
             for step in steps

@@ -10,6 +10,7 @@ from tilewright.codegen.c.address import Address, Extent
 from tilewright.codegen.c.parameters import Parameter
 from tilewright.codegen.c.source import Writer
 from tilewright.codegen.host.calls import KernelSource
+from tilewright.codegen.nest.value import variable
 from tilewright.errors import refuse
 from tilewright.ir import Block, ModuleOp, Operation, SSAValue
 from tilewright.ir.types import element_name, fraction_of, layout_of, shape_of
@@ -68,7 +69,7 @@ class _Walk:
 
     def source(self) -> KernelSource:
         extents = self.program.extents
-        dims = {name: Extent("0", extent) for name, extent in extents.items()}
+        dims = {name: Extent(0, extent) for name, extent in extents.items()}
         with self.writer.block():
             self.block(self.program.body.block, dims)
         arguments = tuple(
@@ -135,31 +136,32 @@ class _Walk:
                 self.program.symbol.data,
             )
         starts = tuple(sorted({s + i for s in outer.starts for i in range(lower, upper, step)}))
-        base = "" if outer.start == "0" else f"{outer.start} + "
         if name == self.shared and not self.divided:
             self.divided = True
-            self.divide(op, name, Extent("0", step, starts), dims)
+            self.divide(op, name, Extent(0, step, starts), dims)
             self.divided = False
             return
         if upper - lower == step:
-            if not lower:
-                start = outer.start
-            elif outer.start.isdigit():
-                start = str(int(outer.start) + lower)
-            else:
-                start = f"({outer.start} + {lower})"
-            self.block(op.body.block, {**dims, name: Extent(start, step, starts)})
+            self.block(op.body.block, {**dims, name: Extent(outer.start + lower, step, starts)})
             return
-        variable = self.fresh(name)
-        first = f"{base}{lower}" if lower or not base else outer.start
-        head = f"for (long {variable} = {first}; {variable} < {base}{upper}; {variable} += {step})"
-        around = Around(name, variable, first, step, (upper - lower) // step)
-        self.inside(around, head, op, {**dims, name: Extent(variable, step, starts)})
+        around = Around(name, self.fresh(name), outer.start + lower, step, (upper - lower) // step)
+        extent = Extent(variable(around.variable), step, starts)
+        self.inside(around, around.first, outer.start + upper, op, {**dims, name: extent})
 
-    def inside(self, around: Around, head: str, op: LoopOp, dims: Mapping[str, Extent]) -> None:
-        """Write a loop of C with its body."""
+    def inside(
+        self,
+        around: Around,
+        first: object,
+        end: object,
+        op: LoopOp,
+        dims: Mapping[str, Extent],
+    ) -> None:
+        """Write a loop of C from the C of ``first`` to that of ``end``, with its body."""
+        name = around.variable
         self.loops.append(around)
-        with self.writer.block(head):
+        with self.writer.block(
+            f"for (long {name} = {first}; {name} < {end}; {name} += {around.step})"
+        ):
             self.block(op.body.block, dims)
         self.loops.pop()
 
@@ -178,9 +180,8 @@ class _Walk:
             first = "2 * part / parts == 0 && 2 * (part + 1) / parts > 0"
             condition = first if edge else "part == parts - 1"
             with self.writer.block(f"if ({condition})"):
-                self.block(op.body.block, {**dims, name: replace(each, start=str(lower))})
+                self.block(op.body.block, {**dims, name: replace(each, start=lower)})
             return
-        variable = self.fresh(name)
         start = f"{lower} + " if lower else ""
         count = trips + edge
         first, end = (
@@ -188,11 +189,10 @@ class _Walk:
         )
         if edge:
             end = f"(part + 1 < parts ? {end} : {lower + trips * step})"
-        head = f"for (long {variable} = {first}; {variable} < {end}; {variable} += {step})"
         # Told from the loop's start, not the core's: cores share what is fetched ahead, too.
-        around = Around(name, variable, str(lower), step, trips)
-        own = replace(each, start=variable, first=first)
-        self.inside(around, head, op, {**dims, name: own})
+        around = Around(name, self.fresh(name), lower, step, trips)
+        own = replace(each, start=variable(around.variable), first=variable(first))
+        self.inside(around, first, end, op, {**dims, name: own})
 
     def instance(self, op: ComputeOp, dims: Mapping[str, Extent]) -> Instance:
         stages = op.stages

@@ -1,4 +1,4 @@
-"""Sums of reductions in several tiles, which begin and end between products: bit for bit."""
+"""Sums of reductions in several tiles: bit for bit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from tests.targets.cambricon.lowering.convolutions import conv, cut
 from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
-from tilewright.targets.cambricon.lowering.split_sums import SplitSums
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
 
 _, SMALL, _ = map(machine, CONFIGURATIONS)
@@ -39,28 +38,13 @@ def points(bias: bool, residual: bool, last: str) -> Case:
 @pytest.mark.parametrize("bias", but_fast([True, False], [True]))
 @pytest.mark.parametrize(("deep", "rows", "columns"), [(32, 5, 6), (64, 2, 6), (16, 1, 4)])
 def test_windows_of_one_pixel(
-    deep: int,
-    rows: int,
-    columns: int,
-    bias: bool,
-    residual: bool,
-    last: str,
-    monkeypatch: pytest.MonkeyPatch,
+    deep: int, rows: int, columns: int, bias: bool, residual: bool, last: str
 ) -> None:
     """Two tiles of a reduction or several, the last one shorter; short tiles at the edges."""
-    used: list[bool] = []
-    kinds = SplitSums.three_kinds
-
-    def watched(self: SplitSums, *parts: Any) -> None:
-        used.append(True)
-        kinds(self, *parts)
-
-    monkeypatch.setattr(SplitSums, "three_kinds", watched)
     case = points(bias, residual, last)
     tile = {"ci": deep, "co": 48, "oh": rows, "ow": columns}
     found, _, _ = run_case(case, cut(case, tile, ("co", "oh", "ow", "ci"), slots=1), SMALL)
     np.testing.assert_array_equal(found, case.expected)
-    assert used == [True]
 
 
 @pytest.mark.parametrize("kernel", [(3, 3), (2, 1), (9, 1)])
@@ -70,19 +54,3 @@ def test_windows_within_the_image(kernel: tuple[int, int]) -> None:
     tile = {"ci": 16, "oh": 2, "ow": 4}
     found, _, _ = run_case(case, cut(case, tile, ("oh", "ow", "ci"), slots=1), SMALL)
     np.testing.assert_array_equal(found, case.expected)
-
-
-def test_the_vector_unit_works_beside_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Biases are added and results made while products run, not before and behind them."""
-    case = conv(256, 256, (4, 8), (1, 1), (0, 0, 0, 0), ("relu",))
-    tiles = cut(case, {"ci": 128}, ("ci",))
-    between = run_case(case, tiles, machine())[1].cycles
-
-    def never(self: SplitSums, pixels: int) -> bool:
-        return False
-
-    monkeypatch.setattr(SplitSums, "may_end_between", never)
-    found, result, _ = run_case(case, tiles, machine())
-    np.testing.assert_array_equal(found, case.expected)
-    # 32 pixels of 256 channels take 256 cycles of each vector instruction.
-    assert result.cycles - between > 400

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from tests.targets.cambricon.lowering.convolutions import conv, cut
 from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import KernelBuilder
 
-from tilewright.targets.cambricon.lowering import streams
 from tilewright.targets.cambricon.machine import MACHINE
 
 
@@ -36,12 +34,12 @@ def test_a_bias_that_comes_with_each_tile() -> None:
     np.testing.assert_array_equal(found, case.expected)
 
 
-def test_a_transfer_may_wait_for_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gradients of maxima, a tile of which takes about as long as its transfers."""
+def test_a_transfer_may_wait_for_the_one_before() -> None:
+    """Gradients of maxima, a tile of which takes about as long as its transfers: the DMA is idle
+    for a seventh of the time; a fifth if none were issued early."""
     build = KernelBuilder(1)
     case = build.finish(build.op("maximum_gradient", build.operand((30, 6, 480), 8)))
     schedule = replace(cut(case, {"n": 3}, ("n",)), primitive="maximum_gradient")
     found, result, _ = run_case(case, schedule, MACHINE)
     np.testing.assert_array_equal(found, case.expected)
-    monkeypatch.setattr(streams, "EARLY", 0.0)
-    assert run_case(case, schedule, MACHINE)[1].cycles > 1.05 * result.cycles
+    assert result.cycles < 1.18 * result.busy["vector_dma"]

@@ -154,19 +154,19 @@ def test_a_sum_goes_on_in_the_register_where_it_began() -> None:
 
 def test_a_place_for_a_load_keeps_its_registers() -> None:
     """What the load overwrites holds no value across it, and it gets no number either."""
-    gap = Statement(remark="room for a load")
+    slot = Statement(remark="room for a load")
     one, two = register(1), register(2)
     program = [
         statement("SMOVE", one, 8),
         statement("SADD", two, one, register(5)),
-        gap,
+        slot,
         statement("SMOVE", one, two),
         statement("SSTORE", one, two, 0),
     ]
-    found = tidied(program, {id(gap): (register(1), register(0))})
+    found = tidied(program, {id(slot): (register(1), register(0))})
     lines = found.statements
-    at = next(n for n, line in enumerate(lines) if line is gap)
-    lost = found.clobbers[id(gap)]
+    at = next(n for n, line in enumerate(lines) if line is slot)
+    lost = found.clobbers[id(slot)]
     assert len(set(lost)) == 2
     (last,) = (line for line in lines[at:] if line.mnemonic)
     assert not set(last.operands) & set(lost)

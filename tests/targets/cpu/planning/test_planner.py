@@ -4,7 +4,7 @@ from dataclasses import replace
 from math import ceil, prod
 
 import pytest
-from tests.targets.cpu.planning.machines import costs_of, with_costs
+from tests.targets.cpu.planning.machines import costs_of, product, with_costs
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Engine, Machine, Memory, Primitive, Storage, Synchronisation
@@ -12,8 +12,15 @@ from tilewright.planning import Planner
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.capabilities import CpuMachine
+from tilewright.targets.cpu.machine import machine as cpu_machine
 from tilewright.targets.cpu.planning.cost import Caches, Nest, box_bytes, cache_levels
-from tilewright.targets.cpu.planning.planner import choose_primitive, registers_of, schedules
+from tilewright.targets.cpu.planning.planner import (
+    choose_primitive,
+    plan_cached,
+    registers_of,
+    schedules,
+)
+from tilewright.targets.cpu.processors import Processor
 
 LANES = 8
 
@@ -336,3 +343,15 @@ def test_bounds_leave_out_padding_and_what_caches_hold() -> None:
     found = Planner(cpu).plan(wide)
     assert weights / 6.0 * 0.9 < found.physical_bound < weights / 6.0
     assert found.predicted_cycles >= weights / 6.0
+
+
+def test_rows_a_power_of_two_apart_crowd_caches() -> None:
+    """A few more channels take less time: their rows spread over all sets of the caches."""
+    cpu = cpu_machine(Processor(lanes=8))
+
+    def cycles(channels: int, dims: str, layout: str = "") -> float:
+        return plan_cached(product(8, 1024, channels, dims, layout), cpu).predicted_cycles
+
+    assert cycles(1024, "ci co") > 1.1 * cycles(1032, "ci co")
+    # Blocks are read from end to end, whatever the number of channels.
+    assert cycles(1024, "co ci", "OI8o") < cycles(1032, "co ci", "OI8o")

@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from tilewright.frontends.caffe.limits import MAX_EXTENT
 from tilewright.frontends.caffe.lowering import Lowering
 from tilewright.frontends.caffe.operators.windows import Pair, pair
-from tilewright.frontends.moves import spread
-from tilewright.frontends.phases import MAX_PHASES, axis_of, by_phases
+from tilewright.frontends.phases import MAX_PHASES, axis_of, by_phases, mirrored, spread_out
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
 
@@ -33,10 +30,9 @@ class _Window:
         if not 1 <= self.outputs < MAX_EXTENT:
             raise at.refuse(f"num_output {self.outputs} must lie in [1, {MAX_EXTENT})")
         if self.group < 1 or self.channels % self.group or self.outputs % self.group:
-            raise at.refuse(
+            raise at.misfit(
                 f"{self.channels} channels and {self.outputs} outputs do not divide into "
-                f"{self.group} groups",
-                code="caffe-shape",
+                f"{self.group} groups"
             )
         if len(at.layer.tops) != len(at.layer.bottoms):
             raise at.refuse(
@@ -45,7 +41,7 @@ class _Window:
             )
         for value in at.values[1:]:
             if len(shape_of(value)) != 4 or shape_of(value)[1] != self.channels:
-                raise at.refuse("its bottoms differ in their channels", code="caffe-shape")
+                raise at.misfit("its bottoms differ in their channels")
 
     @property
     def spans(self) -> Pair:
@@ -86,7 +82,7 @@ def deconvolution(at: Lowering) -> Sequence[SSAValue]:
     for index, span in enumerate(window.spans):
         pad, stride = window.pads[index], window.strides[index]
         if any(stride * (shape_of(x)[2 + index] - 1) + span <= 2 * pad for x in at.values):
-            raise at.refuse("its pads leave nothing of the result", code="caffe-shape")
+            raise at.misfit("its pads leave nothing of the result")
     inputs, outputs, group = window.channels, window.outputs, window.group
     fan_in = max(inputs // group * math.prod(window.kernel) // math.prod(window.strides), 1)
     shape = (inputs, outputs // group, *window.kernel)
@@ -137,21 +133,9 @@ def _by_phases(
 def _spread(
     at: Lowering, window: _Window, image: SSAValue, stored: Array, bias: Array | None
 ) -> SSAValue:
-    inputs, outputs, group = window.channels, window.outputs, window.group
-    parts = stored.reshape(group, inputs // group, outputs // group, *window.kernel)
-    mirrored = np.ascontiguousarray(parts.swapaxes(1, 2)[..., ::-1, ::-1])
-    turned = mirrored.reshape(outputs, inputs // group, *window.kernel)
-    operands = [at.constant(turned, "weight")]
+    operands = [at.constant(mirrored(stored, window.group), "weight")]
     if bias is not None:
         operands.append(at.constant(bias, "bias"))
-    edges = [span - 1 - pad for span, pad in zip(window.spans, window.pads, strict=True)]
-    apart = spread(at, spread(at, image, 2, window.strides[0]), 3, window.strides[1])
-    cut = [max(-edge, 0) for edge in edges]
-    if any(cut):
-        extents = shape_of(apart)[2:]
-        ends = [extent - size for extent, size in zip(extents, cut, strict=True)]
-        apart = at.emit("slice", apart, starts=tuple(cut), ends=tuple(ends), axes=[2, 3])
-    pads = tuple(max(edge, 0) for edge in edges)
-    return at.emit(
-        "conv", apart, *operands, pads=pads * 2, dilations=window.dilations, group=window.group
-    )
+    pads = [(pad, pad) for pad in window.pads]
+    apart = spread_out(at, image, window.strides, window.spans, pads, (0, 0))
+    return at.emit("conv", apart, *operands, dilations=window.dilations, group=window.group)

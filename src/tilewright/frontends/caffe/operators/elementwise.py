@@ -42,7 +42,7 @@ def prelu(at: Lowering) -> Sequence[SSAValue]:
     """max(x, 0) plus a slope per channel, or one for all, times min(x, 0)."""
     at.needs(1)
     if len(at.shape) < 2:
-        raise at.refuse(f"its bottom of shape {list(at.shape)} has no channels", code="caffe-shape")
+        raise at.misfit(f"its bottom of shape {list(at.shape)} has no channels")
     channels = at.shape[1]
     if at.settings("prelu_param").channel_shared:
         # Caffe keeps a shared slope as a blob without axes.
@@ -125,9 +125,8 @@ def eltwise(at: Lowering) -> Sequence[SSAValue]:
         raise at.refuse("it takes two bottoms or more and one top")
     for left, right in pairwise(at.values):
         if shape_of(left) != shape_of(right):
-            raise at.refuse(
-                f"its bottoms have shapes {list(shape_of(left))} and {list(shape_of(right))}",
-                code="caffe-shape",
+            raise at.misfit(
+                f"its bottoms have shapes {list(shape_of(left))} and {list(shape_of(right))}"
             )
     settings = at.settings("eltwise_param")
     operation = settings.EltwiseOp.Name(settings.operation)

@@ -109,15 +109,13 @@ def crop(at: Lowering) -> Sequence[SSAValue]:
     count = rank - axis
     offsets = list(settings.offset) or [0]
     if len(wanted) != rank:
-        raise at.refuse(f"its bottoms have ranks {rank} and {len(wanted)}", code="caffe-shape")
+        raise at.misfit(f"its bottoms have ranks {rank} and {len(wanted)}")
     if len(offsets) not in (1, count):
         raise at.refuse(f"{len(offsets)} offsets for {count} axes")
     starts = offsets * count if len(offsets) == 1 else offsets
     ends = [start + size for start, size in zip(starts, wanted[axis:], strict=True)]
     if any(end > extent for end, extent in zip(ends, at.shape[axis:], strict=True)):
-        raise at.refuse(
-            f"{list(wanted[axis:])} at {starts} leaves {list(at.shape[axis:])}", code="caffe-shape"
-        )
+        raise at.misfit(f"{list(wanted[axis:])} at {starts} leaves {list(at.shape[axis:])}")
     if wanted[axis:] == at.shape[axis:]:
         return [at.x]
     return [at.emit("slice", at.x, starts=starts, ends=ends, axes=list(range(axis, rank)))]

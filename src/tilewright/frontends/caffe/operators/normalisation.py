@@ -48,7 +48,7 @@ def batch_norm(at: Lowering) -> Sequence[SSAValue]:
             help="set use_global_stats to true",
         )
     if len(at.shape) < 2:
-        raise at.refuse(f"its bottom of shape {list(at.shape)} has no channels", code="caffe-shape")
+        raise at.misfit(f"its bottom of shape {list(at.shape)} has no channels")
     channels = at.shape[1]
     sums = [at.parameter_array((channels,), kind) for kind in ("mean", "variance")]
     factor = at.parameter_array((1,), "factor")

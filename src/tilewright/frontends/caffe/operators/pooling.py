@@ -71,8 +71,7 @@ def end_pad(
         count -= 1
     last = (count - 1) * stride - pad
     if count < 1 or last >= extent:
-        raise at.refuse(
-            f"a window {kernel} wide at steps of {stride} leaves the image, {extent} wide",
-            code="caffe-shape",
+        raise at.misfit(
+            f"a window {kernel} wide at steps of {stride} leaves the image, {extent} wide"
         )
     return max(last + kernel - extent, 0)

@@ -47,9 +47,8 @@ def _operand(
     if len(at.values) == 1:
         return at.parameter(reached, kind, drawn=drawn), reached, drawn
     if shape_of(at.values[1]) != reached:
-        raise at.refuse(
+        raise at.misfit(
             f"its second bottom has shape {list(shape_of(at.values[1]))}, where {list(reached)} "
-            "is covered",
-            code="caffe-shape",
+            "is covered"
         )
     return at.reshape(at.values[1], drawn), reached, drawn

@@ -8,106 +8,57 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.frontends.onnx.microsoft import attention, fused, normalised, quantised
-from tilewright.frontends.onnx.microsoft.signature import (
-    INTEGER,
-    INTEGERS,
-    NUMBER,
-    NUMBERS,
-    TEXT,
-    TEXTS,
-    Contributed,
-)
+from tilewright.frontends.onnx.microsoft.signature import NUMBERS, Contributed, typed
 from tilewright.frontends.onnx.nodes import Node
 from tilewright.frontends.onnx.operators import elementwise, normalisation, quantisation
 
 DOMAIN = "com.microsoft"
 
-_EPSILON = {"epsilon": NUMBER}
-_NORMALISED = {"axis": INTEGER, "epsilon": NUMBER, "stash_type": INTEGER}
-_WINDOW = {
-    "auto_pad": TEXT,
-    "dilations": INTEGERS,
-    "kernel_shape": INTEGERS,
-    "pads": INTEGERS,
-    "strides": INTEGERS,
-}
-_CONV = {**_WINDOW, "group": INTEGER}
-_GEMM = {"alpha": NUMBER, "beta": NUMBER, "transA": INTEGER, "transB": INTEGER}
-_HEADS = {
-    "num_heads": INTEGER,
-    "mask_filter_value": NUMBER,
-    "scale": NUMBER,
-    "unidirectional": INTEGER,
-}
+_NORMALISED = typed("axis epsilon stash_type")
+_WINDOW = typed("auto_pad dilations kernel_shape pads strides")
+_CONV = {**_WINDOW, **typed("group")}
+_HEADS = typed("num_heads mask_filter_value scale unidirectional")
+_SHARED = typed("do_rotary past_present_share_buffer")
 
 CONTRIBUTED: Mapping[str, Contributed] = {
     "Attention": Contributed(
         attention.attention,
         2,
         7,
-        {
-            **_HEADS,
-            "qkv_hidden_sizes": INTEGERS,
-            "do_rotary": INTEGER,
-            "past_present_share_buffer": INTEGER,
-            "rotary_embedding_dim": INTEGER,
-        },
+        {**_HEADS, **_SHARED, **typed("qkv_hidden_sizes rotary_embedding_dim")},
         outputs=2,
     ),
     "BiasGelu": Contributed(fused.bias_gelu, 2, 2),
-    "BiasSoftmax": Contributed(
-        fused.bias_softmax, 2, 2, {"axis": INTEGER, "is_inner_broadcast": INTEGER}
-    ),
-    "DequantizeLinear": Contributed(quantisation.dequantize, 2, 3, {"axis": INTEGER}),
+    "BiasSoftmax": Contributed(fused.bias_softmax, 2, 2, typed("axis is_inner_broadcast")),
+    "DequantizeLinear": Contributed(quantisation.dequantize, 2, 3, typed("axis")),
     "DynamicQuantizeLSTM": Contributed(
         quantised.dynamic_quantize_lstm,
         12,
         12,
-        {
-            "activation_alpha": NUMBERS,
-            "activation_beta": NUMBERS,
-            "activations": TEXTS,
-            "clip": NUMBER,
-            "direction": TEXT,
-            "hidden_size": INTEGER,
-            "input_forget": INTEGER,
-        },
+        typed(
+            "activations clip direction hidden_size input_forget",
+            activation_alpha=NUMBERS,
+            activation_beta=NUMBERS,
+        ),
         outputs=3,
         optional=(3, 4, 5, 6, 7),
     ),
     "DynamicQuantizeMatMul": Contributed(quantised.dynamic_quantize_matmul, 3, 5),
     "EmbedLayerNormalization": Contributed(
-        normalised.embed_layer,
-        7,
-        9,
-        {**_EPSILON, "mask_index_type": INTEGER},
-        outputs=3,
-        optional=(1, 4),
+        normalised.embed_layer, 7, 9, typed("epsilon mask_index_type"), outputs=3, optional=(1, 4)
     ),
     "FastGelu": Contributed(fused.fast_gelu, 1, 2),
-    "FusedConv": Contributed(
-        fused.conv, 2, 4, {**_CONV, "activation": TEXT, "activation_params": NUMBERS}
-    ),
+    "FusedConv": Contributed(fused.conv, 2, 4, {**_CONV, **typed("activation activation_params")}),
     "FusedGemm": Contributed(
         fused.gemm,
         2,
         3,
-        {
-            **_GEMM,
-            "activation": TEXT,
-            "activation_alpha": NUMBER,
-            "activation_beta": NUMBER,
-            "activation_gamma": NUMBER,
-        },
+        typed(
+            "alpha beta transA transB activation activation_alpha activation_beta activation_gamma"
+        ),
     ),
     "FusedMatMul": Contributed(
-        fused.matmul,
-        2,
-        2,
-        {
-            "alpha": NUMBER,
-            **{f"trans{part}{name}": INTEGER for part in ("", "Batch") for name in "AB"},
-        },
+        fused.matmul, 2, 2, typed("alpha transA transB transBatchA transBatchB")
     ),
     "Gelu": Contributed(elementwise.unary("gelu"), 1, 1),
     "LayerNormalization": Contributed(
@@ -116,55 +67,41 @@ CONTRIBUTED: Mapping[str, Contributed] = {
     "MatMulIntegerToFloat": Contributed(quantised.matmul_integer_to_float, 4, 7),
     "MultiHeadAttention": Contributed(attention.multi_head_attention, 1, 10, _HEADS, outputs=3),
     "QAttention": Contributed(
-        attention.quantised_attention,
-        5,
-        9,
-        {**_HEADS, "do_rotary": INTEGER, "past_present_share_buffer": INTEGER},
-        outputs=2,
+        attention.quantised_attention, 5, 9, {**_HEADS, **_SHARED}, outputs=2
     ),
-    "QGemm": Contributed(
-        quantised.gemm, 6, 9, {key: _GEMM[key] for key in ("alpha", "transA", "transB")}
-    ),
+    "QGemm": Contributed(quantised.gemm, 6, 9, typed("alpha transA transB")),
     "QLinearAdd": Contributed(quantised.pair("add"), 7, 8),
     "QLinearAveragePool": Contributed(
         quantised.average_pool,
         4,
         5,
-        {**_WINDOW, "ceil_mode": INTEGER, "count_include_pad": INTEGER, "channels_last": INTEGER},
+        {**_WINDOW, **typed("ceil_mode count_include_pad channels_last")},
     ),
-    "QLinearConcat": Contributed(quantised.concat, 5, 1024, {"axis": INTEGER}),
-    "QLinearConv": Contributed(quantised.convolution, 8, 9, {**_CONV, "channels_last": INTEGER}),
+    "QLinearConcat": Contributed(quantised.concat, 5, 1024, typed("axis")),
+    "QLinearConv": Contributed(quantised.convolution, 8, 9, {**_CONV, **typed("channels_last")}),
     "QLinearGlobalAveragePool": Contributed(
-        quantised.global_average_pool, 4, 5, {"channels_last": INTEGER}
+        quantised.global_average_pool, 4, 5, typed("channels_last")
     ),
-    "QLinearLeakyRelu": Contributed(quantised.leaky_relu, 4, 5, {"alpha": NUMBER}),
+    "QLinearLeakyRelu": Contributed(quantised.leaky_relu, 4, 5, typed("alpha")),
     "QLinearMul": Contributed(quantised.pair("mul"), 7, 8),
-    "QLinearReduceMean": Contributed(
-        quantised.reduce_mean, 4, 5, {"axes": INTEGERS, "keepdims": INTEGER}
-    ),
+    "QLinearReduceMean": Contributed(quantised.reduce_mean, 4, 5, typed("axes keepdims")),
     "QLinearSigmoid": Contributed(quantised.sigmoid, 4, 5),
-    "QLinearSoftmax": Contributed(quantised.softmax, 5, 5, {"axis": INTEGER, "opset": INTEGER}),
+    "QLinearSoftmax": Contributed(quantised.softmax, 5, 5, typed("axis opset")),
     "QLinearWhere": Contributed(quantised.where, 9, 9),
-    "QuantizeLinear": Contributed(quantisation.quantize, 2, 3, {"axis": INTEGER}),
-    "QuickGelu": Contributed(fused.quick_gelu, 1, 1, {"alpha": NUMBER}),
+    "QuantizeLinear": Contributed(quantisation.quantize, 2, 3, typed("axis")),
+    "QuickGelu": Contributed(fused.quick_gelu, 1, 1, typed("alpha")),
     "RotaryEmbedding": Contributed(
         attention.rotary_embedding,
         4,
         4,
-        {
-            "interleaved": INTEGER,
-            "is_packed_batching": INTEGER,
-            "num_heads": INTEGER,
-            "rotary_embedding_dim": INTEGER,
-            "scale": NUMBER,
-        },
+        typed("interleaved is_packed_batching num_heads rotary_embedding_dim scale"),
     ),
     "SimplifiedLayerNormalization": Contributed(
         normalised.simplified, 2, 2, _NORMALISED, outputs=2, plain=True
     ),
-    "SkipLayerNormalization": Contributed(normalised.skip_layer, 3, 5, _EPSILON, outputs=4),
+    "SkipLayerNormalization": Contributed(normalised.skip_layer, 3, 5, typed("epsilon"), outputs=4),
     "SkipSimplifiedLayerNormalization": Contributed(
-        normalised.skip_simplified, 3, 4, _EPSILON, outputs=4
+        normalised.skip_simplified, 3, 4, typed("epsilon"), outputs=4
     ),
 }
 """The importer and signature of each operator, by its name."""

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tilewright.frontends.moves import cut, stretch
 from tilewright.frontends.onnx.lowering import Lowering, Value
+from tilewright.frontends.onnx.operators.attention import split_heads
 from tilewright.frontends.onnx.operators.quantisation import operand
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
@@ -20,7 +22,7 @@ def attention(at: Lowering) -> Sequence[Value]:
     a past [2, b, heads, p, d], and scores to add."""
     heads, shape, width = at.integer("num_heads"), at.shape(0), at.shape(1)
     if len(shape) != 3 or len(width) != 2 or heads < 1:
-        raise at.refuse("its operands are not [b, s, h] and [h, 3 h]", code="onnx-shape")
+        raise at.misfit("its operands are not [b, s, h] and [h, 3 h]")
     if at.integer("do_rotary") or at.has(6) or at.integer("past_present_share_buffer"):
         raise at.refuse("rotary embeddings and buffers that it shares are not computed")
     sizes = at.integers("qkv_hidden_sizes") or (width[1] // 3,) * 3
@@ -34,8 +36,7 @@ def attention(at: Lowering) -> Sequence[Value]:
     parts: list[SSAValue] = []
     start = 0
     for size in sizes:
-        ends = {"starts": (start,), "ends": (start + size,), "steps": (1,), "axes": (2,)}
-        parts.append(_split_heads(at, at.emit("slice", packed, **ends), heads))
+        parts.append(split_heads(at, stretch(at, packed, 2, start, start + size), heads))
         start += size
     q, k, v = parts
     past = _past(at, 4)
@@ -70,15 +71,14 @@ def multi_head_attention(at: Lowering) -> Sequence[Value]:
     shapes = [at.shape(index) for index in range(3)] if at.has(1) and at.has(2) else []
     ready = [len(shape) == 4 for shape in shapes]
     if ready not in ([False] * 3, [False, True, True]) or any(len(s) not in (3, 4) for s in shapes):
-        raise at.refuse(
-            "its query is not [b, s, h], with key and value [b, t, h] or [b, heads, t, d]",
-            code="onnx-shape",
+        raise at.misfit(
+            "its query is not [b, s, h], with key and value [b, t, h] or [b, heads, t, d]"
         )
     if ready[1] and {shape[1] for shape in shapes[1:]} != {heads}:
-        raise at.refuse(f"its key and value do not have {heads} heads", code="onnx-shape")
+        raise at.misfit(f"its key and value do not have {heads} heads")
     widths = [s[1] * s[3] if len(s) == 4 else s[2] for s in shapes]
     if heads < 1 or any(width % heads for width in widths):
-        raise at.refuse(f"{widths} columns do not divide into {heads} heads", code="onnx-shape")
+        raise at.misfit(f"{widths} columns do not divide into {heads} heads")
     parts: list[SSAValue] = []
     start = 0
     for index, width in enumerate(widths):
@@ -87,9 +87,8 @@ def multi_head_attention(at: Lowering) -> Sequence[Value]:
             parts.append(value)
             continue
         if at.has(3):
-            ends = {"starts": (start,), "ends": (start + width,), "steps": (1,), "axes": (0,)}
-            value = at.emit("add", value, at.emit("slice", at.tensor(3), **ends))
-        parts.append(_split_heads(at, value, heads))
+            value = at.emit("add", value, stretch(at, at.tensor(3), 0, start, start + width))
+        parts.append(split_heads(at, value, heads))
         start += width
     q, k, v = parts
     k, v = (
@@ -108,7 +107,7 @@ def rotary_embedding(at: Lowering) -> Value:
     shape = at.shape(0)
     half = at.shape(2)[-1]
     if at.integer("is_packed_batching") or len(shape) not in (3, 4) or len(at.shape(2)) != 2:
-        raise at.refuse("its input is not [b, s, h] or [b, heads, s, d]", code="onnx-shape")
+        raise at.misfit("its input is not [b, s, h] or [b, heads, s, d]")
     heads = at.integer("num_heads")
     if len(shape) == 4:
         x = at.tensor(0)
@@ -116,10 +115,10 @@ def rotary_embedding(at: Lowering) -> Value:
         heads = heads if at.integer("rotary_embedding_dim") else shape[2] // (2 * half)
         if heads < 1 or shape[2] % heads:
             raise at.refuse("its number of heads is missing")
-        x = _split_heads(at, at.tensor(0), heads)
+        x = split_heads(at, at.tensor(0), heads)
     batch, heads, length, size = shape_of(x)
     if 2 * half > size:
-        raise at.refuse("its cosines have more features than a head", code="onnx-shape")
+        raise at.misfit("its cosines have more features than a head")
     positions = at.cast(at.tensor(1), np.int64)
     if math.prod(shape_of(positions)) == 1:
         steps = at.weight(np.arange(length), f"{at.node.name}.steps")
@@ -127,14 +126,15 @@ def rotary_embedding(at: Lowering) -> Value:
         positions = at.reshape(positions, (1, length))
     tables = [at.emit("gather", at.tensor(index), positions, axis=0) for index in (2, 3)]
     cosine, sine = (at.reshape(table, (shape_of(table)[0], 1, length, half)) for table in tables)
-    turned = _part(at, x, 3, 0, 2 * half)
+    turned = cut(at, x, {3: (0, 2 * half, 1)})
     if at.integer("interleaved"):
         pairs = at.reshape(turned, (batch, heads, length, half, 2))
         left, right = (
-            at.reshape(_part(at, pairs, 4, i, i + 1), (batch, heads, length, half)) for i in (0, 1)
+            at.reshape(cut(at, pairs, {4: (i, i + 1, 1)}), (batch, heads, length, half))
+            for i in (0, 1)
         )
     else:
-        left, right = _part(at, turned, 3, 0, half), _part(at, turned, 3, half, 2 * half)
+        left, right = cut(at, turned, {3: (0, half, 1)}), cut(at, turned, {3: (half, 2 * half, 1)})
     first = at.emit("sub", at.emit("mul", left, cosine), at.emit("mul", right, sine))
     second = at.emit("add", at.emit("mul", left, sine), at.emit("mul", right, cosine))
     if at.integer("interleaved"):
@@ -143,21 +143,8 @@ def rotary_embedding(at: Lowering) -> Value:
     else:
         y = at.emit("concat", first, second, axis=3)
     if 2 * half < size:
-        y = at.emit("concat", y, _part(at, x, 3, 2 * half, size), axis=3)
+        y = at.emit("concat", y, cut(at, x, {3: (2 * half, size, 1)}), axis=3)
     return y if len(shape) == 4 else _join_heads(at, y)
-
-
-def _part(at: Lowering, x: SSAValue, axis: int, start: int, end: int) -> SSAValue:
-    if (start, end) == (0, shape_of(x)[axis]):
-        return x
-    return at.emit("slice", x, starts=(start,), ends=(end,), steps=(1,), axes=(axis,))
-
-
-def _split_heads(at: Lowering, x: SSAValue, heads: int) -> SSAValue:
-    """[b, s, heads * d] as [b, heads, s, d]."""
-    batch, length, width = shape_of(x)
-    x = at.reshape(x, (batch, length, heads, width // heads))
-    return at.transpose(x, (0, 2, 1, 3))
 
 
 def _join_heads(at: Lowering, x: SSAValue) -> SSAValue:
@@ -170,9 +157,9 @@ def _past(at: Lowering, index: int) -> tuple[SSAValue | None, SSAValue | None]:
         return None, None
     shape = at.shape(index)
     if len(shape) != 5 or shape[0] != 2:
-        raise at.refuse(f"its past has shape {list(shape)}", code="onnx-shape")
+        raise at.misfit(f"its past has shape {list(shape)}")
     x = at.tensor(index)
-    key, value = (at.reshape(_part(at, x, 0, i, i + 1), shape[1:]) for i in (0, 1))
+    key, value = (at.reshape(cut(at, x, {0: (i, i + 1, 1)}), shape[1:]) for i in (0, 1))
     return key, value
 
 
@@ -214,7 +201,7 @@ def _hidden(at: Lowering, index: int, batch: int, length: int, total: int) -> SS
         (batch, length, total): (batch, 1, length, total),
     }
     if shape not in forms:
-        raise at.refuse(f"a mask of shape {list(shape)} is not read", code="onnx-shape")
+        raise at.misfit(f"a mask of shape {list(shape)} is not read")
     filter_value = at.number("mask_filter_value", -10000.0)
     numbers = [
         at.weight(np.array(number, np.float32), f"{at.node.name}.mask")

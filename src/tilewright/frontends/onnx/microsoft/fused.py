@@ -74,7 +74,7 @@ def matmul(at: Lowering) -> Value:
         value, rank = at.tensor(index), len(at.shape(index))
         if at.integer(f"transBatch{name}"):
             if rank < 3:
-                raise at.refuse(f"its input {index} has no batch to transpose", code="onnx-shape")
+                raise at.misfit(f"its input {index} has no batch to transpose")
             value = at.transpose(value, (*range(1, rank - 1), 0, rank - 1))
         if at.integer(f"trans{name}") and rank > 1:
             value = at.transpose(value, (*range(rank - 2), rank - 1, rank - 2))
@@ -110,5 +110,5 @@ def bias_softmax(at: Lowering) -> Value:
         raise at.refuse("its softmax is over more than the last axis")
     total = at.emit("add", x, at.tensor(1))
     if shape_of(total) != shape:
-        raise at.refuse("its bias widens it", code="onnx-shape")
+        raise at.misfit("its bias widens it")
     return at.emit("softmax", total, axis=axis)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilewright.frontends.onnx.lowering import Lowering, Value
-from tilewright.frontends.onnx.operators.normalisation import centred
+from tilewright.frontends.onnx.operators.normalisation import centred, root_of_squares
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
@@ -46,15 +46,14 @@ def _sum(at: Lowering, bias: int) -> SSAValue:
     total = at.emit("add", x, skip)
     total = at.emit("add", total, at.tensor(bias)) if at.has(bias) else total
     if shape_of(total) != at.shape(0):
-        raise at.refuse("its skip or bias widens it", code="onnx-shape")
+        raise at.misfit("its skip or bias widens it")
     return total
 
 
 def _root(
     at: Lowering, x: SSAValue, axes: Sequence[int], epsilon: float
 ) -> tuple[SSAValue, SSAValue]:
-    mean = at.emit("reduce_mean", at.emit("mul", x, x), axes=tuple(axes), keep_dims=True)
-    root = at.emit("sqrt", at.apply("add", mean, epsilon))
+    root = root_of_squares(at, x, axes, epsilon)
     numerator = at.weight(np.ones((), np.float32), f"{at.node.name}.one")
     return at.emit("div", x, root), at.emit("div", numerator, root)
 
@@ -68,7 +67,7 @@ def embed_layer(at: Lowering) -> Sequence[Value]:
     """
     shape = at.shape(0)
     if len(shape) != 2:
-        raise at.refuse(f"its tokens have shape {list(shape)}, not rank 2", code="onnx-shape")
+        raise at.misfit(f"its tokens have shape {list(shape)}, not rank 2")
     batch, length = shape
 
     def rows(table: int, index: SSAValue) -> SSAValue:

@@ -71,7 +71,7 @@ def where(at: Lowering) -> Value:
 def gemm(at: Lowering) -> Value:
     """alpha * a @ b + c, with c in int32; a float unless the result has a scale."""
     if len(at.shape(0)) != 2 or len(at.shape(3)) != 2:
-        raise at.refuse("its matrices are not of rank 2", code="onnx-shape")
+        raise at.misfit("its matrices are not of rank 2")
     flags = {"transpose_a": bool(at.integer("transA")), "transpose_b": bool(at.integer("transB"))}
     alpha = at.number("alpha", 1.0)
     a, b = operand(at, 0), operand(at, 3, 0 if flags["transpose_b"] else 1)
@@ -116,7 +116,7 @@ def dynamic_quantize_lstm(at: Lowering) -> Sequence[Value]:
     [directions, 4 * hidden].
     """
     if any(len(at.shape(index)) != 3 for index in (1, 2)):
-        raise at.refuse("its weights are not of rank 3", code="onnx-shape")
+        raise at.misfit("its weights are not of rank 3")
     turned = [at.transpose(at.tensor(index), (0, 2, 1)) for index in (1, 2)]
     operands = [at.operands[i] if i < len(at.operands) else None for i in range(8)]
 

@@ -12,9 +12,30 @@ from tilewright.frontends.limits import shown
 from tilewright.frontends.onnx.lowering import Rule
 from tilewright.frontends.onnx.nodes import AttributeValue, Node, decoded
 
-INTEGER, NUMBER, TEXT = AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.STRING
-INTEGERS, NUMBERS = AttributeProto.INTS, AttributeProto.FLOATS
-TEXTS = AttributeProto.STRINGS
+NUMBERS = AttributeProto.FLOATS
+
+_TYPES: Mapping[int, str] = {
+    AttributeProto.INT: """
+        axis ceil_mode channels_last count_include_pad do_rotary group hidden_size input_forget
+        interleaved is_inner_broadcast is_packed_batching keepdims mask_index_type num_heads opset
+        past_present_share_buffer rotary_embedding_dim stash_type transA transB transBatchA
+        transBatchB unidirectional
+    """,
+    AttributeProto.INTS: "axes dilations kernel_shape pads qkv_hidden_sizes strides",
+    AttributeProto.FLOAT: """
+        activation_alpha activation_beta activation_gamma alpha beta clip epsilon mask_filter_value
+        scale
+    """,
+    NUMBERS: "activation_params",
+    AttributeProto.STRING: "activation auto_pad direction",
+    AttributeProto.STRINGS: "activations",
+}
+_TYPE_OF = {name: kind for kind, names in _TYPES.items() for name in names.split()}
+
+
+def typed(names: str, **others: int) -> dict[str, int]:
+    """Attributes with AttributeProto's numbers of their types; ``others`` have an unusual one."""
+    return {**{name: _TYPE_OF[name] for name in names.split()}, **others}
 
 
 @dataclass(frozen=True)

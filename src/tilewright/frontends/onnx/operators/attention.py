@@ -72,7 +72,7 @@ def attention(at: Lowering) -> Sequence[Value]:
     q, k, v = (_wide(at, part) for part in parts)
     (batch, heads, length, size), keys = shape_of(q), shape_of(k)[1]
     if keys != shape_of(v)[1] or keys < 1 or heads % keys:
-        raise at.refuse(f"{heads} heads of queries do not fit {keys} of keys", code="onnx-shape")
+        raise at.misfit(f"{heads} heads of queries do not fit {keys} of keys")
     k, v = (_repeated(at, value, heads // keys) for value in (k, v))
     total = shape_of(k)[2]
     raw = at.emit("matmul", q, k, transpose_b=True)
@@ -109,14 +109,20 @@ def _heads(at: Lowering, index: int, count: str) -> SSAValue:
     """An operand as [b, heads, s, d]; of rank 3 its columns are those of all heads."""
     shape = at.shape(index)
     if len(shape) != len(at.shape(0)) or len(shape) not in (3, 4):
-        raise at.refuse(f"its {_INPUTS[index]} has shape {list(shape)}", code="onnx-shape")
+        raise at.misfit(f"its {_INPUTS[index]} has shape {list(shape)}")
     if len(shape) == 4:
         return at.tensor(index)
     heads = at.integer(count)
     if heads < 1 or shape[2] % heads:
-        raise at.refuse(f"{shape[2]} columns do not divide into {heads} heads", code="onnx-shape")
-    value = at.reshape(at.tensor(index), (*shape[:2], heads, shape[2] // heads))
-    return at.transpose(value, (0, 2, 1, 3))
+        raise at.misfit(f"{shape[2]} columns do not divide into {heads} heads")
+    return split_heads(at, at.tensor(index), heads)
+
+
+def split_heads(at: Lowering, x: SSAValue, heads: int) -> SSAValue:
+    """[b, s, heads * d] as [b, heads, s, d]."""
+    batch, length, width = shape_of(x)
+    x = at.reshape(x, (batch, length, heads, width // heads))
+    return at.transpose(x, (0, 2, 1, 3))
 
 
 def _wide(at: Lowering, value: SSAValue) -> SSAValue:
@@ -152,7 +158,7 @@ def _bias(at: Lowering, batch: int, length: int, total: int, past: int) -> _Bias
     if past:
         raise at.refuse(f"a past and a {_INPUTS[6]} exclude each other")
     if at.shape(6) != (batch,):
-        raise at.refuse(f"its {_INPUTS[6]} has shape {list(at.shape(6))}", code="onnx-shape")
+        raise at.misfit(f"its {_INPUTS[6]} has shape {list(at.shape(6))}")
     if count is not None:
         column = count.reshape(batch, 1, 1, 1)
         bias.kept = bias.kept & (np.arange(total) < column)
@@ -178,7 +184,7 @@ def _take_mask(at: Lowering, bias: _Bias, total: int) -> None:
         return
     shape, array = at.shape(3), at.constant(3)
     if len(shape) > 4 or not shape or shape[-1] > total:
-        raise at.refuse(f"a mask of shape {list(shape)} does not fit", code="onnx-shape")
+        raise at.misfit(f"a mask of shape {list(shape)} does not fit")
     short = total - shape[-1]
     boolean = at.dtype(3) == np.bool_
     if array is not None:

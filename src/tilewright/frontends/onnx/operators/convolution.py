@@ -1,25 +1,17 @@
-"""Conv and LpPool: convolutions over one to three spatial axes.
-
-Over one axis images have height 1. Over three, the taps along the depth become channels.
-"""
+"""Conv and LpPool: convolutions over one to three spatial axes."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.frontends.moves import by_depth
+from tilewright.frontends import windows
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of, shape_of_value
 from tilewright.frontends.onnx.tensors import Constant
-from tilewright.frontends.onnx.windows import (
-    MAX_EXTENT,
-    Window,
-    as_image,
-    as_sequence,
-    spatial_rank,
-    window_of,
-)
+from tilewright.frontends.onnx.windows import MAX_EXTENT, spatial_rank, window_of
+from tilewright.frontends.windows import Window
 from tilewright.ir import SSAValue
 
 
@@ -27,10 +19,7 @@ def conv(at: Lowering) -> SSAValue:
     """Convolution, with groups and an optional bias."""
     rank, shape = spatial_rank(at), at.shape(1)
     if len(shape) != rank + 2:
-        raise at.refuse(
-            f"weights of shape {list(shape)} do not fit the input {list(at.shape(0))}",
-            code="onnx-shape",
-        )
+        raise at.misfit(f"weights of shape {list(shape)} do not fit the input {list(at.shape(0))}")
     kernel = at.integers("kernel_shape") or shape[2:]
     if kernel != shape[2:]:
         raise at.refuse(f"kernel_shape {list(kernel)} is not that of the weights {list(shape)}")
@@ -43,34 +32,13 @@ def convolve(
     at: Lowering, x: SSAValue, weights: Value, bias: SSAValue | None, window: Window, group: int
 ) -> SSAValue:
     """The convolution of images of any of the ranks that are computed."""
-    rank = len(window.kernel)
-    if rank == 3:
-        return _deep(at, x, weights, bias, window, group)
-    if isinstance(weights, Constant) and rank == 1:
-        shape = weights.array.shape
-        second = at.weight(weights.array.reshape(*shape[:2], 1, shape[2]), weights.name)
-    else:
-        second = as_image(at, at.stored(weights))
-    inputs = [as_image(at, x), second, *([] if bias is None else [bias])]
-    attributes = window.attributes(kernel=False, dilations=True)
-    return as_sequence(at, at.emit("conv", *inputs, group=group, **attributes), rank)
 
-
-def _deep(
-    at: Lowering, x: SSAValue, weights: Value, bias: SSAValue | None, window: Window, group: int
-) -> SSAValue:
-    def convolved(image: SSAValue) -> SSAValue:
-        shape = shape_of_value(weights)
-        flat = (shape[0], shape[1] * shape[2], *shape[3:])
+    def shaped(shape: Sequence[int]) -> SSAValue:
         if isinstance(weights, Constant):
-            second: Value = Constant(weights.array.reshape(flat), weights.name)
-        else:
-            second = at.reshape(weights, flat)
-        return convolve(at, image, second, bias, window.on(1, 2), group)
+            return at.weight(weights.array.reshape(shape), weights.name)
+        return at.reshape(weights, shape)
 
-    pads = (window.begins[0], window.ends[0])
-    sizes = window.kernel[0], window.strides[0], window.dilations[0]
-    return by_depth(at, x, *sizes, pads, convolved)
+    return windows.convolve(at, x, shape_of_value(weights), shaped, bias, window, group)
 
 
 def lp_pool(at: Lowering) -> Value:

@@ -22,11 +22,11 @@ def deform_conv(at: Lowering) -> Value:
     x, w, offsets = at.shape(0), at.shape(1), at.shape(2)
     group, parts = at.integer("group", 1), at.integer("offset_group", 1)
     if len(x) != 4 or len(w) != 4 or group < 1 or parts < 1:
-        raise at.refuse(f"an image of shape {list(x)} is not supported", code="onnx-shape")
+        raise at.misfit(f"an image of shape {list(x)} is not supported")
     kernel = at.integers("kernel_shape") or w[2:]
     taps = math.prod(kernel)
     if kernel != w[2:] or x[1] != w[1] * group or w[0] % group or x[1] % parts:
-        raise at.refuse(f"weights {list(w)} do not fit {list(x)}", code="onnx-shape")
+        raise at.misfit(f"weights {list(w)} do not fit {list(x)}")
     window = window_of(at, kernel, pool=False)
     sizes = tuple(
         (x[2 + i] + window.begins[i] + window.ends[i] - (kernel[i] - 1) * window.dilations[i] - 1)
@@ -35,7 +35,7 @@ def deform_conv(at: Lowering) -> Value:
         for i in range(2)
     )
     if offsets != (x[0], parts * taps * 2, *sizes):
-        raise at.refuse(f"offsets {list(offsets)} do not fit {list(sizes)}", code="onnx-shape")
+        raise at.misfit(f"offsets {list(offsets)} do not fit {list(sizes)}")
     # [n, offset group, tap, axis, oh, ow]
     moved = at.reshape(at.tensor(2), (x[0], parts, taps, 2, *sizes))
     places: list[SSAValue] = []
@@ -53,7 +53,7 @@ def deform_conv(at: Lowering) -> Value:
     samples = sampled(at, rows_of(at, image), places, axes, "linear", start)
     if at.has(4):
         if math.prod(at.shape(4)) != x[0] * parts * taps * math.prod(sizes):
-            raise at.refuse(f"a mask {list(at.shape(4))} does not fit", code="onnx-shape")
+            raise at.misfit(f"a mask {list(at.shape(4))} does not fit")
         mask = at.reshape(at.tensor(4), (x[0], parts, taps, *sizes, 1))
         samples = at.emit("mul", samples, mask)
     # [n, parts, taps, oh, ow, c / parts] to [n, group, c / group * taps, oh * ow].

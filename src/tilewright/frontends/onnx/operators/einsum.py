@@ -22,7 +22,7 @@ def einsum(at: Lowering) -> Value:
             raise at.refuse(f"{''.join(letters)!r} does not fit input {index}")
         for letter, extent in zip(letters, at.shape(index), strict=True):
             if extents.setdefault(letter, extent) not in (extent, 1) and extent != 1:
-                raise at.refuse(f"{letter!r} has two extents", code="onnx-shape")
+                raise at.misfit(f"{letter!r} has two extents")
             extents[letter] = max(extents[letter], extent)
     value, letters = _diagonal(at, at.tensor(0), terms[0])
     for index in range(1, len(terms)):

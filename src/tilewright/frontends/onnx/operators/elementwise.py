@@ -31,9 +31,7 @@ def prelu(at: Lowering) -> Value:
     if len(slope) > len(shape) or any(
         have not in (1, want) for have, want in zip(slope[::-1], shape[::-1], strict=False)
     ):
-        raise at.refuse(
-            f"the slope {list(slope)} does not broadcast to {list(shape)}", code="onnx-shape"
-        )
+        raise at.misfit(f"the slope {list(slope)} does not broadcast to {list(shape)}")
     return at.emit("prelu", at.tensor(0), at.tensor(1))
 
 
@@ -81,11 +79,12 @@ def _clip_by_tensors(at: Lowering) -> SSAValue:
     return x
 
 
-def binary(operation: str) -> Map:
-    """The rule of an operator of two operands that broadcast."""
+def binary(operation: str, *, swapped: bool = False) -> Map:
+    """The rule of an operator of two operands that broadcast; ``swapped`` exchanges them."""
 
     def rule(at: Lowering) -> SSAValue:
-        return at.emit(operation, at.tensor(0), at.tensor(1))
+        operands = at.tensor(0), at.tensor(1)
+        return at.emit(operation, *(operands[::-1] if swapped else operands))
 
     return rule
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.frontends.moves import elements_along, number, ramps, stretch
+from tilewright.frontends.moves import elements_along, flat_places, number, stretch
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.operators.movement import gather_constant
 from tilewright.ir import SSAValue
@@ -25,7 +25,7 @@ def places_of(at: Lowering, index: int, extents: Sequence[int] | int) -> SSAValu
     if constant is not None:
         wide = constant.astype(np.int64)
         if ((wide < -sizes) | (wide >= sizes)).any():
-            raise at.refuse("an index is out of range", code="onnx-shape")
+            raise at.misfit("an index is out of range")
         return number(at, np.where(wide < 0, wide + sizes, wide), "indices")
     wide = at.cast(at.tensor(index), np.int64)
     end = number(at, sizes, "extents")
@@ -44,24 +44,21 @@ def gather(at: Lowering) -> Value:
     return at.emit("gather", at.tensor(0), at.tensor(1), axis=axis)
 
 
-def _flat_places(at: Lowering, axis: int) -> SSAValue:
-    """One number for each of GatherElements' and ScatterElements' indices."""
+def _places_along(at: Lowering, axis: int) -> SSAValue:
+    """GatherElements' and ScatterElements' indices, which name places along an axis."""
     sizes, shape = at.shape(0), at.shape(1)
     if len(shape) != len(sizes) or any(
         have > want for i, (have, want) in enumerate(zip(shape, sizes, strict=True)) if i != axis
     ):
-        raise at.refuse(f"indices {list(shape)} do not fit {list(sizes)}", code="onnx-shape")
-    step = math.prod(sizes[axis + 1 :])
-    along = at.apply("mul", places_of(at, 1, sizes[axis]), step)
-    return at.emit("add", along, number(at, ramps(at, shape, sizes, axis), "ramps"))
+        raise at.misfit(f"indices {list(shape)} do not fit {list(sizes)}")
+    return places_of(at, 1, sizes[axis])
 
 
 def gather_elements(at: Lowering) -> Value:
     """One element for each index, which names its place along an axis."""
     sizes = at.shape(0)
     axis = at.axis(at.integer("axis"), len(sizes))
-    flat = at.reshape(at.tensor(0), (math.prod(sizes),))
-    return at.emit("gather", flat, _flat_places(at, axis), axis=0)
+    return elements_along(at, at.tensor(0), _places_along(at, axis), axis)
 
 
 def scatter_elements(at: Lowering) -> Value:
@@ -69,12 +66,12 @@ def scatter_elements(at: Lowering) -> Value:
     sizes = at.shape(0)
     axis = at.axis(at.integer("axis"), len(sizes))
     if at.shape(2) != at.shape(1):
-        raise at.refuse("its indices and updates differ in shape", code="onnx-shape")
+        raise at.misfit("its indices and updates differ in shape")
     count = math.prod(at.shape(1))
     result = at.emit(
         "scatter",
         at.reshape(at.tensor(0), (math.prod(sizes),)),
-        at.reshape(_flat_places(at, axis), (count,)),
+        at.reshape(flat_places(at, _places_along(at, axis), sizes, axis), (count,)),
         at.reshape(at.tensor(2), (count,)),
         reduction=_reduction(at),
     )
@@ -93,7 +90,7 @@ def _rows(at: Lowering, batch: int) -> tuple[SSAValue, int]:
     sizes, shape = at.shape(0), at.shape(1)
     depth = shape[-1] if shape else 0
     if not 1 <= depth <= len(sizes) - batch or sizes[:batch] != shape[:batch]:
-        raise at.refuse(f"indices {list(shape)} do not fit {list(sizes)}", code="onnx-shape")
+        raise at.misfit(f"indices {list(shape)} do not fit {list(sizes)}")
     named = sizes[batch : batch + depth]
     steps = [math.prod(named[i + 1 :]) for i in range(depth)]
     parts = at.emit("mul", places_of(at, 1, named), number(at, np.array(steps), "steps"))
@@ -122,7 +119,7 @@ def scatter_nd(at: Lowering) -> Value:
     rows, depth = _rows(at, 0)
     inner, count = sizes[depth:], math.prod(shape_of(rows))
     if math.prod(at.shape(2)) != count * math.prod(inner):
-        raise at.refuse("its updates do not fit its indices", code="onnx-shape")
+        raise at.misfit("its updates do not fit its indices")
     result = at.emit(
         "scatter",
         at.reshape(at.tensor(0), (math.prod(sizes[:depth]), *inner)),
@@ -137,7 +134,7 @@ def one_hot(at: Lowering) -> Value:
     """The second of two values where an index is, else the first; one out of range is nowhere."""
     depth = [at.whole_at(1, "depth")]
     if depth[0] < 1:
-        raise at.refuse("its depth is not a positive number", code="onnx-shape")
+        raise at.misfit("its depth is not a positive number")
     shape = at.shape(0)
     axis = at.axis(at.integer("axis", -1), len(shape) + 1)
     at.check_size((*shape[:axis], depth[0], *shape[axis:]))
@@ -174,7 +171,7 @@ def trilu(at: Lowering) -> Value:
     diagonals = at.integers_at(1, "k")
     k = diagonals[0] if diagonals else 0
     if len(shape) < 2:
-        raise at.refuse("it takes matrices", code="onnx-shape")
+        raise at.misfit("it takes matrices")
     rows, columns = np.arange(shape[-2])[:, None], np.arange(shape[-1])
     kept = columns - rows >= k if at.integer("upper", 1) else columns - rows <= k
     x = at.tensor(0)
@@ -188,19 +185,16 @@ def reverse_sequence(at: Lowering) -> Value:
     batch, time = at.integer("batch_axis", 1), at.integer("time_axis")
     if {batch, time} != {0, 1} or len(shape) < 2:
         raise at.refuse("its batch and time axes are not the first two")
-    lengths = at.cast(at.tensor(1), np.int64)
-    wide = (-1, 1) if batch == 0 else (1, -1)
-    lengths = at.reshape(
-        lengths, tuple(shape[0 if batch == 0 else 1] if w < 0 else 1 for w in wide)
-    )
-    ramp = number(at, np.arange(shape[time]).reshape((1, -1) if time == 1 else (-1, 1)), "ramp")
+    sides = (-1, 1), (1, -1)
+    counts = [shape[batch] if extent < 0 else 1 for extent in sides[batch]]
+    lengths = at.reshape(at.cast(at.tensor(1), np.int64), counts)
+    ramp = number(at, np.arange(shape[time]).reshape(sides[time]), "ramp")
     mirrored = at.apply("sub", at.emit("sub", lengths, ramp), 1)
-    places = at.emit("select", at.emit("less", ramp, lengths), mirrored, ramp)
-    images = np.arange(shape[batch]).reshape((-1, 1) if batch == 0 else (1, -1))
+    rows = at.emit("select", at.emit("less", ramp, lengths), mirrored, ramp)
     if time == 0:
-        rows = at.emit("add", at.apply("mul", places, shape[1]), number(at, images, "batch"))
-    else:
-        rows = at.emit("add", places, number(at, images * shape[1], "batch"))
+        rows = at.apply("mul", rows, shape[1])
+    images = np.arange(shape[batch]).reshape(sides[batch]) * (shape[1] if batch == 0 else 1)
+    rows = at.emit("add", rows, number(at, images, "batch"))
     flat = at.reshape(at.tensor(0), (shape[0] * shape[1], *shape[2:]))
     return at.emit("gather", flat, rows, axis=0)
 
@@ -209,9 +203,8 @@ def compress(at: Lowering) -> Value:
     """The parts along an axis where a constant condition is true."""
     condition = at.constant(1)
     if condition is None:
-        raise at.refuse(
-            "its condition is computed at run time, and with it the shape of its result",
-            code="onnx-shape",
+        raise at.misfit(
+            "its condition is computed at run time, and with it the shape of its result"
         )
     x, sizes = at.tensor(0), at.shape(0)
     if "axis" not in at.attributes:
@@ -220,7 +213,7 @@ def compress(at: Lowering) -> Value:
         axis = at.axis(at.integer("axis"), len(sizes))
     places = np.flatnonzero(condition)
     if not places.size or places[-1] >= sizes[axis]:
-        raise at.refuse("its condition selects nothing, or more than exists", code="onnx-shape")
+        raise at.misfit("its condition selects nothing, or more than exists")
     return at.emit("gather", x, number(at, places, "places"), axis=axis)
 
 
@@ -233,7 +226,7 @@ def tensor_scatter(at: Lowering) -> Value:
     axis = at.axis(at.integer("axis", -2), len(sizes))
     length = sizes[axis]
     if axis == 0 or new != (*sizes[:axis], new[axis], *sizes[axis + 1 :]) or new[axis] > length:
-        raise at.refuse(f"entries {list(new)} do not fit {list(sizes)}", code="onnx-shape")
+        raise at.misfit(f"entries {list(new)} do not fit {list(sizes)}")
     mode, batch = at.text("mode", "linear"), sizes[0]
     if mode not in ("linear", "circular"):
         raise at.refuse(f"mode {mode!r} is not known")
@@ -242,7 +235,7 @@ def tensor_scatter(at: Lowering) -> Value:
     starts = np.arange(lists).reshape(batch, -1, 1) * length
     if at.has(2):
         if at.shape(2) != (batch,):
-            raise at.refuse(f"there are not {batch} places", code="onnx-shape")
+            raise at.misfit(f"there are not {batch} places")
         first = at.reshape(at.cast(at.tensor(2), np.int64), (batch, 1, 1))
         place = at.emit("add", first, number(at, steps, "steps"))
         within = at.apply("less", place, length)
@@ -267,7 +260,7 @@ def array_feature_extractor(at: Lowering) -> Value:
     """The columns that a list names."""
     sizes = at.shape(0)
     if not sizes:
-        raise at.refuse("it takes no scalar", code="onnx-shape")
+        raise at.misfit("it takes no scalar")
     places = at.reshape(places_of(at, 1, sizes[-1]), (math.prod(at.shape(1)),))
     rows = at.reshape(at.tensor(0), (math.prod(sizes[:-1]), sizes[-1]))
     columns = at.emit("gather", rows, places, axis=1)

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.frontends.onnx.lowering import Lowering, Map, Value
+from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.tensors import DTYPES, Constant, type_name
-from tilewright.ir import SSAValue
-
-
-def relation(operation: str, *, swapped: bool = False) -> Map:
-    """The rule of a comparison; ``swapped`` exchanges the operands."""
-
-    def rule(at: Lowering) -> SSAValue:
-        x, y = at.tensor(0), at.tensor(1)
-        return at.emit(operation, y, x) if swapped else at.emit(operation, x, y)
-
-    return rule
 
 
 def bit_shift(at: Lowering) -> Value:

@@ -22,10 +22,7 @@ def gemm(at: Lowering) -> SSAValue:
     """alpha * a @ b + beta * c; constant factors are folded into constant operands."""
     for index in (0, 1):
         if len(at.shape(index)) != 2:
-            raise at.refuse(
-                f"its input {index} has shape {list(at.shape(index))}, not rank 2",
-                code="onnx-shape",
-            )
+            raise at.misfit(f"its input {index} has shape {list(at.shape(index))}, not rank 2")
     b = scaled(at, 1, at.number("alpha", 1.0))
     flags = {"transpose_a": bool(at.integer("transA")), "transpose_b": bool(at.integer("transB"))}
     a = at.tensor(0)
@@ -38,9 +35,7 @@ def gemm(at: Lowering) -> SSAValue:
     if len(shape) > 2 or any(
         have not in (1, want) for have, want in zip(shape[::-1], (columns, rows), strict=False)
     ):
-        raise at.refuse(
-            f"c of shape {list(shape)} does not broadcast to {[rows, columns]}", code="onnx-shape"
-        )
+        raise at.misfit(f"c of shape {list(shape)} does not broadcast to {[rows, columns]}")
     c = at.operand(2)
     if isinstance(c, Constant) and math.prod(shape[:-1]) == 1 and c.array.dtype == np.float32:
         # One row for all: a bias.
@@ -67,7 +62,7 @@ def matmul(at: Lowering) -> SSAValue:
     """NumPy's matmul: leading axes broadcast; a vector counts as one row or one column."""
     left, right = at.shape(0), at.shape(1)
     if not left or not right:
-        raise at.refuse("it takes no scalars", code="onnx-shape")
+        raise at.misfit("it takes no scalars")
     a = at.tensor(0) if len(left) > 1 else _shaped(at, 0, (1, *left))
     b = at.tensor(1) if len(right) > 1 else _shaped(at, 1, (*right, 1))
     return _without(at, at.emit("matmul", a, b), len(left), len(right))
@@ -77,7 +72,7 @@ def product(at: Lowering, a: SSAValue, b: SSAValue) -> SSAValue:
     """Emit the product of two values, of which a vector counts as one row or one column."""
     left, right = shape_of(a), shape_of(b)
     if not left or not right:
-        raise at.refuse("it takes no scalars", code="onnx-shape")
+        raise at.misfit("it takes no scalars")
     a = a if len(left) > 1 else at.reshape(a, (1, *left))
     b = b if len(right) > 1 else at.reshape(b, (*right, 1))
     return _without(at, at.emit("matmul", a, b), len(left), len(right))
@@ -106,9 +101,7 @@ def determinant(at: Lowering) -> Value:
     shape = at.shape(0)
     size = shape[-1] if shape else 0
     if not 1 <= size <= 8 or shape[-2:] != (size, size):
-        raise at.refuse(
-            f"determinants of {list(shape[-2:])} are not computed; at most 8 x 8", code="onnx-shape"
-        )
+        raise at.misfit(f"determinants of {list(shape[-2:])} are not computed; at most 8 x 8")
     flat = at.reshape(at.tensor(0), (math.prod(shape[:-2]), size * size))
 
     def element(row: int, column: int) -> SSAValue:

@@ -29,7 +29,7 @@ def eye_like(at: Lowering) -> Value:
     sizes, kind = at.shape(0), at.integer("dtype")
     dtype = DTYPES.get(kind) if kind else at.dtype(0)
     if len(sizes) != 2 or dtype is None or math.prod(sizes) > 2**24:
-        raise at.refuse(f"a matrix of shape {list(sizes)} is not supported", code="onnx-shape")
+        raise at.misfit(f"a matrix of shape {list(sizes)} is not supported")
     return Constant(np.eye(*sizes, k=at.integer("k")).astype(dtype), at.node.outputs[0])
 
 
@@ -54,7 +54,7 @@ def reshape(at: Lowering) -> Value:
     if -1 in new:
         rest = math.prod(extent for extent in new if extent != -1)
         if rest == 0 or math.prod(old) % rest:
-            raise at.refuse(f"{list(old)} cannot be reshaped to {list(sizes)}", code="onnx-shape")
+            raise at.misfit(f"{list(old)} cannot be reshaped to {list(sizes)}")
         new[new.index(-1)] = math.prod(old) // rest
     return at.reshape(at.tensor(0), new)
 
@@ -81,7 +81,7 @@ def squeeze(at: Lowering) -> Value:
         return at.reshape(at.tensor(0), [extent for extent in sizes if extent != 1])
     gone = {at.axis(axis, len(sizes)) for axis in axes}
     if any(sizes[axis] != 1 for axis in gone):
-        raise at.refuse(f"axes {sorted(gone)} of {list(sizes)} are not all 1", code="onnx-shape")
+        raise at.misfit(f"axes {sorted(gone)} of {list(sizes)} are not all 1")
     return at.reshape(at.tensor(0), [e for axis, e in enumerate(sizes) if axis not in gone])
 
 
@@ -116,7 +116,7 @@ def concat(at: Lowering) -> Value:
     axis = at.axis(at.integer("axis"), rank)
     kept = [index for index in range(len(at.operands)) if math.prod(at.shape(index))]
     if not kept:
-        raise at.refuse("all its inputs are empty", code="onnx-shape")
+        raise at.misfit("all its inputs are empty")
     parts = [at.tensor(index) for index in kept]
     return parts[0] if len(parts) == 1 else at.emit("concat", *parts, axis=axis)
 
@@ -218,7 +218,7 @@ def expand(at: Lowering) -> Value:
     rank = max(len(sizes), len(target))
     have, want = (1,) * (rank - len(sizes)) + sizes, (1,) * (rank - len(target)) + target
     if any(h != w and 1 not in (h, w) for h, w in zip(have, want, strict=True)):
-        raise at.refuse(f"{list(sizes)} does not broadcast to {list(target)}", code="onnx-shape")
+        raise at.misfit(f"{list(sizes)} does not broadcast to {list(target)}")
     return broadcast(at, at.tensor(0), [max(h, w) for h, w in zip(have, want, strict=True)])
 
 
@@ -242,7 +242,7 @@ def depth_to_space(at: Lowering) -> Value:
     """Blocks of channels become blocks of pixels."""
     shape, block = at.shape(0), at.integer("blocksize")
     if len(shape) != 4 or block < 1 or shape[1] % (block * block):
-        raise at.refuse(f"{list(shape)} has no blocks of {block}", code="onnx-shape")
+        raise at.misfit(f"{list(shape)} has no blocks of {block}")
     n, c, h, w = shape
     mode = at.text("mode", "DCR")
     if mode not in ("DCR", "CRD"):
@@ -261,7 +261,7 @@ def space_to_depth(at: Lowering) -> Value:
     """Blocks of pixels become blocks of channels."""
     shape, block = at.shape(0), at.integer("blocksize")
     if len(shape) != 4 or block < 1 or shape[2] % block or shape[3] % block:
-        raise at.refuse(f"{list(shape)} has no blocks of {block}", code="onnx-shape")
+        raise at.misfit(f"{list(shape)} has no blocks of {block}")
     n, c, h, w = shape
     x = at.reshape(at.tensor(0), (n, c, h // block, block, w // block, block))
     if at.text("mode", "DCR") == "CRD":
@@ -291,7 +291,7 @@ def pad(at: Lowering) -> Value:
         axis: (max(0, -before[axis]), sizes[axis] - max(0, -after[axis]), 1) for axis in range(rank)
     }
     if any(start >= end for start, end, _ in keep.values()):
-        raise at.refuse("its pads cut away everything", code="onnx-shape")
+        raise at.misfit("its pads cut away everything")
     x = cut(at, at.tensor(0), keep)
     grown = [*(max(0, p) for p in before), *(max(0, p) for p in after)]
     if not any(grown):
@@ -311,7 +311,7 @@ def pad(at: Lowering) -> Value:
         if first or last:
             ramp = np.arange(shape_of(x)[axis])
             if mode == "reflect" and ramp.size == 1:
-                raise at.refuse("an axis of one element has no reflection", code="onnx-shape")
+                raise at.misfit("an axis of one element has no reflection")
             places = np.pad(ramp, (first, last), mode=_MODES[mode])
             indices = at.weight(places.astype(np.int64), f"{at.node.name}.places")
             x = at.emit("gather", x, indices, axis=axis)

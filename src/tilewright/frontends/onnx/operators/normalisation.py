@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.numbers import SHORT
-from tilewright.frontends.onnx.operators.reductions import log_sum_exp
+from tilewright.frontends.onnx.operators.reductions import along_axis, log_sum_exp
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
@@ -29,7 +30,7 @@ def _training(at: Lowering) -> Sequence[Value]:
     """The batch's own statistics, and the running ones moved towards them."""
     x, shape = at.tensor(0), at.shape(0)
     if len(shape) < 2 or shape[0] * math.prod(shape[2:]) < 1:
-        raise at.refuse(f"its input of shape {list(shape)} has no channels", code="onnx-shape")
+        raise at.misfit(f"its input of shape {list(shape)} has no channels")
     axes = (0, *range(2, len(shape)))
     mean = at.emit("reduce_mean", x, axes=axes, keep_dims=False)
     wide = (1, shape[1], *(1 for _ in shape[2:]))
@@ -63,15 +64,7 @@ def lrn(at: Lowering) -> Value:
 
 def softmax(at: Lowering) -> SSAValue:
     """Softmax along an axis; before operator set 13, over all axes from it on, flattened."""
-    shape = at.shape(0)
-    if not shape:
-        raise at.refuse("it takes no scalar", code="onnx-shape")
-    axis = at.axis(at.integer("axis", -1 if at.version >= 13 else 1), len(shape))
-    x = at.tensor(0)
-    if at.version >= 13 or math.prod(shape[axis:]) == shape[axis]:
-        return _softmax(at, x, axis)
-    flat = at.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
-    return at.reshape(_softmax(at, flat, 1), shape)
+    return along_axis(at, partial(_softmax, at))
 
 
 def _softmax(at: Lowering, x: SSAValue, axis: int) -> SSAValue:
@@ -92,14 +85,7 @@ def _softmax(at: Lowering, x: SSAValue, axis: int) -> SSAValue:
 
 def log_softmax(at: Lowering) -> Value:
     """x less the logarithm of the sum of exponentials; before operator set 13, flattened."""
-    shape = at.shape(0)
-    axis = at.axis(at.integer("axis", -1 if at.version >= 13 else 1), len(shape))
-    x = at.tensor(0)
-    if at.version < 13:
-        x = at.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
-        axis = 1
-    total = log_sum_exp(at, x, (axis,), True)
-    return at.reshape(at.emit("sub", x, total), shape)
+    return along_axis(at, lambda x, axis: at.emit("sub", x, log_sum_exp(at, x, (axis,), True)))
 
 
 def centred(
@@ -130,15 +116,20 @@ def layer_normalization(at: Lowering) -> Sequence[Value]:
 def rms_normalization(at: Lowering) -> Value:
     """x over the root of the mean of its squares over the axes from ``axis`` on, times a scale."""
     x, rank = at.tensor(0), len(at.shape(0))
-    axes = tuple(range(at.axis(at.integer("axis", -1), rank), rank))
-    mean = at.emit("reduce_mean", at.emit("mul", x, x), axes=axes, keep_dims=True)
-    root = at.emit("sqrt", at.apply("add", mean, at.number("epsilon", 1e-5)))
-    return _same_shape(at, at.emit("mul", at.emit("div", x, root), at.tensor(1)))
+    axes = range(at.axis(at.integer("axis", -1), rank), rank)
+    y = at.emit("div", x, root_of_squares(at, x, axes, at.number("epsilon", 1e-5)))
+    return _same_shape(at, at.emit("mul", y, at.tensor(1)))
+
+
+def root_of_squares(at: Lowering, x: SSAValue, axes: Sequence[int], epsilon: float) -> SSAValue:
+    """The root of the mean of squares over axes, and a little."""
+    mean = at.emit("reduce_mean", at.emit("mul", x, x), axes=tuple(axes), keep_dims=True)
+    return at.emit("sqrt", at.apply("add", mean, epsilon))
 
 
 def _same_shape(at: Lowering, y: SSAValue) -> SSAValue:
     if shape_of(y) != at.shape(0):
-        raise at.refuse("its scale or shift does not broadcast to its input", code="onnx-shape")
+        raise at.misfit("its scale or shift does not broadcast to its input")
     return y
 
 
@@ -155,7 +146,7 @@ def group_normalization(at: Lowering) -> Value:
 def _by_groups(at: Lowering, groups: int, *, per_channel: bool) -> SSAValue:
     x, shape = at.tensor(0), at.shape(0)
     if len(shape) < 3 or groups < 1 or shape[1] % groups:
-        raise at.refuse(f"{list(shape)} does not divide into {groups} groups", code="onnx-shape")
+        raise at.misfit(f"{list(shape)} does not divide into {groups} groups")
     grouped = (shape[0], groups, shape[1] // groups, *shape[2:])
     x = at.reshape(x, grouped)
     y, _, _ = centred(at, x, range(2, len(grouped)), at.number("epsilon", 1e-5))
@@ -163,7 +154,7 @@ def _by_groups(at: Lowering, groups: int, *, per_channel: bool) -> SSAValue:
     parameters = (1, groups, shape[1] // groups if per_channel else 1, *ones)
     for index, operation in ((1, "mul"), (2, "add")):
         if math.prod(at.shape(index)) != math.prod(parameters):
-            raise at.refuse(f"its input {index} does not fit {list(shape)}", code="onnx-shape")
+            raise at.misfit(f"its input {index} does not fit {list(shape)}")
         y = at.emit(operation, y, at.reshape(at.tensor(index), parameters))
     return at.reshape(y, shape)
 
@@ -197,7 +188,7 @@ def _as_image(at: Lowering, build: Callable[[SSAValue], SSAValue]) -> SSAValue:
     """Apply an operation per channel on images to a tensor of any rank from 2."""
     x, shape = at.tensor(0), at.shape(0)
     if len(shape) < 2:
-        raise at.refuse(f"its input of shape {list(shape)} has no channels", code="onnx-shape")
+        raise at.misfit(f"its input of shape {list(shape)} has no channels")
     if len(shape) != 4:
         x = at.reshape(x, (*shape[:2], 1, math.prod(shape[2:])))
     result = build(x)

@@ -9,7 +9,8 @@ import numpy as np
 
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.operators.sampling import constant
-from tilewright.frontends.onnx.windows import Window, positive
+from tilewright.frontends.onnx.windows import positive
+from tilewright.frontends.windows import Window
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array
 
@@ -75,7 +76,7 @@ def max_unpool(at: Lowering) -> Value:
     rank = len(shape) - 2
     kernel = at.integers("kernel_shape") or ()
     if rank < 1 or places != shape or len(kernel) != rank or min(kernel) < 1:
-        raise at.refuse(f"places {list(places)} do not fit {list(shape)}", code="onnx-shape")
+        raise at.misfit(f"places {list(places)} do not fit {list(shape)}")
     strides, pads = positive(at, "strides", rank), at.integers("pads") or (0,) * (2 * rank)
     if len(pads) != 2 * rank:
         raise at.refuse(f"pads {list(pads)} are not {2 * rank} sizes")
@@ -83,11 +84,11 @@ def max_unpool(at: Lowering) -> Value:
         (shape[2 + i] - 1) * strides[i] + kernel[i] - pads[i] - pads[rank + i] for i in range(rank)
     )
     if min(sizes) < 1:
-        raise at.refuse("its pads leave nothing", code="onnx-shape")
+        raise at.misfit("its pads leave nothing")
     whole = (*shape[:2], *sizes)
     wanted = at.integers_at(2, "output shape") or whole
     if len(wanted) != len(whole) or any(w < h for w, h in zip(wanted, whole, strict=True)):
-        raise at.refuse(f"{list(whole)} does not fit in {list(wanted)}", code="onnx-shape")
+        raise at.misfit(f"{list(whole)} does not fit in {list(wanted)}")
     x = at.tensor(0)
     zeros = at.weight(np.zeros(math.prod(whole), dtype_of(x)), f"{at.node.name}.zeros")
     count = math.prod(shape)
@@ -104,10 +105,10 @@ def col2im(at: Lowering) -> Value:
     shape = at.shape(0)
     image, block = at.integers_at(1, "image shape"), at.integers_at(2, "block shape")
     if image is None or block is None or len(shape) != 3 or len(image) != len(block):
-        raise at.refuse("its image and its block have not the same axes", code="onnx-shape")
+        raise at.misfit("its image and its block have not the same axes")
     rank, taps = len(image), math.prod(block)
     if rank < 1 or min(*image, *block) < 1 or shape[1] % taps:
-        raise at.refuse(f"{shape[1]} rows are not blocks {list(block)}", code="onnx-shape")
+        raise at.misfit(f"{shape[1]} rows are not blocks {list(block)}")
     dilations, strides = positive(at, "dilations", rank), positive(at, "strides", rank)
     pads = at.integers("pads") or (0,) * (2 * rank)
     if len(pads) != 2 * rank or min(pads) < 0:
@@ -115,29 +116,11 @@ def col2im(at: Lowering) -> Value:
     window = Window(block, strides, dilations, pads[:rank], pads[rank:], pads[rank:])
     flat, inside = places_in_windows(at, image, window)
     if flat.shape != (shape[2], taps):
-        raise at.refuse(f"there are {flat.shape[0]} blocks, not {shape[2]}", code="onnx-shape")
-    sources = _sources(at, flat, inside, math.prod(image))
-    # Every pixel adds up what lies in its column of sources; the last source is a zero.
-    channels = shape[0] * shape[1] // taps
+        raise at.misfit(f"there are {flat.shape[0]} blocks, not {shape[2]}")
+    # A row for each pixel; the windows' elements outside of the image name none.
+    channels, pixels = shape[0] * shape[1] // taps, math.prod(image)
+    places = at.weight(np.where(inside, flat, pixels).T.reshape(-1), f"{at.node.name}.places")
     x = at.reshape(at.tensor(0), (channels, taps * shape[2]))
-    x = at.emit("pad", x, pads=(0, 0, 0, 1), mode="constant")
-    terms = at.emit("gather", x, at.weight(sources, f"{at.node.name}.sources"), axis=1)
-    total = at.emit("reduce_sum", terms, axes=(2,), keep_dims=False)
-    return at.reshape(total, (shape[0], shape[1] // taps, *image))
-
-
-def _sources(at: Lowering, flat: Array, inside: Array, pixels: int) -> Array:
-    """For every pixel the entries of a block's column-major table that lie on it."""
-    windows, taps = flat.shape
-    entry = np.arange(taps)[None] * windows + np.arange(windows)[:, None]
-    pixel, entry = flat[inside], entry[inside]
-    order = np.argsort(pixel, kind="stable")
-    pixel, entry = pixel[order], entry[order]
-    counts = np.bincount(pixel, minlength=pixels)
-    depth = max(int(counts.max(initial=0)), 1)
-    if pixels * depth > MAX_TABLE:
-        raise at.refuse("its blocks have too many elements", code="onnx-too-large")
-    table = np.full((pixels, depth), taps * windows, np.int64)
-    starts = np.cumsum(counts) - counts
-    table[pixel, np.arange(pixel.size) - starts[pixel]] = entry
-    return table
+    zeros = at.weight(np.zeros((pixels, channels), dtype_of(x)), f"{at.node.name}.zeros")
+    total = at.emit("scatter", zeros, places, at.transpose(x, (1, 0)), reduction="add")
+    return at.reshape(at.transpose(total, (1, 0)), (shape[0], shape[1] // taps, *image))

@@ -9,13 +9,8 @@ import numpy as np
 
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.operators import patches
-from tilewright.frontends.onnx.windows import (
-    Window,
-    as_image,
-    as_sequence,
-    spatial_rank,
-    window_of,
-)
+from tilewright.frontends.onnx.windows import spatial_rank, window_of
+from tilewright.frontends.windows import Window, as_image, as_sequence
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 from tilewright.numerics import reference
@@ -98,7 +93,7 @@ def _dilated_average(at: Lowering, image: SSAValue, window: Window, counted: boo
         window.pads(counted=True) if counted else (0, 0, 0, 0),
     )
     if counts.min() < 1:
-        raise at.refuse("a window lies wholly in the padding", code="onnx-shape")
+        raise at.misfit("a window lies wholly in the padding")
     shares = (1 / counts[None, None]).astype(np.float32)
     return at.emit("mul", total, at.weight(shares, f"{at.node.name}.shares"))
 
@@ -116,7 +111,7 @@ def global_max_pool(at: Lowering) -> Value:
 def _global(at: Lowering, operation: str) -> SSAValue:
     shape = at.shape(0)
     if len(shape) < 3:
-        raise at.refuse(f"its input of shape {list(shape)} has no spatial axes", code="onnx-shape")
+        raise at.misfit(f"its input of shape {list(shape)} has no spatial axes")
     image = at.tensor(0)
     if len(shape) != 4:
         image = at.reshape(image, (*shape[:2], 1, math.prod(shape[2:])))

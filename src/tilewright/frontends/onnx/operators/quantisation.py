@@ -33,10 +33,9 @@ def _spread(at: Lowering, index: int, rank: int, axis: int, extent: int) -> SSAV
     if math.prod(shape) == 1:
         return at.reshape(at.tensor(index), ())
     if len(shape) != 1 or shape[0] != extent:
-        raise at.refuse(
+        raise at.misfit(
             f"its input {index} of shape {list(shape)} has not one number, or one for each index "
-            f"of axis {axis}",
-            code="onnx-shape",
+            f"of axis {axis}"
         )
     return at.reshape(at.tensor(index), tuple(extent if i == axis else 1 for i in range(rank)))
 
@@ -61,10 +60,9 @@ def _blocked(at: Lowering, index: int, axis: int) -> SSAValue | None:
         return None
     shape, sizes, block = at.shape(0), at.shape(index), at.integer("block_size")
     if block < 1 or sizes != (*shape[:axis], ceil_div(shape[axis], block), *shape[axis + 1 :]):
-        raise at.refuse(
+        raise at.misfit(
             f"its input {index} of shape {list(sizes)} has not one number for each block of "
-            f"{block} along axis {axis} of {list(shape)}",
-            code="onnx-shape",
+            f"{block} along axis {axis} of {list(shape)}"
         )
     before, count, after = sizes[:axis], sizes[axis], sizes[axis + 1 :]
     value = at.reshape(at.tensor(index), (*before, count, 1, *after))
@@ -206,7 +204,7 @@ def _convolved(at: Lowering, x: SSAValue, weights: SSAValue, bias: SSAValue | No
     rank, shape = spatial_rank(at), shape_of(weights)
     kernel = at.integers("kernel_shape") or shape[2:]
     if len(shape) != rank + 2 or kernel != shape[2:]:
-        raise at.refuse(f"weights of shape {list(shape)} do not fit", code="onnx-shape")
+        raise at.misfit(f"weights of shape {list(shape)} do not fit")
     window = window_of(at, kernel, pool=False)
     return convolve(at, x, weights, bias, window, at.integer("group", 1))
 

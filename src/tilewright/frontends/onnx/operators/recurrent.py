@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.frontends.moves import stretch
+from tilewright.frontends.moves import cut, stretch
 from tilewright.frontends.onnx.limits import MAX_ROUNDS
 from tilewright.frontends.onnx.lowering import Lowering, Rule, Value
 from tilewright.ir import SSAValue
@@ -44,28 +44,16 @@ class Cell:
 
     def gate(self, value: SSAValue, index: int) -> SSAValue:
         """The columns of one gate."""
-        return self.at.emit(
-            "slice",
-            value,
-            starts=[index * self.hidden],
-            ends=[(index + 1) * self.hidden],
-            axes=(len(shape_of(value)) - 1,),
-            steps=[1],
-        )
+        last = len(shape_of(value)) - 1
+        return stretch(self.at, value, last, index * self.hidden, (index + 1) * self.hidden)
 
     def recur(self, state: SSAValue, first: int, count: int) -> SSAValue:
         """The product of a state with some gates' rows of R, and their bias."""
         at, low, high = self.at, first * self.hidden, (first + count) * self.hidden
-        rows = self.recurrence
-        if (low, high) != (0, shape_of(rows)[0]):
-            rows = stretch(at, rows, 0, low, high)
-        value = self.product(state, rows)
+        value = self.product(state, cut(at, self.recurrence, {0: (low, high, 1)}))
         if self.recurrent_bias is None:
             return value
-        bias = self.recurrent_bias
-        if (low, high) != (0, shape_of(bias)[0]):
-            bias = stretch(at, bias, 0, low, high)
-        return at.emit("add", value, bias)
+        return at.emit("add", value, cut(at, self.recurrent_bias, {0: (low, high, 1)}))
 
 
 State = tuple[SSAValue, ...]
@@ -142,7 +130,7 @@ def _run(
         raise at.refuse(f"direction {direction!r} is not known")
     count = 2 if direction == "bidirectional" else 1
     if at.shape(1)[:2] != (count, gates * hidden) or at.shape(2) != (count, gates * hidden, hidden):
-        raise at.refuse("its weights do not fit its hidden size", code="onnx-shape")
+        raise at.misfit("its weights do not fit its hidden size")
     going = _going(at, length, batch)
     functions = _activations(at, list(defaults) * count)
     if at.number("clip"):
@@ -166,15 +154,15 @@ def _run(
             hidden,
             functions[number * len(defaults) :],
             part(2),
-            None if bias is None else _cut(at, bias, half, 2 * half),
-            [_cut(at, part(7), i * hidden, (i + 1) * hidden) for i in range(3)]
+            None if bias is None else stretch(at, bias, 0, half, 2 * half),
+            [stretch(at, part(7), 0, i * hidden, (i + 1) * hidden) for i in range(3)]
             if states == 2 and at.has(7)
             else (),
             products(at, 2, number),
         )
         projected = products(at, 1, number)(x, part(1))
         if bias is not None:
-            projected = at.emit("add", projected, _cut(at, bias, 0, half))
+            projected = at.emit("add", projected, stretch(at, bias, 0, 0, half))
         state: State = tuple(_initial(at, 5 + i, number, (batch, hidden)) for i in range(states))
         rows: list[SSAValue] = []
         for time in range(length)[:: -1 if back else 1]:
@@ -221,7 +209,7 @@ def _going(at: Lowering, length: int, batch: int) -> list[SSAValue | None]:
     if not at.has(4):
         return [None] * length
     if at.shape(4) != (batch,):
-        raise at.refuse(f"{batch} sequences have lengths {list(at.shape(4))}", code="onnx-shape")
+        raise at.misfit(f"{batch} sequences have lengths {list(at.shape(4))}")
     known = at.constant(4)
     lengths = at.reshape(at.cast(at.tensor(4), np.int32), (batch, 1))
     return [
@@ -237,7 +225,7 @@ def _zero(at: Lowering) -> SSAValue:
 def _checked(at: Lowering, x: SSAValue) -> tuple[int, ...]:
     shape = shape_of(x)
     if len(shape) != 3 or len(at.shape(1)) != 3 or len(at.shape(2)) != 3:
-        raise at.refuse("its inputs are not of rank 3", code="onnx-shape")
+        raise at.misfit("its inputs are not of rank 3")
     if shape[0] > MAX_ROUNDS:
         raise at.refuse(f"a sequence is longer than {MAX_ROUNDS}", code="onnx-too-large")
     if at.dtype(0) != np.float32:
@@ -276,13 +264,8 @@ def _clipped(at: Lowering, function: Activation) -> Activation:
 def _at(at: Lowering, value: SSAValue, axis: int, index: int) -> SSAValue:
     """One index along an axis, which goes."""
     shape = shape_of(value)
-    if shape[axis] > 1:
-        value = stretch(at, value, axis, index, index + 1)
+    value = cut(at, value, {axis: (index, index + 1, 1)})
     return at.reshape(value, (*shape[:axis], *shape[axis + 1 :]))
-
-
-def _cut(at: Lowering, value: SSAValue, start: int, end: int) -> SSAValue:
-    return stretch(at, value, 0, start, end)
 
 
 def _initial(at: Lowering, index: int, number: int, shape: tuple[int, int]) -> SSAValue:

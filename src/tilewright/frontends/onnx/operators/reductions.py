@@ -113,19 +113,29 @@ def arg(operation: str) -> Rule:
     return rule
 
 
-def hardmax(at: Lowering) -> Value:
-    """1 at the first largest element along an axis, else 0; flattened before operator set 13."""
+def along_axis(at: Lowering, build: Callable[[SSAValue, int], SSAValue]) -> SSAValue:
+    """A function of whole rows; before operator set 13 these are all axes from ``axis`` on."""
     shape = at.shape(0)
+    if not shape:
+        raise at.misfit("it takes no scalar")
     axis = at.axis(at.integer("axis", -1 if at.version >= 13 else 1), len(shape))
-    x = at.tensor(0)
-    if at.version < 13:
-        x = at.reshape(x, (int(np.prod(shape[:axis])), int(np.prod(shape[axis:]))))
-        axis = 1
-    sizes = shape_of(x)
-    best = at.emit("arg_max", x, axes=(axis,), keep_dims=True)
-    ramp = np.arange(sizes[axis]).reshape([-1 if i == axis else 1 for i in range(len(sizes))])
-    hot = at.emit("equal", best, at.weight(ramp.astype(np.int64), f"{at.node.name}.ramp"))
-    return at.reshape(at.cast(hot, at.dtype(0)), shape)
+    if at.version >= 13 or math.prod(shape[axis:]) == shape[axis]:
+        return build(at.tensor(0), axis)
+    flat = at.reshape(at.tensor(0), (math.prod(shape[:axis]), math.prod(shape[axis:])))
+    return at.reshape(build(flat, 1), shape)
+
+
+def hardmax(at: Lowering) -> Value:
+    """1 at the first largest element along an axis, else 0."""
+
+    def hot(x: SSAValue, axis: int) -> SSAValue:
+        sizes = shape_of(x)
+        best = at.emit("arg_max", x, axes=(axis,), keep_dims=True)
+        ramp = np.arange(sizes[axis]).reshape([-1 if i == axis else 1 for i in range(len(sizes))])
+        places = at.weight(ramp.astype(np.int64), f"{at.node.name}.ramp")
+        return at.cast(at.emit("equal", best, places), at.dtype(0))
+
+    return along_axis(at, hot)
 
 
 def running(operation: str, neutral: int) -> Rule:

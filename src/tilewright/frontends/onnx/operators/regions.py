@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
-
 import numpy as np
 
 from tilewright.frontends.moves import stretch
@@ -14,7 +11,6 @@ from tilewright.frontends.onnx.operators.sampling import (
     constant,
     rows_of,
     sampled,
-    taps_of,
     within,
 )
 from tilewright.ir import SSAValue
@@ -25,7 +21,7 @@ def roi_align(at: Lowering) -> Value:
     """The mean, or the largest, of samples in each cell of regions of an image."""
     shape, rois = at.shape(0), at.shape(1)
     if len(shape) != 4 or len(rois) != 2 or rois[1] != 4 or at.shape(2) != rois[:1]:
-        raise at.refuse(f"regions {list(rois)} do not fit {list(shape)}", code="onnx-shape")
+        raise at.misfit(f"regions {list(rois)} do not fit {list(shape)}")
     cells = (at.integer("output_height", 1), at.integer("output_width", 1))
     ratio, mode = at.integer("sampling_ratio"), at.text("mode", "avg")
     if min(cells) < 1 or mode not in ("avg", "max"):
@@ -54,38 +50,15 @@ def roi_align(at: Lowering) -> Value:
     first = at.reshape(image, (count, 1, 1))
     axes = [Axis(extent, "border") for extent in shape[2:]]
     rows = rows_of(at, at.tensor(0))
-    samples = _samples(at, rows, places, axes, first, largest=mode == "max")
+    # In mode max, as ONNX has it, a sample is the largest of its four weighted pixels.
+    fold = "max" if mode == "max" else "add"
+    samples = sampled(at, rows, places, axes, "linear", first, fold)
     mask = at.cast(at.reshape(inside, (*shape_of(inside), 1)), dtype_of(samples))
     samples = at.emit("mul", samples, mask)
     samples = at.reshape(samples, (count, cells[0], ratio, cells[1], ratio, shape[1]))
     operation = "reduce_max" if mode == "max" else "reduce_mean"
     samples = at.emit(operation, samples, axes=(2, 4), keep_dims=False)
     return at.transpose(samples, (0, 3, 1, 2))
-
-
-def _samples(
-    at: Lowering,
-    rows: SSAValue,
-    places: Sequence[SSAValue],
-    axes: Sequence[Axis],
-    first: SSAValue,
-    *,
-    largest: bool,
-) -> SSAValue:
-    """Linear samples; in mode max, as ONNX has it, the largest of the four weighted pixels."""
-    if not largest:
-        return sampled(at, rows, places, axes, "linear", first)
-    ys, xs = (taps_of(at, p, a, "linear") for p, a in zip(places, axes, strict=True))
-    best: SSAValue | None = None
-    for (y, fy), (x, fx) in itertools.product(ys, xs):
-        assert fy is not None and fx is not None
-        row = at.emit("add", at.emit("add", first, at.apply("mul", y, axes[1].extent)), x)
-        weight = at.emit("mul", fy, fx)
-        corner = at.emit("gather", rows, row, axis=0)
-        corner = at.emit("mul", corner, at.reshape(weight, (*shape_of(weight), 1)))
-        best = corner if best is None else at.emit("max", best, corner)
-    assert best is not None
-    return best
 
 
 def _clamped(at: Lowering, side: SSAValue, extent: int) -> SSAValue:
@@ -183,7 +156,7 @@ def max_roi_pool(at: Lowering) -> Value:
     shape, rois = at.shape(0), at.shape(1)
     cells = at.integers("pooled_shape") or ()
     if len(shape) != 4 or len(rois) != 2 or rois[1] != 5 or len(cells) != 2 or min(cells) < 1:
-        raise at.refuse(f"regions {list(rois)} do not fit {list(shape)}", code="onnx-shape")
+        raise at.misfit(f"regions {list(rois)} do not fit {list(shape)}")
     boxes = at.apply("mul", at.tensor(1), at.number("spatial_scale", 1.0))
     # Half away from zero, as C's round.
     whole = at.emit("floor", at.apply("add", boxes, 0.5))

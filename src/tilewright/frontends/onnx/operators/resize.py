@@ -24,7 +24,7 @@ def resize(at: Lowering) -> Value:
     mode = at.text("mode", "nearest")
     if sizes:
         if len(sizes) != len(axes) or min(sizes) < 1 or too_large(sizes):
-            raise at.refuse(f"sizes {list(sizes)} do not fit its axes", code="onnx-shape")
+            raise at.misfit(f"sizes {list(sizes)} do not fit its axes")
         ratios = [size / shape[axis] for size, axis in zip(sizes, axes, strict=True)]
         policy = at.text("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":
@@ -37,7 +37,7 @@ def resize(at: Lowering) -> Value:
             math.floor(shape[axis] * scale) for axis, scale in zip(axes, ratios, strict=True)
         )
     if sizes and min(sizes) < 1:
-        raise at.refuse(f"scales {ratios} leave nothing of an axis", code="onnx-shape")
+        raise at.misfit(f"scales {ratios} leave nothing of an axis")
     at.check_size([*sizes, *(shape[axis] for axis in range(rank) if axis not in axes)])
     boxes = _numbers(at, 1, "regions") if at.version >= 11 else []
     x = at.tensor(0)
@@ -66,7 +66,7 @@ def _numbers(at: Lowering, index: int, subject: str) -> list[float]:
         return []
     array = at.constant(index)
     if array is None:
-        raise at.refuse(f"its {subject} are computed at run time", code="onnx-shape")
+        raise at.misfit(f"its {subject} are computed at run time")
     return [float(item) for item in array.reshape(-1)]
 
 

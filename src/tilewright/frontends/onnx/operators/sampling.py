@@ -52,11 +52,12 @@ def sampled(
     axes: Sequence[Axis],
     mode: str,
     first: SSAValue,
+    fold: str = "add",
 ) -> SSAValue:
     """Sample at ``places``, one tensor of coordinates [s...] for each axis: [s..., c].
 
     ``mode`` is nearest (places are whole numbers), linear or cubic; ``first`` [s...], or what
-    broadcasts to it, is the row of each sample's image.
+    broadcasts to it, is the row of each sample's image. ``fold`` puts weighted pixels together.
     """
     steps = [_pixels(mode)] * len(axes)
     parts = [taps_of(at, place, axis, mode) for place, axis in zip(places, axes, strict=True)]
@@ -72,7 +73,7 @@ def sampled(
         corner = at.emit("gather", rows, row, axis=0)
         if weight is not None:
             corner = at.emit("mul", corner, at.reshape(weight, (*shape_of(weight), 1)))
-        total = corner if total is None else at.emit("add", total, corner)
+        total = corner if total is None else at.emit(fold, total, corner)
     assert total is not None
     return total
 
@@ -160,9 +161,7 @@ def grid_sample(at: Lowering) -> Value:
     shape, grid = at.shape(0), at.shape(1)
     rank = len(shape) - 2
     if rank < 1 or len(grid) != rank + 2 or grid[0] != shape[0] or grid[-1] != rank:
-        raise at.refuse(
-            f"a grid {list(grid)} does not fit the image {list(shape)}", code="onnx-shape"
-        )
+        raise at.misfit(f"a grid {list(grid)} does not fit the image {list(shape)}")
     mode = at.text("mode", "linear").removeprefix("bi")
     padding, corners = at.text("padding_mode", "zeros"), bool(at.integer("align_corners"))
     if mode not in ("nearest", "linear", "cubic") or (mode == "cubic" and rank > 3):

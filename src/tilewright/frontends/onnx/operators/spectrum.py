@@ -42,7 +42,7 @@ def dft(at: Lowering) -> Value:
         place = at.integer("axis", 1)
     axis = at.axis(place, rank)
     if rank < 2 or axis == rank - 1 or shape[-1] not in (1, 2):
-        raise at.refuse(f"{list(shape)} is no signal along axis {axis}", code="onnx-shape")
+        raise at.misfit(f"{list(shape)} is no signal along axis {axis}")
     inverse, onesided = bool(at.integer("inverse")), bool(at.integer("onesided"))
     default = 2 * (shape[axis] - 1) if inverse and onesided else shape[axis]
     lengths = at.integers_at(1, "length")
@@ -58,17 +58,17 @@ def stft(at: Lowering) -> Value:
     shape = at.shape(0)
     steps, lengths = at.integers_at(1, "frame step"), at.integers_at(3, "frame length")
     if steps is None or steps[0] < 1 or len(shape) != 3 or shape[2] not in (1, 2):
-        raise at.refuse(f"{list(shape)} is no signal in steps {steps}", code="onnx-shape")
+        raise at.misfit(f"{list(shape)} is no signal in steps {steps}")
     length = lengths[0] if lengths else at.shape(2)[0] if at.has(2) else shape[1]
     if not 1 <= length <= shape[1]:
-        raise at.refuse(f"frames of {length} do not fit {shape[1]}", code="onnx-shape")
+        raise at.misfit(f"frames of {length} do not fit {shape[1]}")
     frames = 1 + (shape[1] - length) // steps[0]
     places = np.arange(frames)[:, None] * steps[0] + np.arange(length)[None]
     table = at.weight(places.astype(np.int64), f"{at.node.name}.frames")
     x = at.emit("gather", at.tensor(0), table, axis=1)
     if at.has(2):
         if at.shape(2) != (length,):
-            raise at.refuse(f"a window {list(at.shape(2))} is not {length} long", code="onnx-shape")
+            raise at.misfit(f"a window {list(at.shape(2))} is not {length} long")
         x = at.emit("mul", x, at.reshape(at.tensor(2), (length, 1)))
     onesided = bool(at.integer("onesided", 1))
     return _joined(at, _split(at, x, 2), 2, length, inverse=False, onesided=onesided)
@@ -90,7 +90,7 @@ def _fitted(at: Lowering, x: SSAValue, length: int) -> SSAValue:
     """The last axis cut, or filled with zeros, to a length."""
     shape = shape_of(x)
     if not 1 <= length <= 2**24:
-        raise at.refuse(f"a transform of length {length} is not computed", code="onnx-shape")
+        raise at.misfit(f"a transform of length {length} is not computed")
     if shape[-1] > length:
         return cut(at, x, {len(shape) - 1: (0, length, 1)})
     if shape[-1] == length:

@@ -36,7 +36,7 @@ def _regularised(at: Lowering, x: SSAValue, gradient: SSAValue) -> SSAValue:
 
 def _scalar(at: Lowering, index: int, like: SSAValue) -> SSAValue:
     if np.prod(at.shape(index), dtype=np.int64) != 1:
-        raise at.refuse(f"its input {index} is not one number", code="onnx-shape")
+        raise at.misfit(f"its input {index} is not one number")
     return at.cast(at.reshape(at.tensor(index), ()), dtype_of(like))
 
 

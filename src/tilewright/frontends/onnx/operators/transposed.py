@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
-from tilewright.frontends.moves import padded, reversed_along, spread
+from tilewright.frontends.moves import reversed_along
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.operators.convolution import convolve
 from tilewright.frontends.onnx.tensors import Constant
-from tilewright.frontends.onnx.windows import MAX_EXTENT, Window, positive, spatial_rank
-from tilewright.frontends.phases import MAX_PHASES, axis_of, by_phases
+from tilewright.frontends.onnx.windows import MAX_EXTENT, positive, spatial_rank
+from tilewright.frontends.phases import MAX_PHASES, axis_of, by_phases, mirrored, spread_out
+from tilewright.frontends.windows import Window
 from tilewright.ir import SSAValue
-from tilewright.ir.types import Array, shape_of
+from tilewright.ir.types import Array
 
 
 def conv_transpose(at: Lowering) -> Value:
@@ -24,9 +23,8 @@ def conv_transpose(at: Lowering) -> Value:
     rank, shape, sizes = spatial_rank(at), at.shape(1), at.shape(0)
     group = at.integer("group", 1)
     if len(shape) != rank + 2 or group < 1 or shape[0] % group or shape[0] != sizes[1]:
-        raise at.refuse(
-            f"weights of shape {list(shape)} in {group} groups do not fit {list(sizes)}",
-            code="onnx-shape",
+        raise at.misfit(
+            f"weights of shape {list(shape)} in {group} groups do not fit {list(sizes)}"
         )
     if (at.integers("kernel_shape") or shape[2:]) != shape[2:]:
         raise at.refuse(f"kernel_shape is not that of the weights {list(shape)}")
@@ -46,24 +44,14 @@ def conv_transpose(at: Lowering) -> Value:
         name = weights.name
 
         def apart(x: SSAValue, array: Array, repeated: SSAValue | None) -> SSAValue:
-            ones, zeros = (1,) * (array.ndim - 2), (0,) * (array.ndim - 2)
-            window = Window(array.shape[2:], ones, ones, zeros, zeros, zeros)
+            window = Window.plain(array.shape[2:])
             return convolve(at, x, Constant(array, name), repeated, window, group)
 
         result = by_phases(at, at.tensor(0), axes, weights.array, bias, group, apart)
         if result is not None:
             return result
-    x = at.tensor(0)
-    outside: dict[int, tuple[int, int]] = {}
-    for i in range(rank):
-        x = spread(at, x, 2 + i, strides[i])
-        begin, end = pads[i]
-        outside[2 + i] = (spans[i] - 1 - begin, spans[i] - 1 - end + extra[i])
-    x = padded(at, x, outside)
-    if any(have < span for have, span in zip(shape_of(x)[2:], spans, strict=True)):
-        raise at.refuse("its pads leave nothing", code="onnx-shape")
-    ones, zeros = (1,) * rank, (0,) * rank
-    window = Window(shape[2:], ones, dilations, zeros, zeros, zeros)
+    x = spread_out(at, at.tensor(0), strides, spans, pads, extra)
+    window = Window.plain(shape[2:], dilations)
     bias = at.tensor(2) if at.has(2) else None
     return convolve(at, x, _mirrored(at, group), bias, window, group)
 
@@ -100,16 +88,13 @@ def _transposed_pads(
 
 
 def _mirrored(at: Lowering, group: int) -> Value:
-    """The weights [ci, co/group, ...] as those of the convolution, [co, ci/group, ...]."""
+    """The weights as those of the convolution."""
     value, shape = at.operand(1), at.shape(1)
-    split = (group, shape[0] // group, *shape[1:])
-    order = (0, 2, 1, *range(3, len(split)))
-    merged = (group * shape[1], shape[0] // group, *shape[2:])
-    spatial = tuple(range(2, len(shape)))
     if isinstance(value, Constant):
-        array = value.array.reshape(split).transpose(order).reshape(merged)
-        return Constant(np.ascontiguousarray(np.flip(array, spatial)), value.name)
-    turned = at.reshape(at.transpose(at.reshape(value, split), order), merged)
-    for axis in spatial:
+        return Constant(mirrored(value.array, group), value.name)
+    split = at.reshape(value, (group, shape[0] // group, *shape[1:]))
+    turned = at.transpose(split, (0, 2, 1, *range(3, len(shape) + 1)))
+    turned = at.reshape(turned, (group * shape[1], shape[0] // group, *shape[2:]))
+    for axis in range(2, len(shape)):
         turned = reversed_along(at, turned, axis)
     return turned

@@ -1,8 +1,8 @@
-"""Convolution, with any order of axes; over three spatial axes the depth's taps become channels."""
+"""Convolution, with any order of axes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -10,27 +10,8 @@ from tilewright.frontends import moves
 from tilewright.frontends.stablehlo.lowering import Lowering
 from tilewright.frontends.stablehlo.operators.movement import padded
 from tilewright.frontends.stablehlo.values import View
-from tilewright.ir import SSAValue
+from tilewright.frontends.windows import Window, convolve
 from tilewright.ir.types import shape_of
-
-
-@dataclass(frozen=True)
-class _Window:
-    """The strides, dilations and pads of the kernel, per spatial axis."""
-
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    pads: tuple[tuple[int, int], ...]
-    group: int
-
-    def last(self, count: int) -> _Window:
-        """The window over the last spatial axes."""
-        return replace(
-            self,
-            strides=self.strides[-count:],
-            dilations=self.dilations[-count:],
-            pads=self.pads[-count:],
-        )
 
 
 def convolution(at: Lowering) -> View:
@@ -61,20 +42,27 @@ def convolution(at: Lowering) -> View:
         x, w = (at.converted(view, at.kind.dtype) for view in (x, w))
     ones = (1,) * rank
     flat = at.integers("padding", (0,) * (2 * rank))
-    window = _Window(
-        at.integers("window_strides", ones),
-        at.integers("rhs_dilation", ones),
-        tuple(zip(flat[::2], flat[1::2], strict=True)),
-        at.integer("feature_group_count", 1),
-    )
+    lows, highs = flat[::2], flat[1::2]
     # Gaps between pixels are made first; what pads then cut or add lies outside of them.
     gaps = at.integers("lhs_dilation", ones)
-    cuts = [tuple(min(pad, 0) for pad in pads) for pads in window.pads]
-    around = [(cut[0], cut[1], step - 1) for cut, step in zip(cuts, gaps, strict=True)]
+    around = [
+        (min(low, 0), min(high, 0), step - 1)
+        for low, high, step in zip(lows, highs, gaps, strict=True)
+    ]
     x = padded(at, x, [(0, 0, 0), (0, 0, 0), *around], 0.0)
-    pads = tuple((max(low, 0), max(high, 0)) for low, high in window.pads)
-    window = replace(window, pads=pads)
-    value = _convolve(at, at.full(x), at.full(_turned(at, w, rank)), window)
+    kernel_value = at.full(_turned(at, w, rank))
+    taps = shape_of(kernel_value)
+    begins, ends = (tuple(max(pad, 0) for pad in pads) for pads in (lows, highs))
+    window = Window(
+        taps[2:],
+        at.integers("window_strides", ones),
+        at.integers("rhs_dilation", ones),
+        begins,
+        ends,
+        ends,
+    )
+    group = at.integer("feature_group_count", 1)
+    value = convolve(at, at.full(x), taps, partial(at.reshape, kernel_value), None, window, group)
     order = [result.index(axis) for axis in range(rank + 2)]
     return View.of(value).transposed(order)
 
@@ -92,39 +80,3 @@ def _turned(at: Lowering, w: View, rank: int) -> View:
     for axis in axes:
         value = moves.reversed_along(at, value, axis)
     return View.of(value)
-
-
-def _convolve(at: Lowering, x: SSAValue, w: SSAValue, window: _Window) -> SSAValue:
-    """The convolution of images [n, c, ...] with kernels [co, ci, ...]."""
-    rank = len(shape_of(x)) - 2
-    if rank == 3:
-        return _deep(at, x, w, window)
-    if rank == 1:
-        (n, c, width), (co, ci, size) = shape_of(x), shape_of(w)
-        tall = _Window(
-            (1, *window.strides), (1, *window.dilations), ((0, 0), *window.pads), window.group
-        )
-        x, w = at.reshape(x, (n, c, 1, width)), at.reshape(w, (co, ci, 1, size))
-        y = _convolve(at, x, w, tall)
-        return at.reshape(y, (n, co, shape_of(y)[3]))
-    (top, bottom), (left, right) = window.pads
-    return at.emit(
-        "conv",
-        x,
-        w,
-        strides=window.strides,
-        dilations=window.dilations,
-        pads=(top, left, bottom, right),
-        group=window.group,
-    )
-
-
-def _deep(at: Lowering, x: SSAValue, w: SSAValue, window: _Window) -> SSAValue:
-    co, ci, taps, *kernel = shape_of(w)
-
-    def convolved(image: SSAValue) -> SSAValue:
-        flat = at.reshape(w, (co, ci * taps, *kernel))
-        return _convolve(at, image, flat, window.last(2))
-
-    sizes = taps, window.strides[0], window.dilations[0]
-    return moves.by_depth(at, x, *sizes, window.pads[0], convolved)

@@ -11,7 +11,7 @@ from tilewright.frontends.stablehlo import patterns
 from tilewright.frontends.stablehlo.lowering import Lowering, Rule
 from tilewright.frontends.stablehlo.values import View
 from tilewright.ir import SSAValue
-from tilewright.ir.types import Array, dtype_of
+from tilewright.ir.types import dtype_of
 
 Function = Callable[[Lowering, SSAValue], SSAValue]
 
@@ -98,14 +98,8 @@ def select(at: Lowering) -> View:
     condition, x, y = at.views
     if condition.number is not None:
         return x if bool(condition.number) else y
-    return View(*_chosen(at, _as_wide(at, condition, x), x, y))
-
-
-def _chosen(
-    at: Lowering, *views: View
-) -> tuple[SSAValue | Array, tuple[int, ...], tuple[int, ...]]:
-    chosen = at.pointwise("select", *views)
-    return chosen.core, chosen.axes, views[1].shape
+    chosen = at.pointwise("select", _as_wide(at, condition, x), x, y)
+    return View(chosen.core, chosen.axes, x.shape)
 
 
 def convert(at: Lowering) -> View:

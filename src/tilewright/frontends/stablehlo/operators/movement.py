@@ -98,7 +98,7 @@ def concatenate(at: Lowering) -> View:
     axis = at.integer("dimension")
     parts = [view for view in at.views if view.shape[axis]]
     if not parts:
-        raise at.refuse("all its operands are empty", code="stablehlo-shape")
+        raise at.misfit("all its operands are empty")
     return joined(at, parts, axis)
 
 

@@ -21,8 +21,6 @@ REDUCE: Mapping[str, str] = {
     "min": "reduce_min",
 }
 
-COMBINE: Mapping[str, str] = {"add": "add", "mul": "mul", "max": "max", "min": "min"}
-
 
 def fold_here(at: Lowering, dtype: np.dtype[Any]) -> str:
     """Return the name of the body's operation: ``add``, ``mul``, ``max`` or ``min``; of booleans,
@@ -69,7 +67,7 @@ def reduce(at: Lowering) -> View | Sequence[View]:
     wide = at.placed(start, {}, result.shape)
     if x.dtype == np.bool_:
         return at.pointwise("bit_or" if fold == "max" else "bit_and", result, wide)
-    return at.pointwise(COMBINE[fold], result, wide)
+    return at.pointwise(fold, result, wide)
 
 
 def folded(at: Lowering, x: View, axes: Sequence[int], fold: str) -> View:
@@ -77,7 +75,7 @@ def folded(at: Lowering, x: View, axes: Sequence[int], fold: str) -> View:
     rest = [axis for axis in range(x.rank) if axis not in axes]
     shape = tuple(x.shape[axis] for axis in rest)
     if any(x.shape[axis] == 0 for axis in axes):
-        raise at.refuse("it reduces nothing at all", code="stablehlo-shape")
+        raise at.misfit("it reduces nothing at all")
     if fold in ("add", "mul"):
         x = at.filled(x, axes)
     lost = [axis for axis in axes if x.extent(axis) > 1]

@@ -13,7 +13,6 @@ from tilewright.frontends.stablehlo.limits import MAX_TABLE
 from tilewright.frontends.stablehlo.lowering import Lowering
 from tilewright.frontends.stablehlo.operators.movement import padded
 from tilewright.frontends.stablehlo.operators.reductions import (
-    COMBINE,
     fold_here,
     folded,
     neutral,
@@ -174,7 +173,7 @@ def _fold(at: Lowering, x: SSAValue, fold: str, slides: tuple[_Axis, _Axis]) -> 
         x = at.emit("max_pool", x, kernel=kernel, strides=strides, pads=edges, dilations=dilations)
         return at.emit("neg", x) if fold == "min" else x
     if fold != "add":
-        raise at.unsupported(f"windows folded by {COMBINE[fold]}")
+        raise at.unsupported(f"windows folded by {fold}")
     if dilations != (1, 1):
         channels = shape_of(x)[1]
         if channels * math.prod(kernel) > MAX_TABLE:

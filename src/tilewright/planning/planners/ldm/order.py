@@ -48,10 +48,7 @@ class Tensor:
 
         The paper leaves out the one: of ``yy * 2 + ry`` for 8 and 3 there are 17 indices.
         """
-        return prod(
-            subscript.interval({v: (0, sizes[v]) for v in subscript.dims})[1]
-            for subscript in self.subscripts
-        )
+        return prod(subscript.span(sizes) for subscript in self.subscripts)
 
 
 def transfers(

@@ -192,10 +192,8 @@ def moved(kernel: Kernel, division: Division, mesh: Mesh | None) -> float:
     exchanged = dict(division.exchanged(kernel))
     total = 0.0
     for operand in part.operands:
-        count = prod(
-            min(axis.interval({d: (0, part.anchor.extents[d]) for d in axis.dims})[1], extent)
-            for axis, extent in zip(operand.access, operand.shape, strict=True)
-        )
+        axes = zip(operand.access, operand.shape, strict=True)
+        count = prod(min(axis.span(part.anchor.extents), extent) for axis, extent in axes)
         total += count / (mesh.side if operand.name in exchanged else 1)
     return total
 

@@ -160,7 +160,7 @@ class Convolution(Windows):
             self.moved(move, source, target)
 
     def compute(
-        self, inputs: list[Home], target: Home, begun: list[Value], after: Sequence[StageOp]
+        self, inputs: list[Home], target: Home, sum_steps: list[Value], after: Sequence[StageOp]
     ) -> None:
         """A product for each row of results and each tap; the bias joins the first one. What
         follows comes with the results' move."""
@@ -182,7 +182,7 @@ class Convolution(Windows):
             phase = column % sw if rows.phases > 1 else 0
             left = self._matrix(image.whole, rows, line, phase, column // sw)
             right = self._at(weights.whole, tap_row, tap)
-            first = body.first([*begun, tap_row, tap])
+            first = body.first([*sum_steps, tap_row, tap])
             sizes = [body.index(n) for n in (ow, ci, co)]
             result = self._at(target.whole, part + row)
             views = [left, right]

@@ -48,7 +48,7 @@ class Depthwise(UbImages):
         self.moved("load", source, target)
 
     def compute(
-        self, inputs: list[Home], target: Home, begun: list[Value], after: Sequence[StageOp]
+        self, inputs: list[Home], target: Home, sum_steps: list[Value], after: Sequence[StageOp]
     ) -> None:
         """Sums of products with each tap, and what follows them."""
         body, (image, weights, *bias) = self.body, inputs

@@ -65,7 +65,7 @@ class Pool(UbImages):
         self.counts[home.tensor] = whole
 
     def compute(
-        self, inputs: list[Home], target: Home, begun: list[Value], after: Sequence[StageOp]
+        self, inputs: list[Home], target: Home, sum_steps: list[Value], after: Sequence[StageOp]
     ) -> None:
         """Every tap's elements, one after the other."""
         body, (image,) = self.body, inputs

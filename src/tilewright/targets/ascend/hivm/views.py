@@ -75,7 +75,7 @@ class Text:
         self.blocks.append({})
 
     def leave(self) -> None:
-        """End the block that was begun last."""
+        """End the block that was started last."""
         self.blocks.pop()
         self.line("}")
 
@@ -146,8 +146,8 @@ class Text:
             if place == 0:
                 continue
             ends = f"{self.index(place)}, {self.index(0)}"
-            begun = self.once("first", f"arith.cmpi eq, {ends} : index")
-            holds = self.once("first", f"arith.andi {holds}, {begun} : i1") if holds else begun
+            is_zero = self.once("first", f"arith.cmpi eq, {ends} : index")
+            holds = self.once("first", f"arith.andi {holds}, {is_zero} : i1") if holds else is_zero
         return holds or self.constant("all", "true")
 
     def index(self, value: Value) -> str:

@@ -64,10 +64,10 @@ class Windows:
         raise NotImplementedError
 
     def compute(
-        self, inputs: list[Home], target: Home, begun: list[Value], after: Sequence[StageOp]
+        self, inputs: list[Home], target: Home, sum_steps: list[Value], after: Sequence[StageOp]
     ) -> None:
-        """Results of a tile; ``begun`` is 0 in the first step of their sums, and ``after`` are the
-        stages behind."""
+        """Write the results of a tile. ``sum_steps`` are 0 in the first step of their sums, and
+        ``after`` are the stages that follow."""
         raise NotImplementedError
 
     def reach(

@@ -6,7 +6,6 @@ where that has more channels than there is room for sums of: they come part by p
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -56,8 +55,7 @@ class Batches(Pending):
             if isinstance(width, Register) and self.dense:
                 e.emit("SMUL", width, width, self.ci)
             if self.split:
-                each = self.each_pixel(at, matrices, width, kernel)
-                e.repeat(pixels, lambda: each(self._ending()), least=1)
+                e.repeat(pixels, self.each_pixel(at, matrices, width, kernel), least=1)
                 return
             if isinstance(pixels, int):
                 full, rest = divmod(pixels, self.batch)
@@ -73,18 +71,10 @@ class Batches(Pending):
             again = e.label("batch")
             e.place(again)
             with e.scope():
-                count = self.batch if self._whole_batches() else e.minimum(left, self.batch)
+                count = e.minimum(left, self.batch)
                 self._batch(at, matrices, width, count, kernel)
                 e.emit("SSUB", left, left, count)
             e.emit("CB", left, again)
-
-    def _whole_batches(self) -> bool:
-        """Return True if every run of pixels is whole batches, even if their number is unknown."""
-        c, out = self.c, self.columns.out
-        sizes = c.nest.extent(out), c.nest.tile_size(out)
-        # All windows of one pixel lie alike: a run is a row of a tile.
-        rows = self.columns.kernel == self.band == 1 and not any(n % self.batch for n in sizes)
-        return rows or self.batch == 1
 
     def _run_in_parts(self, run: Run, base: Value) -> None:
         """Pixels whose windows lie alike, part by part of each one's channels."""
@@ -115,10 +105,6 @@ class Batches(Pending):
             with e.scope():
                 e.repeat(run.pixels, pixel_body)
         self.bias_at = self.biases_at[-1]
-
-    def _ending(self) -> list[Callable[[], None]]:
-        """Return the steps after the sums of the previous pixel, if this is their last tile."""
-        return []
 
     def _row_cycles(self, width: int) -> int:
         """Cycles of the products of a row of the kernel that so many of its positions meet."""

@@ -81,7 +81,7 @@ class Flat(Stepping):
 
     def _begin(self, take: str) -> None:
         """Before the first tile, there is none to compute."""
-        e, first = self.e, self.e.label("begun")
+        e, first = self.e, self.e.label("before_first")
         with e.beside(), e.scope():
             e.if_positive(e.subtract(BEFORE_FIRST + 1, self.level), first)
 

@@ -37,8 +37,6 @@ class Pixels:
     """VMM or MMV."""
     split: bool
     """Whether sums are added to those of tiles before."""
-    fresh = False
-    """Whether the tile at hand has none before it all the same."""
     dense: bool
     """Whether the pixels below a row of the kernel are one vector."""
     grouped: bool
@@ -122,8 +120,7 @@ class Pixels:
             self.c.transfers.issue_slot(cycles / self.at_once or None)
 
     def _text(self, first: bool) -> str:
-        fresh = first and (self.fresh or not self.split)
-        return f"{self.multiply}.wide" if fresh else f"{self.multiply}.acc.wide"
+        return f"{self.multiply}.wide" if first and not self.split else f"{self.multiply}.acc.wide"
 
     def _written_out(
         self, at: Register, matrices: list[Register], size: Register, down: Value, between: Steps

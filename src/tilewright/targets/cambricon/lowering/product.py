@@ -182,8 +182,7 @@ class Product(SplitSums):
         if alone or (not self.split and self._pixel_cycles() >= ALONE):
             self.batch = 1
         elif self.split:
-            self.ends_between = self.may_end_between(pixels)
-            self.batch = 1 if self.ends_between else min(room, pixels)
+            self.batch = min(room, pixels)
         else:
             # As many batches of a row as are needed, all alike.
             self.batch = -(-width // -(-width // min(room, width)))

@@ -21,16 +21,11 @@ from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.sliding import Sliding
 from tilewright.targets.cambricon.lowering.split_load import SplitLoad
 from tilewright.targets.cambricon.lowering.tiles import Tile
-from tilewright.targets.cambricon.lowering.windows import UNROLLED
 
 
 class SplitSums(Batches):
     """The code around the products of a tile of a reduction."""
 
-    ends_between = False
-    """Whether sums begin and end between products, pixel by pixel."""
-    finishing: Register | None = None
-    """The address of sums that are to be finished, in the last tile of a reduction."""
     x: Operand
     rows: Sliding
     columns: Sliding
@@ -42,7 +37,7 @@ class SplitSums(Batches):
         raise NotImplementedError
 
     def split_tile(self, tile: Tile, box: Box) -> None:
-        """One tile of a reduction."""
+        """One tile of a reduction: all sums begin before its products, and end after them."""
         e, c = self.e, self.c
         before, after = c.nest.reduced(tile)
         total = e.multiply(
@@ -53,67 +48,7 @@ class SplitSums(Batches):
         further = e.settled(lambda: e.subtract(c.nest.base(c.output, tile), first))
         scale = c.output.spacing // c.output.element
         base = e.held(e.add(first, e.multiply(further, scale)))
-        if self.ends_between:
-            self.three_kinds(tile, box, base, before, after)
-        else:
-            self._around(tile, box, base, total, before, after)
-        if self.split_load is not None:
-            self.split_load.wait(e)
-
-    def may_end_between(self, pixels: int) -> bool:
-        """Return True if each pixel of a tile meets the image in all tiles of its reduction, with
-        products that are written out."""
-        c, rows = self.c, self.c.nest.tile_size("kh")
-        whole = not (self.rows.cut or self.columns.cut or c.nest.extent("kh") % rows)
-        return whole and self.dense and not self.grouped and pixels > 1 and rows <= UNROLLED
-
-    def three_kinds(self, tile: Tile, box: Box, base: Value, before: Value, after: Value) -> None:
-        """The first tile of a reduction, the last one, and those between, mostly.
-
-        The first product of a pixel's sums has none to be added to, and the vector unit makes
-        results of them while the next pixel's last products run.
-        """
-        e = self.e
-        first, last, done = e.label("first"), e.label("final"), e.label("done")
-        image = tile.bases[self.x.buffer]
-        self.at = e.variable(base)
-        e.if_less(before, 1, first)
-        e.if_less(after, 1, last)
-        self._image(tile, box, image)
-        e.place(done)
-        with e.outlined():
-            e.place(first)
-            self.fresh = True
-            self._image(tile, box, image)
-            self.fresh = False
-            e.jump(done)
-            e.place(last)
-            with e.scope():
-                self.pending = e.variable(0)
-                self.finishing = e.variable(self.at)
-                self._image(tile, box, image)
-                for step in self.steps_of(self.finishing):
-                    step()
-                self.finishing = None
-            e.jump(done)
-
-    def _ending(self) -> list[Callable[[], None]]:
-        sums = self.finishing
-        if sums is None:
-            return []
-
-        def past() -> None:
-            self._pass(1)
-            self.e.set(sums, self.at)
-
-        return [*self.steps_of(sums), past]
-
-    def _around(
-        self, tile: Tile, box: Box, base: Register, total: Value, before: Value, after: Value
-    ) -> None:
-        """All sums begin before a tile's products, and end behind them."""
-        e = self.e
-        added, partial = e.label("begun"), e.label("partial")
+        added, partial = e.label("started"), e.label("partial")
         e.if_positive(before, added)
         self._chunks(base, total, 4, self._start)
         e.place(added)
@@ -123,6 +58,8 @@ class SplitSums(Batches):
             e.if_positive(after, partial)
         self._chunks(base, total, 4, self._finish)
         e.place(partial)
+        if self.split_load is not None:
+            self.split_load.wait(e)
 
     def _chunks(
         self, base: Value, total: Value, spacing: int, body: Callable[[Register, Value], None]

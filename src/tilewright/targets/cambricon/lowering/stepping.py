@@ -146,7 +146,7 @@ class Stepping:
         for depth, label in enumerate(labels):
             e.place(label)
             for there, loads in groupby(self._ahead_in(depth), self._is_prefetched):
-                passed = e.label("begun")
+                passed = e.label("prefetched")
                 if there:
                     e.emit("CB", self.ended, passed)
                 for load in loads:

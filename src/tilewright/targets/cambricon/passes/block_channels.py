@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import inf
 
-from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.operations.convolution import ConvOp
@@ -107,15 +105,8 @@ class _Pricing:
         return [size for size in sizes if size % granule == 0 and size >= LEAST * granule]
 
     def _cycles(self, kernels: Iterable[KernelOp]) -> float:
-        total = 0.0
-        for kernel in kernels:
-            try:
-                described = join_pixels(by_channel_blocks(plain_kernel(kernel)), self.machine)
-                kernel_plan = self.planner.plan(described)
-            except TilewrightError:
-                return inf
-            total += kernel_plan.predicted_cycles
-        return total
+        described = (by_channel_blocks(plain_kernel(kernel)) for kernel in kernels)
+        return sum(self.planner.cycles(join_pixels(one, self.machine)) for one in described)
 
     def _bound(self, kernels: Iterable[KernelOp]) -> float:
         described = [plain_kernel(kernel) for kernel in kernels]

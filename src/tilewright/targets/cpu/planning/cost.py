@@ -195,7 +195,7 @@ class Caches:
         totals = [sum(row) for row in boxes]
         for level, following in self._following(nest, boxes):
             totals[level] += following
-        begun = self.costs.row_bytes / self._part(nest, bodies[-1])
+        row_starts = self.costs.row_bytes / self._part(nest, bodies[-1])
         results = self._results(nest, boxes[0])
         run = self._run(nest, bodies[-1])
         pieces = 1.0 + self.costs.start_bytes / run
@@ -248,7 +248,7 @@ class Caches:
                 # Sums that go on are read first, as tiles begin; then nothing is to be fetched.
                 once = min(written, results)
                 again = (part + self.costs.row_bytes / run) * (written - once)
-                written = once * pieces + again + inputs * begun
+                written = once * pieces + again + inputs * row_starts
             beside = self.costs.near if not level else self.costs.cold if last else part
             if crowded:
                 # No prefetcher foresees parts that lie so far apart, and lines are read whole.

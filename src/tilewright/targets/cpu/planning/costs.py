@@ -26,11 +26,11 @@ class CacheCosts(BaseModel):
     """What each stream of weights beyond four adds to the time to read them from main memory: where
     one row of a matrix meets them, every vector of a register tile is a stream."""
     start_bytes: float = Field(default=800.0, ge=0, le=1e6)
-    """What could be moved while a piece of the result is begun that lies apart from the one
-    before: swATOP's latency, and what it wastes of a transaction (Eq. 1)."""
+    """Bytes that could be moved while the write of a separate piece of the result starts:
+    swATOP's latency, and the wasted part of a transaction (Eq. 1)."""
     row_bytes: float = Field(default=0.0, ge=0, le=1e6)
-    """What could be read beyond the second cache while a part of a row is begun that is read alone,
-    of inputs or of sums that go on: the same latency, which prefetching does not foresee."""
+    """Bytes that could be read beyond the second cache while the read of a separate part of a row
+    starts, of inputs or of partial sums: the same latency, which prefetching does not hide."""
     block_usable: float = Field(default=0.4, gt=0, le=1)
     """Part of a cache that stays with a block of tiles while weights stream through it."""
     panels: float = Field(default=0.4, gt=0, le=1)

@@ -28,7 +28,6 @@ from tilewright.targets.cpu.planning.block_cost import BlockCost
 from tilewright.targets.cpu.planning.blocks import block_schedules
 from tilewright.targets.cpu.planning.capabilities import own_of
 from tilewright.targets.cpu.planning.cost import Caches, Nest
-from tilewright.targets.cpu.planning.dots import along_reduction, dot_cycles, most_points
 from tilewright.targets.cpu.planning.piece_cost import PieceCost
 from tilewright.targets.cpu.planning.pieces import piece_schedules
 from tilewright.targets.cpu.planning.registers import REGISTERS, Registers, registers_of
@@ -213,12 +212,6 @@ def _products(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterato
     column = "ow" if "ow" in parallel else parallel[-1]
     row = "oh" if "oh" in parallel else ""
     outer = [dim for dim in parallel if dim not in (row, column)]
-    if along_reduction(kernel.anchor):
-        for width in _parts(extents[column], most_points(registers)):
-            tile = {**dict.fromkeys(outer, 1), "ci": extents["ci"], column: width}
-            tile["co"] = min(lanes, extents["co"])
-            yield from _orders(kernel, primitive, tile, outer, row, column)
-        return
     blocks = ceil(extents["co"] / lanes)
     depths = [extents["ci"]]
     # A residual may share the output's memory, which partial sums overwrite: they start from it.
@@ -350,7 +343,6 @@ class _Pricer:
         self.rows = _inside_fraction(kernel, "kh")
         self.reduction = frozenset(kernel.anchor.reduction)
         self.blocked = "co" if "co" in kernel.anchor.extents else "c"
-        self.dots = along_reduction(kernel.anchor)
         self.blocks: BlockCost | PieceCost | SeparableCost | None = None
         if own_of(primitive).block_cycles:
             self.blocks = PieceCost(kernel, machine, primitive)
@@ -400,10 +392,6 @@ class _Pricer:
                     steps *= ceil(size / own_of(self.primitive).dot) if dim == "ci" else size
                 elif dim != self.blocked:
                     points *= size
-            if self.dots:
-                channels = sizes[self.blocked]
-                compute += count * dot_cycles(registers, points, channels, steps)
-                continue
             step = registers.step_cycles(points * self.inside, vectors)
             call = registers.call_cycles(points, vectors)
             if split:

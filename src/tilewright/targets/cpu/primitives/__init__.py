@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from tilewright.targets.cpu.primitives import (
     attention,
-    dots,
     general,
     grouped,
     lanewise,
@@ -45,7 +44,6 @@ EMITTERS: Mapping[str, Emitter] = {
     "matmul_m": product.emit,
     "matmul_n": product.emit,
     "matmul_rows": product.emit,
-    "matmul_dots": dots.emit,
     "depthwise_conv": lanewise.emit,
     "pool": lanewise.emit,
     "shuffle": shuffle.emit,

@@ -14,6 +14,7 @@ from math import ceil, prod
 
 from tilewright.codegen.c.address import Address, Extent
 from tilewright.codegen.c.source import Writer, plus
+from tilewright.codegen.nest.value import variable
 from tilewright.numerics.element_types import size_of
 from tilewright.targets.cpu.instance import Around, Instance
 
@@ -150,11 +151,9 @@ def next_weights(instance: Instance, w: Address) -> str:
 def offset_of_next(instance: Instance, w: Address, loop: Around) -> str:
     """C expression of the offset of the weights in the loop's next iteration."""
     extent = instance.dims[loop.dim]
-    later = Extent(
-        f"({loop.variable} + {loop.step})",
-        extent.size,
-        tuple(start + loop.step for start in extent.starts),
-    )
+    starts = tuple(start + loop.step for start in extent.starts)
+    # As one term: C that tells the next block of weights from this one.
+    later = Extent(variable(f"({loop.variable} + {loop.step})"), extent.size, starts)
     return w.offset({**instance.dims, loop.dim: later})
 
 
@@ -162,5 +161,5 @@ def _call(loops: tuple[Around, ...]) -> str:
     """C expression of a call's number within the loops."""
     text = ""
     for loop in loops:
-        text = f"({text}) * {loop.trips} + {loop.number}" if text else loop.number
+        text = f"({text}) * {loop.trips} + {loop.number}" if text else str(loop.number)
     return f"({text})"

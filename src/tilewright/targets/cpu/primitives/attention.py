@@ -16,7 +16,7 @@ from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, literal, plus
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.planning.blocks import register_tiles, runs_of
-from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, write_chain
+from tilewright.targets.cpu.primitives.chain import PositionOf, loaded, store_at, write_chain
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters, write_call
 
 KEYS = 256
@@ -249,8 +249,7 @@ def _values_text(block: _Block, size: int, first: bool) -> str:
                             at = (begin + n) * lanes * (inner or 1)
                             count = min(lanes, instance.size("e") - (begin + n) * lanes)
                             name = f"v + i * {step} + {at}"
-                            value = f"load({name})" if count == lanes else ""
-                            value = value or f"load_part({name}, {count})"
+                            value = loaded(instance, "", name, count)
                             if inner != 1 and count > 1:
                                 value = f"gather({name}, {inner}, {count})"
                             writer.line(f"const vec w{n} = {value};")

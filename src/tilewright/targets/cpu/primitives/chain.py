@@ -28,8 +28,22 @@ def vector_at(
         raise instance.cannot(f"operand {operand.pointer} has no fixed stride along {lane}")
     if stride != 1 and count > 1:
         return f"gather{suffix}({name}, {stride}, {count})"
-    whole = count == instance.lanes or operand.padded(lane, instance.lanes)
-    return f"load{suffix}({name})" if whole else f"load_part{suffix}({name}, {count})"
+    whole = operand.padded(lane, instance.lanes)
+    return loaded(instance, suffix, name, instance.lanes if whole else count)
+
+
+def loaded(instance: Instance, suffix: str, place: str, count: int) -> str:
+    """C expression that loads ``count`` lanes which lie side by side."""
+    if count == instance.lanes:
+        return f"load{suffix}({place})"
+    return f"load_part{suffix}({place}, {count})"
+
+
+def stored(instance: Instance, suffix: str, place: str, value: str, count: int) -> str:
+    """C statement that writes ``count`` lanes side by side."""
+    if count == instance.lanes:
+        return f"store{suffix}({place}, {value});"
+    return f"store_part{suffix}({place}, {value}, {count});"
 
 
 def lane_suffix(instance: Instance, operand: Address) -> str:
@@ -92,9 +106,8 @@ def store_at(instance: Instance, value: str, lane: str, position: str, count: in
         raise instance.cannot(f"the output has no fixed stride along {lane}")
     if stride != 1 and count > 1:
         return f"scatter{suffix}({name}, {stride}, {value}, {count});"
-    if count == instance.lanes or operand.padded(lane, instance.lanes):
-        return f"store{suffix}({name}, {value});"
-    return f"store_part{suffix}({name}, {value}, {count});"
+    whole = operand.padded(lane, instance.lanes)
+    return stored(instance, suffix, name, value, instance.lanes if whole else count)
 
 
 def write_chain(

@@ -35,7 +35,7 @@ def by_channels(instance: Instance, name: str) -> Instance:
         instance,
         steps=steps,
         output=seen(instance.output),
-        dims={**kept, name: Extent("0", count)},
+        dims={**kept, name: Extent(0, count)},
         extents={**instance.extents, name: count},
     )
 
@@ -46,7 +46,7 @@ def vectors_of(instance: Instance, name: str) -> list[Instance]:
     return [
         replace(
             instance,
-            dims={**instance.dims, name: Extent(str(start), min(lanes, count - start), (start,))},
+            dims={**instance.dims, name: Extent(start, min(lanes, count - start), (start,))},
         )
         for start in range(0, count, lanes)
     ]

@@ -21,7 +21,7 @@ def element_offset(instance: Instance, operand: Address, variables: Mapping[str,
 
     Only for tiles whose other dims have one index.
     """
-    still = {name: Extent("0", extent.size, (0,)) for name, extent in instance.dims.items()}
+    still = {name: Extent(0, extent.size) for name, extent in instance.dims.items()}
     unpadded = replace(
         operand,
         window=tuple(replace(axis, offset=0) for axis in operand.window),
@@ -67,7 +67,7 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write loops over the tile's elements, in place of a function."""
     del code
     names = {
-        dim: f"{dim}_" if instance.dims[dim].start == dim else dim
+        dim: f"{dim}_" if str(instance.dims[dim].start) == dim else dim
         for dim in instance.dims
         if instance.size(dim) > 1
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, literal, plus
 from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, write_chain
+from tilewright.targets.cpu.primitives.chain import PositionOf, loaded, store_at, write_chain
 from tilewright.targets.cpu.primitives.code import (
     NAME,
     KernelCode,
@@ -34,14 +34,12 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     inner.line(f"/* {count} elements */")
     inner.line(f"static void {NAME}({parameters(instance)})")
 
-    def loaded(operand: Address, at: str, part: int) -> str:
-        position = PositionOf(instance, axis, at, [])(operand)
+    def vector(operand: Address, at: str, part: int) -> str:
+        place = plus(operand.pointer, PositionOf(instance, axis, at, [])(operand))
         stride = operand.stride(axis, count, instance.dims)
         if stride != 1 and count > 1:
-            return f"gather({plus(operand.pointer, position)}, {stride}, {part})"
-        if part < lanes:
-            return f"load_part({plus(operand.pointer, position)}, {part})"
-        return f"load({plus(operand.pointer, position)})"
+            return f"gather({place}, {stride}, {part})"
+        return loaded(instance, "", place, part)
 
     def add_up(expression: str) -> None:
         """The sum of an expression of ``v`` over the row, into ``total``."""
@@ -50,16 +48,16 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
         if groups:
             loop = f"for (long i = 0; i < {groups}; i++)"
             with inner.block(f"{loop} UNROLL for (int u = 0; u < {SUMS}; u++)"):
-                inner.line(f"const vec v = {loaded(operands[0], f'(i * {SUMS} + u)', lanes)};")
+                inner.line(f"const vec v = {vector(operands[0], f'(i * {SUMS} + u)', lanes)};")
                 inner.line(f"s[u] += {expression};")
         for number in range(left):
             with inner.block():
                 at = str(groups * SUMS + number)
-                inner.line(f"const vec v = {loaded(operands[0], at, lanes)};")
+                inner.line(f"const vec v = {vector(operands[0], at, lanes)};")
                 inner.line(f"s[{number}] += {expression};")
         if rest:
             with inner.block():
-                inner.line(f"const vec v = {loaded(operands[0], str(full), rest)};")
+                inner.line(f"const vec v = {vector(operands[0], str(full), rest)};")
                 cleared = f"(vec)((mask)({expression}) & first_lanes({rest}))"
                 inner.line(f"s[0] += {cleared};")
         inner.line("total = sum_v((s[0] + s[1]) + (s[2] + s[3]));")
@@ -76,9 +74,9 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
         inner.line(f"const float factor = 1.0f / sqrtf(total / {literal(count)} + {epsilon});")
 
         def write(at: str, part: int) -> None:
-            inner.line(f"vec t = ({loaded(operands[0], at, part)} - mean) * factor;")
+            inner.line(f"vec t = ({vector(operands[0], at, part)} - mean) * factor;")
             for operand, sign in zip(operands[1:], ("*", "+"), strict=False):
-                inner.line(f"t = t {sign} {loaded(operand, at, part)};")
+                inner.line(f"t = t {sign} {vector(operand, at, part)};")
             positions = PositionOf(instance, axis, at, [])
             name = write_chain(inner, instance, "t", axis, positions, part)
             inner.line(store_at(instance, name, axis, positions(output), part))

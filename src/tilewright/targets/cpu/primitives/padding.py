@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, plus
+from tilewright.codegen.nest.value import variable
 from tilewright.numerics.element_types import size_of
 from tilewright.planning.layout import Layout
 from tilewright.targets.cpu.instance import Instance
@@ -24,14 +25,13 @@ def emit(instance: Instance, writer: Writer) -> bool:
     (_, _, height, width), columns = x.shape, y.shape[3]
     counts = [instance.size("d0"), -(-instance.size("d1") // block), instance.size("d2")]
     starts = [instance.dims[f"d{axis}"].start for axis in range(3)]
-    if starts[1] != "0" and block > 1:
-        starts[1] = f"({starts[1]}) / {block}"
+    starts[1] //= block
     names = ["p0", "p1", "p2"]
     with ExitStack() as nest:
         nest.enter_context(writer.block())
         for axis, count in enumerate(counts):
             nest.enter_context(loops(writer, [(f"i{axis}", count)]))
-            writer.line(f"const long p{axis} = {plus(f'i{axis}', starts[axis])};")
+            writer.line(f"const long p{axis} = {variable(f'i{axis}') + starts[axis]};")
         place = " + ".join(f"{n} * {s}" for n, s in zip(names, y.strides, strict=False))
         writer.line(f"{y.c_type} *q = {y.pointer} + {place};")
         writer.line(f"const long row = {plus('p2', f'-{top}' if top else '0')};")

@@ -11,7 +11,9 @@ from tilewright.targets.cpu.primitives.chain import (
     FLOAT_LANES,
     LANE_ELEMENTS,
     lane_suffix,
+    loaded,
     splat_name,
+    stored,
     write_steps,
 )
 from tilewright.targets.cpu.primitives.code import KernelCode, loops, write_vectors
@@ -61,17 +63,12 @@ def _innermost(writer: Writer, instance: Instance, run: Run, pointers: dict[str,
             pointer, suffix = pointers[operand.pointer], lane_suffix(instance, operand)
             if not steps[operand.pointer]:
                 return f"{splat_name(operand.element)}(*{pointer})"
-            place = plus(pointer, start)
-            whole = count == lanes
-            return f"load{suffix}({place})" if whole else f"load_part{suffix}({place}, {count})"
+            return loaded(instance, suffix, plus(pointer, start), count)
 
         name = write_steps(writer, instance, load)
         place = plus(pointers[instance.output.pointer], start)
         suffix = lane_suffix(instance, instance.output)
-        if count == lanes:
-            writer.line(f"store{suffix}({place}, {name});")
-        else:
-            writer.line(f"store_part{suffix}({place}, {name}, {count});")
+        writer.line(stored(instance, suffix, place, name, count))
 
     write_vectors(writer, run.count, lanes, body, lanes)
 

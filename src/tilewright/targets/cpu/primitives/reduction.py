@@ -17,7 +17,7 @@ from tilewright.targets.cpu.primitives.steps import (
     Tile,
     all_alike,
     joined,
-    open_loops,
+    pointer_loops,
     write_step,
 )
 from tilewright.targets.cpu.primitives.widened import write_widened
@@ -179,16 +179,9 @@ def write_loops(
         taps = [Tap(0, tile.columns, 0, 0)]
     else:
         before, after = joined(before), joined(after)
-    depth = writer.depth
-    xp, wp = open_loops(writer, tile.instance.tensor(0), w, before, pointers)
-    for number, tap in enumerate(taps):
-        if number and not after:
-            writer.line(f"FORGET({xp});")
-        head = [
-            f"for (long {a.variable} = 0; {a.variable} < {a.count}; {a.variable}++)" for a in after
-        ]
-        with writer.block(" ".join(head)):
-            write_step(writer, tile, w, tap, after, (xp, wp), part, skip)
-    while writer.depth > depth:
-        writer.depth -= 1
-        writer.line("}")
+    with pointer_loops(writer, tile.instance.tensor(0), w, before, pointers) as places:
+        for number, tap in enumerate(taps):
+            if number and not after:
+                writer.line(f"FORGET({places[0]});")
+            with writer.block(" ".join(loop.head for loop in after)):
+                write_step(writer, tile, w, tap, after, places, part, skip)

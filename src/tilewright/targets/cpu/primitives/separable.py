@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from tilewright.codegen.c.address import Address, Extent
 from tilewright.codegen.c.source import Writer
+from tilewright.codegen.nest.value import variable
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
 from tilewright.targets.cpu.instance import Instance, Step
@@ -114,12 +115,13 @@ class _Block:
             bounds = {k: v for k, v in attributes.items() if k in ("minimum", "maximum")}
             steps.append(Step(str(attributes["between"]), (0,), bounds, result))
         full = self.channels // lanes * lanes
-        parts = [Extent("channel", lanes, tuple(range(0, full, lanes)))] if full else []
+        blocks = range(0, full, lanes)
+        parts = [Extent(variable("channel"), lanes, tuple(blocks))] if full else []
         if full < self.channels:
-            parts.append(Extent(str(full), self.channels - full, (full,)))
+            parts.append(Extent(full, self.channels - full, (full,)))
         kept = {dim: e for dim, e in instance.dims.items() if dim not in ("co", "oh", "ow")}
         for part in parts:
-            head = _loop("channel", range(0, full, lanes)) if part.start == "channel" else ""
+            head = "" if isinstance(part.start, int) else _loop("channel", blocks)
             for across, dims in self.tiles(int(instance.options["columns"])):
                 tile = replace(
                     instance,
@@ -151,7 +153,7 @@ class _Block:
                 primitive="conv",
                 loops=(),  # Weights are read again for every row: none is fetched ahead.
                 steps=(anchor, *instance.steps[1:]),
-                dims={**kept, **dims, "ci": Extent("0", self.channels)},
+                dims={**kept, **dims, "ci": Extent(0, self.channels)},
                 extents={**instance.extents, "ci": self.channels},
                 reduction=("ci",),
             )
@@ -162,8 +164,7 @@ class _Block:
 def _moved(extent: Extent, by: str, range_: range, size: int = 1) -> Extent:
     """A dim within the block: ``by`` indices, out of a range, behind the block's start."""
     starts = tuple(sorted({start + index for start in extent.starts for index in range_}))
-    name = by if extent.start == "0" else f"({extent.start} + {by})"
-    return Extent(name, size, starts)
+    return Extent(extent.start + variable(by), size, starts)
 
 
 def _loop(variable: str, places: range) -> str:

@@ -6,7 +6,8 @@ which each lane adds up the products (integers.h, shorts.h).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -135,6 +136,11 @@ class Loop:
     x: int
     w: int
 
+    @property
+    def head(self) -> str:
+        """The C in front of its body."""
+        return f"for (long {self.variable} = 0; {self.variable} < {self.count}; {self.variable}++)"
+
 
 @dataclass(frozen=True)
 class Tap:
@@ -167,19 +173,20 @@ def all_alike(tile: Tile, taps: Sequence[Tap], across: Loop) -> bool:
     return len(taps) == across.count and all((tap.low, tap.high) == whole for tap in taps)
 
 
-def open_loops(
+@contextmanager
+def pointer_loops(
     writer: Writer, x: Address, w: Address, loops: Sequence[Loop], pointers: tuple[str, str]
-) -> tuple[str, str]:
-    """Begin loops, which the caller ends; the pointers to the image and the weights within."""
+) -> Generator[tuple[str, str]]:
+    """Write loops around what follows; gives the pointers to the image and the weights there."""
     xp, wp = pointers
-    for loop in loops:
-        v = loop.variable
-        writer.line(f"for (long {v} = 0; {v} < {loop.count}; {v}++) {{")
-        writer.depth += 1
-        writer.line(f"const {x.c_type} *x{v} = {plus(xp, total([(loop.x, v)]))};")
-        writer.line(f"const {w.c_type} *w{v} = {plus(wp, total([(loop.w, v)]))};")
-        xp, wp = f"x{v}", f"w{v}"
-    return xp, wp
+    with ExitStack() as nest:
+        for loop in loops:
+            v = loop.variable
+            nest.enter_context(writer.block(loop.head))
+            writer.line(f"const {x.c_type} *x{v} = {plus(xp, total([(loop.x, v)]))};")
+            writer.line(f"const {w.c_type} *w{v} = {plus(wp, total([(loop.w, v)]))};")
+            xp, wp = f"x{v}", f"w{v}"
+        yield xp, wp
 
 
 def write_step(

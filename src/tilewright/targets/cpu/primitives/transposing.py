@@ -11,7 +11,9 @@ from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.chain import (
     lane_suffix,
     lane_type,
+    loaded,
     splat_name,
+    stored,
     write_steps,
 )
 from tilewright.targets.cpu.primitives.code import loops
@@ -99,10 +101,7 @@ def _tile(
             return f"gather{suffix}({place}, {along[number]}, {count})"
         if not along[number]:
             return f"{splat_name(operand.element)}(*({place}))"
-        place = plus(place, a)
-        return (
-            f"load{suffix}({place})" if count == lanes else f"load_part{suffix}({place}, {count})"
-        )
+        return loaded(instance, suffix, plus(place, a), count)
 
     head = f"UNROLL for (int u = 0; u < {lanes}; u++)" if tall else ""
     with writer.block(head):
@@ -110,10 +109,7 @@ def _tile(
         last = len(addresses) - 1
         place = plus(f"p{last}", total([(across[last], "(b + u)" if tall else "b"), (1, a)]))
         suffix = lane_suffix(instance, instance.output)
-        if count == lanes:
-            writer.line(f"store{suffix}({place}, {name});")
-        else:
-            writer.line(f"store_part{suffix}({place}, {name}, {count});")
+        writer.line(stored(instance, suffix, place, name, count))
 
 
 def _square(instance: Instance, runs: Sequence[Run]) -> _Square | None:

@@ -20,7 +20,7 @@ from tilewright.targets.cpu.primitives.steps import (
     Tile,
     all_alike,
     joined,
-    open_loops,
+    pointer_loops,
     write_step,
 )
 from tilewright.targets.cpu.primitives.windows import axis_of
@@ -65,23 +65,17 @@ def write_widened(
                 left = replace(pairs, count=rest)
                 write_widened(writer, tile, w, before, taps, across, left, ("xh", "wh"))
         return
-    depth, run = writer.depth, part or pairs.count * max(pairs.x, 1)
-    pointers = open_loops(writer, tile.instance.tensor(0), w, joined(before), pointers)
-    origin, steps = _widen(writer, tile, taps, run, pointers[0])
-    inner = joined([pairs])
-    if all_alike(tile, taps, across) and len(taps) > 1:
-        inner = [across, *inner]
-        taps = taps[:1]
-    for tap in taps:
-        head = [
-            f"for (long {a.variable} = 0; {a.variable} < {a.count}; {a.variable}++)" for a in inner
-        ]
-        moved = replace(tap, x=tap.x - origin)
-        with writer.block(" ".join(head)):
-            write_step(writer, tile, w, moved, inner, (WIDE, pointers[1]), part, skip, steps)
-    while writer.depth > depth:
-        writer.depth -= 1
-        writer.line("}")
+    run = part or pairs.count * max(pairs.x, 1)
+    with pointer_loops(writer, tile.instance.tensor(0), w, joined(before), pointers) as (xp, wp):
+        origin, steps = _widen(writer, tile, taps, run, xp)
+        inner = joined([pairs])
+        if all_alike(tile, taps, across) and len(taps) > 1:
+            inner = [across, *inner]
+            taps = taps[:1]
+        for tap in taps:
+            moved = replace(tap, x=tap.x - origin)
+            with writer.block(" ".join(loop.head for loop in inner)):
+                write_step(writer, tile, w, moved, inner, (WIDE, wp), part, skip, steps)
 
 
 def _widen(

@@ -91,7 +91,7 @@ def classes_of(
         if not classes or classes[-1][1] != columns:
             classes.append((start, columns))
     bounds = [start for start, _ in classes[1:]]
-    name = dim.start if dim else "0"
+    name = dim.start if dim else 0
     return [
         (f"{name} < {bounds[i]}" if i < len(bounds) else "", columns)
         for i, (_, columns) in enumerate(classes)
@@ -155,10 +155,9 @@ def rows_of(
         return Rows(str(taps[0] if taps else 0), str(len(taps)))
     if size > 1:
         raise instance.cannot("a tile of several rows meets the image's border")
-    start = dim.start if dim else "0"
-    row = start if axis.stride == 1 else f"{start} * {axis.stride}"
+    row = (dim.start if dim else 0) * axis.stride - axis.before
     step, taps, extent = axis.dilation, axis.taps, axis.extent
-    writer.line(f"const long {row_name} = {row} - {axis.before}; /* of the image */")
+    writer.line(f"const long {row_name} = {row}; /* of the image */")
     if step == 1:
         writer.line(f"const long {first} = {row_name} < 0 ? -{row_name} : 0;")
         end = f"{row_name} + {taps} > {extent} ? {extent} - {row_name} : {taps}"

@@ -1,7 +1,7 @@
 """The cost of an in-order dispatcher where a move or a compute is an instruction for each row.
 
 Loads of the next tile, computes of this one and its stores stand one behind the other in the
-program. Of each, all but what its engine's queue holds have begun before the dispatcher comes to
+program. Of each, all but what its engine's queue holds were issued before the dispatcher comes to
 the next: tiles of many rows make engines take turns, whatever their slots, and main memory is idle
 while no more than the loads in the queue are left.
 """
@@ -48,26 +48,26 @@ class RowDispatch(Dispatch):
         """
         count, busy = self.computes[row], compute
         head = self._head(self.engine, count) * busy
-        begun = {self.engine: (count, busy)}
+        issued = {self.engine: (count, busy)}
         flows, left, ahead = (np.zeros(len(row)) for _ in range(3))
         for transfer in moved:
             move, lines = transfer.move, transfer.lines
             flow = transfer.size / move.bytes_per_cycle
-            count, busy = begun.get(move.engine, (0.0, 0.0))
+            count, busy = issued.get(move.engine, (0.0, 0.0))
             longest = _busy(move, lines, transfer.size)
-            begun[move.engine] = count + lines, busy + longest
+            issued[move.engine] = count + lines, busy + longest
             first = self._head(move.engine, lines) * flow
             flows, left = flows + flow, left + np.where(transfer.stores, flow - first, 0.0)
             ahead = ahead + np.where(transfer.stores, 0.0, first)
             head = head - np.where(transfer.stores, 0.0, flow - first)
-        single = sum(self._head(engine, count) * busy for engine, (count, busy) in begun.items())
+        single = sum(self._head(engine, count) * busy for engine, (count, busy) in issued.items())
         # While computes wait to be dispatched, what flows are loads, and stores that loads which
         # were dispatched before have not given time to.
         head = head - np.maximum(left - ahead, 0.0)
         return np.maximum(single, flows + np.maximum(head, 0.0))
 
     def _head(self, engine: str, count: Floats) -> Floats:
-        """The part of some instructions that has begun before the dispatcher goes on."""
+        """The part of some instructions that was issued before the dispatcher goes on."""
         return np.maximum(1 - self.queues[engine] / np.maximum(count, 1), 0.0)
 
 

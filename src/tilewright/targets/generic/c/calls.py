@@ -11,9 +11,9 @@ from tilewright.codegen.c.loops import Call, KernelWriter, Value
 from tilewright.codegen.c.values import Tables
 from tilewright.machine.checks import ROLES
 from tilewright.targets.generic.c.records import (
+    c_of,
     constants,
     function_of,
-    interface_of,
     member,
     members,
 )
@@ -31,8 +31,8 @@ def kernel_body(whole: Lowering, program: ProgramOp, prefix: str) -> list[str]:
     loads, lowered = kernel.fields()
     calls = {op: call(whole, *lowered[op]) for op in kernel.all}
     first = [call(whole, part.instruction, part.columns) for part in loads]
-    interface = interface_of(whole.machine)
-    return KernelWriter(kernel.order, calls, first, interface, Tables(prefix)).write()
+    named = c_of(whole.machine)
+    return KernelWriter(kernel.order, calls, first, named, Tables(prefix)).write()
 
 
 def call(whole: Lowering, instruction: Instruction, columns: Mapping[str, Any]) -> Call:

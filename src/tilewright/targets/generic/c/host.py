@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.codegen.c.loops import ticket_type
 from tilewright.codegen.c.source import Writer
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Move, Primitive
@@ -12,7 +13,6 @@ from tilewright.targets.generic.c.records import (
     c_of,
     commands_of,
     function_of,
-    interface_of,
     result_of,
 )
 from tilewright.targets.generic.families.gather import IMAGE, POINTS
@@ -68,7 +68,7 @@ def check_host(instructions: InstructionSet) -> None:
 def host_text(instructions: InstructionSet) -> str:
     """The C file of a machine's functions on the host."""
     machine = instructions.machine
-    named = interface_of(machine)
+    named = c_of(machine)
     writer = Writer()
     writer.text(f"""\
 /* The functions of {named.prefix}.h on the host: queues of commands (queues.h), which
@@ -86,7 +86,7 @@ def host_text(instructions: InstructionSet) -> str:
         writer.line()
         _function(writer, instruction, machine)
     engines = f"enum {named.prefix}_engine engine, enum {named.prefix}_engine other"
-    ordering = {"wait": (named.wait, f"{named.ticket} ticket")}
+    ordering = {"wait": (named.wait, f"{ticket_type(named)} ticket")}
     if named.signal:
         flag = "uint32_t flag"
         ordering = {"set_flag": (named.signal, flag), "await_flag": (named.wait, flag)}
@@ -102,13 +102,13 @@ void {function}({engines}, {number}) {{
 void {function}(void) {{
     queues_{queue}();
 }}""")
-    poison = f"{c_of(machine).prefix}_host_poison"
+    poison = f"{named.prefix}_host_poison"
     writer.text(f"""
 /* Begins a run in an order of commands (queues_order in queues.h). No program depends on
    what memories hold at its beginning: they are filled with what shows. */
 unsigned char {poison} = {POISON:#04x};
 """)
-    with writer.block(f"void {c_of(machine).prefix}_host_start(unsigned order)"):
+    with writer.block(f"void {named.prefix}_host_start(unsigned order)"):
         writer.line(f"queues_order({len(machine.engines)}, order);")
         if named.signal:
             writer.line(f"queues_flag_depth({machine.synchronisation.limit});")
@@ -118,7 +118,7 @@ unsigned char {poison} = {POISON:#04x};
     if keeping:
         writer.text(f"""
 /* The first byte of a memory in which results stay from kernel to kernel. */
-uint8_t *{c_of(machine).prefix}_host_address(const char *memory) {{""")
+uint8_t *{named.prefix}_host_address(const char *memory) {{""")
         for memory in keeping:
             writer.text(f"""\
     if (!strcmp(memory, "{memory}"))
@@ -139,7 +139,7 @@ def _array(memory: str) -> str:
 
 def _function(writer: Writer, instruction: Instruction, machine: Machine) -> None:
     name, family = function_of(instruction), instruction.family.name
-    result = result_of(interface_of(machine))
+    result = result_of(c_of(machine))
     gives = "" if result == "void" else "return "
     with writer.block(f"static void run_{name}(const void *record)"):
         writer.line(f"const struct {name} *c = record;")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilewright.codegen.c.loops import Interface
+from tilewright.codegen.c.loops import engine_constant, ticket_type
 from tilewright.codegen.c.source import Writer, comment
 from tilewright.codegen.words import Field
 from tilewright.errors import refuse
@@ -18,16 +18,8 @@ from tilewright.machine.c_functions import CInterface
 from tilewright.targets.generic.isa import Instruction, InstructionSet
 
 
-def interface_of(machine: Machine) -> Interface:
-    """The names that all programs of the machine use."""
-    named = c_of(machine)
-    return Interface(
-        named.prefix, named.wait, named.finish, named.signal or "", named.barrier or ""
-    )
-
-
 def c_of(machine: Machine) -> CInterface:
-    """The machine's table ``[c]``, which it must have."""
+    """The names that all programs of a machine use: its table ``[c]``, which it must have."""
     if machine.c is None:
         raise refuse("target-machine", f"{machine.name} names no C functions", "c")
     return machine.c
@@ -85,10 +77,10 @@ _ABOUT_FLAGS = """\
 def header_text(instructions: InstructionSet) -> str:
     """Return the header of the functions that the machine's driver provides."""
     machine = instructions.machine
-    named = interface_of(machine)
+    named = c_of(machine)
     guard = f"{named.prefix}_H".upper()
-    engines = ", ".join(named.engine(engine.name) for engine in machine.engines)
-    ticket = "" if named.signal else f"typedef uint32_t {named.ticket};\n\n"
+    engines = ", ".join(engine_constant(named, engine.name) for engine in machine.engines)
+    ticket = "" if named.signal else f"typedef uint32_t {ticket_type(named)};\n\n"
     writer = Writer()
     writer.text(f"""\
 /* {comment(f"{machine.name}: what programs call, for its driver to provide.")}
@@ -122,16 +114,16 @@ struct {named.prefix}_memory {{
 _AGAIN = "; tickets may begin at 1 again"
 
 
-def _tickets(named: Interface) -> str:
+def _tickets(named: CInterface) -> str:
     engine, head = f"enum {named.prefix}_engine", f"void {named.wait}("
     return f"""\
 /* What the engine is given after this starts only once the other engine has completed its
    commands up to the ticket; 0 is no command. The caller need not wait. */
 {head}{engine} engine, {engine} other,
-{" " * len(head)}{named.ticket} ticket);"""
+{" " * len(head)}{ticket_type(named)} ticket);"""
 
 
-def _flags(machine: Machine, named: Interface) -> str:
+def _flags(machine: Machine, named: CInterface) -> str:
     engine = f"enum {named.prefix}_engine"
     depth, last = machine.synchronisation.limit, machine.synchronisation.count - 1
     return f"""\
@@ -146,7 +138,7 @@ void {named.wait}({engine} engine, {engine} other, uint32_t flag);
 void {named.barrier}(void);"""
 
 
-def _record(writer: Writer, instruction: Instruction, named: Interface) -> None:
+def _record(writer: Writer, instruction: Instruction, named: CInterface) -> None:
     name = function_of(instruction)
     plain = instruction.family.name == "transfer"
     text = (
@@ -171,6 +163,6 @@ def _record(writer: Writer, instruction: Instruction, named: Interface) -> None:
     writer.line(f"{result_of(named)} {name}(const struct {name} *command);")
 
 
-def result_of(named: Interface) -> str:
+def result_of(named: CInterface) -> str:
     """Return the C result type of functions that start a command."""
-    return "void" if named.signal else named.ticket
+    return "void" if named.signal else ticket_type(named)

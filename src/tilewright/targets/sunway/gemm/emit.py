@@ -1,8 +1,8 @@
 """Tile code of products: convolutions and matrix products by the functions of slave/gemm.h.
 
-Sums lie in the result's tile. They are begun and completed row by row, as those of all reductions;
-between, blocks of them are taken into registers for all taps of a window and all input channels of
-the tile.
+Sums lie in the result's tile. They are started and completed row by row, as those of all
+reductions; between, blocks of them are taken into registers for all taps of a window and all input
+channels of the tile.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from benchmarks.papers.dlir.bounds import ahead, chained, network_bound
 
 from tests.planning import planning_kernels as kernels
 from tilewright.planning.cost.bounds import granule_bound, main_bandwidth
-from tilewright.planning.cost.network_bound import ahead, chained, network_bound
 from tilewright.targets.cambricon_x.machine import MACHINE
 
 CONV = MACHINE.primitive("conv")
