@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.slow import but_fast
 from tests.targets.ascend.cube_kernels import Convolution, planned, program_of
+from tests.targets.ascend.lowering.test_given_flags import of_a_length
 
 import tilewright
 from tilewright.compiler.pipeline import resolve
@@ -141,6 +142,14 @@ LOOPS = {
         DUP.format(at="0") + " set_vector_mask(0x0ULL, 0x1ULL);",
         "cce-setting.*leaves another",
     ),
+    "a counter that nothing declares": ("10", "n = n + 1;", "cce-value.*no counter"),
+    "a loop's variable that is counted": ("10", "i = i + 1;", "cce-value.*no counter"),
+    "a counter that grows by itself": (
+        "10",
+        "int64_t n = 0; for (int64_t j = 0; j < 9; j++) { n = n * n + 2; }",
+        "cce-value.*goes on by 1",
+    ),
+    "a counter with the name of a loop": ("10", "int64_t i = 0;", "cce-value.*another name"),
 }
 
 
@@ -150,6 +159,15 @@ def test_hostile_texts_are_refused(name: str) -> None:
     with pytest.raises(TilewrightError, match=reason):
         for kernel in read_kernels(LOOP.format(count=count, body=body), ASCEND_910):
             verified(kernel, ASCEND_910)
+
+
+def test_slots_are_counted_where_tiles_at_an_edge_are_fewer() -> None:
+    program = synchronised(of_a_length(10))
+    text = kernel_text(program)
+    assert "_turn = 0;" in text
+    (again,) = read_kernels(text, ASCEND_910)
+    assert kernel_text(again) == text
+    verified(again, ASCEND_910)
 
 
 @pytest.mark.parametrize("name", ["step", "lambda", "access", "range"])

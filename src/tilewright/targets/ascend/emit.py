@@ -12,6 +12,7 @@ from tilewright.codegen.c.source import Writer, comment
 from tilewright.codegen.nest.value import of
 from tilewright.targets.ascend.isa import element_of
 from tilewright.targets.ascend.program import (
+    ASSIGNMENTS,
     BLOCK_INDEX,
     LENGTH,
     SCALAR,
@@ -123,9 +124,9 @@ def _body(writer: Writer, body: Sequence[Statement]) -> None:
             head = f"for (int64_t {name} = 0; {name} < {statement.count}; {name}++)"
             with writer.block(head):
                 _body(writer, statement.body)
-        elif isinstance(statement, Command) and statement.name == SCALAR:
+        elif isinstance(statement, Command) and statement.name in ASSIGNMENTS:
             name, value = statement.arguments
-            writer.line(f"const int64_t {name} = {value};")
+            writer.line(f"{ASSIGNMENTS[statement.name]}{name} = {value};")
         elif isinstance(statement, Command):
             _call(writer, statement)
         elif isinstance(statement, Flag):

@@ -1,8 +1,7 @@
 """Put the flags and barriers in that a program needs, and no others.
 
 A program of the cube has the flags of its tile program (tile/passes/assign_events.py). They are put
-next to the commands that they are for, barriers within pipes come to them, and all is proven. Where
-that fails they are left out.
+next to the commands that they are for, barriers within pipes come to them, and all is proven.
 
 Flags of any other program follow from its buffers. Of each it says in whose iterations it has
 contents of its own (``Buffer.scope``) and how many slots take turns; from that the pass reads who
@@ -101,10 +100,7 @@ def synchronised(program: Program, *, events: int = 4) -> Program:
     (``lower-flags``) what no flags of this kind make right."""
     every = cases(program)
     if any(isinstance(statement, Flag) for statement in statements(program.body)):
-        whole = _proven(program, events, every)
-        if whole is not None:
-            return whole
-        program = replace(program, body=_without_flags(program.body))
+        return _proven(program, events, every)
     known = every[:1]
     while True:
         whole = _ordered(program, events, known, every)
@@ -119,22 +115,21 @@ def synchronised(program: Program, *, events: int = 4) -> Program:
         known.append(wrong)
 
 
-def _proven(program: Program, events: int, every: Sequence[Case]) -> Program | None:
-    """A program that has the flags of its tile program, with the barriers that it needs.
-
-    None where these do not order it: a tile program counts the visits of a buffer, and here those
-    that an edge tile lacks are left out (``slot_of``), so that other ones may take turns.
+def _proven(program: Program, events: int, every: Sequence[Case]) -> Program:
+    """A program that has the flags of its tile program, with the barriers that it needs. Refuses
+    (``lower-flags``) what these do not order.
 
     A move or a compute of the tile program is several commands here. Where the proof allows, a flag
     is set before those of its pipe, and waited for behind those, that use nothing which the other
     pipe does: L0C is free once its sums are in UB, and a bias is needed once they are there.
     """
 
-    def is_right(placed: Program) -> bool:
+    def problem(placed: Program) -> Problem | None:
         tracer = Tracer(placed)
-        return not any(
+        problems = (
             prove_trace(tracer.run(length=n, block=b), events=events, most=1) for n, b in every
         )
+        return next((each[0] for each in problems if each), None)
 
     barred = _barred(replace(program, body=list(program.body)), None, every)
     used: dict[str, set[int]] = {}
@@ -142,19 +137,13 @@ def _proven(program: Program, events: int, every: Sequence[Case]) -> Program | N
         if isinstance(statement, Command):
             used.setdefault(statement.pipe, set()).update(homes_of(statement))
     close = replace(barred, body=close_to_uses(barred.body, used))
-    return next((placed for placed in (close, barred) if is_right(placed)), None)
-
-
-def _without_flags(body: Sequence[Statement]) -> list[Statement]:
-    """The statements without flags and barriers of a pipe, in the same loops."""
-    for statement in body:
-        if isinstance(statement, Loop):
-            statement.body = _without_flags(statement.body)
-    return [
-        each
-        for each in body
-        if not isinstance(each, Flag) and not (isinstance(each, Barrier) and each.pipe != "ALL")
-    ]
+    if problem(close) is None:
+        return close
+    wrong = problem(barred)
+    if wrong is None:
+        return barred
+    text = f"the tile program's flags do not order {program.name}: {wrong}"
+    raise refuse("lower-flags", text)
 
 
 Case = tuple[int, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tilewright.targets.ascend.program import Command, Flag, Loop, Statement, statements
+from tilewright.targets.ascend.program import COUNT, Command, Flag, Loop, Statement, statements
 
 
 def homes_of(statement: Statement) -> set[int]:
@@ -24,6 +24,8 @@ def close_to_uses(body: Sequence[Statement], used: Mapping[str, set[int]]) -> li
             alike = other.kind == flag.kind
             same = (other.source, other.target) == (flag.source, flag.target)
             return not (alike and same) and (alike or flag.kind == "wait")
+        if isinstance(other, Command) and other.name == COUNT:
+            return False  # The event may depend on it.
         theirs = used.get(flag.target if flag.kind == "set" else flag.source, set[int]())
         flags = any(isinstance(each, Flag) for each in statements([other]))
         return not flags and not homes_of(other) & theirs

@@ -13,7 +13,7 @@ import re
 from tilewright.codegen.nest.value import Expr, Value, variable
 from tilewright.errors import refuse
 from tilewright.targets.ascend.program import (
-    SCALAR,
+    ASSIGNMENTS,
     UNKNOWN,
     Command,
     Flag,
@@ -45,7 +45,7 @@ def check_look_ups(program: Program) -> None:
             wrong = depends(statement.event)
         elif not isinstance(statement, Command):
             continue
-        elif statement.name == SCALAR:
+        elif statement.name in ASSIGNMENTS:
             name, value = statement.arguments
             if depends(value):
                 unknown.add(variable(name).python)

@@ -118,13 +118,22 @@ class Command:
     """The cycles of the cube or the vector unit; moves take what their bytes do."""
 
 
-SCALAR = "scalar"
-"""A command of the scalar unit that gives a value a name: ``const int64_t name = value;``."""
+SCALAR, COUNTER, COUNT = "scalar", "counter", "count"
+"""Commands of the scalar unit that give a name a value: for good, at first, and anew."""
+
+ASSIGNMENTS = {SCALAR: "const int64_t ", COUNTER: "int64_t ", COUNT: ""}
+"""What stands before ``name = value;`` in C."""
 
 
 def scalar(name: str, value: Value, cycles: int = 0) -> Command:
     """A name for a value, within the body that it stands in; ``cycles`` hold the scalar unit up."""
     return Command(SCALAR, "S", (name, value), cycles=cycles)
+
+
+def counter(name: str) -> tuple[Command, Command]:
+    """A variable that begins at 0, and the command that adds 1 to it."""
+    more = Command(COUNT, "S", (name, variable(name) + 1))
+    return Command(COUNTER, "S", (name, 0)), more
 
 
 @dataclass(eq=False)
@@ -280,7 +289,7 @@ class Tracer:
                 lines.append(f"{space}    pass")
                 self._write(statement.body, depth + 1)
             elif not isinstance(statement, Remark):
-                if isinstance(statement, Command) and statement.name == SCALAR:
+                if isinstance(statement, Command) and statement.name in ASSIGNMENTS:
                     name, value = statement.arguments
                     lines.append(f"{space}{variable(name).python} = {of(value).python}")
                 number = len(self._known)

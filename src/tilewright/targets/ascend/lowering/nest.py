@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from tilewright.codegen.nest.span import Span, box
-from tilewright.codegen.nest.value import Value, equal, variable
+from tilewright.codegen.nest.value import Expr, Value, equal, variable
 from tilewright.planning.domain import Affine
 from tilewright.targets.ascend.machine import CUBE
 from tilewright.targets.ascend.program import LENGTH, Command, Loop, scalar
+from tilewright.tile.dialect import LoopOp
 
 Spans = Mapping[str, Span]
 
@@ -44,18 +45,22 @@ def interval(
     return Span(first, size, most), commands
 
 
-def slot_of(loops: Sequence[tuple[Loop, int]], slots: int) -> Value:
-    """The slot of a visit within some loops: slots take turns, the innermost loop's visits first.
+def slot_of(loops: Sequence[tuple[Loop, int, LoopOp]], slots: int) -> Value | None:
+    """The slot of a run of some loops' body: slots take turns, and runs are counted as the tile
+    program counts them (``Order.visit``).
 
-    Where an outer loop's edge tiles have fewer visits, the turns of those that they lack are left
-    out.
+    None where an expression of their variables does not say it: where a loop runs less often at an
+    edge, but for that of the loop around it over the same dim, after which that one ends.
     """
     total: Value = 0
-    for number, (loop, trips) in enumerate(loops):
-        factor = prod(count for _, count in loops[number + 1 :]) % slots
-        if trips > 1:
-            total = loop.variable * factor + total
-    return total % slots if not isinstance(total, int) else 0
+    several = [each for each in loops if each[1] > 1]
+    for number, (loop, _, op) in enumerate(several):
+        inner = several[number + 1 :]
+        same = next((other for other, _, of in inner if of.dim == op.dim), None)
+        if any(isinstance(each.count, Expr) and each is not same for each, _, _ in inner):
+            return None
+        total = loop.variable * (prod(trips for _, trips, _ in inner) % slots) + total
+    return total % slots
 
 
 def first_of(loops: Sequence[Loop]) -> Value:

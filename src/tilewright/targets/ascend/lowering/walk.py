@@ -22,7 +22,7 @@ from math import prod
 from typing import Protocol
 
 from tilewright.codegen.nest.span import whole
-from tilewright.codegen.nest.value import Value, least, more, select
+from tilewright.codegen.nest.value import Value, least, more, select, variable
 from tilewright.errors import TilewrightError, refuse
 from tilewright.ir import Block, SSAValue
 from tilewright.ir.types import element_name, layout_of
@@ -41,12 +41,14 @@ from tilewright.targets.ascend.program import (
     LENGTH,
     Barrier,
     Buffer,
+    Command,
     Flag,
     Loop,
     Program,
     Statement,
     Tensor,
     block_places,
+    counter,
 )
 from tilewright.tile.dialect import (
     BufferOp,
@@ -148,6 +150,10 @@ class Walk:
     """The loops that cores share."""
     grid: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """Their variables, outermost first, and how many parts there are."""
+    counters: dict[Loop, tuple[Command, Command]] = field(
+        default_factory=dict[Loop, tuple[Command, Command]]
+    )
+    """Of loops whose runs are counted: a counter at its start, and what counts."""
     ended: list[Value] = field(default_factory=list[Value])
     """The number of indices of parts along dims of ``free``; none where that is not positive."""
 
@@ -160,6 +166,7 @@ class Walk:
             spans[dim] = replace(spans[dim], size=size)
         self.shared = shared_loops(self.program)
         self._block(self.program.body.block, body, spans, ())
+        body = [*(start for start, _ in self.counters.values()), *body]
         if self.ended:
             body = self._guarded(body)
         tensors = tuple(self.tensors[symbol] for symbol in order)
@@ -246,6 +253,8 @@ class Walk:
         loop, trips, inner = cut(span, step, upper, f"{dim}_{number}" if number else dim)
         body.append(loop)
         self._block(op.body.block, loop.body, {**spans, dim: inner}, (*loops, (loop, trips, op)))
+        if loop in self.counters:
+            loop.body.append(self.counters[loop][1])
 
     def _domain(
         self,
@@ -296,13 +305,22 @@ class Walk:
         if needed > size:
             reason = f"a tile of {op.symbol.data} in {memory} takes {needed} bytes, not {size}"
             raise self.refusal("lower-operation", reason)
-        around = [(loop, trips) for loop, trips, _ in loops]
-        scope = around[-1][0] if around else None
-        slot = slot_of(around, slots) if slots > 1 else 0
+        scope = loops[-1][0] if loops else None
+        slot = self._slot(loops, slots) if slots > 1 else 0
         name = f"{self.tensors[op.tensor_op.symbol.data].name}_{memory}"
         element = self.forms.element(op)
         buffer = Buffer(name, memory, op.get("address"), size, slots, slot, scope, element)
         self.homes[op.result] = Home(op, buffer, spans, spans)
+
+    def _slot(self, loops: tuple[tuple[Loop, int, LoopOp], ...], slots: int) -> Value:
+        """The slot of a run of a block; runs are counted where no expression of the loops'
+        variables says it."""
+        slot = slot_of(loops, slots)
+        if slot is None:
+            loop = loops[-1][0]
+            self.counters.setdefault(loop, counter(f"{loop.name}_turn"))
+            slot = variable(f"{loop.name}_turn") % slots
+        return slot
 
     def _move(self, op: MoveOp) -> list[Statement]:
         home = self.homes[op.buffer.result]

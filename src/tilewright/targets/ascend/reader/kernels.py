@@ -35,6 +35,7 @@ from tilewright.targets.ascend.program import (
     Remark,
     Statement,
     Tensor,
+    counter,
     scalar,
 )
 from tilewright.targets.ascend.proof import PIPES, prove_trace
@@ -207,6 +208,7 @@ class _Reader:
         self.constants: list[tuple[str, Value]] = []
         self.buffers: list[Buffer] = []
         self.written: set[str] = set()
+        self.counters: dict[str, Command] = {}
         self.indices: set[str] = set()
         """Tensors of which the scalar unit reads elements."""
 
@@ -224,6 +226,11 @@ class _Reader:
                     else:
                         statements.append(self._scalar(tree, variables))
                         variables |= {str(tree.children[0])}
+                continue
+            if tree.data == "counter":
+                with _at(tree):
+                    statements.append(self._counter(tree, variables))
+                    variables |= {str(tree.children[0])}
                 continue
             with _at(tree):
                 statement = self._statement(tree, settings, variables, first=not statements)
@@ -243,12 +250,29 @@ class _Reader:
         self.indices |= set(elements)
         return scalar(name, self._value(value, variables), cycles)
 
+    def _counter(self, tree: Tree[Token], variables: frozenset[str]) -> Command:
+        name = self._new(tree, variables)
+        start, self.counters[name] = counter(name)
+        return start
+
+    def _count(self, tree: Tree[Token], variables: frozenset[str]) -> Command:
+        """The step of a counter, which is always 1: other values could grow without end."""
+        name, text = str(tree.children[0]), self.source.slice(trees(tree.children)[0])
+        if name not in variables or name not in self.counters or text != f"{name} + 1":
+            reason = f"{name} is no counter that goes on by 1"
+            raise refuse("cce-value", reason, help=f"int64_t {name} = 0; {name} = {name} + 1;")
+        return self.counters[name]
+
     def _named(self, tree: Tree[Token], variables: frozenset[str]) -> tuple[str, Tree[Token]]:
         """The name that a line gives to a value, and that value."""
-        name, value = str(tree.children[0]), trees(tree.children)[0]
+        return self._new(tree, variables), trees(tree.children)[0]
+
+    def _new(self, tree: Tree[Token], variables: frozenset[str]) -> str:
+        """A name that nothing else has."""
+        name = str(tree.children[0])
         if name in variables or name in self.tensors or name == str(BLOCK_INDEX):
             raise refuse("cce-value", f"{name} is another name's already", help="rename it")
-        return name, value
+        return name
 
     def _constant(self, tree: Tree[Token], variables: frozenset[str]) -> str:
         """A constant of a block, in front of all statements; its name."""
@@ -277,6 +301,8 @@ class _Reader:
             return None
         if tree.data == "unused":
             return None
+        if tree.data == "count":
+            return self._count(tree, variables)
         if tree.data == "loop":
             return self._loop(tree, settings, variables)
         name, *rest = tree.children

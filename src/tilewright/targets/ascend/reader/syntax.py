@@ -24,6 +24,8 @@ block: "{" statement* "}"
 ?statement: COMMENT -> comment
     | "for" "(" "int64_t" NAME "=" "0" ";" NAME "<" value ";" NAME "++" ")" block -> loop
     | "const" "int64_t" NAME "=" value ";" -> constant
+    | "int64_t" NAME "=" "0" ";" -> counter
+    | NAME "=" value ";" -> count
     | NAME "(" [value ("," value)*] ")" ";" -> call
     | "(" "void" ")" NAME ";" -> unused
 
