@@ -169,20 +169,20 @@ def _starts(instructions: InstructionSet[Instruction], opcodes: Units, size: int
     for instruction in instructions.instructions:
         lengths[instruction.opcode] = instruction.units
     after = lengths[opcodes.astype(np.int64)].tolist()
-    starts: list[int] = []
+    units: list[int] = []
     unit = 0
     while unit < size:
         if not after[unit]:
-            raise _unknown(instructions, opcodes, len(starts), [*starts, unit])
-        starts.append(unit)
+            raise _unknown(instructions, opcodes, len(units), [*units, unit])
+        units.append(unit)
         unit += after[unit]
     if unit > size:
         raise refuse(
             "isa-word",
             f"the program ends {unit - size} units before this instruction does",
-            f"instruction {len(starts) - 1}, unit {starts[-1]}",
+            f"instruction {len(units) - 1}, unit {units[-1]}",
         )
-    return np.array(starts, np.int64)
+    return np.array(units, np.int64)
 
 
 def _unknown(
