@@ -18,9 +18,9 @@ first loop are signalled before all commands: each signal waits for those that i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from tilewright.ir import Block, Operation
+from tilewright.tile import assignment
 from tilewright.tile.dialect import part_block
 from tilewright.tile.operations import (
     BarrierOp,
@@ -48,50 +48,8 @@ PART = "a part ends"
 """Why a barrier ends the block that each of several cores runs for its parts of a result."""
 
 
-@dataclass(frozen=True)
-class Handover:
-    """An engine lets another go on: behind one statement of a block, in front of another."""
-
-    source: str
-    target: str
-    block: Block
-    after: Operation
-    """The statement behind which the source signals."""
-    before: Operation | None
-    """The statement in front of which the target waits; None: right behind the signal."""
-    back: bool
-    """True if the wait is for a signal of an earlier run of the block."""
-    slots: int = 1
-    """The number of runs back; for other waits, how many runs the source may be ahead."""
-    of: BufferOp | None = None
-    """The buffer whose slots they are, where there are several."""
-
-    @property
-    def engines(self) -> tuple[str, str]:
-        """The ordered pair of engines: source and target."""
-        return self.source, self.target
-
-    def with_other(self, other: Handover) -> Handover | None:
-        """The hand-over that does what this and another do: the source signals after both, the
-        target waits before both. None where the two have other slots, or no such place."""
-        if (self.engines, self.block, self.back, self.slots) != (
-            *(other.engines, other.block, other.back, other.slots),
-        ):
-            return None
-        if self.before is None or other.before is None or (self.of is None) != (other.of is None):
-            return None
-        after = other.after if self.after.is_before_in_block(other.after) else self.after
-        first = self if self.before.is_before_in_block(other.before) else other
-        assert first.before is not None
-        follows = self.back or after.is_before_in_block(first.before)
-        return replace(first, after=after) if follows else None
-
-    @property
-    def reverse(self) -> Handover:
-        """The source waits until the target has taken what it signalled as many runs before as
-        slots take turns."""
-        before, turns = self.before or self.after, (self.slots, self.of)
-        return Handover(self.target, self.source, self.block, before, self.after, True, *turns)
+Handover = assignment.Handover[Block, Operation, BufferOp]
+Placed = assignment.Placed[Handover]
 
 
 def handovers_of(program: ProgramOp) -> list[Handover]:
@@ -118,15 +76,9 @@ def handovers_of(program: ProgramOp) -> list[Handover]:
 
 def merged(handovers: Sequence[Handover]) -> list[Handover]:
     """Join hand-overs that have the same engines and slots, where their places allow."""
-    whole: list[Handover] = []
-    for handover in handovers:
-        for number, other in enumerate(whole):
-            if (both := handover.with_other(other)) is not None:
-                whole[number] = both
-                break
-        else:
-            whole.append(handover)
-    return whole
+    return assignment.merged(
+        handovers, lambda one, other: one.is_before_in_block(other), lambda each: each.of is None
+    )
 
 
 def _fills(user: Command, op: Command, buffer: BufferOp) -> bool:
@@ -215,16 +167,6 @@ def statement_in(block: Block, op: Operation) -> Operation:
         assert outer is not None
         op = outer
     return op
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A hand-over with ids, or the barrier that stands for it."""
-
-    handover: Handover
-    ids: tuple[int, ...] = ()
-    reason: str = ""
-    """Why a barrier takes its place; "" for signals."""
 
 
 def place(program: ProgramOp, items: Sequence[Placed]) -> dict[Ordering, list[Placed]]:

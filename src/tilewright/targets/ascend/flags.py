@@ -28,11 +28,12 @@ After: the contents are handed on, and the slot is handed back; slots are free a
     wait_flag(PIPE_MTE1, PIPE_MTE2, EVENT_ID0);
     wait_flag(PIPE_MTE1, PIPE_MTE2, EVENT_ID1);
 
-A pipe's flags to another take as many events as slots take turns; pairs of places that lie side by
-side share one, and where events run out, those do with which the proof (proof.py) holds; where that
-does not suffice, fewer slots take turns than the tile program has. Hand-overs without which it
-still holds are left out, one by one (both as tile programs do it, by tile/event_ids.py); then come
-the barriers that it asks for, of which again all are needed. No flag depends on how fast a pipe is,
+What becomes of these hand-overs is decided as for tile programs, by tile/assignment.py, which asks
+the proof of such a program (proof.py): those that stand side by side are one, those without which
+the proof holds are left out, and each of the rest takes as many events of its pipes as slots
+take turns. Where events run out, those share them with which the proof holds, then fewer slots take
+turns, and at last a barrier of all pipes takes the place of a flag. Then come the barriers within
+pipes that the proof asks for, of which again all are needed. No flag depends on how fast a pipe is,
 and none on whether flags count.
 
 Flags of a kernel that takes a length are put in for the longest, and proven for others: those that
@@ -42,12 +43,12 @@ they are proven for one of each kind (blocks.py); no block touches what another 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from tilewright.codegen.nest.value import Value, select
 from tilewright.errors import TilewrightError, refuse
+from tilewright.machine.synchronisation import Synchronisation
 from tilewright.targets.ascend.blocks import alike, conflicts, traces
 from tilewright.targets.ascend.fields import check_fields
 from tilewright.targets.ascend.given import close_to_uses, homes_of
@@ -65,54 +66,40 @@ from tilewright.targets.ascend.program import (
     statements,
 )
 from tilewright.targets.ascend.proof import Problem, missing_barriers, prove, prove_trace
-from tilewright.tile.event_ids import Given, Request, give_ids, needed
+from tilewright.tile import assignment
+from tilewright.tile.assignment import Assignment, Finding, merged
+from tilewright.tile.event_ids import APART
 
-MANY = 1 << 20
+MANY = 1 << 40
 """Events enough for any program: how many there are is asked at the end."""
 
+Case = tuple[int, int]
+"""A length, and a block."""
 
-@dataclass(frozen=True)
-class Handover:
-    """A pipe lets another go on: after one statement of a body, before another of it."""
+Handover = assignment.Handover[Loop | None, int, Buffer]
+"""A pipe lets another go on: after a statement of a loop's body, before another of it, which are
+known by their places there."""
 
-    source: str
-    target: str
-    scope: Loop | None
-    after: int
-    """Index, in the scope's body, of the statement behind which the flag is set."""
-    before: int
-    """Index of the statement before which it is waited for."""
-    slots: int
-    slot: str
-    """The slot's expression in C, by which shared hand-overs are known."""
-    value: Value
-    back: bool
-    """True if it returns a free slot to a later iteration."""
-
-    @property
-    def pipes(self) -> tuple[str, str]:
-        """The ordered pair of pipes."""
-        return self.source, self.target
+Placed = assignment.Placed[Handover]
 
 
 def synchronised(program: Program, *, events: int = 4) -> Program:
-    """The program with flags and barriers. Refuses (``lower-events``) what needs more events, and
-    (``lower-flags``) what no flags of this kind make right."""
+    """The program with flags and barriers. Refuses (``lower-flags``) what no flags and barriers of
+    these kinds make right."""
     every = cases(program)
     if any(isinstance(statement, Flag) for statement in statements(program.body)):
         return _proven(program, events, every)
-    known = every[:1]
-    while True:
-        whole = _ordered(program, events, known, every)
-        rest = (case for case in every[1:] if prove(whole, length=case[0], block=case[1]))
-        wrong = next(rest, None)
-        if wrong is None:
-            return whole
-        if wrong in known:
-            problem = prove(whole, length=wrong[0], block=wrong[1])[0]
-            text = f"flags do not order {program.name} at length {wrong[0]}: {problem}"
-            raise refuse("lower-flags", text)
-        known.append(wrong)
+    handovers = _with_joins(
+        program,
+        merged(
+            list(_handovers(program)),
+            int.__lt__,
+            lambda each: str(each.of.slot) if each.of is not None else None,
+        ),
+    )
+    flags = _Assignment(program, Synchronisation(style="flags", ids=events), handovers, every)
+    flags.run(every)
+    return flags.whole
 
 
 def _proven(program: Program, events: int, every: Sequence[Case]) -> Program:
@@ -146,10 +133,6 @@ def _proven(program: Program, events: int, every: Sequence[Case]) -> Program:
     raise refuse("lower-flags", text)
 
 
-Case = tuple[int, int]
-"""A length, and a block."""
-
-
 def cases(program: Program) -> list[Case]:
     """One block of each kind, for the longest and the lengths that are proven beside it. Refuses
     (``lower-blocks``) a program of which a block touches what another one writes, and
@@ -167,93 +150,71 @@ def cases(program: Program) -> list[Case]:
     return cases
 
 
-def _ordered(
-    program: Program, events: int, known: Sequence[Case], every: Sequence[Case]
-) -> Program:
-    """The program with the flags that it needs in the cases ``known``, and the barriers that it
-    needs in all."""
+class _Assignment(Assignment[Handover, Case]):
+    """The hand-overs of a program whose flags follow from its buffers."""
 
-    def problems(placed: Program, trips: int | None = None, *, own: bool = True) -> list[Problem]:
-        for length, block in known:
+    def __init__(
+        self,
+        program: Program,
+        limits: Synchronisation,
+        handovers: Sequence[Handover],
+        every: Sequence[Case],
+    ) -> None:
+        super().__init__(limits, handovers, every[0])
+        self.program = self.whole = program
+        self.every = every
+        # Cut short, loops show as well what is missing, as long as slots are used again.
+        self.short = 1 + max((buffer.slots for buffer in program.buffers), default=1)
+
+    def _wrong(
+        self, whole: Program, events: int = MANY, trips: int | None = None, *, own: bool = False
+    ) -> Problem | None:
+        """The first problem of a program in the known cases."""
+        for length, block in self.cases:
             problems = prove(
-                placed, events=MANY, most=1, trips=trips, own=own, length=length, block=block
+                whole, events=events, most=1, trips=trips, own=own, length=length, block=block
             )
             if problems:
-                return problems
-        return []
-
-    def needed_at(trips: int | None, handovers: Sequence[Handover]) -> list[Handover]:
-        """The hand-overs without which something is wrong."""
-        return needed(
-            handovers,
-            lambda each: each.back,
-            lambda fewer: not problems(_placed(program, fewer), trips, own=False),
-        )
-
-    program = replace(program, body=list(program.body))
-    # Cut short, loops show as well what is missing, as long as slots are used again.
-    short = 1 + max((buffer.slots for buffer in program.buffers), default=1)
-
-    def settled(handovers: Sequence[Handover]) -> tuple[list[Handover], int | None, list[Problem]]:
-        """The hand-overs that are needed, the trips that show which barriers are, and what no flags
-        of these order."""
-        kept = needed_at(short, handovers)
-        for trips in (short, None):
-            # The last iterations may need barriers that the first do not, or flags, too.
-            left = problems(_barred(_placed(program, kept), trips, every))
-            if not left:
-                return kept, trips, left
-        kept = needed_at(None, handovers)
-        return kept, None, problems(_barred(_placed(program, kept), None, every))
-
-    def given(kept: Sequence[Handover]) -> Given:
-        """The events of hand-overs, or the pair that has too few."""
-        return give_ids(
-            [Request(each.pipes, each.slots, 1) for each in kept],
-            events,
-            lambda ids: not problems(_placed(program, kept, ids), own=False),
-        )
-
-    kept, trips, left = settled(_with_joins(program, list(_merged(_handovers(program)))))
-    shared = Given(()) if left else given(kept)
-    if not left and shared.tight is None:
-        return _barred(_placed(program, kept, shared.ids), trips, every)
-    narrower = _narrower(program, kept, shared.tight)
-    if narrower is not None:
-        return _ordered(narrower, events, known, every)
-    if left:
-        raise refuse("lower-flags", f"flags do not order {program.name}: {left[0]}")
-    raise _too_few(program, kept, shared.tight, events)
-
-
-def _too_few(
-    program: Program, kept: Sequence[Handover], tight: Hashable, events: int
-) -> TilewrightError:
-    """The refusal of a program of which a pair of pipes asks for more events than there are."""
-    asked = sum(each.slots for each in kept if each.pipes == tight)
-    source, target = next(each.pipes for each in kept if each.pipes == tight)
-    return refuse(
-        "lower-events",
-        f"{program.name} needs {asked} events from {source} to {target}; there are {events}",
-        help="fewer buffers",
-    )
-
-
-def _narrower(program: Program, kept: Sequence[Handover], tight: Hashable) -> Program | None:
-    """The program with half of the slots of some buffers, or one of an odd number: of those whose
-    hand-overs take the most events, of the pipes that have too few (``tight``) if there are such.
-    None where all have one slot."""
-    wide = [each for each in kept if each.slots > 1 and tight in (None, each.pipes)]
-    if not wide:
+                return problems[0]
         return None
-    widest = max(wide, key=lambda each: each.slots)
-    alike = widest.scope, widest.slots, widest.slot
-    narrower = deepcopy(program)
-    for buffer, copied in zip(program.buffers, narrower.buffers, strict=True):
-        if (buffer.scope, buffer.slots, str(buffer.slot)) == alike:
-            copied.slots = 1 if buffer.slots % 2 else buffer.slots // 2
-            copied.slot = buffer.slot % copied.slots
-    return narrower
+
+    def is_right(self, case: Case) -> bool:
+        return not prove(
+            self.whole, events=self.limits.count, most=1, length=case[0], block=case[1]
+        )
+
+    def holds(self, items: Sequence[Placed]) -> bool:
+        return self._wrong(_placed(self.program, items)[0]) is None
+
+    def prune(self) -> None:
+        items = self.items
+        apart = dict(zip(items, self.apart(), strict=True))
+        for trips in (self.short, None):
+            self.items = items
+            self.keep_needed(
+                lambda fewer, trips=trips: (
+                    self._wrong(_placed(self.program, [apart[n] for n in fewer])[0], trips=trips)
+                    is None
+                )
+            )
+            if self.holds([apart[item] for item in self.items]):
+                return  # Else the last iterations need flags that the first do not.
+
+    def problem(self) -> Finding[Handover] | None:
+        wrong: Problem | None = None
+        for trips in (self.short, None):
+            # The last iterations may need barriers that the first do not.
+            placed, of = _placed(self.program, self.items)
+            self.whole = _barred(placed, trips, self.every)
+            wrong = self._wrong(self.whole, self.limits.count, own=True)
+            if wrong is None:
+                return None
+        assert wrong is not None
+        return Finding(str(wrong), of.get(wrong.later))
+
+    def refusal(self, problem: Finding[Handover]) -> TilewrightError:
+        text = f"flags do not order {self.program.name}: {problem.text}"
+        return refuse("lower-flags", text)
 
 
 def proven_lengths(longest: int) -> list[int]:
@@ -267,8 +228,9 @@ def _with_joins(program: Program, handovers: list[Handover]) -> list[Handover]:
     """The hand-overs, and those between parts of the program that use the same bytes otherwise."""
     trips = 1 + max((buffer.slots for buffer in program.buffers), default=1)
     while True:
-        placed = _placed(program, handovers)
-        problems = prove(placed, events=MANY, trips=trips, own=False)
+        ids = (tuple(range(APART * n, APART * n + each.slots)) for n, each in enumerate(handovers))
+        items = [Placed(*item) for item in zip(handovers, ids, strict=True)]
+        problems = prove(_placed(program, items)[0], events=MANY, trips=trips, own=False)
         joins = [join for problem in problems if (join := _join(program, problem)) is not None]
         joins = [join for join in dict.fromkeys(joins) if join not in handovers]
         if not joins:
@@ -288,7 +250,7 @@ def _join(program: Program, problem: Problem) -> Handover | None:
         ends.append(next(inside))
     if ends[0] >= ends[1]:
         return None
-    return Handover(earlier.pipe, later.pipe, None, ends[0], ends[1], 1, "0", 0, False)
+    return Handover(earlier.pipe, later.pipe, None, ends[0], ends[1], False)
 
 
 def _body(program: Program, scope: Loop | None) -> list[Statement]:
@@ -323,68 +285,51 @@ def _of(program: Program, buffer: Buffer, home: Tensor | None = None) -> Iterabl
             else:
                 runs.append((command.pipe, number, number, writes))
 
-    def handover(source: str, after: int, target: str, before: int, back: bool) -> Handover:
-        return Handover(
-            source,
-            target,
-            buffer.scope,
-            after,
-            before,
-            buffer.slots,
-            str(buffer.slot),
-            buffer.slot,
-            back,
-        )
-
+    turns = (buffer.slots, buffer if buffer.slots > 1 else None)
     for number, (pipe, first, _, writes) in enumerate(runs):
         seen: set[str] = set()
         for other, _, last, wrote in reversed(runs[:number]):
             if other != pipe and other not in seen and (writes or wrote) and last < first:
                 seen.add(other)
-                yield handover(other, last, pipe, first, False)
+                yield Handover(other, pipe, buffer.scope, last, first, False, *turns)
     if buffer.scope is not None and runs and home is None:
         pipe, first, *_ = runs[0]
         seen = {pipe}
         for other, _, last, _ in reversed(runs):
             if other not in seen:
                 seen.add(other)
-                yield handover(other, last, pipe, first, True)
+                yield Handover(other, pipe, buffer.scope, last, first, True, *turns)
 
 
-def _merged(handovers: Iterable[Handover]) -> Iterable[Handover]:
-    """Hand-overs of the same pipes and slots as one, where their places allow."""
-    kinds: dict[tuple[object, ...], Handover] = {}
-    for handover in handovers:
-        key = (*handover.pipes, id(handover.scope), handover.slots, handover.slot, handover.back)
-        other = kinds.get(key)
-        if other is not None:
-            after, before = max(handover.after, other.after), min(handover.before, other.before)
-            if handover.back or after < before:
-                kinds[key] = replace(handover, after=after, before=before)
-                continue
-            key = (*key, len(kinds))
-        kinds[key] = handover
-    return kinds.values()
-
-
-def _placed(program: Program, handovers: Sequence[Handover], ids: Sequence[range] = ()) -> Program:
-    """The program with the flags of hand-overs, each with its events: by default its own."""
-    taken: dict[tuple[str, str], int] = {}
+def _placed(program: Program, items: Sequence[Placed]) -> tuple[Program, dict[object, Placed]]:
+    """The program with the flags of hand-overs, or barriers in their place; and of which hand-over
+    each flag is."""
     before: dict[tuple[int, int], list[Statement]] = {}
     after: dict[tuple[int, int], list[Statement]] = {}
     presets: list[Statement] = []
     drains: list[Statement] = []
-    for number, handover in enumerate(handovers):
-        pair = handover.pipes
-        base = ids[number].start if ids else taken.get(pair, 0)
-        taken[pair] = base + handover.slots
-        event = handover.value + base if handover.slots > 1 else base
-        scope = id(handover.scope)
-        after.setdefault((scope, handover.after), []).append(Flag("set", *pair, event))
-        before.setdefault((scope, handover.before), []).append(Flag("wait", *pair, event))
+    of: dict[object, Placed] = {}
+    for item in items:
+        handover, ids, pair = item.handover, item.ids, item.handover.engines
+        assert handover.before is not None
+        scope = id(handover.block)
+        waits = before.setdefault((scope, handover.before), [])
+        if item.reason:
+            if not any(isinstance(each, Barrier) for each in waits):
+                waits.append(Barrier("ALL"))
+            continue
+        turning, slots = handover.of, handover.slots
+        event: Value = ids[0]
+        if turning is not None:
+            event += turning.slot if turning.slots == slots else turning.slot % slots
+        flags: list[Statement] = [Flag(kind, *pair, event) for kind in ("set", "wait")]
+        after.setdefault((scope, handover.after), []).append(flags[0])
+        waits.append(flags[1])
         if handover.back:
-            presets += [Flag("set", *pair, base + slot) for slot in range(handover.slots)]
-            drains += [Flag("wait", *pair, base + slot) for slot in range(handover.slots)]
+            presets += (edge := [Flag("set", *pair, number) for number in ids])
+            drains += (last := [Flag("wait", *pair, number) for number in ids])
+            flags += [*edge, *last]
+        of |= dict.fromkeys(flags, item)
 
     def rebuilt(body: Sequence[Statement], scope: Loop | None) -> list[Statement]:
         result: list[Statement] = []
@@ -399,7 +344,7 @@ def _placed(program: Program, handovers: Sequence[Handover], ids: Sequence[range
             result += after.get((id(scope), number), ())
         return result
 
-    return replace(program, body=[*presets, *rebuilt(program.body, None), *drains])
+    return replace(program, body=[*presets, *rebuilt(program.body, None), *drains]), of
 
 
 def _barred(program: Program, trips: int | None, every: Sequence[Case]) -> Program:

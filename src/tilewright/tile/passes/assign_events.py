@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import dataclass
 
-from tilewright.errors import refuse
+from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine
 from tilewright.machine.synchronisation import Synchronisation
+from tilewright.tile.assignment import Assignment, Finding
 from tilewright.tile.dialect import ProgramOp
-from tilewright.tile.event_ids import APART, Request, give_ids, needed
 from tilewright.tile.handovers import Handover, Placed, handovers_of, merged, place, remove
 from tilewright.tile.issued import handovers_of_issued
 from tilewright.tile.iteration import Order
@@ -18,7 +17,7 @@ from tilewright.tile.operations import Ordering
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.passes.synchronise import PROVEN
 from tilewright.tile.queues import commands_of
-from tilewright.tile.races import Fault, Proof, Race
+from tilewright.tile.races import Proof
 
 
 @dataclass(frozen=True)
@@ -107,101 +106,58 @@ def _refuse_reordered(program: ProgramOp, limits: Synchronisation) -> None:
         )
 
 
-class _Assignment:
-    """The hand-overs of one program on their way to ids."""
+class _Assignment(Assignment[Handover, Mapping[str, int]]):
+    """The hand-overs of a tile program; cases are extents of dims that end early."""
 
     def __init__(
         self, program: ProgramOp, limits: Synchronisation, handovers: Sequence[Handover]
     ) -> None:
+        super().__init__(limits, handovers, {})
         self.program = program
-        self.limits = limits
         order = Order(program)
-        self.proven = sum(order.rows(op).count for op in commands_of(program)) <= PROVEN
-        self.runs = {each: order.block(each.block).count for each in handovers}
-        """The number of times that each hand-over is executed."""
-        self.items = [Placed(each) for each in handovers]
-        self.extents: list[Mapping[str, int]] = [{}]
-        """Of dims that end early: what the program is proven for."""
+        self._small = sum(order.rows(op).count for op in commands_of(program)) <= PROVEN
+        self._runs = {each.block: order.block(each.block).count for each in handovers}
 
-    def run(self, shorter: Sequence[Mapping[str, int]]) -> None:
-        """Leave the program with signals that are proven."""
-        items, runs = self.items, dict(self.runs)
-        while True:
-            self._settle()
-            rest = (extents for extents in shorter if extents not in self.extents)
-            wrong = next((each for each in rest if self._wrong(Order(self.program, each))), None)
-            if wrong is None:
-                return
-            self.extents.append(wrong)
-            self.items, self.runs = items, dict(runs)
+    def runs(self, handover: Handover) -> int:
+        return self._runs[handover.block]
 
-    def _wrong(self, order: Order) -> bool:
-        proof = Proof(order)
-        return bool(proof.races() or proof.faults(self.limits))
+    def is_right(self, case: Mapping[str, int]) -> bool:
+        proof = Proof(Order(self.program, case))
+        return not proof.races() and not proof.faults(self.limits)
 
-    def _settle(self) -> None:
-        """Leave the program with signals that are proven for the extents that are known."""
-        if self.proven and self.program.issuer is None:
-            self._prune()
-        # Each round makes some hand-over narrower, of which every one can be a barrier at last.
-        for _ in range(4 * len(self.items) + 4):
-            tight = self._number()
-            if tight is not None:
-                self._narrow(tight)
-                continue
-            problems = self._problems(self.items)
-            if not problems:
-                if any(item.reason for item in self.items) and self.proven:
-                    self._prune()
-                    if self._number() is not None or self._problems(self.items):
-                        continue
-                remove(self.program)
-                place(self.program, self.items)
-                return
-            self._mend(problems[0])
-        raise refuse(
+    def refusal(self, problem: Finding[Handover]) -> TilewrightError:
+        return refuse(
             "tile-event",
             f"{self.limits.style} do not order it",
             self.program.symbol.data,
             'synchronisation = "counters"',
         )
 
-    def _problems(self, items: Sequence[Placed]) -> list[_Problem]:
-        """Return the problems of the program when some hand-overs alone order it."""
+    def holds(self, items: Sequence[Placed]) -> bool:
+        return self._problem(items) is None
+
+    def problem(self) -> Finding[Handover] | None:
+        return self._problem(self.items)
+
+    def _problem(self, items: Sequence[Placed]) -> Finding[Handover] | None:
         placed, proofs = self._placed(items)
         signals = any(item.ids for item in items)
         for proof in proofs:
-            bad = proof.faults(self.limits) if signals else []
-            problems = [_Problem(fault, placed[fault.op][0]) for fault in bad]
-            if problems := problems or [_Problem(race) for race in proof.races()]:
-                return problems
-        return []
+            for fault in proof.faults(self.limits) if signals else ():
+                return Finding(fault.reason, placed[fault.op][0])
+            for race in proof.races():
+                return Finding(race.wait)
+        return None
 
     def _placed(self, items: Sequence[Placed]) -> tuple[dict[Ordering, list[Placed]], list[Proof]]:
         remove(self.program)
         placed = place(self.program, items)
-        return placed, [Proof(Order(self.program, extents)) for extents in self.extents]
+        return placed, [Proof(Order(self.program, extents)) for extents in self.cases]
 
-    def _with(self, ids: Sequence[range]) -> list[Placed]:
-        """The items, with ids for those that are no barriers."""
-        id_ranges = iter(ids)
-        return [
-            item if item.reason else replace(item, ids=tuple(next(id_ranges)))
-            for item in self.items
-        ]
-
-    def _size(self, item: Placed) -> int:
-        """Ids that a hand-over takes."""
-        depth, slots = self.limits.limit, item.handover.slots
-        return slots if depth is not None and depth < slots else 1
-
-    def _prune(self) -> None:
-        """Leave out what the proof does not need."""
-
-        apart = {
-            item: item if item.reason else replace(item, ids=self._ids(APART * (n + 1), item))
-            for n, item in enumerate(self.items)
-        }
+    def prune(self) -> None:
+        if not self._small or self.program.issuer is not None:
+            return
+        apart = dict(zip(self.items, self.apart(), strict=True))
         # Signals that do not count stay where they are, which takes less time than other programs.
         placed, proofs = self._placed(list(apart.values()))
 
@@ -210,96 +166,10 @@ class _Assignment:
             idle = frozenset(op for op, of in placed.items() if kept.isdisjoint(of))
             return not any(proof.races(idle) or proof.faults(self.limits, idle) for proof in proofs)
 
-        self.items = needed(self.items, lambda item: item.handover.back, holds)
+        self.keep_needed(holds)
 
-    def _ids(self, base: int, item: Placed) -> tuple[int, ...]:
-        return tuple(range(base, base + self._size(item)))
-
-    def _number(self) -> tuple[str, str] | None:
-        """Give ids; the pair of engines that has too few of them, if one has."""
-        requests = [
-            Request(self._pair(item), self._size(item), self.runs[item.handover])
-            for item in self.items
-            if not item.reason
-        ]
-
-        def holds(ids: Sequence[range]) -> bool:
-            items = self._with(ids)
-            return not self._mixed(items) and not self._problems(items)
-
-        assignment = give_ids(requests, self.limits.count, holds)
-        self.items = self._with(assignment.ids)
-        return cast("tuple[str, str] | None", assignment.tight)
-
-    def _pair(self, item: Placed) -> tuple[str, str]:
-        """Return the owner of the ids: a pair of engines, or, for reply words, the machine."""
-        return ("", "") if self.limits.style == "replies" else item.handover.engines
-
-    def _mixed(self, items: Sequence[Placed]) -> bool:
-        """Return True if a reply word would serve two pairs of engines; the proof would find it
-        later."""
-        owner: dict[int, tuple[str, str]] = {}
-        return self.limits.style == "replies" and any(
-            owner.setdefault(number, item.handover.engines) != item.handover.engines
-            for item in items
-            for number in item.ids
-        )
-
-    def _narrow(self, pair: tuple[str, str]) -> None:
-        """Let a buffer's slots take turns no more, or put a barrier in place of a hand-over."""
-        mine = [item for item in self.items if not item.reason and self._pair(item) == pair]
-        mine.sort(key=lambda item: self.runs[item.handover])
-        for item in mine:
-            if item.handover.of is not None and self._size(item) > 1:
-                self._fewer_slots(item)
-                return
-        asked = sum(self._size(item) for item in mine)
-        resources = {"flags": "flags", "replies": "reply words", "tokens": "queues of tokens"}
-        between = "" if pair == ("", "") else f" from {pair[0]} to {pair[1]}"
-        has = self.limits.count
-        self._bar(
-            mine[0], f"{asked} {resources[self.limits.style]}{between} are asked for; {has} exist"
-        )
-
-    def _fewer_slots(self, item: Placed) -> None:
-        """Let half of a buffer's slots take turns, or one of an odd number."""
-        of, slots = item.handover.of, item.handover.slots
-        fewer = 1 if slots % 2 else slots // 2
-        for n, other in enumerate(self.items):
-            if other.handover.of is of:
-                turns = of if fewer > 1 else None
-                self._replace(n, replace(other.handover, of=turns, slots=fewer))
-
-    def _replace(self, n: int, handover: Handover) -> None:
-        self.runs[handover] = self.runs[self.items[n].handover]
-        self.items[n] = replace(self.items[n], handover=handover)
-
-    def _bar(self, item: Placed, reason: str) -> None:
-        self.items[self.items.index(item)] = replace(item, ids=(), reason=reason)
-
-    def _mend(self, problem: _Problem) -> None:
-        """Add what orders a signal behind the wait that takes the one before; or a barrier."""
-        item = problem.item
+    def mend(self, problem: Finding[Handover]) -> None:
         if self.program.issuer is not None:
             reason = "an operand lies where another is still under way"
             raise refuse("tile-event", reason, self.program.symbol.data, "choose smaller tiles")
-        if item is None:
-            # A dependence that pruning and sharing left unordered, which they never do.
-            for other in self.items:
-                if not other.reason:
-                    self._bar(other, "no signals order it")
-                    return
-            return
-        reverse = item.handover.reverse
-        if reverse in self.runs or item.reason:
-            self._bar(item, "an id would be signalled again before its wait")
-            return
-        self.runs[reverse] = self.runs[item.handover]
-        self.items.append(Placed(reverse))
-
-
-@dataclass(frozen=True)
-class _Problem:
-    fault: Fault | Race
-    item: Placed | None = None
-    """The hand-over whose signal or wait it is."""
+        super().mend(problem)
